@@ -1,0 +1,61 @@
+"""What it costs to start: `python -m benchmarks.imports`.
+
+A fresh interpreter for each measurement, wall time from its start to its end; what a bare
+interpreter takes is subtracted in the last column but one.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+from benchmarks.measure import interleave, medians, table
+
+__all__ = ["main"]
+
+_BARE = "a bare interpreter"
+_HELP = "import sys; sys.argv = ['vinedresser', '--help']; from vinedresser.cli import main; main()"
+# What is run, and the most that it may take, in seconds.
+_ARMS: dict[str, tuple[str, float | None]] = {
+    _BARE: ("", None),
+    "import numpy": ("import numpy", None),
+    "import vinedresser.capture": ("import vinedresser.capture", 0.15),
+    "vinedresser --help": (_HELP, 0.3),
+}
+
+
+def main(rounds: int = 15) -> None:
+    """Measure and print.
+
+    Args:
+        rounds: measurements of each; the median is printed.
+    """
+    arms = {name: _timed(code) for name, (code, _) in _ARMS.items()}
+    results = medians(interleave(arms, rounds))
+    rows = [
+        (
+            name,
+            f"{seconds:.3f} s",
+            f"{seconds - results[_BARE]:.3f} s",
+            "" if (budget := _ARMS[name][1]) is None else f"<= {budget} s",
+        )
+        for name, seconds in results.items()
+    ]
+    print(table(rows, ("start", "all", "without the interpreter", "budget")))
+
+
+def _timed(code: str) -> Callable[[], float]:
+    """Return what runs code in a fresh interpreter and returns its seconds."""
+
+    def arm() -> float:
+        begun = time.perf_counter()
+        subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+        return time.perf_counter() - begun
+
+    return arm
+
+
+if __name__ == "__main__":
+    main()

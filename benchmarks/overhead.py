@@ -1,0 +1,236 @@
+"""What a hook costs a training: ``python -m benchmarks.overhead --model mlp|resnet|tiny``.
+
+All arms train in one process, block by block in turn, so that they share the machine's moods; each
+has a model and a run of its own. A ratio compares medians of blocks with those of the plain arm.
+The writer's thread needs the second core; the CPU ratio counts the training thread alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+
+import torch
+from torch import nn
+
+from benchmarks.measure import interleave, table
+from benchmarks.models import MODELS, Task
+from vinedresser.capture import Hook, SaveConfig
+
+__all__ = ["main"]
+
+_KINDS = ("weights", "biases", "gradients", "outputs")
+_NEVER = {name: SaveConfig(every=0) for name in ("losses", "metrics", "saved")}
+_FIVE = ("min", "max", "mean", "l2", "std")
+
+Collections = dict[str, SaveConfig]
+
+
+def _all(every: int, reductions: tuple[str, ...] = ()) -> Collections:
+    save = SaveConfig(every=every, reductions=reductions)
+    return dict.fromkeys(_KINDS, save)
+
+
+# By arm: what is captured (None: no hook), and every how many steps its costly step comes.
+ARMS: dict[str, tuple[Collections | None, int]] = {
+    "plain": (None, 1),
+    "plain again": (None, 1),
+    "hook idle": (_NEVER, 1),
+    "losses every step": ({}, 1),
+    "rule statistics every 20": (
+        {"gradients": SaveConfig(every=20, reductions=("l2", "abs_mean"))},
+        20,
+    ),
+    "losses 1, weights 10, all 100": (_all(100) | {"weights": SaveConfig(every=10)}, 100),
+    "all tensors every 100": (_all(100), 100),
+    "all tensors every 10": (_all(10), 10),
+    "all tensors every step": (_all(1), 1),
+    "five reductions every step": (_all(1, _FIVE), 1),
+}
+
+# DESIGN.md, section 8; ratios to plain.
+BUDGETS = {
+    "hook idle": {"resnet": 1.01, "mlp": 1.02, "tiny": None},
+    "losses 1, weights 10, all 100": {"resnet": 1.01, "mlp": None, "tiny": None},
+    "rule statistics every 20": {"resnet": 1.03, "mlp": 1.03, "tiny": None},
+    "all tensors every 10": {"resnet": 1.06, "mlp": None, "tiny": None},
+    "all tensors every step": {"resnet": 1.6, "mlp": None, "tiny": None},
+    "five reductions every step": {"resnet": 1.45, "mlp": None, "tiny": None},
+}
+
+
+class Training:
+    """One arm: a model that is trained on one batch, over and over.
+
+    Args:
+        task: model and data.
+        collections: what a hook captures; None: no hook.
+        folder: where the run goes.
+    """
+
+    def __init__(self, task: Task, collections: Collections | None, folder: Path) -> None:
+        torch.manual_seed(0)
+        self.model = task.make()
+        self.loss = nn.CrossEntropyLoss()
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01, momentum=0.9)
+        self.inputs = torch.randn(task.shape)
+        self.labels = torch.randint(0, 10, task.shape[:1])
+        self.hook: Hook | None = None
+        if collections is not None:
+            self.hook = Hook(folder, collections=collections)
+            self.hook.watch(self.model, self.loss, self.optimizer)
+        self.segments = folder / "segments" / "0"
+
+    def step(self) -> None:
+        """Take one optimizer step."""
+        self.optimizer.zero_grad()
+        self.loss(self.model(self.inputs), self.labels).backward()
+        self.optimizer.step()
+
+    def block(self, steps: int) -> tuple[float, float]:
+        """Take some steps; return wall time and this thread's CPU time, seconds."""
+        wall, cpu = time.perf_counter(), time.thread_time()
+        for _ in range(steps):
+            self.step()
+        return time.perf_counter() - wall, time.thread_time() - cpu
+
+    def settle(self) -> None:
+        """Wait for the writer, so that it does not work in the next arm's time; free the disk."""
+        if self.hook is not None:
+            self.hook.flush()
+            shutil.rmtree(self.segments, ignore_errors=True)
+
+
+class Arm:
+    """The timed blocks of one arm.
+
+    Args:
+        training: what is timed.
+        steps: in a block.
+        period: every how many steps the costly step comes; blocks with and without one are kept
+            apart, and weighted as they occur.
+    """
+
+    def __init__(self, training: Training, steps: int, period: int) -> None:
+        self.training = training
+        self.steps = steps
+        self.blocks = max(period // steps, 1)
+        self.done = 0
+        self.wall: tuple[list[float], list[float]] = ([], [])
+        self.cpu: tuple[list[float], list[float]] = ([], [])
+
+    def run(self) -> float:
+        """Time one block; return seconds a step."""
+        costly = self.done % self.blocks == 0
+        wall, cpu = self.training.block(self.steps)
+        self.training.settle()
+        # The first block of all warms up.
+        if self.done:
+            self.wall[costly].append(wall / self.steps)
+            self.cpu[costly].append(cpu / self.steps)
+        self.done += 1
+        return wall / self.steps
+
+    def mean(self, times: tuple[list[float], list[float]]) -> float:
+        """Return seconds a step, costly and other blocks weighted as they occur."""
+        rare = median(times[True]) if times[True] else median(times[False])
+        usual = median(times[False]) if times[False] else rare
+        return (rare + (self.blocks - 1) * usual) / self.blocks
+
+
+def distinct_tensors(training: Training) -> list[torch.Tensor]:
+    """Return what a full step holds, each tensor once: parameters, gradients and outputs."""
+    outputs: dict[tuple[int, int], torch.Tensor] = {}
+
+    def note(_module: nn.Module, _args: object, output: torch.Tensor) -> None:
+        outputs[id(output), output._version] = output.detach().clone()
+        kept.append(output)
+
+    kept: list[torch.Tensor] = []
+    handles = [module.register_forward_hook(note) for module in training.model.modules()]
+    training.step()
+    for handle in handles:
+        handle.remove()
+    parameters = list(training.model.parameters())
+    gradients = [one.grad for one in parameters if one.grad is not None]
+    return [*outputs.values(), *(one.detach() for one in parameters), *gradients]
+
+
+def copy_time(tensors: list[torch.Tensor]) -> float:
+    """Return seconds to copy tensors to memory that was used before; the median of 9."""
+    targets = [torch.zeros_like(one) for one in tensors]
+    times = []
+    for _ in range(9):
+        start = time.perf_counter()
+        for source, target in zip(tensors, targets, strict=True):
+            target.copy_(source)
+        times.append(time.perf_counter() - start)
+    return median(times)
+
+
+def report(arms: dict[str, Arm], model: str, copying: float) -> str:
+    """Return the table of all arms."""
+    plain = arms["plain"]
+    base_wall, base_cpu = plain.mean(plain.wall), plain.mean(plain.cpu)
+    rows = []
+    for name, arm in arms.items():
+        wall, cpu = arm.mean(arm.wall), arm.mean(arm.cpu)
+        budget = BUDGETS.get(name, {}).get(model)
+        extra = (cpu - base_cpu) * ARMS[name][1]
+        full = name.startswith("all")
+        rows.append(
+            (
+                name,
+                f"{wall * 1e3:.3f}",
+                f"{wall / base_wall:.3f}",
+                f"{cpu / base_cpu:.3f}",
+                "" if budget is None else f"<= {budget}",
+                f"{extra * 1e3:.3f}" if ARMS[name][0] is not None else "",
+                f"{extra / copying:.2f}" if full else "",
+            )
+        )
+    headers = ("arm", "ms a step", "ratio", "CPU ratio", "budget", "ms a save", "x copy")
+    return table(rows, headers)
+
+
+def main() -> None:
+    """Run the arms and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", choices=sorted(MODELS), default="resnet")
+    parser.add_argument("--rounds", type=int, default=20, help="timed blocks of each arm")
+    parser.add_argument("--steps", type=int, help="steps in a block")
+    parser.add_argument("--threads", type=int, default=1, help="threads of torch")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    task = MODELS[options.model]
+    steps = options.steps or task.steps
+    folder = Path(tempfile.mkdtemp(prefix="overhead-"))
+    try:
+        arms = {
+            name: Arm(Training(task, collections, folder / str(index)), steps, period)
+            for index, (name, (collections, period)) in enumerate(ARMS.items())
+        }
+        runs: dict[str, Callable[[], float]] = {name: arm.run for name, arm in arms.items()}
+        interleave(runs, options.rounds)
+        tensors = distinct_tensors(arms["plain"].training)
+        copying = copy_time(tensors)
+        megabytes = sum(one.nbytes for one in tensors) / 1e6
+        print(
+            f"{task.about}; blocks of {steps} steps, {options.rounds} rounds; a full step: "
+            f"{len(tensors)} distinct tensors, {megabytes:.1f} MB, copied in {copying * 1e3:.2f} ms"
+        )
+        print(report(arms, options.model, copying))
+        for arm in arms.values():
+            if arm.training.hook is not None:
+                arm.training.hook.close()
+    finally:
+        shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main()

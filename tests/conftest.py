@@ -1,0 +1,95 @@
+"""What every test gets: a home of its own, nothing from outside, fixed seeds."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+_HOME = pytest.StashKey[Path]()
+
+# Settings of whoever runs the tests; they would reach the programs that we start.
+_FOREIGN = ("VINEDRESSER_", "PREFECT_", "MLFLOW_", "XDG_", "FORCE_COLOR", "GITHUB_ACTIONS")
+_FOREIGN_RANKS = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Set the environment before anything is imported that reads it.
+
+    Each worker of xdist gets a home of its own: several Prefect servers that start on one fail.
+    """
+    home = Path(tempfile.mkdtemp(prefix="vinedresser-tests-"))
+    config.stash[_HOME] = home
+    for name in list(os.environ):
+        if name.startswith(_FOREIGN) or name in _FOREIGN_RANKS:
+            del os.environ[name]
+    os.environ |= {
+        "HOME": str(home),
+        "PREFECT_HOME": str(home / "prefect"),
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "DO_NOT_TRACK": "true",
+        # More threads than cores make small trainings slower, and their sums differ.
+        "OMP_NUM_THREADS": "1",
+        # Help texts and tables must not depend on who looks at them.
+        "NO_COLOR": "1",
+        "COLUMNS": "100",
+    }
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Remove the home."""
+    shutil.rmtree(config.stash[_HOME], ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    """Seed every generator that is loaded; a test that wants another seed sets its own."""
+    random.seed(0)
+    np.random.seed(0)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)
+
+
+_READ_MLFLOW = """
+import json, sys, mlflow
+client = mlflow.MlflowClient(sys.argv[1])
+found = {}
+for run in client.search_runs([e.experiment_id for e in client.search_experiments()]):
+    files = sorted(entry.path for entry in client.list_artifacts(run.info.run_id))
+    history = client.get_metric_history(run.info.run_id, "train/loss")
+    found[run.info.run_name] = {
+        "status": run.info.status, "tags": run.data.tags, "params": run.data.params,
+        "metrics": run.data.metrics, "files": files, "steps": sorted(m.step for m in history),
+    }
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture
+def mlflow_runs() -> Callable[[Path], dict[str, Any]]:
+    """Return a function that reads a store's MLflow database in a process of its own.
+
+    By run name it gives status, tags, params, metrics, files, and the steps of train/loss.
+    """
+
+    def read(store: Path) -> dict[str, Any]:
+        done = subprocess.run(
+            [sys.executable, "-c", _READ_MLFLOW, f"sqlite:///{store / 'mlflow.db'}"],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+    return read

@@ -1,0 +1,72 @@
+"""The line that says why, out of a program's standard error."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from vinedresser.infra.supervisor.crash_reason import CrashReason
+
+CHAINED = """
+class Odd(Exception):
+    pass
+try:
+    raise KeyError("first")
+except KeyError:
+    raise Odd("second\\nwith a second line")
+"""
+NOISY_END = """
+import atexit, sys
+atexit.register(lambda: print("cleaning up", file=sys.stderr))
+print("warming up", file=sys.stderr)
+raise RuntimeError("CUDA out of memory")
+"""
+
+
+def reason_of(code: str) -> str:
+    """Return the reason found in what Python really prints."""
+    result = subprocess.run(
+        [sys.executable, "-S", "-c", code], capture_output=True, text=True, check=False
+    )
+    reason = CrashReason()
+    for line in result.stderr.split("\n"):
+        reason.feed([line])
+    return reason.text
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("raise ValueError('bad')", "ValueError: bad"),
+        ("assert False", "AssertionError"),
+        ("import no_such_module", "ModuleNotFoundError: No module named 'no_such_module'"),
+        (CHAINED, "Odd: second"),
+        (NOISY_END, "RuntimeError: CUDA out of memory"),
+        ("x = (", "SyntaxError: '(' was never closed"),
+        ("import sys; sys.exit('no data')", "no data"),
+        ("import sys; sys.exit(3)", ""),
+    ],
+)
+def test_of_what_python_prints(code: str, expected: str) -> None:
+    assert reason_of(code) == expected
+
+
+def test_of_a_rank_of_distributed_torch() -> None:
+    reason = CrashReason()
+    reason.feed(
+        [
+            "[rank1]: Traceback (most recent call last):",
+            '[rank1]:   File "train.py", line 3, in <module>',
+            "[rank1]: ValueError: bad",
+            "terminating",
+        ]
+    )
+    assert reason.text == "ValueError: bad"
+
+
+def test_it_is_short() -> None:
+    reason = CrashReason()
+    reason.feed(["x" * 10_000, "   "])
+    assert reason.text == "x" * 500

@@ -1,0 +1,45 @@
+"""docs/architecture.md describes the run directory as the code has it, field by field."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vinedresser.capture.finding import Finding
+from vinedresser.capture.index import IndexRecord
+from vinedresser.capture.layout import LayoutPool
+from vinedresser.infra.run_directory import Heartbeat, Record, findings_key, heartbeat_key
+
+DOCUMENT = Path(__file__).parents[1].joinpath("docs/architecture.md").read_text(encoding="utf-8")
+RECORDS: dict[str, Any] = {
+    **{kind.KEY: kind for kind in Record.__subclasses__() if kind is not Heartbeat},
+    heartbeat_key(0).replace("0", "<rank>"): Heartbeat,
+    findings_key("<group>"): Finding,
+}
+
+
+@pytest.mark.parametrize("key", RECORDS)
+def test_every_field_of_a_record_is_described(key: str) -> None:
+    section = DOCUMENT.partition(f"\n#### `{key}`\n")[2].partition("\n#")[0]
+    described = re.findall(r"^\| `(\w+)` \|", section, flags=re.MULTILINE)
+    assert described == [entry.name for entry in fields(RECORDS[key])]
+
+
+def test_every_record_is_in_the_table_of_the_run_directory() -> None:
+    for key in RECORDS:
+        assert f"\n| `{key}` |" in DOCUMENT
+
+
+def test_the_index_record_shown_is_one() -> None:
+    shown = json.loads(DOCUMENT.partition("```json\n")[2].partition("```")[0])
+    record = IndexRecord.decode(json.dumps(shown, separators=(",", ":")).encode(), LayoutPool())
+    assert record.rows.letters() == "ttte"
+    assert [name for group in record.tensors for name in group.layout.names] == [
+        "weights/a",
+        "weights/b",
+    ]

@@ -1,0 +1,51 @@
+"""The commands and options are frozen in cli_options.txt, and every one of them is explained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer.main
+from typer.core import TyperArgument, TyperGroup, TyperOption
+
+from vinedresser.cli import app
+
+HERE = Path(__file__).parent
+GROUP = typer.main.get_command(app)
+assert isinstance(GROUP, TyperGroup)
+COMMANDS = {"": GROUP, **GROUP.commands}
+
+
+def frozen_lines() -> Iterator[str]:
+    """Yield a line for each argument and option of each command, and for a command without any."""
+    for name, command in COMMANDS.items():
+        lines = [parameter_line(parameter) for parameter in command.params]
+        yield from (f"vinedresser {name} {line}".replace("  ", " ") for line in lines or [""])
+
+
+def parameter_line(parameter: object) -> str:
+    """Return how a parameter is written on the command line."""
+    if isinstance(parameter, TyperArgument):
+        return str(parameter.metavar) if parameter.required else f"[{parameter.metavar}]"
+    assert isinstance(parameter, TyperOption)
+    return ", ".join([*parameter.opts, *parameter.secondary_opts])
+
+
+def test_commands_and_options_are_frozen() -> None:
+    frozen = (HERE / "cli_options.txt").read_text(encoding="utf-8").splitlines()
+    # Who depends on an option notices when it goes: a change belongs into CHANGELOG.md too.
+    assert list(frozen_lines()) == frozen
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_everything_is_explained(name: str) -> None:
+    command = COMMANDS[name]
+    assert command.help
+    for parameter in command.params:
+        assert getattr(parameter, "help", None), f"{name}: {parameter.name} has no help"
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name])
+def test_every_command_is_in_the_readme(name: str) -> None:
+    assert f"vinedresser {name}" in (HERE.parent / "README.md").read_text(encoding="utf-8")

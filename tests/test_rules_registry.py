@@ -1,0 +1,92 @@
+"""Rules by name, and what is said about a table that is not right."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from vinedresser.errors import ConfigError
+from vinedresser.rules.registry import RULES, describe, rules_from_table
+
+TABLES: list[tuple[dict[str, Any], str]] = [
+    (
+        {"vanishing_gradent": {}},
+        "rules.vanishing_gradent: no such rule; did you mean vanishing_gradient?",
+    ),
+    (
+        {"xyz": {}},
+        f"rules.xyz: no such rule; the rules are {', '.join(RULES)}",
+    ),
+    (
+        {"vanishing_gradient": {"ration": 1e-4}},
+        "rules.vanishing_gradient.ration: no such parameter; did you mean ratio?",
+    ),
+    (
+        {"nonfinite": {"zzz": 1}},
+        "rules.nonfinite.zzz: no such parameter; the parameters are every, severity, group",
+    ),
+    (
+        {"vanishing_gradient": {"ratio": "small"}},
+        "rules.vanishing_gradient.ratio: must be a number, not 'small'",
+    ),
+    (
+        {"nonfinite": {"every": True}},
+        "rules.nonfinite.every: must be an integer, not True",
+    ),
+    ({"nonfinite": {"every": 2.5}}, "rules.nonfinite.every: must be an integer, not 2.5"),
+    ({"nonfinite": {"every": 0}}, "rules.nonfinite: every = 0: must be at least 1 step"),
+    (
+        {"loss_not_decreasing": {"drop": 2}},
+        "rules.loss_not_decreasing: drop = 2: must lie between 0 and 1",
+    ),
+    (
+        {"overfitting": {"patience": 1}},
+        "rules.overfitting: patience = 1: must be at least 2 evaluations",
+    ),
+    (
+        {"nonfinite": {"severity": "fatal"}},
+        "rules.nonfinite.severity: must be one of info, warning, stop, not 'fatal'",
+    ),
+    ({"nonfinite": 3}, "rules.nonfinite: must be a table of parameters, not 3"),
+]
+
+
+@pytest.mark.parametrize(("table", "message"), TABLES)
+def test_a_wrong_table_is_refused_by_name(table: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        rules_from_table(table)
+    assert str(caught.value) == message
+
+
+def test_the_caller_says_where_the_table_is() -> None:
+    with pytest.raises(ConfigError, match=r"^a\.toml: rules\.nonfinit: no such rule"):
+        rules_from_table({"nonfinit": {}}, where="a.toml: rules")
+
+
+def test_rules_get_their_parameters_and_severity() -> None:
+    table = {
+        "overfitting": {"ratio": 1, "severity": "warning", "group": "slow"},
+        "nonfinite": {},
+    }
+    nonfinite, overfitting = rules_from_table(table)
+    assert (nonfinite.name, nonfinite.params, nonfinite.severity) == (
+        "nonfinite",
+        {"every": 20},
+        "stop",
+    )
+    assert (overfitting.params, overfitting.severity) == ({"ratio": 1, "patience": 5}, "warning")
+    assert RULES["overfitting"].severity == "stop"
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_each_rule_is_described_with_its_parameters(name: str) -> None:
+    kind = RULES[name]
+    assert kind.name == name
+    text = describe(kind)
+    assert text.startswith(f"{name}(")
+    parameters = kind().params
+    assert parameters
+    for parameter, value in parameters.items():
+        assert f"{parameter} = {value!r}" in text
+        assert f"\n    {parameter}: " in text

@@ -1,0 +1,73 @@
+"""The built-in rules on real trainings: silent on sound ones, and right about the others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.trainings import FAULTY, HEALTHY, train
+from vinedresser.capture.finding import Finding
+from vinedresser.capture.reader import open_run
+from vinedresser.rules.judge import judge
+from vinedresser.rules.registry import RULES
+
+
+def findings_of(name: str, directory: Path) -> list[Finding]:
+    return judge(open_run(train(name, directory / name)), [kind() for kind in RULES.values()])
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_a_sound_training_is_left_alone(name: str, tmp_path: Path) -> None:
+    assert findings_of(name, tmp_path) == []
+
+
+# Which rule ends it, by which step at the latest, and words of the reason and of the remedy.
+REASONS = {
+    "lr_sticks": ("loss_not_decreasing", 300, "learning rate is too high", "lr 1 instead of 10"),
+    "lr_momentum": ("loss_not_decreasing", 350, "learning rate is too high", "lr 0.5 instead of 5"),
+    "lr_adam": ("loss_not_decreasing", 300, "learning rate is too high", "lr 0.1 instead of 1"),
+    "lr_cnn": ("loss_not_decreasing", 100, "learning rate is too high", "lr 1 instead of 100"),
+    "lr_regression": ("nonfinite", 10, "overflow after growth", "lr 0.0001 instead of 0.01"),
+    "lr_too_low": ("loss_not_decreasing", 300, "learning rate is too low", "lr 1e-05 instead"),
+    "vanishing": ("vanishing_gradient", 200, "saturating activations", "relu"),
+    "vanishing_adam": ("vanishing_gradient", 200, "saturating activations", "relu"),
+    "tiny_weights": ("vanishing_gradient", 200, "weights are too small", "He or Xavier"),
+    "dead_units": ("loss_not_decreasing", 300, "no gradient arrives", "leaky relu"),
+    "mixed_rows": ("loss_not_decreasing", 400, "labels that do not belong", "one batch"),
+    "overfit": ("overfitting", 560, "particular to its training data", "stop at step"),
+    "nan_sqrt": ("nonfinite", 100, "infinite derivative", "add a small constant"),
+    "nan_log": ("nonfinite", 200, "outside its domain", "add a small constant"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTY)
+def test_a_faulty_training_is_ended_first_by_the_right_rule(name: str, tmp_path: Path) -> None:
+    rule, latest, cause, remedy = REASONS[name]
+    first = next(one for one in findings_of(name, tmp_path) if one.severity == "stop")
+    assert first.rule == rule
+    assert first.step <= latest
+    assert cause in first.cause
+    assert remedy in first.remedy
+    assert first.since <= first.step
+    assert 0.9 < first.confidence <= 1.0
+
+
+def test_overfitting_names_the_evaluation_to_go_back_to(tmp_path: Path) -> None:
+    finding = next(one for one in findings_of("overfit", tmp_path) if one.rule == "overfitting")
+    (losses,) = open_run(tmp_path / "overfit").scalars("losses", mode="eval").values()
+    best = int(losses.values.argmin())
+    assert finding.evidence["best_step"] == losses.steps[best] == finding.since
+    assert finding.evidence["best_loss"] == losses.values[best]
+
+
+def test_a_finding_of_vanishing_gradients_reads_well(tmp_path: Path) -> None:
+    finding = findings_of("vanishing", tmp_path)[0]
+    assert finding.tensor == "gradients/2.weight"
+    assert " |g| " in finding.seen
+    assert "20.weight" in finding.seen
+    assert "accuracy 0." in finding.seen
+    assert "and not rising" in finding.seen
+    sizes = list(finding.evidence["abs_mean"].values())
+    assert len(sizes) == 11
+    assert finding.value == max(sizes[:2]) / max(sizes[-2:]) < finding.threshold == 1e-4

@@ -1,0 +1,145 @@
+"""Tracking through a real MLflow server, that is killed in between."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vinedresser.errors import LaunchError, TrackingError
+from vinedresser.infra.servers import LocalServer, mlflow_page, start_mlflow_ui, stop_server
+from vinedresser.infra.tracking import MetricSink, create_run, finish, prepare_tracking
+
+SOON = 60.0
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    """Return the URI of a database that the server will make."""
+    return f"sqlite:///{tmp_path}/mlflow.db"
+
+
+@pytest.fixture
+def server(store: str) -> Iterator[LocalServer]:
+    """Return a running server on it."""
+    running = start_mlflow_ui(store)
+    yield running
+    stop_server(running)
+
+
+@pytest.fixture
+def unused_url() -> Iterator[str]:
+    """Return a URL at which nobody answers; its port stays ours."""
+    with socket.socket() as probe:
+        # Bound but not listening: connections are refused, and no other process gets the port.
+        probe.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{probe.getsockname()[1]}"
+
+
+def get(url: str) -> bytes:
+    """Return what a browser would get."""
+    with urllib.request.urlopen(url, timeout=SOON) as answer:
+        content: bytes = answer.read()
+        return content
+
+
+def history(url: str, run_id: str, key: str) -> list[dict[str, Any]]:
+    """Return a metric's points by MLflow's REST interface."""
+    query = f"run_id={run_id}&metric_key={key}&max_results=25000"
+    answer = json.loads(get(f"{url}/api/2.0/mlflow/metrics/get-history?{query}"))
+    points: list[dict[str, Any]] = answer["metrics"]
+    return points
+
+
+def test_an_outage_of_the_server_loses_nothing(
+    server: LocalServer, store: str, tmp_path: Path
+) -> None:
+    url = server.url
+    experiment_id = prepare_tracking(url, "digits")
+    run_id = create_run(url, experiment_id, "run", {"lr": 0.1}, {})
+    said: list[str] = []
+    sink = MetricSink(url, run_id, interval=0.1, on_problem=said.append)
+
+    def log(steps: range) -> None:
+        started = time.monotonic()
+        for step in steps:
+            sink.log("train/loss", 1 / (step + 1), step=step, time=1e9 + step)
+        assert time.monotonic() - started < 1.0
+
+    log(range(1500))
+    assert sink.flush(SOON)
+    log(range(1500, 1800))
+    os.killpg(server.process.pid, signal.SIGKILL)
+    server.process.wait()
+    log(range(1800, 4000))
+    assert not sink.flush(1.0)
+    with pytest.raises(TrackingError, match=url):
+        finish(url, run_id, "FINISHED", {}, {}, timeout=0)
+
+    report = tmp_path / "report.html"
+    report.write_text("<p>why")
+    again = start_mlflow_ui(store, port=int(url.rpartition(":")[2]))
+    try:
+        assert sink.close(SOON)
+        finish(url, run_id, "KILLED", {"stop.rule": "nonfinite"}, {"report.html": report})
+        points = history(url, run_id, "train/loss")
+        assert [(point["step"], point["value"]) for point in points] == [
+            (step, 1 / (step + 1)) for step in range(4000)
+        ]
+        assert len(said) == 2, said
+        assert url in said[0]
+        assert "is back" in said[1]
+        run = json.loads(get(f"{url}/api/2.0/mlflow/runs/get?run_id={run_id}"))["run"]
+        assert run["info"]["status"] == "KILLED"
+        assert get(f"{url}/get-artifact?path=report.html&run_uuid={run_id}") == b"<p>why"
+    finally:
+        stop_server(again)
+
+
+def test_a_server_that_is_away_delays_nobody(unused_url: str) -> None:
+    said: list[str] = []
+    sink = MetricSink(unused_url, "0" * 32, interval=0.01, on_problem=said.append)
+    for step in range(100):
+        sink.log("train/loss", 0.0, step=step, time=1e9)
+    assert not sink.flush(1.0)
+    started = time.monotonic()
+    assert not sink.close(0.2)
+    assert time.monotonic() - started < 5.0
+    assert len(said) == 1
+    assert unused_url in said[0]
+
+
+def test_preparing_at_a_server_that_is_away_names_it(unused_url: str) -> None:
+    with pytest.raises(TrackingError, match=f"{unused_url}.*tried for 0.1 s"):
+        prepare_tracking(unused_url, "digits", timeout=0.1)
+
+
+def test_a_port_in_use_is_named(store: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(LaunchError, match=f"cannot listen on 127.0.0.1:{port}"):
+            start_mlflow_ui(store, port=port)
+
+
+def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("not a database, but long enough to be one " * 100)
+    with pytest.raises(LaunchError, match="file is not a database"):
+        start_mlflow_ui(f"sqlite:///{tmp_path}/notes.txt")
+
+
+def test_pages_open_on_trainings_not_on_language_models() -> None:
+    page = "http://127.0.0.1:5000/#/experiments/3/runs"
+    assert mlflow_page("http://127.0.0.1:5000/", "3") == (
+        f"{page}?workflowType=machine_learning&compareRunsMode=CHART"
+    )
+    assert mlflow_page("http://127.0.0.1:5000", "3", "ab") == (
+        f"{page}/ab?workflowType=machine_learning"
+    )

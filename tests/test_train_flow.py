@@ -1,0 +1,92 @@
+"""Flow `train` for real: Prefect's embedded server, an MLflow database, real trainings."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vinedresser.capture.reader import open_run
+from vinedresser.rules.judge import judge
+from vinedresser.rules.registry import rules_from_table
+
+SCRIPT = Path(__file__).parent.parent / "examples" / "digits" / "train.py"
+
+EXPERIMENT = f"""
+[run]
+name = "digits"
+command = ["python", "{SCRIPT}"]
+store = "runs"
+total_steps = 400
+at_once = 2
+parameters = {{ model = "mlp", steps = 400 }}
+
+[variants.healthy]
+parameters = {{ lr = 0.05 }}
+
+[variants.nan]
+parameters = {{ naive-loss = true, scale = 1.0, lr = 0.05, steps = 100000 }}
+total_steps = 100000
+
+[variants.crash]
+parameters = {{ model = "transformer" }}
+"""
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def test_runs_are_judged_stopped_and_recorded(
+    tmp_path: Path, mlflow_runs: Callable[[Path], dict[str, Any]]
+) -> None:
+    (tmp_path / "experiment.toml").write_text(EXPERIMENT, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "vinedresser", "train", "experiment.toml"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "COLUMNS": "200"},
+    )
+    assert done.returncode == 1, done.stdout + done.stderr  # one of them crashed
+    assert "digits-healthy" in done.stdout
+    store = tmp_path / "runs"
+    healthy, nan, crash = (
+        open_run(store / f"digits-{name}") for name in ("healthy", "nan", "crash")
+    )
+
+    assert healthy.status.state == "finished"
+    assert healthy.findings() == []
+    assert list(healthy.steps("train")) == list(range(400))
+
+    assert (nan.status.state, nan.status.by, nan.status.rule) == ("stopped", "rule", "nonfinite")
+    assert nan.status.step is not None
+    assert nan.status.step < 50_000
+    assert list((store / "digits-nan" / "checkpoints").iterdir())
+    # The same rules on the finished run find the same.
+    rules = rules_from_table({rule: {} for rule in ("nonfinite", "loss_not_decreasing")})
+    again = judge(nan, rules, live=False, on_finding=lambda _: None)
+    assert [f for f in nan.findings() if f.rule in ("nonfinite", "loss_not_decreasing")] == again
+
+    assert crash.status.state == "crashed"
+    assert "transformer" in (store / "digits-crash" / "log.txt").read_text(encoding="utf-8")
+
+    recorded = mlflow_runs(store)
+    assert {name: entry["status"] for name, entry in recorded.items()} == {
+        "digits-healthy": "FINISHED",
+        "digits-nan": "KILLED",
+        "digits-crash": "FAILED",
+    }
+    tags = recorded["digits-nan"]["tags"]
+    assert tags["stop.rule"] == "nonfinite"
+    assert int(tags["stop.step"]) == again[0].step
+    assert tags["stop.reason"] == again[0].seen
+    assert recorded["digits-healthy"]["steps"] == list(range(400))
+    assert recorded["digits-healthy"]["params"] == {"lr": "0.05", "model": "mlp", "steps": "400"}
+    assert "report.html" in recorded["digits-healthy"]["files"]
+    assert "findings" in recorded["digits-nan"]["files"]
+    assert (store / "digits-nan" / "report.html").is_file()

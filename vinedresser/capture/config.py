@@ -1,0 +1,177 @@
+"""What a run captures: the collections in force."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Self
+
+from vinedresser.capture.collections import Collection, check_collection_name
+from vinedresser.capture.schedule import SaveConfig
+from vinedresser.errors import ConfigError
+
+__all__ = ["DEFAULT", "NOTHING", "Ask", "CaptureConfig", "Due"]
+
+
+class Ask(NamedTuple):
+    """What is to be kept of one tensor at one step.
+
+    Attributes:
+        tensor: the tensor itself.
+        reductions: names of statistics.
+        wanted: some due collection holds it; a scalar is kept if and only if this is true.
+    """
+
+    tensor: bool
+    reductions: frozenset[str]
+    wanted: bool = True
+
+    def __bool__(self) -> bool:
+        return self.wanted
+
+
+NOTHING = Ask(False, frozenset(), False)
+
+
+class Due:
+    """The collections that are due together at some steps, and what they ask of each tensor.
+
+    Args:
+        parts: collections with those of their save configs that are due.
+    """
+
+    def __init__(self, parts: tuple[tuple[Collection, SaveConfig], ...]) -> None:
+        self.parts = parts
+        self._asks: dict[str, Ask] = {}
+        self._kinds: dict[str, bool] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.parts)
+
+    def ask(self, name: str) -> Ask:
+        """Return what is asked of the tensor of this full name."""
+        found = self._asks.get(name)
+        if found is None:
+            saves = [save for collection, save in self.parts if collection.holds(name)]
+            reductions = frozenset(word for save in saves for word in save.reductions)
+            found = Ask(any(save.wants_tensor for save in saves), reductions, bool(saves))
+            self._asks[name] = found if saves else NOTHING
+        return self._asks[name]
+
+    def reaches(self, kind: str) -> bool:
+        """Say whether any tensor whose name begins with ``kind`` and a slash may be asked for."""
+        if kind not in self._kinds:
+            self._kinds[kind] = any(collection.reaches(kind) for collection, _ in self.parts)
+        return self._kinds[kind]
+
+    def collections(self) -> dict[str, Collection]:
+        """Return the due collections by name."""
+        return {collection.name: collection for collection, _ in self.parts}
+
+
+class CaptureConfig:
+    """The collections of a run.
+
+    Attributes:
+        collections: by name.
+
+    Args:
+        collections: by name; a nameless one takes its key as its name.
+
+    Raises:
+        ConfigError: a collection is unknown and has no regex, or has another name than its key.
+    """
+
+    def __init__(self, collections: Mapping[str, Collection] | None = None) -> None:
+        self.collections: dict[str, Collection] = {}
+        for name, collection in sorted((collections or {}).items()):
+            if collection.name not in ("", name):
+                raise ConfigError(f"{name}: given a collection of another name, {collection.name}")
+            named = Collection(name, collection.regex, collection.save)
+            check_collection_name(named)
+            self.collections[name] = named
+        self._parts = [
+            (collection, save)
+            for collection in self.collections.values()
+            for save in collection.saves
+        ]
+        self._due: dict[tuple[int, ...], Due] = {}
+
+    @classmethod
+    def of(
+        cls, given: Mapping[str, SaveConfig | tuple[SaveConfig, ...] | Collection] | None
+    ) -> Self:
+        """Build it from what a user writes: by collection name a save config or a collection.
+
+        Raises:
+            ConfigError: see the class.
+        """
+        return cls(
+            {
+                name: value if isinstance(value, Collection) else Collection(name, save=value)
+                for name, value in (given or {}).items()
+            }
+        )
+
+    def merged(self, other: CaptureConfig) -> CaptureConfig:
+        """Return the config that captures what either of the two captures.
+
+        Raises:
+            ConfigError: both have a collection of one name with different regexes.
+        """
+        both = dict(self.collections)
+        for name, collection in other.collections.items():
+            both[name] = both[name].merged(collection) if name in both else collection
+        return CaptureConfig(both)
+
+    def with_defaults(self) -> CaptureConfig:
+        """Return it with those collections of `DEFAULT` added that it says nothing about."""
+        return CaptureConfig({**DEFAULT.collections, **self.collections})
+
+    def due(self, step: int, mode: str) -> Due:
+        """Return the collections that are due; the same object for the same set of them."""
+        key = tuple(i for i, (_, save) in enumerate(self._parts) if save.due(step, mode))
+        found = self._due.get(key)
+        if found is None:
+            found = self._due[key] = Due(tuple(self._parts[i] for i in key))
+        return found
+
+    def holds(self, name: str) -> bool:
+        """Say whether any collection holds the tensor of this full name."""
+        return any(collection.holds(name) for collection in self.collections.values())
+
+    def asks(self, name: str, step: int, mode: str) -> Ask:
+        """Return what is asked of one tensor at one step."""
+        return self.due(step, mode).ask(name)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the collections as plain JSON types, by name."""
+        return {name: collection.to_json() for name, collection in self.collections.items()}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
+        """Build it from `to_json`'s form, or from the ``[capture.<collection>]`` tables of TOML.
+
+        Raises:
+            ConfigError: something is not right; the message begins with the collection and key.
+        """
+        return cls({name: Collection.from_json(name, table) for name, table in document.items()})
+
+    def digest(self) -> str:
+        """Return the SHA-256 of its canonical JSON, 64 hexadecimal digits."""
+        text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CaptureConfig) and self.collections == other.collections
+
+    def __hash__(self) -> int:
+        return hash(self.digest())
+
+    def __repr__(self) -> str:
+        return f"CaptureConfig({self.collections!r})"
+
+
+# What `hook.save` is given is given on purpose, so it is kept unless the user says how often.
+DEFAULT = CaptureConfig.of({name: SaveConfig(every=1) for name in ("losses", "metrics", "saved")})

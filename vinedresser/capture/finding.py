@@ -1,0 +1,63 @@
+"""What a rule says when it fires."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Literal, Self
+
+__all__ = ["Finding", "Severity"]
+
+Severity = Literal["info", "warning", "stop"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One finding of one rule, with all that a person needs to act on it.
+
+    Attributes:
+        rule: the rule's name in snake case.
+        severity: "info", "warning" or "stop" (end the run).
+        step: the step at which the rule became sure.
+        since: the first step at which the symptom was seen.
+        mode: "train", "eval" or "predict".
+        rank: the process whose data it saw.
+        tensor: name of the tensor that shows it most clearly.
+        statistic: which figure of it, such as "abs_mean" or "loss".
+        value: that figure.
+        threshold: what it was held against.
+        confidence: how sure, from 0 to 1.
+        seen: what was seen, one sentence with the numbers and the names.
+        cause: the likely cause.
+        remedy: the concrete change to try.
+        evidence: the figures behind it, as plain JSON types.
+    """
+
+    rule: str
+    severity: Severity
+    step: int
+    since: int
+    mode: str
+    rank: int
+    tensor: str
+    statistic: str
+    value: float
+    threshold: float
+    confidence: float
+    seen: str
+    cause: str
+    remedy: str
+    evidence: dict[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the finding as plain JSON types."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> Self:
+        """Build a finding; keys of a newer format are left out.
+
+        Raises:
+            TypeError: a field is missing.
+        """
+        known = {entry.name for entry in fields(cls)}
+        return cls(**{key: value for key, value in document.items() if key in known})

@@ -1,0 +1,160 @@
+"""Yielding steps as they are committed, in an order that does not depend on when one looks."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Iterator
+
+from vinedresser.capture.index_reading import IndexCursor
+from vinedresser.capture.layout import LayoutPool
+from vinedresser.capture.problems import Problems
+from vinedresser.capture.selection import Selector
+from vinedresser.capture.status import rank_is_over, run_status
+from vinedresser.capture.step import SegmentColumns, Step
+from vinedresser.errors import NotARun, StoreError
+from vinedresser.infra.run_directory import (
+    ExitRecord,
+    RunRecord,
+    WaitingRecord,
+    index_key,
+    read_record,
+    write_record,
+)
+from vinedresser.infra.storage import Storage
+
+__all__ = ["Urgency", "follow"]
+
+_logger = logging.getLogger(__name__)
+
+# Seconds between two looks at whether processes live.
+_LOOK = 0.25
+# Seconds for which a wish for urgency holds, and after which it is renewed.
+_WISH, _RENEWED = 2.0, 1.0
+
+
+class Urgency:
+    """Keeps telling the writer that a reader waits.
+
+    Args:
+        storage: the run's.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._renew_at = -float("inf")
+
+    def renew(self) -> None:
+        """Tell it again if it is time to; that it could not be told is logged, no more."""
+        if time.monotonic() < self._renew_at:
+            return
+        self._renew_at = time.monotonic() + _RENEWED
+        try:
+            write_record(self._storage, WaitingRecord(time.time() + _WISH))
+        except StoreError as error:
+            _logger.warning("steps will come in batches, since the wish failed: %s", error)
+
+
+class _Source:
+    """The steps of one rank, as far as they are read."""
+
+    def __init__(
+        self, storage: Storage, rank: int, cursor: IndexCursor, selector: Selector
+    ) -> None:
+        self.ahead: deque[Step] = deque()
+        self.exhausted = False
+        self._storage = storage
+        self._rank = rank
+        self._cursor = cursor
+        self._selector = selector
+        self._look_at = 0.0
+
+    def fill(self, *, run_over: bool) -> None:
+        """Have the next steps ahead if there are any; know when none will come any more."""
+        if self.ahead or self.exhausted:
+            return
+        over = run_over or self._rank_over()
+        segment = self._cursor.next()
+        while segment is None and over and self._cursor.skip_gap():
+            segment = self._cursor.next()
+        if segment is not None:
+            first = self._cursor.records - len(segment)
+            self.ahead.extend(SegmentColumns(segment, first, self._selector).steps())
+        self.exhausted = segment is None and over
+
+    def _rank_over(self) -> bool:
+        if time.monotonic() < self._look_at:
+            return False
+        self._look_at = time.monotonic() + _LOOK
+        return rank_is_over(self._storage, self._rank)
+
+
+class _Ending:
+    """Knows whether a run is over; looking costs one look-up, and a few more now and then."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._look_at = 0.0
+
+    def reached(self) -> bool:
+        if self._storage.exists(ExitRecord.KEY):
+            return True
+        if time.monotonic() < self._look_at:
+            return False
+        self._look_at = time.monotonic() + _LOOK
+        return run_status(self._storage).over
+
+
+def follow(
+    storage: Storage, problems: Problems, *, poll: float, urgency: Urgency | None
+) -> Iterator[Step]:
+    """Yield every committed step until the run is over; see `Run.follow`.
+
+    Args:
+        storage: the run's.
+        problems: where damage is noted.
+        poll: seconds between two looks when there is nothing new.
+        urgency: what keeps the writer hurrying, if it should.
+    """
+    ending = _Ending(storage)
+    sources: list[_Source] = []
+    while True:
+        if urgency is not None:
+            urgency.renew()
+        # Looked up before the steps: what is not found below will not come any more.
+        over = ending.reached()
+        if not sources and (over or storage.exists(index_key(0, 0))):
+            sources = _sources(storage, problems)
+        for source in sources:
+            source.fill(run_over=over)
+        idle = True
+        while (open_ones := [one for one in sources if not one.exhausted]) and all(
+            one.ahead for one in open_ones
+        ):
+            first = min(open_ones, key=_order)
+            yield first.ahead.popleft()
+            first.fill(run_over=over)
+            idle = False
+        if over:
+            return
+        if idle:
+            time.sleep(poll)
+
+
+def _sources(storage: Storage, problems: Problems) -> list[_Source]:
+    """Return a source for each rank; rank 0 says before its first commit how many there are."""
+    info = read_record(storage, RunRecord)
+    if info is None:
+        raise NotARun(f"{storage.location}: not a run any more: {RunRecord.KEY} is gone")
+    pool = LayoutPool()
+    selector = Selector(info.capture)
+    return [
+        _Source(storage, rank, IndexCursor(storage, rank, pool, problems), selector)
+        for rank in range(info.world_size)
+    ]
+
+
+def _order(source: _Source) -> tuple[int, int, int]:
+    step = source.ahead[0]
+    return step.step, step.ordinal, step.rank

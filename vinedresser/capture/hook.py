@@ -1,0 +1,356 @@
+"""The two lines in a training script: make a hook, let it watch the model."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, ParamSpec, Self, TypeVar
+
+from vinedresser.capture.collections import BUILT_IN, Collection
+from vinedresser.capture.config import CaptureConfig
+from vinedresser.capture.ending import Ending
+from vinedresser.capture.environment import Environment
+from vinedresser.capture.keeper import Adapter, ArrayKeeper, Keeper
+from vinedresser.capture.record_queue import QueuePolicy
+from vinedresser.capture.run_opening import OpenedRun, create_run, launched_run
+from vinedresser.capture.schedule import SaveConfig
+from vinedresser.capture.session import Session
+from vinedresser.capture.step_record import MODES, Mode
+from vinedresser.capture.stopping import TrainingStopped
+from vinedresser.errors import ConfigError, did_you_mean
+from vinedresser.infra.run_directory import RUN_VARIABLE, StopRecord
+
+__all__ = ["Hook"]
+
+_LOG = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+# Values of one element are columns here, never tensors.
+_SCALAR_KINDS = ("losses/", "metrics/")
+
+
+class Hook:
+    """Captures what a training does, into a run that can be read while it is written.
+
+        hook = Hook("runs/digits-1").watch(model, loss=loss_fn, optimizer=optimizer)
+
+    Losses and metrics are captured at every step, unless ``collections`` says otherwise. The
+    training computes the same numbers with and without a hook, and no fault of the capture ends it.
+
+    A process that was launched by vinedresser (``VINEDRESSER_RUN`` is set) writes to the run it was
+    launched for, whatever ``path`` says, and captures in addition what the launcher and its rules
+    ask for. Any other makes a run at ``path``, and says itself how it ended.
+
+    Args:
+        path: directory of the run to make.
+        collections: by name, when to save a built-in collection, or a `Collection` of one's own.
+        name: what people call the run; None: the last part of the path.
+        parameters: hyperparameters, for the record.
+        total_steps: optimizer steps it is expected to take, for the record.
+        policy: what happens when capture is faster than the store: "block" waits, "drop" leaves
+            steps out, counts them and says so.
+
+    Raises:
+        ConfigError: a collection is not right, or there is no path.
+        AlreadyARun: the path holds a run.
+        SecondWriter: another hook of this rank writes to the run.
+        StoreError: the storage refused.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        collections: (Mapping[str, SaveConfig | tuple[SaveConfig, ...] | Collection] | None) = None,
+        name: str | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        total_steps: int | None = None,
+        policy: QueuePolicy = "block",
+    ) -> None:
+        if policy not in ("block", "drop"):
+            raise ConfigError(f"policy = {policy!r}: must be 'block' or 'drop'")
+        self._environment = Environment.read()
+        self._config = CaptureConfig.of(collections)
+        self._run = self._open(path, name, parameters, total_steps)
+        launched = CaptureConfig.from_json(self._run.record.capture if self._run.launched else {})
+        self._config = self._config.merged(launched).with_defaults()
+        self._adapter: Adapter | None = None
+        self._on_stop: Callable[[Path, int], None] | None = None
+        self._closed = False
+        self._session = Session(
+            self._run.storage,
+            self._environment.rank,
+            self._config,
+            policy,
+            names=lambda: [] if self._adapter is None else self._adapter.names(),
+            stop=self._end_training,
+        )
+        says_its_end = not self._run.launched and self._environment.rank == 0
+        self._ending = Ending(self._run.storage) if says_its_end else None
+        self._guarded_save = self._session.shield.guard("saving a value", self._save, names=0)
+        atexit.register(self.close)
+
+    @property
+    def path(self) -> str:
+        """Where the run lies."""
+        return self._run.storage.location
+
+    @property
+    def problems(self) -> list[str]:
+        """What was reported so far: faults of the capture, collections that hold nothing."""
+        return list(self._session.shield.problems)
+
+    def watch(self, model: Any, loss: Any = None, optimizer: Any = None) -> Self:
+        """Watch a model from now on.
+
+        Args:
+            model: a torch.nn.Module, as it is called by the training.
+            loss: the loss module whose value is captured; for a function see `loss`.
+            optimizer: its steps are counted; None: the first optimizer that updates the model.
+
+        Raises:
+            ConfigError: the model is of no known kind or another is watched already, or loss or
+                optimizer are of a kind that cannot be watched.
+        """
+        if self._adapter is not None:
+            raise ConfigError("this hook watches a model already; make a hook for each model")
+        if self._closed:
+            raise ConfigError("this hook is closed; make a new one")
+        if not _is_torch(model):
+            raise ConfigError(
+                f"model: a {type(model).__module__}.{type(model).__qualname__} cannot be watched; "
+                "give a torch.nn.Module"
+            )
+        from vinedresser.capture.torch_ import TorchAdapter
+
+        self._adapter = TorchAdapter(self._session, model, loss, optimizer)
+        if self._environment.rank == 0:
+            self._session.shield.guard("describing the run", self._run.describe)(
+                "torch", self._adapter.versions, self._config, self._environment.world_size
+            )
+        if not self._session.signal.install():
+            _LOG.info("watch was called outside the main thread: SIGTERM ends the program at once")
+        return self
+
+    def mode(self, mode: Mode) -> AbstractContextManager[None]:
+        """Return a context in which all that is seen belongs to one mode, whatever the model says.
+
+        A block of "eval" or "predict" is one evaluation and gives one record.
+
+        Args:
+            mode: "train", "eval" or "predict".
+
+        Raises:
+            ConfigError: there is no such mode, or another block is open.
+        """
+        if mode not in MODES:
+            raise ConfigError(f"mode {mode!r}: must be one of {', '.join(MODES)}")
+        return self._session.recorder.mode(mode)
+
+    def loss(self, function: Callable[P, R], name: str | None = None) -> Callable[P, R]:
+        """Return a loss function whose values are captured, as ``losses/<name>``.
+
+            loss_fn = hook.loss(F.cross_entropy)
+
+        Args:
+            function: returns a number (a tensor of one element), or a nesting of such.
+            name: in the run; None: the function's own.
+
+        Raises:
+            ConfigError: the function has no name of its own.
+        """
+        inner = getattr(function, "func", function)
+        known = str(name or getattr(inner, "__name__", "<no name>"))
+        if "<" in known:
+            raise ConfigError("loss: the function has no name of its own; give one, name=…")
+
+        def record(value: Any, arguments: tuple[Any, ...]) -> None:
+            if self._adapter is not None and not self._closed:
+                self._adapter.record_loss(known, value, arguments)
+
+        guarded = self._session.shield.guard("the loss", record)
+
+        @functools.wraps(function)
+        def watched(*args: P.args, **kwargs: P.kwargs) -> R:
+            value = function(*args, **kwargs)
+            guarded(value, (*args, *kwargs.values()))
+            return value
+
+        return watched
+
+    def save(self, name: str, value: Any, collection: str | None = None) -> None:
+        """Save a value of one's own in the step or evaluation that is going on.
+
+        Outside of an evaluation that is the train step that the next ``optimizer.step()`` ends. Of
+        several tensors of one name in a step, the first is kept; of several scalars, the mean.
+
+        Args:
+            name: "latent" is stored as ``saved/latent``; a name with a slash, such as
+                "losses/ctc", as it is.
+            value: a tensor, an array or a number.
+            collection: puts it there instead: "latent" as ``<collection>/latent``.
+
+        Raises:
+            ConfigError: an empty name, or there is no such collection.
+        """
+        full = self._full_name(name, collection)
+        if not self._closed:
+            self._guarded_save(full, value)
+
+    def metric(self, name: str, value: Any) -> None:
+        """Save a number as ``metrics/<name>``; see `save`.
+
+        Args:
+            name: of the metric.
+            value: a number, or a tensor or array of one element.
+
+        Raises:
+            ConfigError: an empty name.
+        """
+        self.save(name, value, "metrics")
+
+    def on_stop(self, callback: Callable[[Path, int], None]) -> None:
+        """Save one's own way when the training is stopped, instead of the model's weights.
+
+        Args:
+            callback: called once, between two steps, with the run's directory of checkpoints and
+                the number of optimizer steps done.
+        """
+        self._on_stop = callback
+
+    def flush(self, timeout: float | None = None) -> bool:
+        """Wait until every step that has ended can be read; return False when that took too long.
+
+        Args:
+            timeout: seconds to wait at the most; None: as long as it takes.
+        """
+        return self._session.flush(timeout)
+
+    def close(self) -> None:
+        """Store what is still open and let go of the model; at the end of the program by itself."""
+        if self._closed or not self._session.shield.ours:
+            return
+        self._closed = True
+        atexit.unregister(self.close)
+        guard = self._session.shield.guard
+        if self._adapter is not None:
+            guard("leaving the model", self._adapter.detach)()
+        self._session.close()
+        if self._ending is not None:
+            steps = self._session.recorder.steps
+            guard("writing the exit record", self._ending.write)(steps - 1 if steps else None)
+
+    def __enter__(self) -> Self:
+        """Return the hook; the end of the block closes it."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close, and say that the run crashed if the block did."""
+        if self._ending is not None and error is not None:
+            self._ending.note(error)
+        self.close()
+
+    def _open(
+        self,
+        path: str | os.PathLike[str] | None,
+        name: str | None,
+        parameters: Mapping[str, Any] | None,
+        total_steps: int | None,
+    ) -> OpenedRun:
+        """Open the run that this process was launched for, or else make one."""
+        launched = self._environment.run
+        if launched:
+            if path is not None:
+                _LOG.info("captures into %s, for which it was launched, not %s", launched, path)
+            return launched_run(launched)
+        if path is None:
+            raise ConfigError(
+                f"no path for the run: give one, Hook('runs/name'), or start the program with "
+                f"`vinedresser run`, which sets {RUN_VARIABLE}"
+            )
+        return create_run(
+            path,
+            self._environment,
+            self._config.with_defaults(),
+            name=name,
+            parameters=parameters,
+            total_steps=total_steps,
+        )
+
+    def _full_name(self, name: str, collection: str | None) -> str:
+        """Return the name under which a user's own value is stored."""
+        if not isinstance(name, str) or not name.strip("/"):
+            raise ConfigError(f"name = {name!r}: must be a word, or words with slashes between")
+        if collection is None:
+            return name if "/" in name else f"saved/{name}"
+        known = [*BUILT_IN, *self._config.collections]
+        if collection not in known:
+            raise ConfigError(
+                f"collection = {collection!r}: no such collection{did_you_mean(collection, known)}"
+            )
+        return f"{collection}/{name}"
+
+    def _save(self, name: str, value: Any) -> None:
+        """Put a user's own value where it belongs."""
+        recording = self._session.recorder.current()
+        if recording is None:
+            return
+        ask = recording.due.ask(name)
+        if not ask:
+            if not self._config.holds(name):
+                self._session.shield.report(f"{name} is not saved: no collection holds that name")
+            return
+        recording.explicit = True
+        if isinstance(value, (bool, int, float)):
+            recording.add_scalar(name, float(value), recording.weight())
+            return
+        keeper = self._keeper_of(value)
+        if name.startswith(_SCALAR_KINDS) and keeper.is_scalar(value):
+            keeper.keep_scalar(recording, name, value, recording.weight())
+        else:
+            keeper.keep(recording, name, value, ask)
+
+    def _keeper_of(self, value: Any) -> Keeper:
+        """Return the keeper for a value's framework."""
+        torch = sys.modules.get("torch")
+        if torch is not None and isinstance(value, torch.Tensor):
+            from vinedresser.capture.torch_keeper import TorchKeeper
+
+            return self._session.keeper(TorchKeeper)
+        return self._session.keeper(ArrayKeeper)
+
+    def _end_training(self) -> None:
+        """Save the weights, close, and end the program."""
+        storage, guard = self._run.storage, self._session.shield.guard
+        if not self._closed:
+            directory = Path(storage.location, "checkpoints")
+            guard("making the directory of checkpoints", directory.mkdir)(exist_ok=True)
+            save = self._on_stop or (self._adapter.checkpoint if self._adapter else None)
+            if save is not None:
+                guard("saving a checkpoint", save)(directory, self._session.recorder.steps)
+        asked = guard("looking for the stop record", storage.exists)(StopRecord.KEY)
+        stopped = TrainingStopped(0 if asked else 128 + signal.SIGTERM)
+        if self._ending is not None:
+            self._ending.note(stopped)
+        self.close()
+        raise stopped
+
+
+def _is_torch(model: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(model, torch.nn.Module)

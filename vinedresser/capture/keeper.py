@@ -1,0 +1,97 @@
+"""What a framework's adapter offers to the hook, and the keeper of plain numpy arrays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from vinedresser.capture.config import Ask
+from vinedresser.capture.dtypes import dtype_name
+from vinedresser.capture.recording import Recording
+from vinedresser.capture.reductions import reduce_array
+from vinedresser.capture.step_record import HostTensor, StepRecord
+
+__all__ = ["Adapter", "ArrayKeeper", "Keeper"]
+
+
+class Keeper(Protocol):
+    """Copies tensors of one framework into recordings."""
+
+    def is_scalar(self, value: Any) -> bool:
+        """Say whether a tensor is one real number."""
+
+    def keep(self, recording: Recording, name: str, value: Any, ask: Ask) -> None:
+        """Take what is asked of a tensor, as it is now."""
+
+    def keep_scalar(self, recording: Recording, name: str, value: Any, weight: float) -> None:
+        """Take a tensor of one number into the mean of its name."""
+
+    def finish(self, recording: Recording) -> None:
+        """Wait for what is still being copied or computed, and complete the recording."""
+
+    def release(self, record: StepRecord) -> None:
+        """Take back the buffers of a record that is stored; called on the writer's thread."""
+
+
+class Adapter(Protocol):
+    """Ties a hook to one framework's model."""
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """The framework's name and version."""
+
+    def names(self) -> list[str]:
+        """Return the names of all tensors that there are to capture."""
+
+    def record_loss(self, name: str, value: Any, arguments: tuple[Any, ...]) -> None:
+        """Take what a loss function has returned.
+
+        Args:
+            name: of the loss.
+            value: what it returned.
+            arguments: what it was called with.
+        """
+
+    def checkpoint(self, directory: Path, step: int) -> None:
+        """Save the model as it is now as ``step-<step>`` in a directory."""
+
+    def detach(self) -> None:
+        """Leave the model as it was found."""
+
+
+class ArrayKeeper:
+    """Keeps numpy arrays, and whatever numpy makes an array of."""
+
+    def is_scalar(self, value: Any) -> bool:
+        """Say whether an array is one real number."""
+        array = np.asarray(value)
+        return array.size == 1 and array.dtype.kind in "biuf"
+
+    def keep(self, recording: Recording, name: str, value: Any, ask: Ask) -> None:
+        """See `Keeper.keep`.
+
+        Raises:
+            TypeError: the elements are no numbers.
+        """
+        array = np.asarray(value)
+        try:
+            dtype = dtype_name(array.dtype)
+        except KeyError:
+            raise TypeError(f"{name}: an array of {array.dtype} cannot be stored") from None
+        if ask.tensor and name not in recording.tensors:
+            native = np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
+            recording.tensors[name] = HostTensor(dtype, array.shape, native)
+        if ask.reductions and name not in recording.reductions:
+            recording.reductions[name] = reduce_array(array, ask.reductions)
+
+    def keep_scalar(self, recording: Recording, name: str, value: Any, weight: float) -> None:
+        """See `Keeper.keep_scalar`."""
+        recording.add_scalar(name, float(np.asarray(value).item()), weight)
+
+    def finish(self, recording: Recording) -> None:
+        """Nothing is ever pending."""
+
+    def release(self, record: StepRecord) -> None:
+        """The arrays are the record's own."""

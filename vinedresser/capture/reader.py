@@ -1,0 +1,254 @@
+"""Reading a run, while it is written or years later."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vinedresser.capture.column_reading import read_columns
+from vinedresser.capture.finding import Finding
+from vinedresser.capture.following import Urgency, follow
+from vinedresser.capture.history import History
+from vinedresser.capture.layout import LayoutPool
+from vinedresser.capture.problems import Problems
+from vinedresser.capture.selection import Selector
+from vinedresser.capture.series import Columns
+from vinedresser.capture.status import Status, run_status
+from vinedresser.capture.step import Step
+from vinedresser.capture.step_record import Mode
+from vinedresser.capture.tensor_view import TensorView
+from vinedresser.errors import Damaged, NotARun, UnknownTensor, did_you_mean
+from vinedresser.infra.run_directory import RunRecord, read_record
+from vinedresser.infra.storage import Storage, open_storage
+
+__all__ = ["Run", "open_run"]
+
+
+def open_run(location: str | os.PathLike[str] | Storage) -> Run:
+    """Open a run for reading, whether it is over or still being written.
+
+    Args:
+        location: its directory, or a storage.
+
+    Raises:
+        NotARun: nothing there says that it is a run; the message says what is missing.
+        Damaged: run.json is not readable.
+        StoreError: the storage refused.
+    """
+    return Run(open_storage(location) if isinstance(location, str | os.PathLike) else location)
+
+
+class Run:
+    """A run, opened by `open_run`: as it was when first looked into, or at the last `refresh`.
+
+    It is for one thread; open the run once more for another.
+
+    Attributes:
+        storage: where it lies.
+        info: what the run is (`run.json`).
+
+    Args:
+        storage: the run's.
+
+    Raises:
+        NotARun: there is no run.json.
+        Damaged: run.json is not readable.
+        StoreError: the storage refused.
+    """
+
+    storage: Storage
+    info: RunRecord
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+        self._problems = Problems()
+        self._pool = LayoutPool()
+        self._histories: dict[int, History] = {}
+        self._read_info()
+
+    def __repr__(self) -> str:
+        return f"Run({self.path!r})"
+
+    @property
+    def path(self) -> str:
+        """Where it lies, as a user would write it."""
+        return self.storage.location
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """The processes that have committed something, ascending."""
+        return tuple(rank for rank, history in self._histories.items() if history.segments)
+
+    @property
+    def problems(self) -> list[str]:
+        """What is wrong with it, one sentence each: damaged or missing index records or columns.
+
+        Everything else stays readable.
+        """
+        return list(self._problems.sentences)
+
+    @property
+    def status(self) -> Status:
+        """How it stands, looked up now."""
+        return run_status(self.storage)
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing more will come, however it ended; looked up now."""
+        return self.status.over
+
+    def refresh(self) -> int:
+        """Take in what was committed since; return how many records (steps) are new to it."""
+        if not any(history.records for history in self._histories.values()):
+            # The hook completes run.json before the first commit.
+            self._read_info()
+        return sum(history.refresh() for history in self._histories.values())
+
+    def _read_info(self) -> None:
+        info = read_record(self.storage, RunRecord)
+        if info is None:
+            raise NotARun(f"{self.path}: not a run: there is no {RunRecord.KEY}")
+        self.info = info
+        self._selector = Selector(info.capture)
+        for rank in range(info.world_size):
+            if rank not in self._histories:
+                history = History(self.storage, rank, self._pool, self._problems)
+                self._histories[rank] = history
+
+    def steps(self, mode: Mode | None = "train", rank: int = 0) -> NDArray[np.int64]:
+        """Return the committed steps of a mode (None: of all), ascending, each once; int64, [N]."""
+        history = self._histories.get(rank)
+        if history is None:
+            return np.empty(0, np.int64)
+        return history.steps_of(np.arange(len(history.rows.steps)), mode)
+
+    def tensor_names(self, regex: str | None = None, collection: str | None = None) -> list[str]:
+        """Return the tensors captured in full or as statistics, each once.
+
+        Those of one type that were captured together come in the order in which the hook saw them.
+
+        Args:
+            regex: only names in which it is found (`re.search`).
+            collection: only members of this collection: built-in (by the name's first part), or
+                one that the run's capture configuration defines.
+
+        Raises:
+            ConfigError: an invalid regex, or a collection that the run does not know.
+        """
+        test = self._selector.test(regex, collection)
+        histories = self._histories.values()
+        names = _names(layout.names for history in histories for layout in history.layouts())
+        return [name for name in names if test(name)]
+
+    def scalar_names(self, regex: str | None = None, collection: str | None = None) -> list[str]:
+        """Return the names of the scalars; see `tensor_names`.
+
+        Raises:
+            ConfigError: an invalid regex, or a collection that the run does not know.
+        """
+        test = self._selector.test(regex, collection)
+        layouts = [one for each in self._histories.values() for one in each.column_layouts]
+        names = _names(layout.names for layout in layouts if layout.reductions is None)
+        return [name for name in names if test(name)]
+
+    def tensor(self, name: str) -> TensorView:
+        """Return one tensor along the steps.
+
+        Raises:
+            UnknownTensor: there is none of that name; the message has the nearest names.
+        """
+        if not any(history.has_tensor(name) for history in self._histories.values()):
+            hint = did_you_mean(name, self.tensor_names())
+            raise UnknownTensor(f"{self.path}: no tensor {name}{hint}")
+        return TensorView(name, self._histories, self._problems)
+
+    def scalars(
+        self, select: str | None = None, *, mode: Mode | None = None, rank: int = 0
+    ) -> Columns:
+        """Return scalars along the steps; no tensor is touched. Empty columns are left out.
+
+        Args:
+            select: a collection such as "losses", or else a regex (`re.search`); None: all.
+            mode: only this mode; None: all modes, told apart by `Column.modes`.
+            rank: whose.
+
+        Raises:
+            ConfigError: an invalid regex.
+        """
+        return self._columns(select, None, mode, rank)
+
+    def reductions(
+        self,
+        reduction: str,
+        select: str | None = None,
+        *,
+        mode: Mode | None = None,
+        rank: int = 0,
+    ) -> Columns:
+        """Return one statistic of many tensors along the steps; no tensor is touched.
+
+        Args:
+            reduction: such as "l2".
+            select: a collection such as "gradients", or else a regex; None: all.
+            mode: only this mode; None: all modes.
+            rank: whose.
+
+        Raises:
+            ConfigError: an invalid regex.
+        """
+        return self._columns(select, reduction, mode, rank)
+
+    def _columns(
+        self, select: str | None, reduction: str | None, mode: Mode | None, rank: int
+    ) -> Columns:
+        test = self._selector.either(select)
+        history = self._histories.get(rank)
+        if history is None:
+            return Columns([])
+        return read_columns(history, self._problems, test, reduction=reduction, mode=mode)
+
+    def findings(self) -> list[Finding]:
+        """Return what the rules have found so far, sorted by step, rule and tensor.
+
+        Raises:
+            Damaged: a line of a findings file is not a finding.
+        """
+        found: list[Finding] = []
+        for key in self.storage.list("findings/"):
+            if not key.endswith(".jsonl"):
+                continue
+            for number, line in enumerate(self.storage.get(key).splitlines(), start=1):
+                try:
+                    found.append(Finding.from_json(json.loads(line)))
+                except (ValueError, TypeError, AttributeError) as error:
+                    raise Damaged(
+                        f"{self.path}/{key}: line {number} is not a finding: {error}"
+                    ) from error
+        return sorted(found, key=lambda finding: (finding.step, finding.rule, finding.tensor))
+
+    def follow(self, poll: float = 0.02, *, urgent: bool = False) -> Iterator[Step]:
+        """Yield every committed step from the first, waiting for new ones until the run is over.
+
+        The order is the same while the run is written and afterwards: within a rank as captured;
+        across ranks by (step, ordinal, rank). It ends when nothing more will come, also when the
+        writer died. It reads by itself: what it has passed is forgotten, and `refresh` is not
+        called.
+
+        Args:
+            poll: seconds between two looks when there is nothing new.
+            urgent: ask the writer to commit every step at once as long as this generator runs.
+
+        Raises:
+            StoreError: the storage refused.
+        """
+        urgency = Urgency(self.storage) if urgent else None
+        return follow(self.storage, self._problems, poll=poll, urgency=urgency)
+
+
+def _names(groups: Iterable[tuple[str, ...]]) -> dict[str, None]:
+    """Return the names of several groups, each once (a dict for its order)."""
+    return {name: None for names in groups for name in names}

@@ -1,0 +1,126 @@
+"""Which step or evaluation is going on, and when it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from vinedresser.capture.config import CaptureConfig, Due
+from vinedresser.capture.recording import Recording
+from vinedresser.capture.step_record import Mode
+from vinedresser.errors import ConfigError
+
+__all__ = ["Recorder"]
+
+
+class Recorder:
+    """Opens recordings where something is due, and hands them over when they end.
+
+    A train step ends with the optimizer step. An evaluation ends with its ``with`` block, or, where
+    the model merely runs in eval mode, when training goes on.
+
+    Args:
+        config: what is captured.
+        deliver: takes a recording that has ended.
+
+    Attributes:
+        steps: optimizer steps done.
+        explicit_mode: the mode of the ``with`` block we are in, None outside.
+        quiet: nothing is due in the train step, and no evaluation or block is open.
+    """
+
+    def __init__(self, config: CaptureConfig, deliver: Callable[[Recording], None]) -> None:
+        self.steps = 0
+        self.explicit_mode: Mode | None = None
+        self._config = config
+        self._deliver = deliver
+        self._train: Recording | None = None
+        self._train_due: Due = config.due(0, "train")
+        self._evaluation: Recording | None = None
+        # An evaluation is open, whether anything of it is recorded or not.
+        self._evaluating = False
+        self.quiet = not self._train_due
+
+    @property
+    def implicit_evaluation(self) -> bool:
+        """Whether the model was last seen running in eval mode, outside of a ``with`` block."""
+        return self._evaluating and self.explicit_mode is None
+
+    def recording(self, mode: Mode) -> Recording | None:
+        """Return what is being recorded in a mode; None where nothing is due.
+
+        A train step or an evaluation is begun where none is going on.
+        """
+        if mode == "train":
+            if self._train is None and self._train_due:
+                self._train = Recording("train", self.steps, self._train_due)
+            return self._train
+        if not self._evaluating:
+            self._evaluating = True
+            self.quiet = False
+            due = self._config.due(self.steps, mode)
+            self._evaluation = Recording(mode, self.steps, due) if due else None
+        return self._evaluation
+
+    def current(self) -> Recording | None:
+        """Return the recording that a value given now belongs to; None where nothing is due."""
+        if self.explicit_mode is not None:
+            return self.recording(self.explicit_mode)
+        return self._evaluation if self._evaluating else self.recording("train")
+
+    def resume_training(self) -> None:
+        """End an evaluation that no ``with`` block holds open."""
+        if self._evaluating and self.explicit_mode in (None, "train"):
+            self._end_evaluation()
+
+    def end_train_step(self) -> None:
+        """Hand over the train step; the next one begins."""
+        recording, self._train = self._train, None
+        self.steps += 1
+        self._train_due = self._config.due(self.steps, "train")
+        self._look_around()
+        if recording is not None:
+            self._deliver(recording)
+
+    @contextmanager
+    def mode(self, mode: Mode) -> Iterator[None]:
+        """Be in one mode, whatever the model says, until the block ends.
+
+        Raises:
+            ConfigError: such a block is open already.
+        """
+        if self.explicit_mode is not None:
+            raise ConfigError(f"mode({mode!r}) inside mode({self.explicit_mode!r}): end that first")
+        if mode != "train":
+            self.resume_training()
+        self.explicit_mode = mode
+        self.quiet = False
+        try:
+            yield
+        finally:
+            self.explicit_mode = None
+            self._look_around()
+            if mode != "train" and self._evaluating:
+                self._end_evaluation()
+
+    def close(self) -> None:
+        """Hand over what is still open.
+
+        Of a train step that never ended that is only what the user gave by hand: metrics told after
+        the last optimizer step.
+        """
+        if self._evaluating:
+            self._end_evaluation()
+        recording, self._train = self._train, None
+        if recording is not None and recording.explicit:
+            self._deliver(recording)
+
+    def _end_evaluation(self) -> None:
+        recording, self._evaluation = self._evaluation, None
+        self._evaluating = False
+        self._look_around()
+        if recording is not None:
+            self._deliver(recording)
+
+    def _look_around(self) -> None:
+        self.quiet = not (self._train_due or self._evaluating or self.explicit_mode)

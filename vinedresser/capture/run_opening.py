@@ -1,0 +1,138 @@
+"""The run that a hook writes to: the one it was launched for, or one of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import PurePath
+from typing import Any
+
+from vinedresser.capture.config import CaptureConfig
+from vinedresser.capture.environment import Environment, versions
+from vinedresser.errors import AlreadyARun, ConfigError, KeyTaken, NotARun
+from vinedresser.infra.run_directory import RunRecord, read_record, write_record
+from vinedresser.infra.storage import Storage, open_storage
+
+__all__ = ["OpenedRun", "create_run", "launched_run"]
+
+# How long another rank of the same job waits for rank 0 to make the run.
+_PATIENCE = 60.0
+
+
+@dataclass
+class OpenedRun:
+    """A run that is ready to be written to.
+
+    Attributes:
+        storage: where it lies.
+        record: what it is.
+        launched: a launcher made it, and a supervisor will say how it ended.
+    """
+
+    storage: Storage
+    record: RunRecord
+    launched: bool
+
+    def describe(
+        self, framework: str, found: Mapping[str, str], config: CaptureConfig, world_size: int
+    ) -> None:
+        """Complete the run's record with what is known once the model has been seen.
+
+        Raises:
+            StoreError: the storage refused.
+        """
+        self.record = replace(
+            self.record,
+            framework=framework,
+            versions=versions(**found),
+            world_size=world_size,
+            capture=config.to_json(),
+            capture_digest=config.digest(),
+        )
+        write_record(self.storage, self.record)
+
+
+def launched_run(location: str) -> OpenedRun:
+    """Open the run for which this process was launched.
+
+    Raises:
+        NotARun: there is no run.json.
+        Damaged: it cannot be read.
+        StoreError: the storage refused.
+    """
+    storage = open_storage(location)
+    record = read_record(storage, RunRecord)
+    if record is None:
+        raise NotARun(f"{location}: this process was launched for it, but it has no run.json")
+    return OpenedRun(storage, record, launched=True)
+
+
+def create_run(
+    path: str | os.PathLike[str],
+    environment: Environment,
+    config: CaptureConfig,
+    *,
+    name: str | None,
+    parameters: Mapping[str, Any] | None,
+    total_steps: int | None,
+) -> OpenedRun:
+    """Make a run; the ranks beyond 0 wait for rank 0 to make it.
+
+    Args:
+        path: where.
+        environment: which rank this is.
+        config: what will be captured.
+        name: what people call it; None: the last part of the path.
+        parameters: hyperparameters; anything that JSON does not know is kept as text.
+        total_steps: steps it is expected to take.
+
+    Raises:
+        AlreadyARun: there is one.
+        NotARun: rank 0 did not make it in time.
+        StoreError: the storage refused.
+    """
+    storage = open_storage(path)
+    if environment.rank:
+        return OpenedRun(storage, _await_record(storage), launched=False)
+    record = RunRecord(
+        id=uuid.uuid4().hex,
+        name=name or PurePath(storage.location).name,
+        created=time.time(),
+        command=list(sys.argv),
+        parameters=_plain(parameters),
+        total_steps=total_steps,
+        versions=versions(),
+        world_size=environment.world_size,
+        capture=config.to_json(),
+        capture_digest=config.digest(),
+    )
+    try:
+        write_record(storage, record, exclusive=True)
+    except KeyTaken as error:
+        raise AlreadyARun(
+            f"{storage.location}: holds a run already; give the new one a directory of its own"
+        ) from error
+    return OpenedRun(storage, record, launched=False)
+
+
+def _await_record(storage: Storage) -> RunRecord:
+    """Return the record that rank 0 writes."""
+    deadline = time.monotonic() + _PATIENCE
+    while (record := read_record(storage, RunRecord)) is None:
+        if time.monotonic() > deadline:
+            raise NotARun(f"{storage.location}: rank 0 did not make the run within {_PATIENCE} s")
+        time.sleep(0.05)
+    return record
+
+
+def _plain(parameters: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return parameters as JSON types."""
+    if parameters is not None and not isinstance(parameters, Mapping):
+        raise ConfigError(f"parameters: a {type(parameters).__name__} is no mapping of names")
+    plain: dict[str, Any] = json.loads(json.dumps(dict(parameters or {}), default=str))
+    return plain

@@ -1,0 +1,130 @@
+"""The machinery behind a hook: from what an adapter sees to what the writer gets."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from vinedresser.capture.config import CaptureConfig
+from vinedresser.capture.keeper import Keeper
+from vinedresser.capture.record_queue import QueuePolicy
+from vinedresser.capture.recorder import Recorder
+from vinedresser.capture.recording import Recording
+from vinedresser.capture.shield import Shield
+from vinedresser.capture.step_record import StepRecord
+from vinedresser.capture.stopping import StopSignal
+from vinedresser.capture.unmatched import Unmatched
+from vinedresser.capture.writer import RunWriter
+from vinedresser.infra.storage import Storage
+
+__all__ = ["Session"]
+
+K = TypeVar("K", bound=Keeper)
+
+
+class Session:
+    """One run being captured.
+
+    Args:
+        storage: the run's.
+        rank: of this process.
+        config: what is captured.
+        policy: what happens when the writer cannot keep up: "block" or "drop".
+        names: returns the names of all tensors that there are to capture.
+        stop: ends the training; called between two steps when SIGTERM has asked for it.
+
+    Attributes:
+        shield: every callback of the training goes through it.
+        recorder: which step or evaluation is going on.
+        signal: whether the training was asked to end.
+
+    Raises:
+        SecondWriter: this rank has committed segments already.
+        StoreError: the storage refused.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        rank: int,
+        config: CaptureConfig,
+        policy: QueuePolicy,
+        *,
+        names: Callable[[], list[str]],
+        stop: Callable[[], None],
+    ) -> None:
+        self.shield = Shield()
+        self.recorder = Recorder(config, self.shield.guard("handing over a step", self._deliver))
+        self.signal = StopSignal()
+        self._stop = stop
+        self._unmatched = Unmatched(config.collections.values(), names)
+        self._keepers: dict[type[Keeper], Keeper] = {}
+        self._keepers_lock = threading.Lock()
+        self._writer = RunWriter(
+            storage,
+            rank,
+            policy=policy,
+            on_problem=self._on_problem,
+            on_release=self._release,
+        )
+
+    def keeper(self, kind: type[K]) -> K:
+        """Return this session's keeper of a kind."""
+        found = self._keepers.get(kind)
+        if found is None:
+            with self._keepers_lock:
+                found = self._keepers[kind] = kind()
+        assert isinstance(found, kind)
+        return found
+
+    def step_ended(self) -> None:
+        """End the train step.
+
+        Raises:
+            TrainingStopped: the training was asked to end.
+        """
+        self.recorder.end_train_step()
+        self._writer.last_step = self.recorder.steps - 1
+        self.stop_if_asked()
+
+    def stop_if_asked(self) -> None:
+        """End the training if it was asked to end; called where it can end.
+
+        Raises:
+            TrainingStopped: it was.
+        """
+        if self.signal.requested:
+            self._stop()
+
+    def flush(self, timeout: float | None) -> bool:
+        """Wait until all that was handed over is stored; return False when that took too long."""
+        return self._writer.flush(timeout)
+
+    def close(self) -> None:
+        """Hand over what is still open, and wait until all is stored."""
+        self.recorder.close()
+        self._writer.close()
+        self.signal.restore()
+
+    def _deliver(self, recording: Recording) -> None:
+        for keeper in self._keepers.values():
+            keeper.finish(recording)
+        for complaint in self._unmatched.complaints(recording):
+            self.shield.report(complaint)
+        if recording.empty:
+            return
+        record = recording.to_record()
+        if not self._writer.add(record):
+            self._release(record)
+        # Values told after the last step travel under a number that no step has.
+        self._writer.last_step = self.recorder.steps - 1
+
+    def _release(self, record: StepRecord) -> None:
+        with self._keepers_lock:
+            keepers = list(self._keepers.values())
+        for keeper in keepers:
+            keeper.release(record)
+
+    def _on_problem(self, problem: str) -> None:
+        self.shield.report(f"{problem}; training goes on")

@@ -1,0 +1,267 @@
+"""The adapter for PyTorch: from hooks on a model, its loss and its optimizer to recordings."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.parameter import UninitializedParameter
+from torch.optim.optimizer import (
+    Optimizer,
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+from torch.utils.hooks import RemovableHandle
+
+from vinedresser.capture.recording import Recording
+from vinedresser.capture.session import Session
+from vinedresser.capture.step_record import Mode
+from vinedresser.capture.torch_checkpoint import save_checkpoint
+from vinedresser.capture.torch_keeper import TorchKeeper
+from vinedresser.capture.torch_names import Names, leaves, unwrapped
+from vinedresser.capture.torch_outputs import OutputHooks
+from vinedresser.errors import ConfigError
+
+__all__ = ["TorchAdapter"]
+
+
+class TorchAdapter:
+    """Watches one torch model.
+
+    A step in which nothing is due costs one call before the model's forward and two around the
+    optimizer's step. What is due is taken where it is right: weights before the update, gradients
+    as the optimizer consumes them (reduced over ranks, clipped, unscaled), outputs before anybody
+    can write to them.
+
+    Args:
+        session: takes what is seen.
+        model: called as it is given here, wrappers (compiled, data parallel) and all.
+        loss: a loss module; None where there is none, or `vinedresser.capture.Hook.loss` is used.
+        optimizer: the one whose steps are counted; None: the first that updates the model.
+
+    Raises:
+        ConfigError: loss or optimizer are of a kind that torch cannot watch.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        model: nn.Module,
+        loss: nn.Module | None,
+        optimizer: Optimizer | None,
+    ) -> None:
+        _check(loss, optimizer)
+        self._session = session
+        self._recorder = session.recorder
+        self._root = model
+        self._model = unwrapped(model)
+        self._names = Names(self._model)
+        self._keeper = session.keeper(TorchKeeper)
+        self._keep = session.shield.guard("keeping a tensor", self._keeper.keep, names=1)
+        self._outputs = OutputHooks(model, self._names, self._keep, session.shield)
+        # The one whose steps count, once it is known, and those that do not; none is kept alive.
+        self._optimizer = None if optimizer is None else weakref.ref(optimizer)
+        self._others: weakref.WeakSet[Optimizer] = weakref.WeakSet()
+        self._handles = list(self._hooks(loss, optimizer))
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """See `Adapter.versions`."""
+        return {"torch": torch.__version__}
+
+    def names(self) -> list[str]:
+        """See `Adapter.names`."""
+        return self._names.all()
+
+    def checkpoint(self, directory: Path, step: int) -> None:
+        """See `Adapter.checkpoint`."""
+        save_checkpoint(self._model, directory, step)
+
+    def detach(self) -> None:
+        """See `Adapter.detach`."""
+        self._outputs.clear()
+        while self._handles:
+            self._handles.pop().remove()
+
+    def record_loss(self, name: str, value: Any, arguments: tuple[Any, ...]) -> None:
+        """See `Adapter.record_loss`."""
+        mode = self._mode()
+        recording = None if mode is None else self._recorder.recording(mode)
+        # An optimizer with a closure tries several weights; the first are those of this step.
+        if recording is None or (recording.closure and not recording.first_batch):
+            return
+        for full, tensor in leaves(value, f"losses/{name}"):
+            ask = recording.due.ask(full)
+            if ask and self._keeper.is_scalar(tensor):
+                weight = recording.weight(_batch(arguments))
+                self._keeper.keep_scalar(recording, full, tensor, weight)
+            elif ask and recording.first_batch:
+                self._keep(recording, full, tensor, ask)
+
+    def _hooks(
+        self, loss: nn.Module | None, optimizer: Optimizer | None
+    ) -> Iterator[RemovableHandle]:
+        """Set all hooks that stay, and yield their handles."""
+        guard = self._session.shield.guard
+        # What torch.compile traces must show no trace of us.
+        skip = torch.compiler.is_dynamo_compiling
+        before = guard("the start of a forward", self._before_forward, skip=skip)
+        yield self._root.register_forward_pre_hook(before, with_kwargs=True)
+        if loss is not None:
+            name = type(unwrapped(loss)).__name__
+
+            def after_loss(_: nn.Module, args: Any, output: Any) -> None:
+                if not self._recorder.quiet:
+                    self.record_loss(name, output, args)
+
+            yield loss.register_forward_hook(guard("the loss", after_loss, skip=skip))
+        pre = guard("the start of an optimizer step", self._before_update, skip=skip)
+        post = guard("the end of an optimizer step", self._after_update, skip=skip)
+        if optimizer is not None:
+            yield optimizer.register_step_pre_hook(pre)
+            yield optimizer.register_step_post_hook(post)
+        else:
+            yield register_optimizer_step_pre_hook(pre)
+            yield register_optimizer_step_post_hook(post)
+
+    def _mode(self) -> Mode | None:
+        """Return the mode that the model runs in; None where it is no part of a training."""
+        explicit = self._recorder.explicit_mode
+        if explicit is not None:
+            return explicit
+        if not self._model.training:
+            return "eval"
+        # A forward in training mode without gradients is neither training nor evaluation.
+        return "train" if torch.is_grad_enabled() else None
+
+    def _before_forward(self, _: nn.Module, args: Any, kwargs: Any) -> None:
+        if self._outputs.there:
+            self._outputs.clear()
+        if self._recorder.quiet and self._model.training:
+            return
+        mode = self._mode()
+        # Inside of a backward, it is checkpointing that calls the model again.
+        if mode is None or torch._C._current_graph_task_id() != -1:
+            return
+        if mode == "train":
+            self._recorder.resume_training()
+        else:
+            self._session.stop_if_asked()
+        recording = self._recorder.recording(mode)
+        if recording is None:
+            return
+        recording.forwards += 1
+        if mode != "train":
+            recording.batch = _batch((args, kwargs)) or 1
+        if recording.first_batch:
+            if mode != "train":
+                self._take_weights(recording)
+            if recording.due.reaches("outputs"):
+                self._outputs.install(recording)
+
+    def _before_update(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        if self._recorder.quiet or not self._counts(optimizer):
+            return
+        self._outputs.clear()
+        if self._recorder.implicit_evaluation:
+            self._session.shield.report(
+                "the model is trained in eval mode, so its losses count as evaluation; if that is "
+                "meant, put the training into `with hook.mode('train'):`"
+            )
+        self._recorder.resume_training()
+        recording = self._recorder.recording("train")
+        if recording is None:
+            return
+        self._take_weights(recording)
+        # With a closure the gradients are yet to come.
+        recording.closure = _closure(args, kwargs)
+        if recording.closure:
+            recording.forwards = 0
+        else:
+            self._take_gradients(recording, optimizer)
+
+    def _after_update(self, optimizer: Optimizer, *_: Any) -> None:
+        if not self._counts(optimizer):
+            return
+        recording = None if self._recorder.quiet else self._recorder.recording("train")
+        if recording is not None:
+            if recording.closure:
+                self._take_gradients(recording, optimizer)
+            if not recording.forwards and "outputs" in recording.due.collections():
+                self._session.shield.report(
+                    "outputs are asked for, but no call of the watched "
+                    f"{type(self._model).__name__} was seen; watch the very object that the "
+                    "training calls, such as the one that torch.compile returned"
+                )
+        self._session.step_ended()
+
+    def _take_weights(self, recording: Recording) -> None:
+        due = recording.due
+        if due.reaches("weights") or due.reaches("biases"):
+            for parameter, name, _ in self._names.parameters():
+                ask = due.ask(name)
+                if ask and not isinstance(parameter, UninitializedParameter):
+                    self._keep(recording, name, parameter, ask)
+
+    def _take_gradients(self, recording: Recording, optimizer: Optimizer) -> None:
+        due = recording.due
+        # What a fused optimizer is given by a GradScaler: it unscales, or skips, by itself.
+        found_inf = getattr(optimizer, "found_inf", None)
+        if not due.reaches("gradients") or (found_inf is not None and found_inf.item()):
+            return
+        scale = getattr(optimizer, "grad_scale", None)
+        for parameter, _, name in self._names.parameters():
+            gradient = parameter.grad
+            ask = due.ask(name)
+            if ask and gradient is not None:
+                true = gradient if scale is None else gradient / scale.to(gradient.device)
+                self._keep(recording, name, true, ask)
+
+    def _counts(self, optimizer: Optimizer) -> bool:
+        """Say whether an optimizer is the one whose steps are counted."""
+        if self._optimizer is not None and self._optimizer() is optimizer:
+            return True
+        if optimizer in self._others:
+            return False
+        ours = {id(parameter) for parameter in self._model.parameters()}
+        groups = optimizer.param_groups
+        updates = any(id(one) in ours for group in groups for one in group["params"])
+        if updates and self._optimizer is None:
+            self._optimizer = weakref.ref(optimizer)
+            return True
+        if updates:
+            self._session.shield.report(
+                f"a second optimizer, {type(optimizer).__name__}, updates the watched model; "
+                "steps are those of the first: say which by watch(…, optimizer=…)"
+            )
+        self._others.add(optimizer)
+        return False
+
+
+def _check(loss: object, optimizer: object) -> None:
+    """Raise `ConfigError` where loss or optimizer cannot be watched."""
+    if loss is not None and not isinstance(loss, nn.Module):
+        name = getattr(loss, "__name__", "…")
+        raise ConfigError(
+            f"loss: {loss!r} is no torch.nn.Module; wrap the function, `loss_fn = "
+            f"hook.loss({name})`, or call hook.save('losses/{name}', value) in the training loop"
+        )
+    if optimizer is not None and not isinstance(optimizer, Optimizer):
+        raise ConfigError(
+            f"optimizer: {optimizer!r} is no torch.optim.Optimizer; leave it out, and the one that "
+            "updates the model is found"
+        )
+
+
+def _closure(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Say whether an optimizer step was called with a closure; its own self is args[0]."""
+    return kwargs.get("closure") is not None or (len(args) > 1 and callable(args[1]))
+
+
+def _batch(value: Any) -> int | None:
+    """Return the length of the first tensor in a nesting that has one; None where none has."""
+    return next((tensor.shape[0] for _, tensor in leaves(value) if tensor.ndim), None)

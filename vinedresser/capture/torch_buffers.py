@@ -1,0 +1,122 @@
+"""Host memory that copies of tensors are written to, used again and again."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable
+
+import numpy as np
+import torch
+
+from vinedresser.capture.step_record import HostTensor
+
+__all__ = ["BufferPool"]
+
+# By torch's type: safetensors' name, and a numpy type of the same item size.
+_DTYPES: dict[torch.dtype, tuple[str, type[np.generic]]] = {
+    torch.bool: ("BOOL", np.uint8),
+    torch.uint8: ("U8", np.uint8),
+    torch.int8: ("I8", np.int8),
+    torch.int16: ("I16", np.int16),
+    torch.uint16: ("U16", np.uint16),
+    torch.int32: ("I32", np.int32),
+    torch.uint32: ("U32", np.uint32),
+    torch.int64: ("I64", np.int64),
+    torch.uint64: ("U64", np.uint64),
+    torch.float16: ("F16", np.float16),
+    torch.bfloat16: ("BF16", np.uint16),
+    torch.float32: ("F32", np.float32),
+    torch.float64: ("F64", np.float64),
+    torch.complex64: ("C64", np.complex64),
+    torch.float8_e4m3fn: ("F8_E4M3", np.uint8),
+    torch.float8_e5m2: ("F8_E5M2", np.uint8),
+    torch.float8_e8m0fnu: ("F8_E8M0", np.uint8),
+    torch.float8_e4m3fnuz: ("F8_E4M3FNUZ", np.uint8),
+    torch.float8_e5m2fnuz: ("F8_E5M2FNUZ", np.uint8),
+}
+
+_Kind = tuple[torch.dtype, torch.Size, bool]
+
+
+class BufferPool:
+    """Copies tensors to host memory, which is taken back when the copies are stored.
+
+    Fresh memory costs a page fault for every 4 KiB, about as much as the copy itself; memory that
+    was used before does not. A buffer serves tensors of one dtype and shape, and keeps the numpy
+    view of itself, so that a copy of a small tensor costs little more than the call.
+
+    Args:
+        most_idle: bytes kept for later use at the most; beyond, the kinds not used for longest go.
+    """
+
+    def __init__(self, most_idle: int = 512 << 20) -> None:
+        self._most_idle = most_idle
+        self._idle: OrderedDict[_Kind, list[HostTensor]] = OrderedDict()
+        self._idle_bytes = 0
+        # Of the idle ones, by identity of their view: where they are written to.
+        self._targets: dict[int, torch.Tensor] = {}
+        # Of those that are out, by the same: what they are, and where they are written to.
+        self._out: dict[int, tuple[_Kind, HostTensor, torch.Tensor]] = {}
+        self._lock = threading.Lock()
+
+    def copy(self, tensor: torch.Tensor) -> HostTensor:
+        """Return a copy of a detached, dense tensor, in row-major order.
+
+        From a CUDA device the copy is only begun: synchronize before it is read.
+
+        Raises:
+            TypeError: safetensors has no such dtype.
+        """
+        kind = (tensor.dtype, tensor.shape, tensor.is_cuda)
+        with self._lock:
+            ready = self._idle.get(kind)
+            if ready:
+                host = ready.pop()
+                target = self._targets.pop(id(host.data))
+                self._idle_bytes -= host.data.nbytes
+            else:
+                host, target = _fresh(kind)
+            self._out[id(host.data)] = (kind, host, target)
+        target.copy_(tensor, non_blocking=tensor.is_cuda)
+        return host
+
+    def release(self, hosts: Iterable[HostTensor]) -> None:
+        """Take buffers back that nobody reads any more; those that are not ours are passed over."""
+        with self._lock:
+            for host in hosts:
+                key = id(host.data)
+                # A tensor of two names is one buffer, and comes back once.
+                if key not in self._out:
+                    continue
+                kind, _, self._targets[key] = self._out.pop(key)
+                self._idle.setdefault(kind, []).append(host)
+                self._idle.move_to_end(kind)
+                self._idle_bytes += host.data.nbytes
+            self._shrink()
+
+    def _shrink(self) -> None:
+        """Let go of idle buffers beyond the limit."""
+        while self._idle_bytes > self._most_idle:
+            kind, hosts = next(iter(self._idle.items()))
+            if not hosts:
+                del self._idle[kind]
+                continue
+            host = hosts.pop()
+            self._idle_bytes -= host.data.nbytes
+            del self._targets[id(host.data)]
+
+
+def _fresh(kind: _Kind) -> tuple[HostTensor, torch.Tensor]:
+    """Make a buffer."""
+    dtype, shape, pinned = kind
+    if dtype not in _DTYPES:
+        raise TypeError(f"a tensor of {dtype} cannot be stored; safetensors has no such type")
+    name, numpy_type = _DTYPES[dtype]
+    # A buffer made in inference mode could not be written to outside of it.
+    with torch.inference_mode(False):
+        size = shape.numel() * dtype.itemsize
+        memory = torch.empty(size, dtype=torch.uint8, pin_memory=pinned)
+        target = memory.view(dtype).view(shape)
+    data = memory.numpy().view(numpy_type).reshape(shape)
+    return HostTensor(name, tuple(shape), data), target

@@ -1,0 +1,62 @@
+"""Telling the user of a collection that holds nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+from vinedresser.capture.collections import Collection
+from vinedresser.capture.recording import Recording
+from vinedresser.errors import did_you_mean
+
+__all__ = ["Unmatched"]
+
+
+class Unmatched:
+    """Watches for collections of a user's own whose pattern matched nothing when first due.
+
+    Of an evaluation much is not there that a train step has; so it is the first train step that
+    counts, unless a collection is for evaluations only.
+
+    Args:
+        collections: of the run.
+        names: returns the names of all tensors that there are to capture.
+    """
+
+    def __init__(
+        self, collections: Iterable[Collection], names: Callable[[], Iterable[str]]
+    ) -> None:
+        self._names = names
+        self._pending = {one.name for one in collections if one.regex is not None}
+
+    def complaints(self, recording: Recording) -> list[str]:
+        """Return one sentence for each collection that was due for the first time, and empty."""
+        if not self._pending:
+            return []
+        fresh = [
+            collection
+            for name, collection in recording.due.collections().items()
+            if name in self._pending and (recording.mode == "train" or not _trains(collection))
+        ]
+        self._pending.difference_update(collection.name for collection in fresh)
+        captured = recording.names()
+        empty = [one for one in fresh if not any(one.holds(name) for name in captured)]
+        return [self._complaint(collection, recording) for collection in empty]
+
+    def _complaint(self, collection: Collection, recording: Recording) -> str:
+        names = sorted({*self._names(), *recording.names()})
+        # What is left of the pattern without its signs is compared with the names.
+        plain = re.sub(r"\\[a-zA-Z]|[^\w/.]", "", collection.regex or "")
+        near = did_you_mean(plain, names) or did_you_mean(
+            plain, [name.rpartition("/")[2] for name in names]
+        )
+        there = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
+        return (
+            f"collection {collection.name} matched nothing at step {recording.step} "
+            f"({recording.mode}): its regex {collection.regex!r} is found in no name"
+            f"{near or f'; there are {there}'}"
+        )
+
+
+def _trains(collection: Collection) -> bool:
+    return any("train" in save.modes for save in collection.saves)

@@ -1,0 +1,288 @@
+"""The command line: arguments in, one call into the layers below, errors as one line.
+
+Nothing heavy is imported at the top: `vinedresser --help` must answer at once.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from vinedresser import __version__
+from vinedresser.errors import ConfigError, VinedresserError
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    help="Training jobs that are watched, judged, stopped and recorded.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+_RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
+_StoreArgument = Annotated[Path, typer.Argument(metavar="STORE", help="Where the runs are.")]
+_RuleOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--rule",
+        metavar="NAME[:KEY=VALUE,...]",
+        help="Judge by this rule; may be repeated.",
+    ),
+]
+_DEFAULT_STORE = Path("runs")
+
+
+def main() -> None:
+    """Run the command line; bad input ends with one line on stderr and exit code 2."""
+    try:
+        app()
+    except VinedresserError as error:
+        print(f"vinedresser: {error}", file=sys.stderr)  # noqa: T201
+        sys.exit(2)
+
+
+@app.callback(invoke_without_command=True)
+def _version(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        typer.echo(f"vinedresser {__version__}")
+        raise typer.Exit
+
+
+@app.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})
+def run(
+    command: Annotated[
+        list[str], typer.Argument(metavar="SCRIPT [ARGS]...", help="A script and its arguments.")
+    ],
+    store: Annotated[Path, typer.Option(help="Directory that gets the run directory.")] = (
+        _DEFAULT_STORE
+    ),
+    name: Annotated[str | None, typer.Option(help="Name of the run.")] = None,
+    rule: _RuleOption = None,
+    steps: Annotated[int | None, typer.Option(help="Steps of the whole run, if known.")] = None,
+) -> None:
+    """Run one training script under supervision.
+
+    What its hook captures goes to STORE/NAME; its output and exit code are passed on.
+    """
+    from vinedresser.tasks.run_script import prepare_script, run_script
+
+    directory = _free_directory(store, name, Path(command[0]).stem)
+    prepare_script(directory, command, rules=_rules(rule), total_steps=steps)
+    with _interrupts([directory]):
+        end = run_script(directory)
+    from vinedresser.tasks.outcome import outcome
+    from vinedresser.terminal import print_outcome
+
+    print_outcome(outcome(directory))
+    sys.exit(0 if end.cause == "stopped" else _exit_code(end.code, end.signal))
+
+
+@app.command()
+def train(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="An experiment.toml.")],
+    store: Annotated[
+        Path | None, typer.Option(help="Takes the place of run.store in the file.")
+    ] = None,
+    at_once: Annotated[int | None, typer.Option(min=1, help="Trainings at the same time.")] = None,
+) -> None:
+    """Run the trainings of an experiment file.
+
+    They run in parallel, are judged while they train, and are stopped when they go wrong.
+    """
+    from vinedresser.infra.prefect_environment import prepare_prefect
+    from vinedresser.tasks.experiment import load_experiment
+
+    experiment = load_experiment(file, store=store)
+    experiment.store.mkdir(parents=True, exist_ok=True)
+    prepare_prefect(experiment.store)
+    from vinedresser.flows.train import train as train_flow
+    from vinedresser.terminal import console, outcome_table, progress, relative
+
+    count = len(experiment.plans)
+    together = min(at_once or experiment.at_once, count)
+    console.print(f"{count} trainings, {together} at a time, in {relative(experiment.store)}")
+    with progress(experiment.store), _interrupts(experiment.store):
+        trained = train_flow(experiment.path, experiment.store, at_once)
+    console.print(outcome_table(trained.outcomes))
+    for problem in trained.problems:
+        console.print(f"vinedresser: {problem}", style="red", markup=False)
+    shown = relative(experiment.store)
+    console.print(f"reports in {shown}/*/report.html; compare the runs: vinedresser ui {shown}")
+    failed = any(entry.status.state not in ("finished", "stopped") for entry in trained.outcomes)
+    sys.exit(1 if failed or trained.problems else 0)
+
+
+@app.command()
+def judge(
+    run: _RunArgument,
+    rule: _RuleOption = None,
+    stop: Annotated[
+        bool, typer.Option("--stop", help="Stop a running training when a rule says so.")
+    ] = False,
+) -> None:
+    """Judge a run by rules, live or long after.
+
+    All the built-in rules judge it if none is named.
+    """
+    from vinedresser.capture.reader import open_run
+    from vinedresser.rules.judge import judge as judge_run
+    from vinedresser.rules.registry import RULES, rules_from_table
+    from vinedresser.terminal import console, print_finding
+
+    rules = rules_from_table(_rules(rule) or {name: {} for name in RULES})
+    found = judge_run(open_run(run), rules, live=stop, on_finding=print_finding)
+    if not found:
+        console.print(f"{run.name}: no findings by {', '.join(rule.name for rule in rules)}")
+
+
+@app.command()
+def show(
+    run: _RunArgument,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="A tensor or scalar of it.")
+    ] = None,
+    step: Annotated[int | None, typer.Option(help="One step instead of all.")] = None,
+    mode: Annotated[str, typer.Option(help="train, eval or predict.")] = "train",
+    rank: Annotated[int, typer.Option(help="Of a distributed run.")] = 0,
+) -> None:
+    """Show what a run captured.
+
+    With a NAME, the values of that tensor or scalar.
+    """
+    from vinedresser.capture.reader import open_run
+    from vinedresser.show import show_name, show_run
+
+    if name is None:
+        show_run(open_run(run))
+    else:
+        show_name(open_run(run), name, step=step, mode=mode, rank=rank)
+
+
+@app.command()
+def status(store: _StoreArgument = _DEFAULT_STORE) -> None:
+    """Show how the runs of a store stand."""
+    from vinedresser.tasks.outcome import outcome
+    from vinedresser.terminal import console, outcome_table
+
+    console.print(outcome_table([outcome(directory) for directory in _runs(store)]))
+
+
+@app.command()
+def reconcile(store: _StoreArgument = _DEFAULT_STORE) -> None:
+    """Bring to its end what a crash left behind.
+
+    Leftover processes, exit records, MLflow runs and Prefect flow runs; twice changes nothing.
+    """
+    from vinedresser.infra.prefect_environment import prepare_prefect
+    from vinedresser.tasks.flow_record import dead_flows
+    from vinedresser.tasks.reconcile import reconcile as reconcile_store
+    from vinedresser.terminal import console
+
+    _runs(store)
+    if dead_flows(store):
+        prepare_prefect(store)
+    results = reconcile_store(store)
+    for result in results:
+        console.print(f"{result.what}   {result.done}", markup=False)
+    if not results:
+        console.print("nothing to reconcile")
+    sys.exit(1 if any(result.failed for result in results) else 0)
+
+
+@app.command()
+def ui(
+    store: _StoreArgument = _DEFAULT_STORE,
+    port: Annotated[int | None, typer.Option(help="A free one if not given.")] = None,
+) -> None:
+    """Open MLflow's pages on the runs of a store."""
+    from vinedresser.infra.servers import mlflow_page, start_mlflow_ui, stop_server
+    from vinedresser.tasks.store import tracking
+    from vinedresser.terminal import console
+
+    record = tracking(store)
+    server = start_mlflow_ui(record.uri, port=port)
+    page = mlflow_page(server.url, record.experiment_id)
+    console.print(f"MLflow at {page}   (Ctrl-C ends it)", soft_wrap=True)
+    try:
+        server.process.wait()
+    except KeyboardInterrupt:
+        stop_server(server)
+
+
+def _rules(options: list[str] | None) -> dict[str, dict[str, Any]]:
+    """Read ``NAME:KEY=VALUE,...`` options; values are written as in TOML."""
+    import tomllib
+
+    tables: dict[str, dict[str, Any]] = {}
+    for option in options or []:
+        name, _, settings = option.partition(":")
+        try:
+            tables[name] = tomllib.loads(f"it = {{ {settings} }}")["it"]
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigError(
+                f"--rule {option}: write it as NAME:KEY=VALUE,KEY=VALUE with TOML values ({error})"
+            ) from error
+    return tables
+
+
+def _free_directory(store: Path, name: str | None, stem: str) -> Path:
+    """Return STORE/NAME, or the first free of STORE/STEM-1, -2 and so on."""
+    if name is not None:
+        return store / name
+    number = 1
+    while (store / f"{stem}-{number}").exists():
+        number += 1
+    return store / f"{stem}-{number}"
+
+
+def _runs(store: Path) -> list[Path]:
+    """Return the run directories of a store.
+
+    Raises:
+        ConfigError: there is no such directory.
+    """
+    from vinedresser.tasks.store import run_directories
+
+    if not store.is_dir():
+        raise ConfigError(f"{store}: no such directory; give a store or a run directory")
+    return run_directories(store)
+
+
+def _exit_code(code: int | None, signal_name: str) -> int:
+    """Return the exit code of a training as a shell would: 128 + N after signal N."""
+    if code is not None:
+        return code
+    return 128 + (signal.Signals[signal_name] if signal_name else signal.SIGKILL)
+
+
+@contextmanager
+def _interrupts(where: Path | list[Path]) -> Iterator[None]:
+    """On the first Ctrl-C ask the runs to stop, with their checkpoint; on the second end now."""
+    from vinedresser.infra.launcher import request_stop
+    from vinedresser.tasks.store import owned_here
+
+    def ask(_signal: int, _frame: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        os.write(2, b"vinedresser: asking the runs to stop; Ctrl-C again ends at once\n")
+        for directory in where if isinstance(where, list) else owned_here(where):
+            request_stop(directory, by="person", reason="interrupted at the keyboard")
+
+    before = signal.signal(signal.SIGINT, ask)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

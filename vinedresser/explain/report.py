@@ -1,0 +1,62 @@
+"""One self-contained page about one run: how it went, what the rules found, why it ended."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vinedresser import __version__
+from vinedresser.capture.reader import Run
+from vinedresser.explain.page import build_page
+from vinedresser.explain.palette import NOT_FINITE, ZERO, colour
+from vinedresser.infra.storage import LocalStorage
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+__all__ = ["write_report"]
+
+
+def write_report(run: Run, destination: str | os.PathLike[str]) -> Path:
+    """Write the report of a run, whatever state it is in: one HTML file that needs nothing else.
+
+    No scripts, no links to anything outside, light and dark. What the run did not capture, the
+    page names.
+
+    Args:
+        run: an opened run; its report shows what has been committed up to its last refresh.
+        destination: the file to write; replaced as a whole, its directory is made.
+
+    Returns:
+        The file's path.
+
+    Raises:
+        Damaged: the record of how the run ended cannot be read.
+        StoreError: the run cannot be read, or the file not written.
+    """
+    path = Path(destination)
+    template = _templates().get_template("report.html.j2")
+    html = template.render(
+        page=build_page(run),
+        colours={"zero": colour(ZERO), "not_finite": colour(NOT_FINITE)},
+        version=__version__,
+        written=time.strftime("%Y-%m-%d %H:%M:%S %Z"),
+    )
+    # File names and arguments that are not UTF-8 come as lone surrogates.
+    LocalStorage(path.parent).put(path.name, [html.encode(errors="replace")])
+    return path
+
+
+def _templates() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    return Environment(
+        loader=PackageLoader("vinedresser.explain"),
+        # Names and messages come from the run: everything is escaped that is not our own SVG.
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )

@@ -1,0 +1,65 @@
+"""Writing SVG elements, with everything escaped that is not SVG already."""
+
+from __future__ import annotations
+
+from html import escape
+from math import isnan
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Svg", "element", "path_data"]
+
+
+class Svg(str):
+    """Finished markup; templates take it as it is, where they would escape a plain string."""
+
+    __slots__ = ()
+
+    def __html__(self) -> str:
+        """Return itself: the protocol by which Jinja asks for markup."""
+        return str(self)
+
+
+def element(tag: str, *children: str, **attributes: object) -> Svg:
+    """Return one element.
+
+    Args:
+        tag: its name.
+        children: what it holds; a plain string is text and is escaped.
+        attributes: an underscore stands for a hyphen, a trailing one is dropped (``class_``);
+            floats are rounded to hundredths, None leaves an attribute out.
+    """
+    written = "".join(
+        f' {name.rstrip("_").replace("_", "-")}="{escape(_text(value))}"'
+        for name, value in attributes.items()
+        if value is not None
+    )
+    content = "".join(
+        child if isinstance(child, Svg) else escape(child, quote=False) for child in children
+    )
+    return Svg(f"<{tag}{written}>{content}</{tag}>" if children else f"<{tag}{written}/>")
+
+
+def path_data(x: NDArray[np.float64], y: NDArray[np.float64]) -> str:
+    """Return the ``d`` attribute of a line through the points; NaN breaks it.
+
+    Args:
+        x: float64, [N], pixels.
+        y: float64, [N], pixels.
+    """
+    parts: list[str] = []
+    command = "M"
+    for right, down in zip(x.tolist(), y.tolist(), strict=True):
+        if isnan(down) or isnan(right):
+            command = "M"
+            continue
+        parts.append(f"{command}{right:.1f} {down:.1f}")
+        command = "L"
+    return "".join(parts)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, float | np.floating):
+        return f"{value:.2f}".rstrip("0").rstrip(".")
+    return str(value)

@@ -1,0 +1,1 @@
+"""Prefect flows: order and parameters, nothing else."""

@@ -1,0 +1,1 @@
+"""What lies below: storage, processes, the supervisor, tracking, configuration."""

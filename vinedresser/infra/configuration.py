@@ -1,0 +1,80 @@
+"""TOML files into dataclasses, with one clear message for whatever is wrong in them.
+
+A table is checked by pydantic against the dataclass that it is to become; this file turns what
+pydantic says into ``FILE: KEY: what is wrong; what would be right``.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from vinedresser.errors import ConfigError, did_you_mean
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+__all__ = ["build", "load_toml"]
+
+T = TypeVar("T")
+
+
+def load_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file.
+
+    Raises:
+        ConfigError: it is not there, cannot be read, or is not TOML; with the line.
+    """
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ConfigError(f"{path}: no such file") from error
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not UTF-8 text (byte {error.start})") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: not valid TOML: {error}") from error
+
+
+def build(kind: type[T], table: object, where: str) -> T:
+    """Make a dataclass from a table; unknown keys and wrong types are refused.
+
+    Args:
+        kind: a dataclass.
+        table: what the file says.
+        where: file and key of the table, to begin the message with, such as ``a.toml: run``.
+
+    Raises:
+        ConfigError: names the key, what was wrong, and what would be right.
+    """
+    if not isinstance(table, Mapping):
+        raise ConfigError(f"{where}: must be a table, not {table!r}")
+    known = [entry.name for entry in fields(kind)]  # type: ignore[arg-type]
+    for key in table:
+        if key not in known:
+            near = did_you_mean(str(key), known) or f"; the keys are {', '.join(known)}"
+            raise ConfigError(f"{where}.{key}: no such key{near}")
+
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        return TypeAdapter(kind).validate_python(dict(table))
+    except ValidationError as error:
+        raise ConfigError(_message(error.errors()[0], where)) from error
+
+
+def _message(error: ErrorDetails, where: str) -> str:
+    """Put pydantic's first complaint into our words."""
+    key = ".".join(str(part) for part in error["loc"])
+    if error["type"] in ("missing", "missing_argument"):
+        return f"{where}.{key}: is missing"
+    cause = error.get("ctx", {}).get("error")
+    if cause is not None and not key:
+        return f"{where}: {cause}"
+    said = error["msg"].removeprefix("Value error, ")
+    said = said[0].lower() + said[1:]
+    return f"{where}.{key}: {said}, not {error['input']!r}"

@@ -1,0 +1,67 @@
+"""A process that outlives a flow, to end what a flow that was killed leaves behind.
+
+    python -m vinedresser.infra.guard --marker VINEDRESSER_FLOW=<id> --owner <identity as JSON>
+
+Such as Prefect's embedded server, or judges. Supervisors and trainers do not carry the marker: they
+see the end of their owner themselves, and end in good order.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from vinedresser.infra.processes import ProcessIdentity, kill_marked, this_process, wait_for_end
+from vinedresser.infra.run_directory import environment_without_run
+
+__all__ = ["main", "start_guard"]
+
+
+def start_guard(marker: str) -> subprocess.Popen[bytes]:
+    """Start a guard over the calling process.
+
+    Args:
+        marker: the entry ``VINEDRESSER_FLOW=<id>`` of the environment, which the caller has set
+            before it starts what is to be guarded. When the caller ends, however it does, every
+            process that was started with it is killed.
+
+    Returns:
+        The guard's process. It ends after the caller, so there is nothing to wait for.
+    """
+    return subprocess.Popen(
+        [
+            *(sys.executable, "-P", "-m", "vinedresser.infra.guard"),
+            *("--marker", marker),
+            *("--owner", json.dumps(asdict(this_process()))),
+        ],
+        env=environment_without_run(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Wait for the end of the owner, then kill all that carries the marker.
+
+    Args:
+        arguments: the command line.
+    """
+    parser = argparse.ArgumentParser(prog="python -m vinedresser.infra.guard", allow_abbrev=False)
+    parser.add_argument("--marker", required=True)
+    parser.add_argument(
+        "--owner", required=True, type=lambda text: ProcessIdentity(**json.loads(text))
+    )
+    options = parser.parse_args(arguments)
+    wait_for_end(options.owner)
+    kill_marked(options.marker)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

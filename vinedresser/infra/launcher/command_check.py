@@ -1,0 +1,72 @@
+"""What can be known about a command before it is started."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from vinedresser.errors import LaunchError
+
+__all__ = ["check_command"]
+
+_PYTHON = re.compile(r"(python|pypy)[\d.]*")
+# Python's options that take the next argument as their value.
+_WITH_VALUE = frozenset({"-W", "-X", "--check-hash-based-pycs"})
+
+
+def check_command(
+    argv: Sequence[str],
+    cwd: str | os.PathLike[str],
+    environment: Mapping[str, str] | None = None,
+) -> None:
+    """Check that a command can be started, as far as looking tells.
+
+    Args:
+        argv: the program and its arguments.
+        cwd: the directory to start it in.
+        environment: variables added to the inherited ones; its PATH counts.
+
+    Raises:
+        LaunchError: there is no such directory, no such program, the program is not executable, or
+            the script that a Python is to run is missing; the message names it.
+    """
+    if not argv:
+        raise LaunchError("the command is empty; give a program and its arguments")
+    if not Path(cwd).is_dir():
+        raise LaunchError(f"{cwd}: no such directory to start {argv[0]} in")
+    _check_program(argv[0], Path(cwd), {**os.environ, **(environment or {})})
+    script = _python_script(argv)
+    if script is not None and not Path(cwd, script).exists():
+        raise LaunchError(f"{Path(cwd, script)}: no such script")
+
+
+def _check_program(program: str, cwd: Path, environment: Mapping[str, str]) -> None:
+    if "/" not in program:
+        if shutil.which(program, path=environment.get("PATH", os.defpath)) is None:
+            raise LaunchError(f"{program}: no such program on PATH")
+        return
+    path = cwd / program
+    if not path.is_file():
+        raise LaunchError(f"{path}: no such program")
+    if not os.access(path, os.X_OK):
+        raise LaunchError(
+            f"{path}: not executable; make it so, or give the interpreter before it, such as python"
+        )
+
+
+def _python_script(argv: Sequence[str]) -> str | None:
+    """Return the script of a Python command; None for another program, a module, code or stdin."""
+    if not _PYTHON.fullmatch(Path(argv[0]).name):
+        return None
+    arguments = iter(argv[1:])
+    for argument in arguments:
+        if not argument.startswith("-"):
+            return argument
+        if argument == "-" or re.match(r"-[a-zA-Z]*[cm]", argument):
+            return None
+        if argument in _WITH_VALUE:
+            next(arguments, None)
+    return None

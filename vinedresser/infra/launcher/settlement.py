@@ -1,0 +1,142 @@
+"""What is done about a run whose supervisor is gone without a word."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+from vinedresser.errors import Damaged, NotARun, StillRunning
+from vinedresser.infra import run_lock
+from vinedresser.infra.processes import (
+    ProcessIdentity,
+    is_alive,
+    kill_group,
+    kill_marked,
+    wait_for_end,
+)
+from vinedresser.infra.run_directory import (
+    RUN_ID_VARIABLE,
+    ExitRecord,
+    LaunchRecord,
+    Record,
+    RunRecord,
+    StopRecord,
+    SupervisorRecord,
+    heartbeats,
+    last_step,
+    read_record,
+    write_first,
+)
+from vinedresser.infra.storage import LocalStorage, Storage
+
+__all__ = ["settle"]
+
+R = TypeVar("R", bound=Record)
+
+# A run that shows no sign of life yet is given this long to begin.
+_STARTING = 60.0
+# A heartbeat of another machine that is older than this is one of the dead.
+_STALE = 5.0
+
+
+def settle(directory: str | os.PathLike[str], *, grace: float | None = None) -> ExitRecord:
+    """Make sure that a run without a living supervisor has ended, and that this is on record.
+
+    A trainer that is about to end, since its supervisor is dead, is given time for its checkpoint;
+    then every process of the run is killed. Any number of processes may settle at the same time and
+    as often as they like.
+
+    Args:
+        directory: the run directory.
+        grace: seconds that the trainer is given; None for what it was launched with.
+
+    Returns:
+        How the run ended.
+
+    Raises:
+        NotARun: there is no run.
+        StillRunning: it has not ended: it is supervised, or runs unsupervised or on another
+            machine, or somebody is about to start it.
+        Damaged: run.json or exit.json cannot be read.
+        StoreError: the directory cannot be read or written.
+    """
+    path = Path(directory)
+    storage = LocalStorage(path)
+    run = read_record(storage, RunRecord)
+    if run is None:
+        raise NotARun(f"{directory}: not a run; it has no {RunRecord.KEY}")
+    if ended := read_record(storage, ExitRecord):
+        return ended
+    lock = run_lock.share(path)
+    if lock is None:
+        raise StillRunning(f"{directory}: has not ended: its supervisor lives")
+    try:
+        # Again: the supervisor may have ended just before.
+        if ended := read_record(storage, ExitRecord):
+            return ended
+        if _goes_on(path, storage, run):
+            raise StillRunning(f"{directory}: has not ended: it runs, or is about to")
+        _end_processes(storage, run, grace)
+        return write_first(storage, _exit_record(path, storage))
+    finally:
+        os.close(lock)
+
+
+def _goes_on(path: Path, storage: Storage, run: RunRecord) -> bool:
+    """Say whether a run without supervisor on this machine is alive all the same, or unborn."""
+    signs = heartbeats(storage)
+    if any(
+        is_alive(sign.identity()) is None and time.time() - sign.time < _STALE for sign in signs
+    ):
+        return True
+    if run_lock.was_taken(path):
+        return False
+    launch = _read(storage, LaunchRecord)
+    if launch is not None and storage.exists(StopRecord.KEY):
+        return False
+    if launch is None and signs:
+        # A hook that nobody launched: it ends when its process does.
+        return any(is_alive(sign.identity()) for sign in signs)
+    if launch is not None and launch.owner:
+        return is_alive(ProcessIdentity(**launch.owner)) is not False
+    return time.time() - run.created < _STARTING
+
+
+def _end_processes(storage: Storage, run: RunRecord, grace: float | None) -> None:
+    supervision = _read(storage, SupervisorRecord)
+    if supervision is not None:
+        trainer = ProcessIdentity(**supervision.trainer)
+        if grace is None:
+            launch = _read(storage, LaunchRecord)
+            grace = launch.grace if launch else 0.0
+        wait_for_end(trainer, grace)
+        kill_group(trainer)
+    kill_marked(f"{RUN_ID_VARIABLE}={run.id}")
+
+
+def _exit_record(path: Path, storage: Storage) -> ExitRecord:
+    signs = heartbeats(storage)
+    # The last sign of life is nearer to the end than now, which may be days later.
+    ended = max((sign.time for sign in signs), default=time.time())
+    stop = _read(storage, StopRecord)
+    if stop is not None:
+        return ExitRecord(
+            "stopped", stop.reason, ended, last_step=last_step(storage), stop=stop.to_json()
+        )
+    if run_lock.was_taken(path):
+        reason = "supervisor and trainer vanished"
+    elif storage.exists(LaunchRecord.KEY):
+        reason = "prepared, but never started"
+    else:
+        reason = "the training vanished"
+    return ExitRecord("killed", reason, ended, last_step=last_step(storage))
+
+
+def _read(storage: Storage, kind: type[R]) -> R | None:
+    """Return a record; None also for one that cannot be read: it must not keep a run unsettled."""
+    with suppress(Damaged):
+        return read_record(storage, kind)
+    return None

@@ -1,0 +1,75 @@
+"""Start the supervisor of a run, and with it the training."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from vinedresser.errors import LaunchError, NotARun
+from vinedresser.infra import run_lock
+from vinedresser.infra.launcher.command_check import check_command
+from vinedresser.infra.run_directory import (
+    ExitRecord,
+    LaunchRecord,
+    RunRecord,
+    SupervisorRecord,
+    environment_without_run,
+    read_record,
+    write_first,
+)
+from vinedresser.infra.storage import LocalStorage
+
+__all__ = ["start"]
+
+
+def start(directory: str | os.PathLike[str]) -> subprocess.Popen[bytes]:
+    """Start the supervisor of a prepared run, and with it the training.
+
+    The supervisor outlives the caller. From here on `supervisor_alive` is true until it has ended.
+
+    Returns:
+        The supervisor's process, for the caller to reap; it returns 0 when the exit record is
+        written.
+
+    Raises:
+        NotARun: the directory is not a prepared run.
+        LaunchError: the run was started before; or the command cannot be started, which the run's
+            exit record then says, too.
+        StoreError: the directory cannot be written.
+    """
+    path = Path(directory).absolute()
+    storage = LocalStorage(path)
+    launch = read_record(storage, LaunchRecord)
+    if launch is None or not storage.exists(RunRecord.KEY):
+        raise NotARun(f"{directory}: not a prepared run; it has no {LaunchRecord.KEY}")
+    lock = run_lock.acquire(path)
+    if lock is None:
+        raise LaunchError(f"{directory}: is supervised already")
+    try:
+        for trace in (ExitRecord.KEY, SupervisorRecord.KEY):
+            if storage.exists(trace):
+                raise LaunchError(f"{directory}: was started before, it has a {trace}")
+        _check(storage, launch)
+        return subprocess.Popen(
+            # -P: a module beside the training script must not shadow the standard library's.
+            [sys.executable, "-P", "-m", "vinedresser.infra.supervisor", str(path), str(lock)],
+            env=environment_without_run(),
+            stdin=subprocess.DEVNULL,
+            stdout=None if launch.forward else subprocess.DEVNULL,
+            pass_fds=(lock,),
+            start_new_session=True,
+        )
+    finally:
+        os.close(lock)
+
+
+def _check(storage: LocalStorage, launch: LaunchRecord) -> None:
+    """Have a run end here that cannot begin."""
+    try:
+        check_command(launch.argv, launch.cwd, launch.environment)
+    except LaunchError as error:
+        write_first(storage, ExitRecord("crashed", str(error), time.time(), code=127))
+        raise

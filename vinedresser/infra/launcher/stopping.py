@@ -1,0 +1,60 @@
+"""Ask a run to end."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from vinedresser.errors import NotARun
+from vinedresser.infra.run_directory import ExitRecord, RunRecord, StopRecord, write_first
+from vinedresser.infra.storage import LocalStorage
+
+__all__ = ["request_stop"]
+
+
+def request_stop(
+    directory: str | os.PathLike[str],
+    *,
+    by: Literal["rule", "person", "owner"] = "person",
+    reason: str,
+    rule: str = "",
+    step: int | None = None,
+    finding: Mapping[str, Any] | None = None,
+) -> StopRecord | None:
+    """Ask a run to end; the first who asks wins.
+
+    Args:
+        directory: the run directory.
+        by: "rule", "person" or "owner".
+        reason: one sentence.
+        rule: the rule's name.
+        step: the step of the finding.
+        finding: the finding as JSON.
+
+    Returns:
+        The record that is in force, which may be of somebody else; None when the run has ended
+        already, so that there is nothing to stop.
+
+    Raises:
+        NotARun: there is no run.
+        Damaged: a record that is there cannot be read.
+        StoreError: the directory cannot be written.
+    """
+    storage = LocalStorage(directory)
+    if not storage.exists(RunRecord.KEY):
+        raise NotARun(f"{directory}: not a run; it has no {RunRecord.KEY}")
+    if storage.exists(ExitRecord.KEY):
+        return None
+    return write_first(
+        storage,
+        StopRecord(
+            by=by,
+            reason=reason,
+            time=time.time(),
+            rule=rule,
+            step=step,
+            finding=dict(finding) if finding is not None else None,
+        ),
+    )

@@ -1,0 +1,55 @@
+"""Wait for the end of a run."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from vinedresser.infra import run_lock
+from vinedresser.infra.run_directory import ExitRecord, read_record
+from vinedresser.infra.storage import LocalStorage
+
+__all__ = ["supervisor_alive", "wait_for_exit"]
+
+# An exit record is a file's appearance; looking costs 5 µs.
+_TICK = 0.02
+# How often a waiter makes sure that somebody is left to write it.
+_LIFE_CHECK = 0.5
+
+
+def supervisor_alive(directory: str | os.PathLike[str]) -> bool:
+    """Say whether a supervisor of this run lives."""
+    return run_lock.is_held(Path(directory))
+
+
+def wait_for_exit(
+    directory: str | os.PathLike[str], timeout: float | None = None
+) -> ExitRecord | None:
+    """Wait for the exit record of a started run.
+
+    Args:
+        directory: the run directory.
+        timeout: seconds to wait at the most; None for as long as it takes.
+
+    Returns:
+        The record; None when the time is over, or when nobody is left to write it (see `settle`).
+
+    Raises:
+        Damaged: the record cannot be read.
+    """
+    path = Path(directory)
+    storage = LocalStorage(path)
+    deadline = time.monotonic() + (float("inf") if timeout is None else timeout)
+    next_check = time.monotonic()
+    while True:
+        now = time.monotonic()
+        deserted = now >= next_check and not run_lock.is_held(path)
+        # Looked for after the check: a supervisor writes it before it ends.
+        if storage.exists(ExitRecord.KEY):
+            return read_record(storage, ExitRecord)
+        if deserted or now >= deadline:
+            return None
+        if now >= next_check:
+            next_check = now + _LIFE_CHECK
+        time.sleep(min(_TICK, deadline - now))

@@ -1,0 +1,58 @@
+"""The interface that every storage implements; `vinedresser.testing` has its conformance suite."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+__all__ = ["Buffer", "Storage"]
+
+# What a put accepts: anything contiguous that the operating system can write as it lies.
+Buffer = bytes | bytearray | memoryview
+
+
+class Storage(Protocol):
+    """Named immutable or replaceable objects with atomic puts.
+
+    A reader sees an object whole or not at all, whenever the writer is killed.
+    """
+
+    @property
+    def location(self) -> str:
+        """Where it is, as a user would write it: a directory path or a URL."""
+
+    def put(self, key: str, parts: Sequence[Buffer], *, exclusive: bool = False) -> None:
+        """Store the concatenation of ``parts`` under ``key``, atomically.
+
+        Args:
+            key: relative name; missing parents are made.
+            parts: contiguous byte buffers, written in order without being joined.
+            exclusive: refuse to replace an existing object.
+
+        Raises:
+            KeyTaken: ``exclusive`` and the key is in use.
+            StoreFull: no space left; nothing is stored under the key.
+            StoreError: the storage refused otherwise.
+        """
+
+    def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
+        """Return bytes of an object, from ``start``, ``length`` of them or all that follow.
+
+        Fewer bytes come back where the object ends earlier.
+
+        Raises:
+            KeyMissing: there is no such object.
+            StoreError: the storage refused otherwise.
+        """
+
+    def exists(self, key: str) -> bool:
+        """Say whether an object is stored under ``key``."""
+
+    def list(self, prefix: str, after: str = "") -> list[str]:
+        """Return the keys that start with ``prefix`` and sort after ``after``, sorted.
+
+        Objects being written are not listed.
+        """
+
+    def delete(self, key: str) -> None:
+        """Remove an object; nothing happens where there is none."""

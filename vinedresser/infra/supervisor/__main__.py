@@ -1,0 +1,41 @@
+"""Run a supervisor: ``python -m vinedresser.infra.supervisor RUN_DIRECTORY [LOCK_DESCRIPTOR]``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from vinedresser.errors import LaunchError, NotARun, VinedresserError
+from vinedresser.infra import run_lock
+from vinedresser.infra.supervisor.say import say
+from vinedresser.infra.supervisor.supervision import Supervisor
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Supervise the run in a directory; return 0 when its exit record is written.
+
+    Args:
+        arguments: the run directory and, where the caller has locked it for us, the descriptor.
+    """
+    directory = Path(arguments[0]).absolute()
+    try:
+        if not directory.is_dir():
+            raise NotARun(f"{directory}: no such directory")
+        if len(arguments) > 1:
+            # Not to be inherited by the trainer, who would hold the lock when we are gone.
+            os.set_inheritable(int(arguments[1]), False)
+        elif run_lock.acquire(directory) is None:
+            raise LaunchError(f"{directory}: is supervised already")
+        Supervisor(directory).run()
+    except VinedresserError as error:
+        say(str(error))
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,43 @@
+"""Why a program failed, in one line, from what it wrote to its standard error."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+__all__ = ["CrashReason"]
+
+_MOST_CHARACTERS = 500
+# Distributed torch says whose line it is.
+_PREFIX = re.compile(r"\[rank\d+\]: ?")
+_HEADER = "Traceback (most recent call last):"
+# Python prints the errors of a script that it cannot parse without the header.
+_HEADLESS = re.compile(r"(SyntaxError|IndentationError|TabError): ")
+
+
+class CrashReason:
+    """Looks for the line with which the last traceback ends, such as "ValueError: …"."""
+
+    def __init__(self) -> None:
+        self._in_traceback = False
+        self._error = ""
+        self._last = ""
+
+    def feed(self, lines: Iterable[str]) -> None:
+        """Read lines of the standard error, in order."""
+        for line in lines:
+            text = _PREFIX.sub("", line, count=1) if line.startswith("[") else line
+            if not text or text.isspace():
+                continue
+            self._last = text
+            if text == _HEADER:
+                self._in_traceback = True
+            # Frames and their source are indented; the error is the first line that is not.
+            elif (self._in_traceback and not text[0].isspace()) or _HEADLESS.match(text):
+                self._error = text
+                self._in_traceback = False
+
+    @property
+    def text(self) -> str:
+        """That line, else the last one that is not blank, else ""; at most 500 characters."""
+        return (self._error or self._last).strip()[:_MOST_CHARACTERS]

@@ -1,0 +1,227 @@
+"""One run under supervision, from its start to its exit record."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from vinedresser.errors import LaunchError, NotARun, StoreError
+from vinedresser.infra.processes import ProcessIdentity, this_process
+from vinedresser.infra.run_directory import (
+    LOG_KEY,
+    RUN_ID_VARIABLE,
+    RUN_VARIABLE,
+    ExitRecord,
+    LaunchRecord,
+    RunRecord,
+    StopRecord,
+    SupervisorRecord,
+    last_step,
+    read_record,
+    write_first,
+    write_record,
+)
+from vinedresser.infra.storage import LocalStorage
+from vinedresser.infra.supervisor.crash_reason import CrashReason
+from vinedresser.infra.supervisor.output_log import OutputLog
+from vinedresser.infra.supervisor.output_pump import OutputPump
+from vinedresser.infra.supervisor.prctl import become_subreaper
+from vinedresser.infra.supervisor.say import say
+from vinedresser.infra.supervisor.stop_requests import StopRequests
+from vinedresser.infra.supervisor.trainer import Trainer
+from vinedresser.infra.supervisor.verdict import never_started, not_startable, verdict
+
+__all__ = ["Supervisor"]
+
+# How often it looks for stop.json; everything else arrives as an event.
+_TICK = 0.02
+# Of a killed family everything is in the pipes at once, but who receives it from us may be slow.
+_DRAIN = 1.0
+# How long the exit record is tried again on a full disk before it is left to `settle`.
+_EXIT_PATIENCE = 60.0
+
+
+class Supervisor:
+    """One run from its start to its exit record.
+
+    Args:
+        directory: the run directory, absolute, locked by the caller.
+
+    Raises:
+        NotARun: it was not prepared by the launcher.
+        LaunchError: it was started before.
+        StoreError: it cannot be read.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._storage = LocalStorage(directory)
+        run = read_record(self._storage, RunRecord)
+        launch = read_record(self._storage, LaunchRecord)
+        if run is None or launch is None:
+            missing = RunRecord.KEY if run is None else LaunchRecord.KEY
+            raise NotARun(f"{directory}: has no {missing}; a run is prepared before it is started")
+        for trace in (ExitRecord.KEY, SupervisorRecord.KEY):
+            if self._storage.exists(trace):
+                raise LaunchError(f"{directory}: was started before, it has a {trace}")
+        self._run_id = run.id
+        self._launch = launch
+        # Not epoll: it takes no regular file, and our own output may be one.
+        self._selector = selectors.PollSelector()
+        self._reported: set[str] = set()
+        owner = ProcessIdentity(**launch.owner) if launch.owner else None
+        self._requests = StopRequests(self._storage, owner, self._selector, self._report)
+        self._passed_on: StopRecord | None = None
+
+    def run(self) -> None:
+        """Supervise to the end, and write the exit record.
+
+        Raises:
+            StoreError: the exit record could not be written for a minute.
+        """
+        stop = self._requests.look()
+        self._commit(never_started(stop) if stop else self._supervise())
+
+    def _supervise(self) -> ExitRecord:
+        become_subreaper()
+        marker = f"{RUN_ID_VARIABLE}={self._run_id}"
+        launch = self._launch
+        try:
+            trainer = Trainer(launch.argv, launch.cwd, self._environment(), marker)
+        except OSError as error:
+            return not_startable(error)
+        self._record(trainer)
+        log = OutputLog(self._directory / LOG_KEY, self._report)
+        complaint = CrashReason()
+        pumps = self._connect(trainer, log, complaint)
+        self._await_end(trainer)
+        ended = time.time()
+        trainer.kill_family()
+        self._drain(pumps)
+        log.close()
+        return verdict(
+            trainer.exit_code(),
+            stop=self._passed_on,
+            complaint=complaint.text,
+            last_step=self._last_step(),
+            ended=ended,
+        )
+
+    def _environment(self) -> dict[str, str]:
+        """Return the trainer's environment."""
+        return {
+            # Into a pipe Python would print in blocks of 8 KiB; a person waits for the lines.
+            "PYTHONUNBUFFERED": "1",
+            **os.environ,
+            **self._launch.environment,
+            RUN_VARIABLE: str(self._directory),
+            RUN_ID_VARIABLE: self._run_id,
+        }
+
+    def _record(self, trainer: Trainer) -> None:
+        identities = asdict(this_process()), asdict(trainer.identity)
+        try:
+            write_record(self._storage, SupervisorRecord(*identities, started=time.time()))
+        except StoreError as error:
+            self._report(str(error))
+
+    def _connect(
+        self, trainer: Trainer, log: OutputLog, complaint: CrashReason
+    ) -> tuple[OutputPump, OutputPump]:
+        """Have the trainer's output read whenever there is some."""
+
+        def deliver_error(lines: list[str]) -> None:
+            log.write(lines)
+            complaint.feed(lines)
+
+        out, error = trainer.outputs
+        out_target, error_target = (1, 2) if self._launch.forward else (None, None)
+        return (
+            OutputPump(self._selector, out, out_target, log.write),
+            OutputPump(self._selector, error, error_target, deliver_error),
+        )
+
+    def _await_end(self, trainer: Trainer) -> None:
+        """Serve the trainer until it has ended, by itself or asked to."""
+        running = True
+
+        def on_end() -> None:
+            nonlocal running
+            running = False
+            self._selector.unregister(trainer.ended)
+
+        self._selector.register(trainer.ended, selectors.EVENT_READ, on_end)
+        deadline = float("inf")
+        next_look = 0.0
+        while running:
+            self._turn()
+            now = time.monotonic()
+            if not running or now < next_look:
+                continue
+            next_look = now + _TICK
+            trainer.reap_orphans()
+            if self._passed_on is None:
+                stop = self._requests.look()
+                if stop is not None and trainer.ask():
+                    self._passed_on = stop
+                    deadline = now + self._launch.grace
+            elif now >= deadline:
+                trainer.kill_family()
+        if self._passed_on is not None:
+            self._await_family(trainer, deadline)
+
+    def _await_family(self, trainer: Trainer, deadline: float) -> None:
+        """Give those whom an asked trainer left behind the rest of its time."""
+        trainer.ask_family()
+        while trainer.family() and time.monotonic() < deadline:
+            self._turn()
+
+    def _turn(self) -> None:
+        """Handle what has happened, or the next that happens within a tick."""
+        for key, _ in self._selector.select(_TICK):
+            key.data()
+
+    def _drain(self, pumps: Sequence[OutputPump]) -> None:
+        """Read what is left in the pipes; somebody outside the family may still hold them open."""
+        for give_up in (OutputPump.forward_no_more, OutputPump.close):
+            deadline = time.monotonic() + _DRAIN
+            while not all(pump.closed for pump in pumps) and time.monotonic() < deadline:
+                self._turn()
+            for pump in pumps:
+                give_up(pump)
+
+    def _last_step(self) -> int | None:
+        try:
+            return last_step(self._storage)
+        except StoreError as error:
+            self._report(str(error))
+            return None
+
+    def _commit(self, record: ExitRecord) -> None:
+        """Write the exit record, again and again while the disk is full."""
+        deadline = time.monotonic() + _EXIT_PATIENCE
+        pause = 0.05
+        while True:
+            try:
+                # A put would make the directory anew for somebody who has removed it.
+                if not self._directory.is_dir():
+                    raise StoreError(f"{self._directory}: the run directory is gone")
+                write_first(self._storage, record)
+            except StoreError as error:
+                self._report(f"{error}; cannot say how the training ended ({record.cause})")
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(pause)
+                pause = min(2 * pause, 1.0)
+            else:
+                return
+
+    def _report(self, message: str) -> None:
+        """Say something on the standard error, once."""
+        if message not in self._reported:
+            self._reported.add(message)
+            say(f"{self._directory.name}: {message}")

@@ -1,0 +1,100 @@
+"""How a training ended, from its exit code and from what was asked of it."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+from vinedresser.infra.run_directory import ExitCause, ExitRecord, StopRecord
+
+__all__ = ["never_started", "not_startable", "verdict"]
+
+# Signals that a process brings upon itself; all others come from outside.
+_FAULTS = frozenset(
+    {
+        signal.SIGABRT,
+        signal.SIGBUS,
+        signal.SIGFPE,
+        signal.SIGILL,
+        signal.SIGSEGV,
+        signal.SIGSYS,
+        signal.SIGTRAP,
+        signal.SIGXCPU,
+        signal.SIGXFSZ,
+    }
+)
+
+
+def verdict(
+    code: int,
+    *,
+    stop: StopRecord | None,
+    complaint: str,
+    last_step: int | None,
+    ended: float,
+) -> ExitRecord:
+    """Return the exit record of a training that ran.
+
+    Args:
+        code: its exit code, or the negative number of the signal that ended it. More than 128 is
+            read as a shell's way (and our hook's) to tell of a signal.
+        stop: the stop record that was passed on to it, None when none was.
+        complaint: the last line of its traceback or of its standard error.
+        last_step: last optimizer step that ended.
+        ended: seconds since the epoch.
+    """
+    number = -code if code < 0 else max(code - 128, 0)
+    name = _signal_name(number)
+    cause: ExitCause
+    if stop is not None:
+        cause, reason = "stopped", stop.reason
+    elif code == 0:
+        cause, reason = "finished", "the program ended with exit code 0"
+    elif name and number not in _FAULTS:
+        cause, reason = "killed", f"ended by {name}"
+        if number == signal.SIGKILL:
+            reason += ": somebody killed it, or the kernel did for want of memory"
+    else:
+        cause = "crashed"
+        reason = complaint or f"exit code {code}"
+        if name:
+            reason = f"ended by {name}" + (f"; it last said: {complaint}" if complaint else "")
+    return ExitRecord(
+        cause=cause,
+        reason=reason,
+        ended=ended,
+        code=code if code >= 0 else None,
+        signal=name,
+        last_step=last_step,
+        stop=stop.to_json() if stop else None,
+    )
+
+
+def never_started(stop: StopRecord) -> ExitRecord:
+    """Return the exit record of a training that was stopped before it began."""
+    return ExitRecord("stopped", stop.reason, time.time(), stop=stop.to_json())
+
+
+def not_startable(error: OSError) -> ExitRecord:
+    """Return the exit record of a program that could not be started, with a shell's exit codes.
+
+    Args:
+        error: what the operating system said; its ``filename`` is the program or the directory.
+    """
+    missing = isinstance(error, FileNotFoundError | NotADirectoryError)
+    return ExitRecord(
+        cause="crashed",
+        reason=f"{error.filename}: {error.strerror}",
+        ended=time.time(),
+        code=127 if missing else 126,
+    )
+
+
+def _signal_name(number: int) -> str:
+    """Return a signal's name, "" when there is none of that number."""
+    if signal.SIGRTMIN < number < signal.SIGRTMAX:
+        return f"SIGRTMIN+{number - signal.SIGRTMIN}"
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return ""

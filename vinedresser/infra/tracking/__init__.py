@@ -1,0 +1,26 @@
+"""MLflow: runs side by side, off the training path, with a client and explicit run ids only.
+
+Importing this package loads no mlflow; the first call that needs it does.
+"""
+
+from __future__ import annotations
+
+from vinedresser.infra.tracking.finishing import RunStatus, finish
+from vinedresser.infra.tracking.location import absolute_uri
+from vinedresser.infra.tracking.metric_names import MetricNames
+from vinedresser.infra.tracking.metric_sink import MetricSink
+from vinedresser.infra.tracking.preparation import prepare_tracking
+from vinedresser.infra.tracking.runs import RUN_TAG, create_run
+from vinedresser.infra.tracking.thinning import thin
+
+__all__ = [
+    "RUN_TAG",
+    "MetricNames",
+    "MetricSink",
+    "RunStatus",
+    "absolute_uri",
+    "create_run",
+    "finish",
+    "prepare_tracking",
+    "thin",
+]

@@ -1,0 +1,101 @@
+"""Settling an MLflow run: its last tags, its artifacts, its status."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from vinedresser.errors import TrackingError
+from vinedresser.infra.tracking.client import connected
+from vinedresser.infra.tracking.location import absolute_uri
+from vinedresser.infra.tracking.metric_names import clean_key
+from vinedresser.infra.tracking.patience import persist
+from vinedresser.infra.tracking.runs import in_batches, text
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+__all__ = ["RunStatus", "finish"]
+
+# How it ended: by itself, stopped or killed, crashed.
+RunStatus = Literal["FINISHED", "KILLED", "FAILED"]
+
+
+def finish(
+    uri: str,
+    run_id: str,
+    status: RunStatus,
+    tags: Mapping[str, Any],
+    artifacts: Mapping[str, str | os.PathLike[str]],
+    *,
+    ended: float | None = None,
+    timeout: float = 60.0,
+) -> None:
+    """Set tags, upload artifacts, and only then set the status, so that it says "all is there".
+
+    A second call, also after one that failed half-way, gives the same result.
+
+    Args:
+        uri: tracking URI.
+        run_id: MLflow's run.
+        status: what it ends as.
+        tags: such as ``stop.rule``, ``stop.step``, ``stop.reason``, ``exit.cause``; a value of None
+            is left out.
+        artifacts: local file by artifact name, such as ``report.html`` or ``findings/group.json``.
+        ended: seconds since the epoch; when not given, now, or what it was if it had ended before.
+        timeout: seconds for which a locked database or an absent server is tried; one call that is
+            under way then may take some seconds more.
+
+    Raises:
+        TrackingError: an artifact is missing, or the server or its database refused or stayed
+            away; names the file or the URI.
+    """
+    uri = absolute_uri(uri)
+    for name, path in artifacts.items():
+        if not Path(path).is_file():
+            raise TrackingError(f"{uri}: artifact {name!r}: no such file {os.fspath(path)}")
+        if name.startswith("/") or ".." in name.split("/"):
+            raise TrackingError(f"{uri}: artifact {name!r}: give a relative name without '..'")
+
+    clean_tags = {clean_key(key): text(value) for key, value in tags.items() if value is not None}
+
+    def settle() -> None:
+        with connected(uri) as client:
+            _set_tags(client, run_id, clean_tags)
+            if artifacts:
+                with _staged(artifacts) as folder:
+                    client.log_artifacts(run_id, str(folder))
+            client.set_terminated(run_id, status, _end_time(client, run_id, ended))
+
+    persist(settle, timeout)
+
+
+def _set_tags(client: MlflowClient, run_id: str, tags: Mapping[str, str]) -> None:
+    from mlflow.entities import RunTag
+
+    for batch in in_batches([RunTag(key, value) for key, value in tags.items()]):
+        client.log_batch(run_id, tags=batch)
+
+
+@contextmanager
+def _staged(artifacts: Mapping[str, str | os.PathLike[str]]) -> Iterator[Path]:
+    """Give a folder in which every file lies (as a link) under its artifact name."""
+    with tempfile.TemporaryDirectory(prefix="vinedresser-") as folder:
+        for name, path in artifacts.items():
+            target = Path(folder, name)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.symlink_to(Path(path).absolute())
+        yield Path(folder)
+
+
+def _end_time(client: MlflowClient, run_id: str, ended: float | None) -> int:
+    """Return the end in milliseconds since the epoch."""
+    if ended is None:
+        before: int | None = client.get_run(run_id).info.end_time
+        return before or round(time.time() * 1000)
+    return round(ended * 1000)

@@ -1,0 +1,58 @@
+"""What a tracking URI means."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import quote, unquote, urlsplit
+
+from vinedresser.errors import ConfigError, did_you_mean
+
+__all__ = ["absolute_uri", "sqlite_path"]
+
+_SCHEMES = ("http", "https", "mssql", "mysql", "postgresql", "sqlite")
+_SQLITE = "sqlite:///"
+
+
+def absolute_uri(uri: str, base: Path | None = None) -> str:
+    """Return a tracking URI that means the same in every process, whatever its directory.
+
+    Args:
+        uri: ``sqlite:///relative.db``, ``sqlite:////absolute.db``, ``http://host:port`` or a
+            database URL of a kind that MLflow knows.
+        base: what a relative path is relative to; the working directory, when not given.
+
+    Raises:
+        ConfigError: it is none of these.
+    """
+    scheme = urlsplit(uri).scheme.partition("+")[0]
+    if "://" not in uri or scheme not in _SCHEMES:
+        raise ConfigError(
+            f"{uri!r}: not a tracking URI; MLflow takes sqlite:///FILE.db, http://HOST:PORT or a "
+            f"database URL{did_you_mean(scheme, _SCHEMES)}"
+        )
+    path = sqlite_path(uri)
+    if path is None:
+        return uri
+    _, separator, query = uri.partition("?")
+    if base is not None:
+        path = base.absolute() / _database(uri)
+    return f"{_SQLITE}{quote(str(path))}{separator}{query}"
+
+
+def sqlite_path(uri: str) -> Path | None:
+    """Return the absolute path of the database file, or None when the URI is not SQLite's.
+
+    Raises:
+        ConfigError: a SQLite URI without a file; processes could not share it.
+    """
+    if not uri.startswith("sqlite"):
+        return None
+    name = _database(uri)
+    if not uri.startswith(_SQLITE) or name in (Path(), Path(":memory:")):
+        raise ConfigError(f"{uri!r}: names no database file; give sqlite:///FILE.db")
+    return name.absolute()
+
+
+def _database(uri: str) -> Path:
+    """Return the path in a SQLite URI, relative or absolute as it is written."""
+    return Path(unquote(uri.removeprefix(_SQLITE).partition("?")[0])).expanduser()

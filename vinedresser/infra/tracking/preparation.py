@@ -1,0 +1,112 @@
+"""Making the database and the experiment, before any child process starts.
+
+Of six processes that opened a fresh SQLite database at the same time, five died in MLflow's
+migrations. So one makes it, under a file lock, and under another name until it is complete: a
+process killed in the middle leaves nothing half made.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+from vinedresser.errors import TrackingError
+from vinedresser.infra.tracking.client import connected
+from vinedresser.infra.tracking.location import absolute_uri, sqlite_path
+from vinedresser.infra.tracking.patience import persist
+
+__all__ = ["prepare_tracking"]
+
+_POLL_SECONDS = 0.05
+
+
+def prepare_tracking(uri: str, experiment: str, *, timeout: float = 60.0) -> str:
+    """Make the database, its directory and the experiment where they are missing.
+
+    Safe to call from several processes at once. The artifacts of a SQLite store lie beside it, in
+    ``mlartifacts``, so that nothing depends on anybody's working directory.
+
+    Args:
+        uri: tracking URI.
+        experiment: the experiment's name.
+        timeout: seconds for which a locked database or an absent server is tried.
+
+    Returns:
+        The experiment's id.
+
+    Raises:
+        ConfigError: the URI is not one that MLflow takes.
+        MissingDependency: mlflow is not installed.
+        TrackingError: the server or its database refused or stayed away; names the URI.
+    """
+    uri = absolute_uri(uri)
+    path = sqlite_path(uri)
+    if path is None:
+        return persist(lambda: _experiment_id(uri, experiment, None), timeout)
+    location = (path.parent / "mlartifacts").as_uri()
+
+    def alone() -> str:
+        with _locked(path, timeout):
+            if not path.exists():
+                _make_database(path)
+            return _experiment_id(uri, experiment, location)
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise TrackingError(f"{uri}: cannot make its directory: {error}") from error
+    return persist(alone, timeout)
+
+
+def _make_database(path: Path) -> None:
+    unfinished = path.with_name(f"{path.name}.new")
+    unfinished.unlink(missing_ok=True)
+    unfinished.touch()
+    with connected(f"sqlite:///{quote(str(unfinished))}"):
+        os.replace(unfinished, path)
+
+
+def _experiment_id(uri: str, name: str, location: str | None) -> str:
+    with connected(uri) as client:
+        found = client.get_experiment_by_name(name)
+        # When another process makes it in between, `connected` says "away", and it is found next.
+        if found is None:
+            return str(client.create_experiment(name, artifact_location=location))
+        if found.lifecycle_stage != "active":
+            raise TrackingError(
+                f"{uri}: experiment {name!r} was deleted; restore it (mlflow experiments restore "
+                f"--experiment-id {found.experiment_id}) or choose another name"
+            )
+        return str(found.experiment_id)
+
+
+@contextmanager
+def _locked(path: Path, timeout: float) -> Iterator[None]:
+    """Hold the lock file beside the database; the kernel frees it when its holder dies."""
+    lock = path.with_name(f"{path.name}.lock")
+    deadline = time.monotonic() + timeout
+    try:
+        descriptor = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise TrackingError(f"{lock}: cannot be made: {error}") from error
+    try:
+        while not _try_lock(descriptor):
+            if time.monotonic() > deadline:
+                raise TrackingError(f"{lock}: held by another process for more than {timeout:g} s")
+            time.sleep(_POLL_SECONDS)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

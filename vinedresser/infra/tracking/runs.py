@@ -1,0 +1,100 @@
+"""Making the MLflow run of a run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from vinedresser.infra.tracking.client import connected
+from vinedresser.infra.tracking.location import absolute_uri
+from vinedresser.infra.tracking.metric_names import clean_key
+from vinedresser.infra.tracking.patience import persist
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+__all__ = ["RUN_TAG", "create_run", "in_batches", "text"]
+
+T = TypeVar("T")
+
+# The tag by which the MLflow run of a run is found again when its maker died before noting the id.
+RUN_TAG = "vinedresser.run_id"
+
+_MOST_PER_BATCH = 100
+_LONGEST_VALUE = 5000
+
+
+def create_run(
+    uri: str,
+    experiment_id: str,
+    name: str,
+    parameters: Mapping[str, Any],
+    tags: Mapping[str, Any],
+    *,
+    started: float | None = None,
+    timeout: float = 60.0,
+) -> str:
+    """Make an MLflow run, or find the one that was made before for the same run.
+
+    Args:
+        uri: tracking URI.
+        experiment_id: from `prepare_tracking`.
+        name: what people call it.
+        parameters: hyperparameters; nested values are written as JSON.
+        tags: further facts; with `RUN_TAG` among them, a second call finds the first one's run.
+        started: seconds since the epoch; now, when not given.
+        timeout: seconds for which a locked database or an absent server is tried.
+
+    Returns:
+        MLflow's run id; the run is RUNNING.
+
+    Raises:
+        TrackingError: the server or its database refused or stayed away; names the URI.
+    """
+    uri = absolute_uri(uri)
+    clean_tags = {clean_key(key): text(value) for key, value in tags.items()}
+
+    start_time = None if started is None else round(started * 1000)
+
+    def make() -> str:
+        with connected(uri) as client:
+            run_id = _find(client, experiment_id, clean_tags.get(RUN_TAG))
+            if run_id is None:
+                run = client.create_run(experiment_id, start_time, clean_tags, name)
+                run_id = str(run.info.run_id)
+            _set_parameters(client, run_id, parameters)
+            return run_id
+
+    return persist(make, timeout)
+
+
+def _set_parameters(client: MlflowClient, run_id: str, parameters: Mapping[str, Any]) -> None:
+    from mlflow.entities import Param
+
+    entries = [Param(clean_key(key), text(value)) for key, value in parameters.items()]
+    for batch in in_batches(entries):
+        client.log_batch(run_id, params=batch)
+
+
+def in_batches(entries: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Yield the parameters or tags in portions that MLflow takes in one request."""
+    for start in range(0, len(entries), _MOST_PER_BATCH):
+        yield entries[start : start + _MOST_PER_BATCH]
+
+
+def text(value: object) -> str:
+    """Return a parameter or tag value as MLflow takes it: text, not too long."""
+    if isinstance(value, Mapping | list | tuple):
+        content = json.dumps(value, default=str)
+    else:
+        content = str(value)
+    return content if len(content) <= _LONGEST_VALUE else content[: _LONGEST_VALUE - 1] + "…"
+
+
+def _find(client: MlflowClient, experiment_id: str, run_tag: str | None) -> str | None:
+    if not run_tag:
+        return None
+    quoted = run_tag.replace("'", "")
+    found = client.search_runs([experiment_id], f"tags.`{RUN_TAG}` = '{quoted}'", max_results=1)
+    return str(found[0].info.run_id) if found else None

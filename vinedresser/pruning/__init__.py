@@ -1,0 +1,1 @@
+"""Filter pruning: criteria, surgery and replayable plans. Nothing is built here yet."""

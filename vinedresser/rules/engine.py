@@ -1,0 +1,40 @@
+"""All rules over one pass of the steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from vinedresser.capture.finding import Finding
+from vinedresser.rules.base import Rule
+from vinedresser.rules.watch import RuleWatch
+
+if TYPE_CHECKING:
+    from vinedresser.capture.step import Step
+    from vinedresser.infra.run_directory import RunRecord
+
+__all__ = ["Engine"]
+
+
+class Engine:
+    """Shows each step to each rule, in a fixed order; a pure fold over the steps.
+
+    Args:
+        rules: what to judge by; they are copied, and stay as they are.
+    """
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        self._watches = [RuleWatch(rule) for rule in rules]
+
+    def begin(self, info: RunRecord) -> None:
+        """Tell the rules about the run, before its first step."""
+        for watch in self._watches:
+            watch.begin(info)
+
+    def update(self, step: Step) -> list[Finding]:
+        """Show the next step to all rules; return what they find, in the order of the rules."""
+        return [finding for watch in self._watches for finding in watch.update(step)]
+
+    def finish(self) -> list[Finding]:
+        """Tell the rules that the run is over; return what they still find."""
+        return [finding for watch in self._watches for finding in watch.finish()]

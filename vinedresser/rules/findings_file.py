@@ -1,0 +1,65 @@
+"""The findings of one rule group, in the run directory."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+
+from vinedresser.capture.finding import Finding
+from vinedresser.errors import KeyMissing
+from vinedresser.infra.run_directory import findings_key
+from vinedresser.infra.storage import Storage
+
+__all__ = ["FindingsFile"]
+
+
+class FindingsFile:
+    """A file with one finding per line, replaced as a whole at each new one.
+
+    A judge that was killed judges again from the first step; until it knows more than before, the
+    file stays as it is.
+
+    Args:
+        storage: the run's.
+        group: of the rules.
+    """
+
+    def __init__(self, storage: Storage, group: str) -> None:
+        self._storage = storage
+        self._key = findings_key(group)
+        self._text = ""
+        try:
+            self._stored: str | None = storage.get(self._key).decode()
+        except KeyMissing:
+            self._stored = None
+
+    def add(self, finding: Finding) -> None:
+        """Append a finding.
+
+        Raises:
+            StoreError: the storage refused.
+        """
+        self._text += json.dumps(finding.to_json(), default=_plain) + "\n"
+        if self._stored is None or not self._stored.startswith(self._text):
+            self._put()
+
+    def close(self) -> None:
+        """Have the file say what was found and nothing else; without findings, it is empty.
+
+        Raises:
+            StoreError: the storage refused.
+        """
+        if self._stored != self._text:
+            self._put()
+
+    def _put(self) -> None:
+        self._storage.put(self._key, [self._text.encode()])
+        self._stored = self._text
+
+
+def _plain(value: object) -> object:
+    """Return a value that JSON knows for one that it does not."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    return str(value)

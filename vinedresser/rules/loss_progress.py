@@ -1,0 +1,287 @@
+"""How a loss moves, held against its own noise; shared by the rules that ask whether a run learns.
+
+A training loss is a noisy series. It is cut into blocks of steps, and the spread of neighbouring
+block means tells how far the mean of a longer stretch can be trusted. This holds the correlation
+between neighbouring steps, which the spread of single values would miss (batch means: Law and
+Kelton, "Simulation Modeling and Analysis", ch. 9); taken from successive differences, a slow trend
+does not count as noise (von Neumann, Ann. Math. Statist. 12, 1941).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise, takewhile
+
+__all__ = ["LossProgress", "Stretch", "spread"]
+
+# Standard errors after which a difference is sure, and after which it is a hint.
+_SURE = 2.0
+_HINT = 1.0
+# A patience is 20 blocks: a stretch of 15 has to stand still, at each of the last 5.
+_BLOCKS = 20
+_STRETCH = 15
+_QUARTER = 5
+_TENTH = 2
+# With more noise longer stretches are judged, twice as long each, up to this many times.
+_LONGEST = 16
+# As many values make up the start at the most, and so well (relative) it should be known.
+_START_VALUES = 40
+_START_ERROR = 0.01
+# Standard deviations by which two values may differ that differ by noise only.
+_ALIKE = 4.0
+# Shares of `drop` per patience: a fall slower than the first is none, one that may be as fast as
+# the second cannot be ruled out.
+_SLOW = 0.1
+_OPEN = 0.2
+# A loss whose blocks rose by this share over the start was thrown up.
+_THROWN_UP = 0.5
+# A loss that moves by less than this share of itself stands still, however little noise it has.
+_STANDSTILL = 1e-3
+# A loss this many times its first value needs fewer steps to be believed.
+_HUGE = 100.0
+
+
+def spread(values: Sequence[float]) -> float:
+    """Return the standard deviation of values around a slow trend, from successive differences.
+
+    Fewer than two values say nothing about it: infinite.
+    """
+    if len(values) < 2:
+        return math.inf
+    squares = math.fsum((b - a) ** 2 for a, b in pairwise(values))
+    return math.sqrt(squares / (2 * (len(values) - 1)))
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Some steps of a loss, up to the last complete block.
+
+    Attributes:
+        first: the step with which it begins.
+        level: mean loss.
+        error: standard error of the level.
+        fall: by how much its second half lies below its first.
+        fall_error: standard error of the fall.
+    """
+
+    first: int
+    level: float
+    error: float
+    fall: float
+    fall_error: float
+
+    def falls(self, least: float = 0.0) -> bool:
+        """Say whether there is a hint that it falls, by more than ``least``."""
+        smallest = max(least, _STANDSTILL * abs(self.level))
+        return self.fall - _HINT * self.fall_error > least and self.fall > smallest
+
+    def may_fall(self, most: float) -> bool:
+        """Say whether a fall of ``most`` cannot be ruled out."""
+        return self.fall + _SURE * self.fall_error > most
+
+
+class LossProgress:
+    """A running account of one loss; a pure fold over its values, in bounded memory.
+
+    Args:
+        patience: steps after which a loss that does not fall can be told from one that will; with
+            much noise it takes up to sixteen times as many.
+        drop: the fall from the start, as a share of it, that counts as having learned.
+
+    Attributes:
+        values: how many finite values it has taken in.
+        peak, peak_step: highest block mean, and the first step of that block.
+        lowest, lowest_step: lowest block mean, and the first step of that block.
+    """
+
+    def __init__(self, patience: int, drop: float) -> None:
+        self.drop = drop
+        self.values = 0
+        self.peak, self.peak_step = -math.inf, -1
+        self.lowest, self.lowest_step = math.inf, -1
+        self._size = max(1, patience // _BLOCKS)
+        self._origin = 0
+        self._first: list[float] = []
+        self._recent: deque[float] = deque(maxlen=_QUARTER * self._size)
+        self._block: list[float] = []
+        self._block_first = 0
+        self._blocks: deque[tuple[int, float]] = deque(maxlen=_LONGEST * _STRETCH)
+        self._closed = 0
+        self._still: Stretch | None = None
+        self._still_for = 0
+
+    def add(self, step: int, value: float) -> bool:
+        """Take in the loss of a step; steps ascend. Return whether this completed a block.
+
+        Values that are not finite are left out: they are another rule's business.
+        """
+        if not math.isfinite(value):
+            return False
+        if not self.values:
+            self._origin = self._block_first = step
+        completed = step >= self._block_first + self._size
+        if completed:
+            self._complete_block()
+            self._block_first = step - (step - self._origin) % self._size
+        self._block.append(value)
+        self._recent.append(value)
+        self.values += 1
+        if len(self._first) < _START_VALUES:
+            self._first.append(value)
+        return completed
+
+    @property
+    def first(self) -> float:
+        """The very first loss."""
+        return self._first[0]
+
+    def start(self) -> tuple[float, float]:
+        """Return the loss at the start and its standard error.
+
+        It is the first value or, as far as the noise demands it, the mean of up to the first
+        forty, as long as they differ by noise only. The relative noise is that of the recent
+        values: a loss that shoots up at once would make its start look uncertain.
+        """
+        recent = list(self._recent)
+        size = abs(self.first)
+        level = abs(math.fsum(recent) / len(recent))
+        noise = min(spread(recent) / level, 1e3) if level else 1e3
+        count = min(math.ceil((noise / _START_ERROR) ** 2), _START_VALUES)
+        values = [
+            *takewhile(
+                lambda value: abs(value - self.first) <= _ALIKE * noise * max(abs(value), size),
+                self._first[: max(1, count)],
+            )
+        ]
+        mean = math.fsum(values) / len(values)
+        return mean, noise * abs(mean) / math.sqrt(len(values))
+
+    def now(self) -> Stretch | None:
+        """Return the last quarter of the patience; None: not that much yet."""
+        return self._stretch(_QUARTER)
+
+    def latest(self) -> Stretch | None:
+        """Return the last quarter of the patience, or its last tenth as long as there is no more.
+
+        None: not that much yet.
+        """
+        return self.now() or self._stretch(_TENTH)
+
+    def ripe(self) -> bool:
+        """Say whether there are enough steps to ask whether it has learned."""
+        return len(self._blocks) >= _STRETCH
+
+    def learned(self, drop: float | None = None) -> bool:
+        """Say whether the loss now lies surely below its start.
+
+        Args:
+            drop: by at least this share of the start; None: as given to the class.
+        """
+        now = self.now()
+        if now is None:
+            return False
+        start, error = self.start()
+        wanted = (self.drop if drop is None else drop) * abs(start)
+        return start - now.level - _SURE * math.hypot(error, now.error) > wanted
+
+    def stuck(self) -> Stretch | None:
+        """Return the stretch that shows the loss standing still at, near or above its start.
+
+        None: it falls, or lies well below its start, or the noise does not let one tell yet. It
+        must have stood still for a quarter of the patience, asked after every block.
+        """
+        return self._still if self._still_for >= _QUARTER else None
+
+    def thrown_up(self) -> bool:
+        """Say whether some block rose to half as much again as the start, which is no noise."""
+        start, _ = self.start()
+        now = self.now()
+        noise = 0.0 if now is None else 5 * now.error * math.sqrt(_QUARTER)
+        return self.peak - start > max(_THROWN_UP * abs(start), noise)
+
+    def blown_up(self, rise: float) -> bool:
+        """Say whether the loss stays far above its first value and does not come down.
+
+        Each of the last values lies above, over a quarter of the patience; over a tenth where it
+        is a hundred times the first.
+
+        Args:
+            rise: by how much, as a share of the first value.
+        """
+        now = self.latest()
+        recent = list(self._recent)
+        if now is None or self.first == 0 or now.falls():
+            return False
+        size = abs(self.first)
+        if len(recent) == self._recent.maxlen and min(recent) > self.first + rise * size:
+            return True
+        tenth = recent[-_TENTH * self._size :]
+        return len(tenth) == _TENTH * self._size and min(tenth) > _HUGE * size
+
+    def _stretch(self, count: int) -> Stretch | None:
+        """Summarise the last blocks; an odd one in the middle belongs to neither half."""
+        if len(self._blocks) < count:
+            return None
+        blocks = list(self._blocks)[-count:]
+        means = [mean for _, mean in blocks]
+        half = count // 2
+        noise = spread(means)
+        return Stretch(
+            first=blocks[0][0],
+            level=math.fsum(means) / count,
+            error=noise / math.sqrt(count),
+            fall=(math.fsum(means[:half]) - math.fsum(means[-half:])) / half,
+            fall_error=noise * math.sqrt(2 / half),
+        )
+
+    def _complete_block(self) -> None:
+        mean = math.fsum(self._block) / len(self._block)
+        self._blocks.append((self._block_first, mean))
+        self._block = []
+        self._closed += 1
+        if mean > self.peak:
+            self.peak, self.peak_step = mean, self._block_first
+        if mean < self.lowest:
+            self.lowest, self.lowest_step = mean, self._block_first
+        self._still = self._standstill()
+        self._still_for = self._still_for + 1 if self._still else 0
+
+    def _standstill(self) -> Stretch | None:
+        """Return the shortest stretch that is long enough to tell, if it tells of a standstill.
+
+        Longer ones, up to three quarters of the run, must not show a fall that the shortest hides.
+        """
+        start, error = self.start()
+        if self.thrown_up():
+            return self._unrecovered(start)
+        found: Stretch | None = None
+        times = 1
+        while times <= _LONGEST and (stretch := self._stretch(times * _STRETCH)) is not None:
+            if times > 1 and times * _STRETCH > 0.75 * self._closed:
+                break
+            # Per patience; the halves of a stretch lie half a stretch apart.
+            unit = self.drop * abs(stretch.level) * times * _STRETCH / 2 / _BLOCKS
+            if stretch.falls(_SLOW * unit):
+                return None
+            if found is None and not stretch.may_fall(_OPEN * unit):
+                gain = start - stretch.level + _SURE * math.hypot(error, stretch.error)
+                if stretch.falls() or gain >= self.drop * abs(start):
+                    return None
+                found = stretch
+            times *= 2
+        return found
+
+    def _unrecovered(self, start: float) -> Stretch | None:
+        """Return the last stretch of a loss that was thrown up and has not come down again.
+
+        Its blocks may be wild, so their mean says little: that none of them is below the start
+        says enough.
+        """
+        stretch = self._stretch(_STRETCH)
+        if stretch is None or stretch.falls():
+            return None
+        lowest = min(mean for _, mean in list(self._blocks)[-_STRETCH:])
+        return stretch if lowest > start - self.drop * abs(start) else None

@@ -1,0 +1,121 @@
+"""Rule: the model goes on learning its training data and gets worse on the rest."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from vinedresser.capture.finding import Finding
+from vinedresser.errors import ConfigError
+from vinedresser.rules.base import Need, Rule
+from vinedresser.rules.confidence import confidence
+from vinedresser.rules.evaluation_series import Evaluation, EvaluationSeries, Parting
+from vinedresser.rules.metric_trend import direction
+
+if TYPE_CHECKING:
+    from vinedresser.capture.step import Step
+
+__all__ = ["Overfitting"]
+
+
+class Overfitting(Rule):
+    """The evaluation loss has risen from its best while the training loss went on falling.
+
+    Fires when each of the last ``patience`` evaluations lies above the best by more than ``ratio``,
+    their mean does so by two standard errors of the evaluations' own noise besides, and the mean
+    training loss of that time is lower than at the best, by 5 % and by its own noise.
+
+    The ratio is one of the best evaluation loss. Of losses that are no errors in the unit of the
+    targets (cross-entropies) it is one of 1/2 at least, or of the first evaluation where that is
+    less: a cross-entropy that goes from 0.05 to 0.08 has lost nothing. Silent while a metric on the
+    evaluation data is better than at the best loss.
+
+    Args:
+        ratio: rise of the evaluation loss at which it fires, as a share of its best.
+        patience: evaluations.
+    """
+
+    def __init__(self, ratio: float = 0.1, patience: int = 5) -> None:
+        if not ratio > 0:
+            raise ConfigError(f"ratio = {ratio:g}: must be greater than 0")
+        if patience < 2:
+            raise ConfigError(f"patience = {patience}: must be at least 2 evaluations")
+        self.ratio = ratio
+        self.patience = patience
+        self.needs = (
+            Need("losses", modes=("train",)),
+            Need("losses", modes=("eval",)),
+            Need("metrics", modes=("eval",), required=False),
+        )
+        # Sum and number of the training losses since the last evaluation.
+        self._train: dict[str, tuple[float, int]] = {}
+        self._start: dict[str, float] = {}
+        self._series: dict[str, EvaluationSeries] = {}
+        self._fired = False
+
+    def update(self, step: Step) -> Finding | None:
+        """See `Rule.update`."""
+        if self._fired or step.rank != 0 or step.mode == "predict":
+            return None
+        losses = {k: v for k, v in step.scalars_of("losses").items() if math.isfinite(v)}
+        if step.mode == "train":
+            for name, value in losses.items():
+                total, count = self._train.get(name, (0.0, 0))
+                self._train[name] = (total + value, count + 1)
+                self._start.setdefault(name, value)
+            return None
+        metrics = step.scalars_of("metrics")
+        for name, value in losses.items():
+            series = self._series.setdefault(name, EvaluationSeries(name))
+            series.add(Evaluation(step.step, value, self._mean(self._paired(name)), metrics))
+        self._train = dict.fromkeys(self._train, (0.0, 0))
+        for name in losses:
+            start = self._start.get(self._paired(name), math.nan)
+            parting = self._series[name].parting(self.ratio, self.patience, start)
+            if parting:
+                self._fired = True
+                return self._finding(step, name, parting)
+        return None
+
+    def _paired(self, name: str) -> str:
+        """Return the training loss that goes with an evaluation loss: its namesake, or the only."""
+        return next(iter(self._train)) if len(self._train) == 1 else name
+
+    def _mean(self, name: str) -> float:
+        """Return the mean of a training loss since the last evaluation; NaN when there is none."""
+        total, count = self._train.get(name, (0.0, 0))
+        return total / count if count else math.nan
+
+    def _finding(self, step: Step, name: str, parting: Parting) -> Finding:
+        best, now = parting.best, parting.recent[-1]
+        metrics = "".join(
+            f", {metric.rpartition('/')[2]} {value:.3g} (then {best.metrics[metric]:.3g})"
+            for metric, value in now.metrics.items()
+            if direction(metric) and metric in best.metrics
+        )
+        return self.found(
+            step,
+            since=best.step,
+            tensor=name,
+            statistic="loss",
+            value=parting.rise,
+            threshold=self.ratio,
+            confidence=confidence(parting.margin),
+            seen=(
+                f"{name} on evaluation data {now.loss:.4g}, best {best.loss:.4g} at step "
+                f"{best.step}, while on training data it went from {parting.train_then:.3g} to "
+                f"{parting.train_now:.3g}{metrics}"
+            ),
+            cause="the model fits what is particular to its training data: too few data, too many "
+            "parameters, or too many epochs",
+            remedy=f"stop at step {best.step}; more data or augmentation, weight decay, dropout, "
+            "or a smaller model",
+            evidence={
+                "best_step": best.step,
+                "best_loss": best.loss,
+                "train_loss_then": parting.train_then,
+                "train_loss_now": parting.train_now,
+                "evaluations": [[one.step, one.loss] for one in parting.recent],
+                "noise": parting.noise,
+            },
+        )

@@ -1,0 +1,81 @@
+"""What a rank showed in its last steps, to tell growth from a sudden fault."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+from vinedresser.rules.gradient_norms import GradientNorms
+
+if TYPE_CHECKING:
+    from vinedresser.capture.step import Step
+
+__all__ = ["Growth", "RecentPast"]
+
+# A loss or gradient norm this many times its usual size has grown, not just varied.
+_LOSS_GROWTH = 10.0
+_GRADIENT_GROWTH = 100.0
+_KEPT = 50
+
+
+class Growth(NamedTuple):
+    """What grew, and how many times its usual size it reached."""
+
+    what: str
+    factor: float
+
+
+class RecentPast:
+    """The last losses of one rank, and the last norms of its gradient.
+
+    Attributes:
+        gradients: the norms.
+    """
+
+    def __init__(self) -> None:
+        self.gradients = GradientNorms()
+        self._losses: dict[tuple[str, str], deque[float]] = {}
+
+    def add(self, step: Step) -> None:
+        """Take in a step; what is not finite is left out."""
+        for name, value in step.scalars_of("losses").items():
+            if math.isfinite(value):
+                key = (step.mode, name)
+                self._losses.setdefault(key, deque(maxlen=_KEPT)).append(value)
+        if step.mode == "train":
+            self.gradients.add(step)
+
+    def losses(self, mode: str) -> dict[str, list[float]]:
+        """Return the losses of a mode by name, oldest first."""
+        return {name: list(values) for (one, name), values in self._losses.items() if one == mode}
+
+    def growth(self) -> Growth | None:
+        """Return what grew the most in training, if anything grew."""
+        grown = [
+            Growth(name, factor)
+            for name, values in self.losses("train").items()
+            if (factor := _loss_growth(values)) >= _LOSS_GROWTH
+        ]
+        if (factor := self.gradients.growth()) >= _GRADIENT_GROWTH:
+            grown.append(Growth("the gradient norm", factor))
+        return max(grown, key=lambda one: one.factor, default=None)
+
+    def in_words(self, mode: str) -> str:
+        """Return such as "before it: losses/x 2.3, 40, 1e+09; gradient norm 3 at step 20"."""
+        parts = [
+            f"{name} {', '.join(f'{value:.3g}' for value in values[-3:])}"
+            for name, values in self.losses(mode).items()
+        ]
+        if self.gradients.norms:
+            at, norm = self.gradients.norms[-1]
+            parts.append(f"gradient norm {norm:.3g} at step {at}")
+        return f"before it: {'; '.join(parts)}" if parts else "nothing was captured before it"
+
+
+def _loss_growth(values: list[float]) -> float:
+    """Return how many times its usual size a loss reached in its last three values."""
+    before, last = values[:-3] or values[:1], values[-3:]
+    usual = statistics.median(abs(value) for value in before)
+    return max(abs(value) for value in last) / usual if usual else 1.0

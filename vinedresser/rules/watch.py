@@ -1,0 +1,149 @@
+"""One rule at work: shown every step, shielded, and told of when it has nothing to look at."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from difflib import get_close_matches
+from functools import partial
+from typing import TYPE_CHECKING
+
+from vinedresser.capture.finding import Finding
+from vinedresser.errors import Damaged
+from vinedresser.rules.base import Need, Rule
+
+if TYPE_CHECKING:
+    from vinedresser.capture.step import Step
+    from vinedresser.infra.run_directory import RunRecord
+
+__all__ = ["RuleWatch"]
+
+# What to do about a collection that is not there.
+_HINTS = {
+    "losses": "give the hook the loss: Hook(…).watch(model, loss=…), or hook.save('losses/…', …)",
+    "metrics": "hook.metric('accuracy', …) at each step or evaluation",
+}
+
+
+class RuleWatch:
+    """Runs a copy of a rule over a run.
+
+    What a rule raises is turned into a finding of severity "warning", and the rule is switched off;
+    data that cannot be read is told of once, and the rule goes on with what can.
+
+    Args:
+        rule: as it was made; it is left as it is, so that it can judge again.
+    """
+
+    def __init__(self, rule: Rule) -> None:
+        self._rule = copy.deepcopy(rule)
+        self._unmet = [need for need in rule.needs if need.required]
+        self._found: list[Finding] = []
+        self._last: Step | None = None
+        self._failed = False
+        self._damaged = False
+
+    def begin(self, info: RunRecord) -> None:
+        """See `Rule.begin`."""
+        self._shielded(lambda: self._rule.begin(info))
+
+    def update(self, step: Step) -> list[Finding]:
+        """Show it a step; return what it has to say."""
+        self._last = step
+        if self._unmet:
+            self._shielded(lambda: self._check_needs(step))
+        self._shielded(lambda: self._rule.update(step))
+        return self._taken()
+
+    def finish(self) -> list[Finding]:
+        """Tell it that the run is over; return what it still has to say."""
+        for need in self._unmet:
+            self._shielded(partial(self._watched_nothing, need, self._last))
+        self._unmet = []
+        self._shielded(self._rule.finish)
+        return self._taken()
+
+    def _taken(self) -> list[Finding]:
+        found, self._found = self._found, []
+        return found
+
+    def _shielded(self, call: Callable[[], Finding | None]) -> None:
+        """Call into the rule; nothing that it raises stops the other rules."""
+        if self._failed:
+            return
+        try:
+            finding = call()
+        except Damaged as error:
+            if not self._damaged:
+                self._damaged = True
+                self._found.append(self._unreadable(error))
+        except Exception as error:  # noqa: BLE001 (a rule may be anybody's code)
+            self._failed = True
+            self._found.append(self._failure(error))
+        else:
+            if finding is not None:
+                self._found.append(finding)
+
+    def _check_needs(self, step: Step) -> None:
+        """Find out which needs are met, or were due in a train step and are not."""
+        for need in list(self._unmet):
+            if not need.due(step):
+                continue
+            if need.met(step):
+                self._unmet.remove(need)
+            elif step.mode == "train":
+                self._unmet.remove(need)
+                self._found.append(self._watched_nothing(need, step))
+
+    def _warning(self, step: Step | None, *, seen: str, cause: str, remedy: str) -> Finding:
+        """Return a warning about the rule itself rather than about the training."""
+        return Finding(
+            rule=self._rule.name,
+            severity="warning",
+            step=step.step if step else 0,
+            since=step.step if step else 0,
+            mode=step.mode if step else "train",
+            rank=step.rank if step else 0,
+            tensor="",
+            statistic="",
+            value=0.0,
+            threshold=0.0,
+            confidence=1.0,
+            seen=seen,
+            cause=cause,
+            remedy=remedy,
+        )
+
+    def _watched_nothing(self, need: Need, step: Step | None) -> Finding:
+        wanted = need.collection if need.regex is None else f"{need.collection} ({need.regex!r})"
+        if need.reductions:
+            wanted = f"{' and '.join(need.reductions)} of {wanted}"
+        if "train" in need.modes and step:
+            place = f"at {step.mode} step {step.step}"
+        else:
+            place = f"in the whole run, in mode {' or '.join(need.modes)}"
+        names = [*step.scalars, *step.tensor_names, *step.reductions] if step else []
+        near = get_close_matches(need.regex or need.collection, names, n=5, cutoff=0.0)
+        return self._warning(
+            step,
+            seen=f"watched nothing: there is no {wanted} {place}"
+            + (f"; nearest names: {', '.join(near)}" if near else ""),
+            cause="nothing of it was captured, so this rule cannot find anything",
+            remedy=_HINTS.get(need.collection, f"capture it: [capture.{need.collection}]"),
+        )
+
+    def _unreadable(self, error: Damaged) -> Finding:
+        return self._warning(
+            self._last,
+            seen=f"captured data could not be read: {error}",
+            cause="bytes in the store changed after they were written",
+            remedy="the rule goes on with the other steps; check the disk",
+        )
+
+    def _failure(self, error: Exception) -> Finding:
+        return self._warning(
+            self._last,
+            seen=f"the rule itself failed: {type(error).__name__}: {error}",
+            cause="a fault in the rule, not in the training",
+            remedy="the rule is switched off for this run; the others go on",
+        )

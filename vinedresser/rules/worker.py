@@ -1,0 +1,102 @@
+"""A process that judges one run by one group of rules: ``python -m vinedresser.rules.worker``.
+
+    worker RUN --group G --spec FILE     FILE: {"rules": {"nonfinite": {}, …}}
+
+It waits until the run directory begins, writes findings/G.jsonl, asks the training to end when a
+rule says so, and ends when the run is over or its parent is gone. It keeps nothing of its own: one
+that is killed and started again judges from the first step and finds the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from vinedresser.capture.reader import Run, open_run
+from vinedresser.errors import ConfigError, NotARun, VinedresserError
+from vinedresser.rules.findings_file import FindingsFile
+from vinedresser.rules.judge import judge
+from vinedresser.rules.registry import rules_from_table
+
+__all__ = ["main"]
+
+# Seconds between two looks for the run, and for the parent.
+_LOOK = 0.05
+_PARENT_LOOK = 0.2
+# Seconds after which a run that did not begin will not.
+_BEGIN = 60.0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Judge a run until it is over; return the exit code.
+
+    Args:
+        arguments: of the command line; None: those of the process.
+    """
+    parser = argparse.ArgumentParser(prog="vinedresser.rules.worker", description=__doc__)
+    parser.add_argument("run", help="run directory")
+    parser.add_argument("--group", required=True, help="names the file of the findings")
+    parser.add_argument("--spec", required=True, type=Path, help="JSON file with the rules")
+    options = parser.parse_args(arguments)
+    _end_with_parent()
+    try:
+        rules = rules_from_table(_table(options.spec), where=f"{options.spec}: rules")
+        run = _await_run(options.run)
+        findings = FindingsFile(run.storage, options.group)
+        judge(run, rules, live=True, on_finding=findings.add)
+        findings.close()
+    except VinedresserError as error:
+        parser.exit(2 if isinstance(error, ConfigError) else 1, f"{parser.prog}: {error}\n")
+    return 0
+
+
+def _table(spec: Path) -> dict[str, Any]:
+    """Return the table of rules."""
+    try:
+        table = json.loads(spec.read_text(encoding="utf-8"))["rules"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f'{spec}: must be a JSON file with {{"rules": …}}: {error!r}') from error
+    if not isinstance(table, dict):
+        raise ConfigError(f"{spec}: rules: must be a table, not {table!r}")
+    return table
+
+
+def _await_run(location: str) -> Run:
+    """Return the run, as soon as there is one."""
+    deadline = time.monotonic() + _BEGIN
+    while True:
+        try:
+            return open_run(location)
+        except NotARun:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(_LOOK)
+
+
+def _end_with_parent() -> None:
+    """End this process when its parent ends, however it does.
+
+    A thread looks: the kernel's own signal for it comes when the thread that started us ends, and
+    in an orchestrator that is the thread of a task.
+    """
+    parent = os.getppid()
+
+    def look() -> None:
+        while os.getppid() == parent:
+            time.sleep(_PARENT_LOOK)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=look, name="parent", daemon=True).start()
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.WARNING, format="%(name)s: %(message)s")
+    sys.exit(main())

@@ -1,0 +1,245 @@
+"""`experiment.toml`: which trainings to run, what to capture, which rules judge, where to record.
+
+    [run]            name, command, store, cwd, total_steps, at_once, grace, parameters, environment
+    [variants.NAME]  parameters, environment, total_steps: one run each, on top of [run]
+    [capture.NAME]   a save config: every, start, stop, steps, modes, reductions, tensor; regex
+    [rules]          preset = "default" | "none"; [rules.NAME] severity, group and its parameters
+    [tracking]       uri, experiment
+
+Paths are relative to the file. Parameters reach the command as ``--name value``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from vinedresser.capture.config import CaptureConfig
+from vinedresser.errors import ConfigError, did_you_mean
+from vinedresser.infra.configuration import build, load_toml
+from vinedresser.infra.tracking import absolute_uri
+from vinedresser.rules.base import Rule, capture_for
+from vinedresser.rules.registry import rules_from_table
+from vinedresser.tasks.rule_groups import grouped
+
+__all__ = ["Experiment", "Plan", "RunTable", "TrackingTable", "VariantTable", "load_experiment"]
+
+_Parameter = bool | int | float | str
+
+_TABLES = ("run", "variants", "capture", "rules", "tracking")
+
+
+@dataclass(frozen=True)
+class RunTable:
+    """What every run of the experiment shares.
+
+    Attributes:
+        name: of the experiment; a run is called NAME, or NAME-VARIANT.
+        command: the program and its arguments; "python" is the interpreter that runs vinedresser.
+        store: the directory that gets the run directories.
+        cwd: the directory to start the command in.
+        total_steps: optimizer steps that a whole run takes, for progress and for steps saved.
+        at_once: how many runs train at the same time; as many as there are cores if not given.
+        grace: seconds that a run has for its checkpoint between being asked to stop and SIGKILL.
+        parameters: hyperparameters, passed as ``--name value`` and recorded.
+        environment: environment variables of the command. Unless it says otherwise, OMP_NUM_THREADS
+            shares the cores out among the runs that train at the same time.
+    """
+
+    name: str
+    command: list[str]
+    store: str = "runs"
+    cwd: str = "."
+    total_steps: int | None = None
+    at_once: int | None = None
+    grace: float = 10.0
+    parameters: dict[str, _Parameter] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Check what types cannot say."""
+        if not self.command:
+            raise ValueError("command: is empty; give the program and its arguments")
+        if not self.name or "/" in self.name or self.name.startswith("."):
+            raise ValueError(f"name: {self.name!r} cannot name a directory")
+        if self.at_once is not None and self.at_once < 1:
+            raise ValueError(f"at_once: must be at least 1, not {self.at_once}")
+        if self.grace < 0:
+            raise ValueError(f"grace: must be at least 0 seconds, not {self.grace}")
+
+
+@dataclass(frozen=True)
+class VariantTable:
+    """What is different in one run; see `RunTable`."""
+
+    parameters: dict[str, _Parameter] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
+    total_steps: int | None = None
+
+
+@dataclass(frozen=True)
+class TrackingTable:
+    """Where MLflow keeps the runs.
+
+    Attributes:
+        uri: tracking URI; a SQLite database in the store if not given.
+        experiment: MLflow's experiment; the name of the run if not given.
+    """
+
+    uri: str | None = None
+    experiment: str | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One run to be made.
+
+    Attributes:
+        name: of its directory, if that is free.
+        argv: program and arguments, with the parameters.
+        parameters: hyperparameters.
+        environment: environment variables of the command.
+        total_steps: optimizer steps of the whole run, if known.
+    """
+
+    name: str
+    argv: list[str]
+    parameters: dict[str, _Parameter]
+    environment: dict[str, str]
+    total_steps: int | None
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A checked experiment file; paths are absolute.
+
+    Attributes:
+        path: the file.
+        run: what the runs share.
+        store: the directory that gets the run directories.
+        cwd: the directory to start commands in.
+        plans: the runs to make.
+        capture: what the file and the rules ask the hook to capture.
+        rules: the rules' tables by group, as `rules.worker` takes them.
+        tracking_uri: MLflow's tracking URI.
+        tracking_experiment: MLflow's experiment.
+    """
+
+    path: Path
+    run: RunTable
+    store: Path
+    cwd: Path
+    plans: tuple[Plan, ...]
+    capture: CaptureConfig
+    rules: Mapping[str, Mapping[str, Any]]
+    tracking_uri: str
+    tracking_experiment: str
+
+    @property
+    def at_once(self) -> int:
+        """How many runs train at the same time."""
+        return self.run.at_once or _cores()
+
+
+def load_experiment(path: Path, *, store: Path | None = None) -> Experiment:
+    """Read and check an experiment file.
+
+    Args:
+        path: the TOML file.
+        store: takes the place of the file's ``run.store``; relative to the working directory.
+
+    Raises:
+        ConfigError: the file, key, rule or collection that is wrong, and what would be right.
+    """
+    document = load_toml(path)
+    for table in document:
+        if table not in _TABLES:
+            known = did_you_mean(table, _TABLES) or f"; the tables are {', '.join(_TABLES)}"
+            raise ConfigError(f"{path}: {table}: no such table{known}")
+    if "run" not in document:
+        raise ConfigError(f"{path}: run: is missing; it holds at least name and command")
+    run = build(RunTable, document["run"], f"{path}: run")
+    base = path.absolute().parent
+    place = store.absolute() if store else (base / os.path.expanduser(run.store)).resolve()
+    cwd = (base / run.cwd).resolve()
+    if not cwd.is_dir():
+        raise ConfigError(f"{path}: run.cwd: {cwd}: no such directory")
+    tables = grouped(document.get("rules", {}), where=f"{path}: rules")
+    rules: list[Rule] = [rule for table in tables.values() for rule in rules_from_table(table)]
+    tracking = build(TrackingTable, document.get("tracking", {}), f"{path}: tracking")
+    return Experiment(
+        path=path.absolute(),
+        run=run,
+        store=place,
+        cwd=cwd,
+        plans=tuple(_plans(run, document.get("variants", {}), f"{path}: variants")),
+        capture=_capture(document.get("capture", {}), f"{path}: capture").merged(
+            capture_for(rules)
+        ),
+        rules=tables,
+        tracking_uri=_tracking_uri(tracking.uri, base, place, f"{path}: tracking.uri"),
+        tracking_experiment=tracking.experiment or run.name,
+    )
+
+
+def _capture(table: object, where: str) -> CaptureConfig:
+    """Return what the file asks the hook to capture, on top of the default."""
+    if not isinstance(table, Mapping):
+        raise ConfigError(f"{where}: must hold one table per collection, not {table!r}")
+    try:
+        return CaptureConfig.from_json(table).with_defaults()
+    except ConfigError as error:
+        raise ConfigError(f"{where}.{error}") from error
+
+
+def _tracking_uri(uri: str | None, base: Path, store: Path, where: str) -> str:
+    """Return the tracking URI, by default of a SQLite database in the store."""
+    try:
+        if uri is None:
+            return absolute_uri("sqlite:///mlflow.db", store)
+        return absolute_uri(uri, base)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from error
+
+
+def _plans(run: RunTable, variants: object, where: str) -> list[Plan]:
+    """Lay every variant on what all share."""
+    if not isinstance(variants, Mapping):
+        raise ConfigError(f"{where}: must hold one table per variant, not {variants!r}")
+    at_once = run.at_once or _cores()
+    # Trainings side by side that each take all cores are slower than one after the other.
+    threads = str(max(_cores() // min(at_once, max(len(variants), 1)), 1))
+    run = replace(run, environment={"OMP_NUM_THREADS": threads, **run.environment})
+    if not variants:
+        return [_plan(run, run.name)]
+    plans = []
+    for name, table in variants.items():
+        variant = build(VariantTable, table, f"{where}.{name}")
+        merged = replace(
+            run,
+            parameters=run.parameters | variant.parameters,
+            environment=run.environment | variant.environment,
+            total_steps=variant.total_steps or run.total_steps,
+        )
+        plans.append(_plan(merged, f"{run.name}-{name}"))
+    return plans
+
+
+def _plan(run: RunTable, name: str) -> Plan:
+    program, *arguments = run.command
+    argv = [sys.executable if program in ("python", "python3") else program, *arguments]
+    for key, value in run.parameters.items():
+        if value is True:
+            argv.append(f"--{key}")
+        elif value is not False:
+            argv += [f"--{key}", str(value)]
+    return Plan(name, argv, run.parameters, run.environment, run.total_steps)
+
+
+def _cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0))

@@ -1,0 +1,44 @@
+"""Judge a run beside its training: one long-lived process per run and rule group."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from vinedresser.errors import VinedresserError
+from vinedresser.tasks.prepare import rules_key
+
+__all__ = ["JudgeFailed", "run_judge"]
+
+# A judge that is killed folds the run again from its start and finds the same; one that is killed
+# this often is being killed by something that a further try will not mend.
+_MOST_RESTARTS = 5
+
+
+class JudgeFailed(VinedresserError, RuntimeError):
+    """The process that judges a run failed; the training goes on unjudged."""
+
+
+def run_judge(directory: Path, group: str) -> None:
+    """Judge a run until it is over; its findings are in the run directory.
+
+    It is a process of its own, so that a rule can neither stall nor break the flow.
+
+    Raises:
+        JudgeFailed: the judge failed, with the end of its output.
+    """
+    log = directory / "rules" / f"{group}.log"
+    command = [
+        *(sys.executable, "-m", "vinedresser.rules.worker", str(directory)),
+        *("--group", group, "--spec", str(directory / rules_key(group))),
+    ]
+    for _ in range(1 + _MOST_RESTARTS):
+        with log.open("ab") as output:
+            code = subprocess.run(command, stdout=output, stderr=output, check=False).returncode
+        if code >= 0:
+            break
+    if code != 0:
+        said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        last = said[-1] if said else "it said nothing"
+        raise JudgeFailed(f"{directory.name}: the judge of group {group} ended with {code}: {last}")

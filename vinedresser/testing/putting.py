@@ -1,0 +1,53 @@
+"""A process that puts objects until it is killed, or races for one: `storage` starts it.
+
+python -m vinedresser.testing.putting LOCATION forever|race
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import zlib
+
+from vinedresser.errors import KeyTaken
+from vinedresser.infra.storage import Storage, open_storage
+
+__all__ = ["ROUNDS", "is_whole"]
+
+# Keys that are raced for, and bytes of an object that is put forever.
+ROUNDS = 20
+_SIZE = 4 << 20
+
+
+def is_whole(content: bytes) -> bool:
+    """Say whether an object is one that was put, from its first to its last byte."""
+    return len(content) == _SIZE + 4 and zlib.crc32(content[:-4]) == int.from_bytes(content[-4:])
+
+
+def _put_forever(storage: Storage) -> None:
+    number = 0
+    while True:
+        body = number.to_bytes(8) * (_SIZE // 8)
+        parts = [body[: _SIZE // 3], body[_SIZE // 3 :], zlib.crc32(body).to_bytes(4)]
+        # Half of them replace each other, the others are new.
+        storage.put(f"whole/{number % 2 and number % 20}", parts)
+        number += 1
+
+
+def _race(storage: Storage) -> None:
+    """Put every key exclusively when told to on stdin, and say on stdout which were won."""
+    print("ready", flush=True)  # noqa: T201 (this is the answer)
+    sys.stdin.readline()
+    mine = str(os.getpid()).encode() * 1000
+    won = []
+    for number in range(ROUNDS):
+        try:
+            storage.put(f"race/{number}", [mine], exclusive=True)
+        except KeyTaken:
+            continue
+        won.append(str(number))
+    print(" ".join(won), flush=True)  # noqa: T201 (this is the answer)
+
+
+if __name__ == "__main__":
+    {"forever": _put_forever, "race": _race}[sys.argv[2]](open_storage(sys.argv[1]))

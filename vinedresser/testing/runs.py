@@ -1,0 +1,96 @@
+"""Runs made without a training: records go through the real writer into the real store."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vinedresser.capture.dtypes import dtype_name
+from vinedresser.capture.reader import Run, open_run
+from vinedresser.capture.step_record import HostTensor, Mode, StepRecord
+from vinedresser.capture.writer import RunWriter
+from vinedresser.infra.run_directory import (
+    ExitCause,
+    ExitRecord,
+    RunRecord,
+    write_record,
+)
+from vinedresser.infra.storage import open_storage
+
+__all__ = ["end_run", "host_tensor", "make_run", "start_run", "step_record"]
+
+
+def host_tensor(values: NDArray[Any]) -> HostTensor:
+    """Return an array, of numpy or `ml_dtypes`, as a hook hands it over."""
+    return HostTensor(dtype_name(values.dtype), values.shape, np.ascontiguousarray(values))
+
+
+def step_record(
+    step: int,
+    *,
+    mode: Mode = "train",
+    tensors: Mapping[str, NDArray[Any]] | None = None,
+    scalars: Mapping[str, float] | None = None,
+    reductions: Mapping[str, Mapping[str, float]] | None = None,
+    at: float | None = None,
+) -> StepRecord:
+    """Return a record of a step.
+
+    Args:
+        step: the optimizer step.
+        mode: "train", "eval" or "predict".
+        tensors: full tensors by name.
+        scalars: scalars by name.
+        reductions: for a tensor's name, its statistics by the reduction's name.
+        at: when it ended, seconds since the epoch; None: now.
+    """
+    return StepRecord(
+        mode,
+        step,
+        time.time() if at is None else at,
+        {name: host_tensor(values) for name, values in (tensors or {}).items()},
+        dict(scalars or {}),
+        {name: dict(statistics) for name, statistics in (reductions or {}).items()},
+    )
+
+
+def start_run(location: str | os.PathLike[str], **fields: Any) -> RunRecord:
+    """Write run.json, as a launcher or a hook does.
+
+    Args:
+        location: the run's directory.
+        fields: of `RunRecord`, such as ``world_size`` or ``capture``.
+    """
+    defaults = {"id": uuid.uuid4().hex, "name": "made", "created": time.time()}
+    record = RunRecord(**{**defaults, **fields})
+    write_record(open_storage(location), record, exclusive=True)
+    return record
+
+
+def end_run(location: str | os.PathLike[str], cause: ExitCause = "finished") -> None:
+    """Write exit.json, as a supervisor does."""
+    write_record(open_storage(location), ExitRecord(cause, "", time.time()))
+
+
+def make_run(location: str | os.PathLike[str], *ranks: Iterable[StepRecord], **fields: Any) -> Run:
+    """Make a run that is over.
+
+    Args:
+        location: the run's directory, without a run.
+        ranks: for each rank, its records.
+        fields: of `RunRecord`, such as ``capture``.
+    """
+    start_run(location, world_size=max(1, len(ranks)), **fields)
+    for rank, records in enumerate(ranks):
+        writer = RunWriter(open_storage(location), rank)
+        for record in records:
+            writer.add(record)
+        writer.close()
+    end_run(location)
+    return open_run(location)

@@ -1,0 +1,41 @@
+"""A directory in which there is little room."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+__all__ = ["small_disk"]
+
+
+@contextmanager
+def small_disk(folder: Path, size: int) -> Iterator[Path]:
+    """Make a directory in which no object larger than ``size`` has room.
+
+    It is a file system of that size where we may mount one. Else the process's limit of file sizes
+    is lowered meanwhile, which the kernel reports much the same.
+
+    Args:
+        folder: an existing, empty directory.
+        size: bytes; a multiple of the page size.
+
+    Yields:
+        The directory.
+    """
+    options = ["-t", "tmpfs", "-o", f"size={size}", "tmpfs"]
+    mounted = subprocess.run(["mount", *options, str(folder)], capture_output=True, check=False)
+    if mounted.returncode == 0:
+        try:
+            yield folder
+        finally:
+            subprocess.run(["umount", "--lazy", str(folder)], check=True)
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield folder
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

@@ -1,0 +1,218 @@
+"""What every storage must do; a storage's own tests subclass `StorageConformance`."""
+
+# ruff: noqa: D102 (the name of a test is the sentence)
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from vinedresser.errors import KeyMissing, KeyTaken, StoreError, StoreFull
+from vinedresser.infra.storage import Storage, open_storage
+from vinedresser.infra.storage.base import Buffer
+from vinedresser.testing.putting import ROUNDS, is_whole
+
+__all__ = ["StorageConformance"]
+
+
+class StorageConformance:
+    """Subclass it, and override the fixture `location`; `small_location` too where that can be."""
+
+    @pytest.fixture
+    def location(self) -> str:
+        """A fresh place for objects, as `open_storage` takes it, in this process and others."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def small_location(self) -> Iterator[str]:
+        """A fresh place in which an object of 1 MiB has no room, but one of 64 KiB has."""
+        pytest.skip("no small place can be made for this storage")
+
+    @pytest.fixture
+    def storage(self, location: str) -> Storage:
+        """The storage under test."""
+        return open_storage(location)
+
+    def test_location_is_what_the_user_wrote(self, storage: Storage, location: str) -> None:
+        assert storage.location == location
+
+    def test_parts_come_back_joined_in_order(self, storage: Storage) -> None:
+        matrix = np.arange(6, dtype=np.float32).reshape(2, 3)
+        nothing = np.empty((0, 3), np.float64)
+        parts: list[Buffer] = [
+            b"a",
+            bytearray(b"bc"),
+            memoryview(b""),
+            matrix.data,
+            nothing.data,
+            b"",
+            b"z",
+        ]
+        storage.put("folder/object.bin", parts)
+        assert storage.get("folder/object.bin") == b"abc" + matrix.tobytes() + b"z"
+
+    def test_more_parts_than_one_system_call_takes(self, storage: Storage) -> None:
+        parts = [number.to_bytes(4) for number in range(5000)]
+        storage.put("many", parts)
+        assert storage.get("many") == b"".join(parts)
+
+    def test_an_object_without_bytes(self, storage: Storage) -> None:
+        storage.put("empty", [])
+        assert storage.exists("empty")
+        assert storage.get("empty") == b""
+
+    @pytest.mark.parametrize(
+        ("start", "length", "expected"),
+        [
+            (0, 4, b"0123"),
+            (3, 2, b"34"),
+            (7, None, b"789"),
+            (8, 100, b"89"),
+            (10, None, b""),
+            (11, 5, b""),
+            (4, 0, b""),
+        ],
+    )
+    def test_ranges(
+        self, storage: Storage, start: int, length: int | None, expected: bytes
+    ) -> None:
+        storage.put("digits", [b"0123456789"])
+        assert storage.get("digits", start, length) == expected
+
+    def test_what_is_not_there(self, storage: Storage) -> None:
+        storage.put("there/is", [b"x"])
+        for key in ("nowhere", "there/is not", "no/folder/either", "there"):
+            with pytest.raises(KeyMissing if key != "there" else StoreError, match=key):
+                storage.get(key)
+            assert not storage.exists(key)
+            storage.delete("nowhere")
+
+    def test_a_put_replaces(self, storage: Storage) -> None:
+        storage.put("key", [b"a long first version"])
+        storage.put("key", [b"second"])
+        assert storage.get("key") == b"second"
+
+    def test_an_exclusive_put_does_not_replace(self, storage: Storage) -> None:
+        storage.put("key", [b"first"], exclusive=True)
+        with pytest.raises(KeyTaken, match="key"):
+            storage.put("key", [b"second"], exclusive=True)
+        assert storage.get("key") == b"first"
+        assert storage.list("") == ["key"]
+
+    def test_a_deleted_object_is_gone_and_its_key_free(self, storage: Storage) -> None:
+        storage.put("key", [b"first"], exclusive=True)
+        storage.delete("key")
+        assert not storage.exists("key")
+        storage.put("key", [b"second"], exclusive=True)
+        assert storage.get("key") == b"second"
+
+    def test_listing(self, storage: Storage) -> None:
+        keys = ["a", "index/0/002", "index/0/010", "index/1/000", "index/10/000", "indexes"]
+        for key in reversed(keys):
+            storage.put(key, [b"x"])
+        assert storage.list("") == keys
+        assert storage.list("index/0/") == ["index/0/002", "index/0/010"]
+        assert storage.list("index/1") == ["index/1/000", "index/10/000"]
+        assert storage.list("index/0/", after="index/0/002") == ["index/0/010"]
+        assert storage.list("index/0/", after="index/0/010") == []
+        assert storage.list("nothing/here/") == []
+
+    def test_unusual_names(self, storage: Storage) -> None:
+        keys = sorted(["with space/ö.json", "q?&=%41#", "-dash", "dot./..two"])
+        for key in keys:
+            storage.put(key, [key.encode()])
+        assert storage.list("") == keys
+        assert [storage.get(key).decode() for key in keys] == keys
+
+    @pytest.mark.parametrize(
+        "key", ["", "/etc/x", "../x", "a/../../x", "a//b", "a/", "./a", "a\0b"]
+    )
+    def test_keys_stay_inside(self, storage: Storage, key: str) -> None:
+        with pytest.raises(StoreError, match="key"):
+            storage.put(key, [b"x"])
+        with pytest.raises(StoreError, match="key"):
+            storage.get(key)
+
+    def test_a_put_that_fails_leaves_what_was_there(self, storage: Storage) -> None:
+        storage.put("key", [b"first"])
+        with pytest.raises(TypeError):
+            storage.put("key", [b"second", "no buffer"])  # type: ignore[list-item]
+        assert storage.get("key") == b"first"
+        assert storage.list("") == ["key"]
+
+    def test_a_full_storage_says_so_and_keeps_what_it_has(self, small_location: str) -> None:
+        storage = open_storage(small_location)
+        storage.put("before", [bytes(65536)])
+        for exclusive in (False, True):
+            with pytest.raises(StoreFull, match="big"):
+                storage.put("big", [bytes(1 << 19), bytes(1 << 19)], exclusive=exclusive)
+        assert storage.list("") == ["before"]
+        assert storage.get("before") == bytes(65536)
+        # The failed puts gave their room back.
+        storage.put("after", [bytes(65536)], exclusive=True)
+        assert storage.list("") == ["after", "before"]
+
+    def test_concurrent_puts_of_one_key_are_each_whole(self, location: str) -> None:
+        versions = [bytes([number]) * 300_000 for number in range(6)]
+
+        def put_and_get(version: bytes) -> bool:
+            storage = open_storage(location)
+            for _ in range(20):
+                storage.put("contended", [version[:1000], version[1000:]])
+                if storage.get("contended") not in versions:
+                    return False
+            return True
+
+        with ThreadPoolExecutor(len(versions)) as pool:
+            assert all(pool.map(put_and_get, versions))
+        assert open_storage(location).list("") == ["contended"]
+
+    def test_an_exclusive_race_has_one_winner(self, storage: Storage, location: str) -> None:
+        racers = [_start(location, "race") for _ in range(4)]
+        for racer in racers:
+            assert racer.stdout is not None
+            assert racer.stdout.readline() == b"ready\n"
+        for racer in racers:
+            assert racer.stdin is not None
+            racer.stdin.write(b"go\n")
+            racer.stdin.flush()
+        answers = [racer.communicate(timeout=60)[0].split() for racer in racers]
+        assert sorted(int(won) for answer in answers for won in answer) == list(range(ROUNDS))
+        for racer, answer in zip(racers, answers, strict=True):
+            assert racer.returncode == 0
+            for won in answer:
+                expected = str(racer.pid).encode() * 1000
+                assert storage.get(f"race/{int(won)}") == expected
+
+    def test_a_killed_put_leaves_nothing_or_a_whole_object(
+        self, storage: Storage, location: str
+    ) -> None:
+        moments = random.Random(7)  # noqa: S311 (nothing secret)
+        for _ in range(6):
+            for key in storage.list(""):
+                storage.delete(key)
+            putter = _start(location, "forever")
+            deadline = time.monotonic() + 60
+            while not storage.list("whole/"):
+                assert time.monotonic() < deadline, "the putting process does not put"
+            time.sleep(moments.uniform(0, 0.02))
+            putter.kill()
+            putter.communicate()
+            keys = storage.list("")
+            assert keys
+            assert [key for key in keys if not is_whole(storage.get(key))] == []
+
+
+def _start(location: str, what: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "vinedresser.testing.putting", location, what]
+    return subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ}
+    )
