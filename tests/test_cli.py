@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
@@ -24,7 +26,7 @@ TRAINING = textwrap.dedent(
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     hook = Hook("elsewhere").watch(model, loss=loss_fn, optimizer=optimizer)
     x, y = torch.randn(8, 4), torch.tensor([0, 1] * 4)
-    for step in range(20):
+    for step in range(20 if "--long" not in sys.argv else 10**9):
         optimizer.zero_grad()
         loss = loss_fn(model(x), y)
         if "--nan" in sys.argv and step == 7:
@@ -79,7 +81,7 @@ def test_a_run_is_judged_offline_as_it_was_live(project: Path) -> None:
     live = vinedresser(
         "run", "--rule", "nonfinite", "--name", "n", "train.py", "--nan", cwd=project
     )
-    assert live.returncode == 0, live.stderr
+    assert live.returncode == 3, live.stderr
     finding = next(entry for entry in open_run(project / "runs" / "n").findings())
     # The update of step 7 makes the weights NaN; step 8 is the first to show it.
     assert (finding.rule, finding.step) == ("nonfinite", 8)
@@ -87,6 +89,21 @@ def test_a_run_is_judged_offline_as_it_was_live(project: Path) -> None:
     assert finding.seen in " ".join(offline.stdout.split()) or finding.seen in offline.stdout
     healthy = vinedresser("judge", "runs/n", "--rule", "vanishing_gradient", cwd=project)
     assert healthy.returncode == 0
+
+
+def test_the_first_interrupt_asks_for_an_end_with_checkpoint(project: Path) -> None:
+    command = [sys.executable, "-m", "vinedresser", "run", "--name", "one", "train.py", "--long"]
+    process = subprocess.Popen(command, cwd=project, stderr=subprocess.PIPE, text=True)
+    run = project / "runs" / "one"
+    deadline = time.monotonic() + 60
+    while not list(run.glob("index/0/*.json")):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    assert "asking the runs to stop" in process.communicate(timeout=60)[1]
+    assert process.returncode == 130
+    assert (open_run(run).status.state, open_run(run).status.by) == ("stopped", "person")
+    assert len(list(run.glob("checkpoints/*.safetensors"))) == 1
 
 
 def test_show_and_status(project: Path) -> None:

@@ -31,8 +31,25 @@ def fresh_compiler() -> Iterator[None]:
     torch._dynamo.reset()
 
 
+class Part(nn.Module):
+    """A part of a model that is compiled by itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(x).relu()  # type: ignore[no-any-return]
+
+
 def small_model() -> nn.Sequential:
     return nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1))
+
+
+def compile_model(model: nn.Module, backend: Counting) -> nn.Module:
+    compiled = torch.compile(model, backend=backend, fullgraph=True)
+    assert isinstance(compiled, nn.Module)
+    return compiled
 
 
 def fit(called: nn.Module, watched: nn.Module, path: Path, steps: int) -> tuple[Hook, list[float]]:
@@ -54,7 +71,7 @@ def fit(called: nn.Module, watched: nn.Module, path: Path, steps: int) -> tuple[
 def test_outputs_of_a_compiled_model(tmp_path: Path) -> None:
     plain = small_model()
     backend = Counting()
-    compiled = torch.compile(small_model(), backend=backend, fullgraph=True)
+    compiled = compile_model(small_model(), backend)
     compiled.load_state_dict({f"_orig_mod.{k}": v for k, v in plain.state_dict().items()})
     _, expected = fit(plain, plain, tmp_path / "plain", 6)
     hook, losses = fit(compiled, compiled, tmp_path / "compiled", 6)
@@ -72,13 +89,14 @@ def test_outputs_of_a_compiled_model(tmp_path: Path) -> None:
 
 def test_a_compiled_part(tmp_path: Path) -> None:
     backend = Counting()
-    model = small_model()
+    model = nn.Sequential(Part(), nn.Linear(4, 1))
     model[0].compile(backend=backend)
     hook, _ = fit(model, model, tmp_path / "run", 4)
     assert hook.problems == []
     assert backend.graphs == 1
     run = open_run(tmp_path / "run")
-    assert run.tensor("outputs/0").steps().tolist() == [1, 3]
+    for name in ("outputs/0.linear", "outputs/0", "outputs/1", "outputs/Sequential"):
+        assert run.tensor(name).steps().tolist() == [1, 3]
 
 
 @pytest.mark.parametrize("way", ["function", "method"])
@@ -91,7 +109,7 @@ def test_a_model_that_is_watched_from_inside_says_what_is_not_captured(
         model.compile(backend=backend, fullgraph=True)
         called: nn.Module = model
     else:
-        called = torch.compile(model, backend=backend, fullgraph=True)
+        called = compile_model(model, backend)
     hook, losses = fit(called, model, tmp_path / "run", 4)
     assert backend.graphs == 1
     (problem,) = hook.problems

@@ -119,8 +119,8 @@ def test_ranks_write_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         hook.close()
     run = open_run(tmp_path / "run")
     assert (run.ranks, run.info.world_size) == ((0, 1), 2)
-    for rank in run.ranks:
-        assert run.scalars("metrics", rank=rank)["metrics/rank"].values.tolist() == [rank]
+    for number in run.ranks:
+        assert run.scalars("metrics", rank=number)["metrics/rank"].values.tolist() == [number]
 
 
 def test_a_rank_that_is_none_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from tests.hook_trainings import EVERYTHING, STEPS, TRAININGS, Residual, train
 from vinedresser.capture import Hook, SaveConfig, open_run
+
+NUMPY: dict[str, Callable[[NDArray[np.float64]], float]] = {
+    "l2": lambda x: float(np.sqrt(np.sum(x**2))),
+    "std": lambda x: float(np.std(x)),
+    "min": lambda x: float(np.min(x)),
+    "zero_share": lambda x: float(np.mean(x == 0)),
+}
 
 
 @pytest.fixture(params=sorted(TRAININGS))
@@ -74,16 +83,15 @@ def test_gradients_equal_those_derived_in_float64(tmp_path: Path) -> None:
 def test_outputs_are_taken_before_they_are_written_to(tmp_path: Path) -> None:
     torch.manual_seed(4)
     model = nn.Sequential(nn.Conv2d(2, 4, 3), Residual(4))
-    block = model[1]
-    assert isinstance(block, Residual)
     x = torch.randn(3, 2, 8, 8)
+    first, block = copy.deepcopy(model)
+    assert isinstance(block, Residual)
     with torch.no_grad():
-        twin = copy.deepcopy(model)
-        stem = twin[0](x)
-        conv = twin[1].conv(stem)
-        bn = twin[1].bn(conv)
+        stem = first(x)
+        conv = block.conv(stem)
+        bn = block.bn(conv)
         relu = bn.relu()
-        conv2 = twin[1].conv2(relu)
+        conv2 = block.conv2(relu)
         last = (conv2 + stem).relu()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     hook = Hook(tmp_path / "run", collections=EVERYTHING).watch(model, optimizer=optimizer)
@@ -112,10 +120,7 @@ def test_reductions_are_those_of_the_tensor_beside_them(tmp_path: Path) -> None:
     run = open_run(tmp_path / "run")
     for name in run.tensor_names():
         view = run.tensor(name)
-        for reduction, compute in {
-            "l2": lambda x: np.sqrt(np.sum(x**2)), "std": np.std, "min": np.min,
-            "zero_share": lambda x: np.mean(x == 0),
-        }.items():  # fmt: skip
+        for reduction, compute in NUMPY.items():
             column = view.reduction(reduction, mode="train")
             expected = [compute(view.value(step).astype(np.float64)) for step in column.steps]
             np.testing.assert_allclose(column.values, expected, rtol=1e-5, atol=1e-9)

@@ -11,7 +11,7 @@ import pytest
 
 from vinedresser.capture.reader import Run, open_run
 from vinedresser.capture.writer import RunWriter
-from vinedresser.errors import Damaged, UnknownStep
+from vinedresser.errors import Damaged, KeyMissing, UnknownStep
 from vinedresser.infra.storage import LocalStorage
 from vinedresser.testing.runs import end_run, start_run, step_record
 
@@ -181,6 +181,23 @@ def test_a_gap_is_passed_while_the_run_is_written(tmp_path: Path) -> None:
     writer.flush()
     assert next(following).step == 2
     writer.close()
+
+
+def test_a_record_that_comes_while_one_looks_is_no_gap(folder: Path) -> None:
+    class Late(LocalStorage):
+        """The third record is committed just after it was asked for, and the fourth with it."""
+
+        asked = False
+
+        def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
+            if key == "index/0/000000000002.json" and not self.asked:
+                self.asked = True
+                raise KeyMissing(key)
+            return super().get(key, start, length)
+
+    run = open_run(Late(folder))
+    assert run.steps().tolist() == all_but()
+    assert run.problems == []
 
 
 def test_a_segment_without_an_index_record_does_not_exist(folder: Path) -> None:

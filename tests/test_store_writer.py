@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pytest
 from vinedresser.capture.reader import open_run
 from vinedresser.capture.step_record import HostTensor, StepRecord
 from vinedresser.capture.writer import RunWriter
-from vinedresser.errors import SecondWriter
+from vinedresser.errors import SecondWriter, StoreFull
 from vinedresser.infra.run_directory import (
     Heartbeat,
     WaitingRecord,
@@ -62,11 +63,11 @@ class GatedStorage(LocalStorage):
         self.gate = threading.Event()
         self.reached = threading.Event()
 
-    def put(self, key: str, parts: Iterable[Buffer], *, exclusive: bool = False) -> None:
+    def put(self, key: str, parts: Sequence[Buffer], *, exclusive: bool = False) -> None:
         if key.startswith("segments/"):
             self.reached.set()
             assert self.gate.wait(30)
-        super().put(key, list(parts), exclusive=exclusive)
+        super().put(key, parts, exclusive=exclusive)
 
 
 @pytest.fixture
@@ -288,6 +289,8 @@ def test_a_forked_child_writes_nothing(storage: LocalStorage) -> None:
     pid = os.fork()
     if pid == 0:
         # More than the queue holds: it would wait for ever for a thread that is not there.
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(30)
         taken = [writer.add(record_of(step, size=900)) for step in range(5)]
         os._exit(any(taken) or writer.flush() or writer.close())
     _, status = os.waitpid(pid, 0)
@@ -332,8 +335,7 @@ def test_an_index_record_that_is_there_already_as_ours_is_no_second_writer(
     class Repeating(LocalStorage):
         """Carries out each put twice, as a network does when an answer is lost."""
 
-        def put(self, key: str, parts: Iterable[Buffer], *, exclusive: bool = False) -> None:
-            parts = list(parts)
+        def put(self, key: str, parts: Sequence[Buffer], *, exclusive: bool = False) -> None:
             if key.startswith("index/"):
                 super().put(key, parts, exclusive=exclusive)
             super().put(key, parts, exclusive=exclusive)
@@ -343,6 +345,29 @@ def test_an_index_record_that_is_there_already_as_ours_is_no_second_writer(
     writer.close()
     assert writer.problems == []
     assert writer.dropped == 0
+
+
+def test_a_segment_that_cannot_be_committed_gives_its_room_back(storage: LocalStorage) -> None:
+    class Narrow(LocalStorage):
+        """Has no room for the first index record."""
+
+        refuses = True
+
+        def put(self, key: str, parts: Sequence[Buffer], *, exclusive: bool = False) -> None:
+            if key.startswith("index/") and self.refuses:
+                self.refuses = False
+                raise StoreFull(f"{key}: no room")
+            super().put(key, parts, exclusive=exclusive)
+
+    writer = RunWriter(Narrow(storage.location))
+    writer.add(record_of(0))
+    writer.flush()
+    assert storage.list("segments/") == []
+    writer.add(record_of(1))
+    writer.close()
+    assert len(storage.list("segments/")) == 1
+    assert index_records(storage)[0]["dropped"] == 1
+    assert open_run(storage).steps().tolist() == [1]
 
 
 def test_a_full_disk_loses_steps_says_so_once_and_heals(tmp_path: Path) -> None:

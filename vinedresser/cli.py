@@ -21,6 +21,8 @@ from vinedresser.errors import ConfigError, VinedresserError
 if TYPE_CHECKING:
     from types import FrameType
 
+    from vinedresser.infra.run_directory import ExitRecord
+
 __all__ = ["app", "main"]
 
 app = typer.Typer(
@@ -42,6 +44,7 @@ _RuleOption = Annotated[
     ),
 ]
 _DEFAULT_STORE = Path("runs")
+_STOPPED_BY_RULE = 3
 
 
 def main() -> None:
@@ -76,7 +79,8 @@ def run(
 ) -> None:
     """Run one training script under supervision.
 
-    What its hook captures goes to STORE/NAME; its output and exit code are passed on.
+    What its hook captures goes to STORE/NAME; its output and exit code are passed on. The exit code
+    is 3 when a rule stopped it.
     """
     from vinedresser.tasks.run_script import prepare_script, run_script
 
@@ -88,7 +92,7 @@ def run(
     from vinedresser.terminal import print_outcome
 
     print_outcome(outcome(directory))
-    sys.exit(0 if end.cause == "stopped" else _exit_code(end.code, end.signal))
+    sys.exit(_exit_code(end))
 
 
 @app.command()
@@ -262,11 +266,13 @@ def _runs(store: Path) -> list[Path]:
     return run_directories(store)
 
 
-def _exit_code(code: int | None, signal_name: str) -> int:
-    """Return the exit code of a training as a shell would: 128 + N after signal N."""
-    if code is not None:
-        return code
-    return 128 + (signal.Signals[signal_name] if signal_name else signal.SIGKILL)
+def _exit_code(end: ExitRecord) -> int:
+    """Return a training's exit code, as a shell would give it: 128 + N after signal N."""
+    if end.stop is not None:
+        return _STOPPED_BY_RULE if end.stop["by"] == "rule" else 128 + signal.SIGINT
+    if end.code is not None:
+        return end.code
+    return 128 + (signal.Signals[end.signal] if end.signal else signal.SIGKILL)
 
 
 @contextmanager

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -43,7 +42,7 @@ _STYLES = {
 
 def outcome_table(outcomes: Sequence[Outcome]) -> Table:
     """Return the table that sets runs side by side; the reasons in full are in their stories."""
-    table = Table(header_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), expand=False)
+    table = Table(header_style="bold", box=None, padding=(0, 2, 0, 0), pad_edge=False)
     table.add_column("run", no_wrap=True)
     table.add_column("ended", no_wrap=True)
     for name in ("steps", "saved", "loss", "accuracy"):

@@ -61,8 +61,9 @@ class TorchAdapter:
         self._model = unwrapped(model)
         self._names = Names(self._model)
         self._keeper = session.keeper(TorchKeeper)
-        self._keep = session.shield.guard("keeping a tensor", self._keeper.keep, names=1)
-        self._outputs = OutputHooks(model, self._names, self._keep, session.shield)
+        keep = session.shield.guard("keeping a tensor", self._keeper.keep_parameter, names=1)
+        self._keep = keep
+        self._outputs = OutputHooks(model, self._names, self._keeper.keep, session.shield)
         # The one whose steps count, once it is known, and those that do not; none is kept alive.
         self._optimizer = None if optimizer is None else weakref.ref(optimizer)
         self._others: weakref.WeakSet[Optimizer] = weakref.WeakSet()

@@ -43,7 +43,18 @@ class TorchKeeper:
         Raises:
             TypeError: its dtype cannot be stored.
         """
-        seen = self._seen(recording, value)
+        self._keep(recording, name, value, ask, self._seen(recording, value))
+
+    def keep_parameter(
+        self, recording: Recording, name: str, value: torch.Tensor, ask: Ask
+    ) -> None:
+        """Do as `keep` does with a parameter or a gradient, which comes under no other name."""
+        self._keep(recording, name, value, ask, {})
+
+    def _keep(
+        self, recording: Recording, name: str, value: torch.Tensor, ask: Ask, seen: dict[str, Any]
+    ) -> None:
+        """Take what is asked of a tensor, but for what was taken of it before."""
         plain: torch.Tensor | None = None
         if ask.tensor and name not in recording.tensors:
             host = seen.get("")
@@ -121,7 +132,7 @@ class TorchKeeper:
 def _plain(value: torch.Tensor) -> torch.Tensor:
     """Return a tensor as an ordinary one: without graph, dense, this process's part of it."""
     plain = value.detach()
-    if hasattr(plain, "to_local"):
+    if type(plain) is not torch.Tensor and hasattr(plain, "to_local"):
         plain = plain.to_local()
     if plain.layout is not torch.strided:
         plain = plain.to_dense()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -110,25 +111,25 @@ def unwrapped(model: nn.Module) -> nn.Module:
     return model
 
 
-def leaves(value: Any, suffix: str = "") -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield the tensors in what a module returned, with the suffix that tells them apart.
+def leaves(value: Any, name: str = "") -> Iterable[tuple[str, torch.Tensor]]:
+    """Return the tensors in what a module returned, each with a name that tells it apart.
 
     Args:
         value: a tensor, or any nesting of tuples, lists, mappings and dataclasses; whatever else it
             holds is passed over.
-        suffix: of the value itself, such as "[hidden]".
+        name: of the value itself; what is inside has the place added, such as "[hidden]".
     """
     if isinstance(value, torch.Tensor):
-        yield suffix, value
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from leaves(item, f"{suffix}[{key}]")
+        return ((name, value),)
+    if isinstance(value, Mapping):
+        inside: Iterable[tuple[Any, Any]] = value.items()
     elif isinstance(value, (tuple, list)):
-        for index, item in enumerate(value):
-            yield from leaves(item, f"{suffix}[{index}]")
+        inside = enumerate(value)
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        for entry in dataclasses.fields(value):
-            yield from leaves(getattr(value, entry.name), f"{suffix}[{entry.name}]")
+        inside = ((entry.name, getattr(value, entry.name)) for entry in dataclasses.fields(value))
+    else:
+        return ()
+    return itertools.chain.from_iterable(leaves(item, f"{name}[{key}]") for key, item in inside)
 
 
 def _clean(path: str) -> str:

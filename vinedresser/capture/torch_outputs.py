@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -47,7 +46,8 @@ class OutputHooks:
         self._hooks: dict[str, _Hook] = {}
         self._inner: list[RemovableHandle] = []
         self._outer: list[RemovableHandle] = []
-        self._calls: Counter[str] = Counter()
+        # Calls of each module in this forward, by path.
+        self._calls: dict[str, int] = {}
         self._stance: Any = None
         self._recording: Recording | None = None
 
@@ -106,8 +106,8 @@ class OutputHooks:
         # Inside of a backward, it is checkpointing that computes it again.
         if recording is None or torch._C._current_graph_task_id() != -1:
             return
-        call = self._calls[path]
-        self._calls[path] += 1
+        call = self._calls.get(path, 0)
+        self._calls[path] = call + 1
         name = f"outputs/{path}#{call}" if call else f"outputs/{path}"
         for full, tensor in leaves(output, name):
             ask = recording.due.ask(full)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -254,7 +255,10 @@ def _commands(run: Run) -> list[tuple[str, str]]:
     return [
         (f"vinedresser show {place}", "status, names and values in the terminal"),
         (f"vinedresser judge {place}", "the rules once more, offline"),
-        ("vinedresser ui", "all runs side by side, in MLflow"),
+        (
+            f"vinedresser ui {shlex.quote(os.path.dirname(run.path) or '.')}",
+            "all runs side by side, in MLflow",
+        ),
     ]
 
 

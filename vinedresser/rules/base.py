@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -144,7 +145,10 @@ class Rule(ABC):
         remedy: str,
         evidence: dict[str, Any],
     ) -> Finding:
-        """Return a finding of this rule at a step; see `Finding` for the arguments."""
+        """Return a finding of this rule at a step; see `Finding` for the arguments.
+
+        NaN and infinities in the evidence become text, for the sake of whoever reads it as JSON.
+        """
         return Finding(
             rule=self.name,
             severity=self.severity,
@@ -160,8 +164,19 @@ class Rule(ABC):
             seen=seen,
             cause=cause,
             remedy=remedy,
-            evidence=evidence,
+            evidence={key: _plain(value) for key, value in evidence.items()},
         )
+
+
+def _plain(value: Any) -> Any:
+    """Return a value in which numbers that JSON does not know, such as NaN, are written out."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, dict):
+        return {key: _plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    return value
 
 
 def capture_for(rules: Iterable[Rule]) -> CaptureConfig:

@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise, takewhile
 
+from vinedresser.rules.bounded import bounded
+
 __all__ = ["LossProgress", "Stretch", "spread"]
 
 # Standard errors after which a difference is sure, and after which it is a hint.
@@ -51,7 +53,7 @@ def spread(values: Sequence[float]) -> float:
     """
     if len(values) < 2:
         return math.inf
-    squares = math.fsum((b - a) ** 2 for a, b in pairwise(values))
+    squares = math.fsum((b - a) * (b - a) for a, b in pairwise(values))
     return math.sqrt(squares / (2 * (len(values) - 1)))
 
 
@@ -120,6 +122,7 @@ class LossProgress:
         """
         if not math.isfinite(value):
             return False
+        value = bounded(value)
         if not self.values:
             self._origin = self._block_first = step
         completed = step >= self._block_first + self._size

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import re
 
+from vinedresser.rules.bounded import bounded
+
 __all__ = ["MetricTrend", "direction"]
 
 # fmt: off
@@ -53,7 +55,7 @@ class MetricTrend:
         if not math.isfinite(value):
             return
         self.last = value
-        self._pending.append(value)
+        self._pending.append(bounded(value))
         if len(self._pending) < self._per_mean:
             return
         self._means.append(math.fsum(self._pending) / self._per_mean)

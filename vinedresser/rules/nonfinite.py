@@ -120,7 +120,8 @@ class Nonfinite(Rule):
             )
         return Advice(
             cause="sudden, without growth before: an operation outside its domain or with an "
-            "infinite derivative there (log(0), sqrt(0), 0/0), or a batch that holds NaN",
+            "infinite derivative there (log(0), sqrt(0), 0/0, exp of a large number), or a batch "
+            "that holds NaN",
             remedy="add a small constant inside log, sqrt and divisions, use a loss on logits or "
             f"log_softmax; check the batches up to step {step.step} for NaN",
         )

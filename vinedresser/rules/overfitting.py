@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from vinedresser.capture.finding import Finding
 from vinedresser.errors import ConfigError
 from vinedresser.rules.base import Need, Rule
+from vinedresser.rules.bounded import bounded
 from vinedresser.rules.confidence import confidence
 from vinedresser.rules.evaluation_series import Evaluation, EvaluationSeries, Parting
 from vinedresser.rules.metric_trend import direction
@@ -57,14 +59,14 @@ class Overfitting(Rule):
         """See `Rule.update`."""
         if self._fired or step.rank != 0 or step.mode == "predict":
             return None
-        losses = {k: v for k, v in step.scalars_of("losses").items() if math.isfinite(v)}
+        losses = _finite(step.scalars_of("losses"))
         if step.mode == "train":
             for name, value in losses.items():
                 total, count = self._train.get(name, (0.0, 0))
                 self._train[name] = (total + value, count + 1)
                 self._start.setdefault(name, value)
             return None
-        metrics = step.scalars_of("metrics")
+        metrics = _finite(step.scalars_of("metrics"))
         for name, value in losses.items():
             series = self._series.setdefault(name, EvaluationSeries(name))
             series.add(Evaluation(step.step, value, self._mean(self._paired(name)), metrics))
@@ -119,3 +121,8 @@ class Overfitting(Rule):
                 "noise": parting.noise,
             },
         )
+
+
+def _finite(scalars: Mapping[str, float]) -> dict[str, float]:
+    """Return those that are finite, `bounded`."""
+    return {name: bounded(value) for name, value in scalars.items() if math.isfinite(value)}

@@ -169,7 +169,9 @@ def load_experiment(path: Path, *, store: Path | None = None) -> Experiment:
     if not cwd.is_dir():
         raise ConfigError(f"{path}: run.cwd: {cwd}: no such directory")
     tables = grouped(document.get("rules", {}), where=f"{path}: rules")
-    rules: list[Rule] = [rule for table in tables.values() for rule in rules_from_table(table)]
+    rules: list[Rule] = []
+    for table in tables.values():
+        rules += rules_from_table(table, where=f"{path}: rules")
     tracking = build(TrackingTable, document.get("tracking", {}), f"{path}: tracking")
     return Experiment(
         path=path.absolute(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import itertools
 import json
 from dataclasses import replace
@@ -93,7 +94,12 @@ def find_or_create(tracking: TrackingRecord, directory: Path, run: RunRecord) ->
     Raises:
         TrackingError: MLflow's database or server refused, or is away.
     """
-    tags = {RUN_TAG: run.id, "vinedresser.directory": str(directory)}
+    tags = {
+        RUN_TAG: run.id,
+        "vinedresser.directory": str(directory),
+        "mlflow.source.name": " ".join(run.command),
+        "mlflow.user": getpass.getuser(),
+    }
     return create_run(
         tracking.uri,
         tracking.experiment_id,

@@ -31,6 +31,7 @@ def prepare_script(
     *,
     rules: Mapping[str, Mapping[str, Any]],
     total_steps: int | None = None,
+    forward: bool = True,
 ) -> None:
     """Make the run directory of a script.
 
@@ -39,6 +40,7 @@ def prepare_script(
         command: a Python script and its arguments, or any program and its arguments.
         rules: settings of each rule that is to judge the run.
         total_steps: optimizer steps that the whole run takes, if known.
+        forward: pass the script's output through, beside the log.
 
     Raises:
         AlreadyARun: the directory holds a run.
@@ -55,7 +57,7 @@ def prepare_script(
         capture=capture.to_json(),
         digest=capture.digest(),
         owner=this_process(),
-        forward=True,
+        forward=forward,
     )
     if rules:
         text = json.dumps({"rules": rules}, indent=1)

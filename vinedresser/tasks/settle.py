@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from vinedresser.capture.finding import Finding
 from vinedresser.capture.reader import Run, open_run
 from vinedresser.explain.report import write_report
 from vinedresser.infra.launcher import settle
@@ -69,6 +70,7 @@ def _tags(run: Run, end: ExitRecord) -> dict[str, object]:
     """Return the tags by which runs are told apart and filtered in MLflow's table."""
     steps = 0 if end.last_step is None else end.last_step + 1
     stop = end.stop or {}
+    findings = run.findings()
     total = run.info.total_steps
     return {
         "exit.cause": end.cause,
@@ -79,5 +81,14 @@ def _tags(run: Run, end: ExitRecord) -> dict[str, object]:
         "stop.rule": stop.get("rule") or None,
         "stop.step": stop.get("step"),
         "stop.reason": stop.get("reason"),
-        "findings": ", ".join(dict.fromkeys(found.rule for found in run.findings())) or None,
+        "findings": ", ".join(dict.fromkeys(found.rule for found in findings)) or None,
+        "mlflow.note.content": "\n\n".join(map(_note, findings)) or None,
     }
+
+
+def _note(finding: Finding) -> str:
+    """Return a finding as a paragraph of Markdown, for the head of MLflow's page of the run."""
+    return (
+        f"**{finding.rule}** at step {finding.step}: {finding.seen}  \n"
+        f"Likely cause: {finding.cause}  \nTry: {finding.remedy}"
+    )

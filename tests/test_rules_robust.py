@@ -1,0 +1,62 @@
+"""Whatever numbers a training brings forth, no rule fails on them."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from vinedresser.capture.step_record import StepRecord
+from vinedresser.rules.judge import judge
+from vinedresser.rules.registry import RULES, rules_from_table
+from vinedresser.testing.runs import make_run, step_record
+
+# Short patience, so that few steps are many.
+TABLE = {
+    "nonfinite": {"every": 1},
+    "vanishing_gradient": {"every": 1, "patience": 1},
+    "loss_not_decreasing": {"patience": 20},
+    "overfitting": {"patience": 2},
+}
+ANY = st.floats(width=64) | st.sampled_from([0.0, 1.0, -1.0, 1e308, -1e308, 5e-324])
+FINITE = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from([0.0, 1.0, 1e308])
+
+
+@st.composite
+def records(draw: st.DrawFn) -> list[StepRecord]:
+    """Return a training of a few dozen steps with any losses, metrics and statistics."""
+    numbers = draw(st.sampled_from([ANY, FINITE]))
+    length = draw(st.integers(0, 60))
+    values = draw(st.lists(numbers, min_size=1, max_size=8))
+    made = []
+    for step in range(length):
+        value = values[step % len(values)]
+        other = values[(step * 7 + 3) % len(values)]
+        scalars = {"losses/a": value, "metrics/accuracy": other}
+        statistics = {"abs_mean": abs(other), "l2": abs(value), "std": abs(other), "nonfinite": 0.0}
+        reductions = {
+            f"{kind}/{layer}.weight": statistics
+            for kind in ("gradients", "weights")
+            for layer in range(4)
+        }
+        if step % 3 == 0:
+            made.append(step_record(step, mode="eval", scalars=scalars))
+        made.append(step_record(step, scalars=scalars, reductions=reductions))
+    return made
+
+
+@given(records())
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+def test_no_rule_fails_whatever_the_numbers(made: list[StepRecord]) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        run = make_run(Path(directory) / "run", made, parameters={"lr": "1e-3"})
+        found = judge(run, rules_from_table(TABLE))
+    assert [one for one in found if one.seen.startswith("the rule itself failed")] == []
+    json.dumps([one.to_json() for one in found], allow_nan=False)
+
+
+def test_the_short_table_names_every_rule() -> None:
+    assert set(TABLE) == set(RULES)

@@ -1,0 +1,90 @@
+"""When something is saved."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vinedresser.capture import SaveConfig
+from vinedresser.errors import ConfigError
+
+
+def due_steps(save: SaveConfig, mode: str = "train", until: int = 12) -> list[int]:
+    return [step for step in range(until) if save.due(step, mode)]
+
+
+@pytest.mark.parametrize(
+    ("save", "steps"),
+    [
+        (SaveConfig(every=5), [0, 5, 10]),
+        (SaveConfig(every=4, start=3), [3, 7, 11]),
+        (SaveConfig(every=1, start=2, stop=5), [2, 3, 4]),
+        (SaveConfig(every=0, steps=(7, 1)), [1, 7]),
+        (SaveConfig(every=6, stop=6, steps=(11,)), [0, 11]),
+        (SaveConfig(every=0), []),
+        (SaveConfig(every=1, modes=("eval",)), []),
+    ],
+)
+def test_train_steps(save: SaveConfig, steps: list[int]) -> None:
+    assert due_steps(save) == steps
+
+
+@pytest.mark.parametrize(
+    ("save", "steps"),
+    [
+        (SaveConfig(every=100), list(range(12))),
+        (SaveConfig(every=100, start=3, stop=6), [3, 4, 5]),
+        (SaveConfig(every=0, steps=(7,)), [7]),
+        (SaveConfig(every=1, modes=("train", "predict")), []),
+    ],
+)
+def test_evaluations_are_rare_enough_to_be_saved_each(save: SaveConfig, steps: list[int]) -> None:
+    assert due_steps(save, "eval") == steps
+
+
+def test_the_tensor_is_kept_where_no_reductions_are_asked_for() -> None:
+    assert SaveConfig().wants_tensor
+    assert not SaveConfig(reductions=("l2",)).wants_tensor
+    assert SaveConfig(reductions=("l2",), tensor=True).wants_tensor
+    assert not SaveConfig(tensor=False).wants_tensor
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"every": -1}, "every = -1: must be an integer, at least 0"),
+        ({"every": True}, "every = True"),
+        ({"every": 1.5}, "every = 1.5"),
+        ({"every": None}, "every = None"),
+        ({"start": "0"}, "start = '0'"),
+        ({"start": 5, "stop": 5}, "stop = 5: must be greater than start = 5"),
+        ({"steps": 3}, "steps = 3: must be a list"),
+        ({"steps": [1, -2]}, "steps: -2 is not an integer"),
+        ({"modes": ["trian"]}, "modes: there is no 'trian'; did you mean train"),
+        ({"modes": "train"}, "modes = 'train': must be a list"),
+        ({"reductions": ["median"]}, "reductions: there is no 'median'"),
+        ({"reductions": [2]}, "reductions: there is no 2"),
+        ({"tensor": "yes"}, "tensor = 'yes': must be true or false"),
+        ({"evry": 3}, "evry: no such key; did you mean every"),
+    ],
+)
+def test_what_is_wrong_is_named(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        SaveConfig.from_json(arguments)
+
+
+STEPS = st.integers(0, 40)
+
+
+@given(STEPS, STEPS, st.none() | STEPS, st.lists(STEPS, max_size=3), STEPS)
+def test_json_round_trip_and_definition(
+    every: int, start: int, length: int | None, steps: list[int], step: int
+) -> None:
+    stop = None if length is None else start + length + 1
+    save = SaveConfig(every=every, start=start, stop=stop, steps=tuple(steps))
+    assert SaveConfig.from_json(save.to_json()) == save
+    regular = set(range(start, 41 if stop is None else stop, every)) if every else set()
+    assert save.due(step, "train") == (step in regular | set(steps))
