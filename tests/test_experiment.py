@@ -39,6 +39,7 @@ uri = "sqlite:///mlflow.db"
 
 
 def write(tmp_path: Path, text: str) -> Path:
+    (tmp_path / "train.py").touch()
     path = tmp_path / "experiment.toml"
     path.write_text(text, encoding="utf-8")
     return path
@@ -66,7 +67,7 @@ def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
 
 
 def test_without_variants_there_is_one_run(tmp_path: Path) -> None:
-    text = '[run]\nname = "one"\ncommand = ["train"]\n'
+    text = '[run]\nname = "one"\ncommand = ["python", "train.py"]\n'
     experiment = load_experiment(write(tmp_path, text))
     assert [plan.name for plan in experiment.plans] == ["one"]
     assert experiment.tracking_uri == f"sqlite:///{tmp_path}/runs/mlflow.db"
@@ -74,7 +75,7 @@ def test_without_variants_there_is_one_run(tmp_path: Path) -> None:
 
 
 def test_what_the_rules_need_is_captured(tmp_path: Path) -> None:
-    text = '[run]\nname = "one"\ncommand = ["train"]\n'
+    text = '[run]\nname = "one"\ncommand = ["python", "train.py"]\n'
     judged = load_experiment(write(tmp_path, text)).capture
     assert judged.asks("gradients/w", 0, "train").reductions
     unjudged = load_experiment(write(tmp_path, text + '[rules]\npreset = "none"\n')).capture
@@ -98,6 +99,9 @@ def test_rules_are_grouped_and_left_out(tmp_path: Path) -> None:
         ("[run]\nname = 'x'\ncommand = []\n", "command: is empty"),
         ("[run]\nname = 'a/b'\ncommand = ['x']\n", "name: 'a/b' cannot name a directory"),
         ("[run]\nname = 'x'\ncommand = 'python x'\n", "run.command: input should be a valid list"),
+        (GOOD.replace('"train.py"', '"trian.py"'), "run.command: "),
+        (GOOD.replace('"train.py"', '"trian.py"'), "trian.py"),
+        (GOOD.replace('"python"', '"pyhton"'), "pyhton"),
         (GOOD + "[runs]\n", "runs: no such table; did you mean run, rules?"),
         (GOOD.replace("total_steps = 100", "total_step = 1"), "did you mean total_steps?"),
         (GOOD.replace("= 100", "= 'many'"), "run.total_steps: input should be a valid integer"),

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -40,21 +43,39 @@ parameters = {{ model = "transformer" }}
 pytestmark = pytest.mark.timeout(300)
 
 
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def lock_mlflow_until_healthy_has_ended(store: Path) -> None:
+    """Keep MLflow's database to ourselves while the healthy training goes on."""
+    healthy = store / "digits-healthy"
+    until(lambda: list(healthy.glob("index/0/*.json")))
+    with closing(sqlite3.connect(store / "mlflow.db", timeout=60, isolation_level=None)) as lock:
+        lock.execute("BEGIN EXCLUSIVE")
+        until((healthy / "exit.json").exists)
+
+
 def test_runs_are_judged_stopped_and_recorded(
     tmp_path: Path, mlflow_runs: Callable[[Path], dict[str, Any]]
 ) -> None:
     (tmp_path / "experiment.toml").write_text(EXPERIMENT, encoding="utf-8")
-    done = subprocess.run(
+    store = tmp_path / "runs"
+    flow = subprocess.Popen(
         [sys.executable, "-m", "vinedresser", "train", "experiment.toml"],
         cwd=tmp_path,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
-        check=False,
         env={**os.environ, "COLUMNS": "200"},
     )
-    assert done.returncode == 1, done.stdout + done.stderr  # one of them crashed
-    assert "digits-healthy" in done.stdout
-    store = tmp_path / "runs"
+    lock_mlflow_until_healthy_has_ended(store)
+    output, _ = flow.communicate()
+    assert flow.returncode == 1, output  # one of them crashed
+    assert "digits-healthy" in output
     healthy, nan, crash = (
         open_run(store / f"digits-{name}") for name in ("healthy", "nan", "crash")
     )

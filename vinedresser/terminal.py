@@ -153,10 +153,13 @@ def _show_bars(store: Path, before: set[Path], over: threading.Event) -> None:
     told: dict[Path, str] = {}
     with Progress(*columns, console=console) as bars:
         rows = {}
+        # An empty display would scroll; and the servers take their time to start.
+        waiting = bars.add_task("starting Prefect and MLflow", total=None, state="")
         last_look = False
         while not last_look:
             last_look = over.wait(0.2)
             for entry in _outcomes(store, before, told):
+                bars.update(waiting, visible=False)
                 if entry.directory not in rows:
                     rows[entry.directory] = bars.add_task(
                         entry.name, total=entry.total_steps, state=""

@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from vinedresser.capture.config import CaptureConfig
-from vinedresser.errors import ConfigError, did_you_mean
+from vinedresser.errors import ConfigError, LaunchError, did_you_mean
 from vinedresser.infra.configuration import build, load_toml
+from vinedresser.infra.launcher import check_command
 from vinedresser.infra.tracking import absolute_uri
 from vinedresser.rules.base import Rule, capture_for
 from vinedresser.rules.registry import rules_from_table
@@ -168,17 +169,20 @@ def load_experiment(path: Path, *, store: Path | None = None) -> Experiment:
     cwd = (base / run.cwd).resolve()
     if not cwd.is_dir():
         raise ConfigError(f"{path}: run.cwd: {cwd}: no such directory")
+    plans = _plans(run, document.get("variants", {}), f"{path}: variants")
+    # Variants differ in options, not in the program.
+    _check_command(plans[0], cwd, f"{path}: run.command")
     tables = grouped(document.get("rules", {}), where=f"{path}: rules")
     rules: list[Rule] = []
-    for table in tables.values():
-        rules += rules_from_table(table, where=f"{path}: rules")
+    for group in tables.values():
+        rules += rules_from_table(group, where=f"{path}: rules")
     tracking = build(TrackingTable, document.get("tracking", {}), f"{path}: tracking")
     return Experiment(
         path=path.absolute(),
         run=run,
         store=place,
         cwd=cwd,
-        plans=tuple(_plans(run, document.get("variants", {}), f"{path}: variants")),
+        plans=tuple(plans),
         capture=_capture(document.get("capture", {}), f"{path}: capture").merged(
             capture_for(rules)
         ),
@@ -205,6 +209,14 @@ def _tracking_uri(uri: str | None, base: Path, store: Path, where: str) -> str:
             return absolute_uri("sqlite:///mlflow.db", store)
         return absolute_uri(uri, base)
     except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from error
+
+
+def _check_command(plan: Plan, cwd: Path, where: str) -> None:
+    """Refuse a program or script that is not there before anything is started."""
+    try:
+        check_command(plan.argv, cwd, plan.environment)
+    except LaunchError as error:
         raise ConfigError(f"{where}: {error}") from error
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from vinedresser.capture.config import CaptureConfig
-from vinedresser.infra.launcher import prepare_run, start
+from vinedresser.infra.launcher import check_command, prepare_run, start
 from vinedresser.infra.processes import this_process
 from vinedresser.infra.run_directory import ExitRecord
 from vinedresser.infra.storage import LocalStorage
@@ -45,9 +45,11 @@ def prepare_script(
     Raises:
         AlreadyARun: the directory holds a run.
         ConfigError: no such rule, or a setting of it is not right.
+        LaunchError: there is no such script or program.
     """
     capture = CaptureConfig().with_defaults().merged(capture_for(rules_from_table(rules)))
     program = [sys.executable] if command[0].endswith(".py") else []
+    check_command([*program, *command], Path.cwd())
     prepare_run(
         directory,
         name=directory.name,
