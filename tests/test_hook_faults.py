@@ -72,7 +72,6 @@ def check_unharmed(done: subprocess.CompletedProcess[str], run: Path) -> list[st
     assert done.stdout == run_program().stdout
     reports = done.stderr.splitlines()
     assert all(report.startswith("vinedresser: ") for report in reports)
-    assert all(report.endswith("training goes on") for report in reports)
     assert len(set(reports)) == len(reports)
     opened = open_run(run)
     for name in opened.tensor_names():
@@ -84,6 +83,7 @@ def check_unharmed(done: subprocess.CompletedProcess[str], run: Path) -> list[st
 def test_files_that_may_not_grow_do_no_harm(tmp_path: Path) -> None:
     (report,) = check_unharmed(run_program(tmp_path / "run", "50000"), tmp_path / "run")
     assert "too large" in report
+    assert report.endswith("training goes on")
     run = open_run(tmp_path / "run")
     # The steps with weights are too large for it; those with a loss alone are all there.
     assert run.steps("train").tolist() == [1, 2, 4, 5, 7]

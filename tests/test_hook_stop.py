@@ -142,8 +142,8 @@ def test_ones_own_way_of_saving_that_fails_is_reported_and_the_run_ends(tmp_path
     steps = len(open_run(tmp_path / "run").steps("train"))
     assert saved.name == f"mine-{steps}"
     assert errors == (
-        "vinedresser: capture failed in saving a checkpoint: ValueError: no room; training goes on"
-        "\n"
+        "vinedresser: capture failed in saving a checkpoint: ValueError: no room; "
+        "the run stops without it\n"
     )
 
 

@@ -202,3 +202,78 @@ def test_nothing_is_captured_where_nothing_is_due(tmp_path: Path) -> None:
     assert run.scalars("losses")["losses/CrossEntropyLoss"].steps.tolist() == [0, 3]
     assert not run.tensor_names(collection="outputs")
     assert not run.tensor_names(collection="biases")
+
+
+def test_modules_have_hooks_in_saved_forwards_only(tmp_path: Path) -> None:
+    seen = []
+
+    class Looking(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(2, 1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            seen.append([len(module._forward_hooks) for module in self.modules()])
+            out: Tensor = self.linear(x)
+            return out
+
+    model = Looking()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    collections = {"outputs": SaveConfig(every=2), "gradients": SaveConfig(every=1)}
+    with Hook(tmp_path / "run", collections=collections).watch(model, optimizer=optimizer):
+        for _ in range(3):
+            model(torch.ones(1, 2)).sum().backward()
+            optimizer.step()
+    assert seen == [[2, 1], [0, 0], [2, 1]]
+
+
+def test_inference_mode_and_training_share_their_buffers(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.Dropout(), nn.Linear(2, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with Hook(tmp_path / "run", collections=EVERYTHING) as hook:
+        hook.watch(model, optimizer=optimizer)
+        for _ in range(3):
+            with hook.mode("eval"), torch.inference_mode():
+                model.eval()
+                expected = model(torch.ones(1, 2)).clone().numpy()
+            assert hook.flush(30)
+            model.train()
+            model(torch.ones(1, 2)).sum().backward()
+            optimizer.step()
+    assert hook.problems == []
+    run = open_run(tmp_path / "run")
+    np.testing.assert_array_equal(run.tensor("outputs/2").value(2, mode="eval"), expected)
+    assert run.tensor("outputs/2").steps("eval").tolist() == [0, 1, 2]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_traced_model_is_traced_as_it_is(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+    x = torch.ones(1, 2)
+    plain = torch.jit.trace(model, x)
+    with Hook(tmp_path / "run", collections=EVERYTHING) as hook:
+        hook.watch(model)
+        watched = torch.jit.trace(model, x)
+    assert str(watched.inlined_graph) == str(plain.inlined_graph)
+
+
+def test_under_data_parallel_training(tmp_path: Path) -> None:
+    store = torch.distributed.HashStore()
+    torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    try:
+        inner = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 1))
+        model = nn.parallel.DistributedDataParallel(inner)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        with Hook(tmp_path / "run", collections=EVERYTHING) as hook:
+            hook.watch(model, optimizer=optimizer)
+            model(torch.ones(1, 2)).sum().backward()
+            expected = model.module[0].weight.grad.clone().numpy()
+            optimizer.step()
+        assert hook.problems == []
+    finally:
+        torch.distributed.destroy_process_group()
+    run = open_run(tmp_path / "run")
+    np.testing.assert_array_equal(run.tensor("gradients/0.weight").value(0), expected)
+    assert run.tensor_names(collection="outputs") == [
+        "outputs/0", "outputs/1", "outputs/2", "outputs/Sequential",
+    ]  # fmt: skip

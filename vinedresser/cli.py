@@ -213,11 +213,13 @@ def ui(
     port: Annotated[int | None, typer.Option(help="A free one if not given.")] = None,
 ) -> None:
     """Open MLflow's pages on the runs of a store."""
+    from vinedresser.infra.guard import guard_descendants
     from vinedresser.infra.servers import mlflow_page, start_mlflow_ui, stop_server
     from vinedresser.tasks.store import tracking
     from vinedresser.terminal import console
 
     record = tracking(store)
+    guard_descendants()
     server = start_mlflow_ui(record.uri, port=port)
     page = mlflow_page(server.url, record.experiment_id)
     console.print(f"MLflow at {page}   (Ctrl-C ends it)", soft_wrap=True)

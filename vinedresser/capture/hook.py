@@ -249,7 +249,8 @@ class Hook:
         self._session.close()
         if self._ending is not None:
             steps = self._session.recorder.steps
-            guard("writing the exit record", self._ending.write)(steps - 1 if steps else None)
+            write = guard("writing the exit record", self._ending.write, then="readers may wait")
+            write(steps - 1 if steps else None)
 
     def __enter__(self) -> Self:
         """Return the hook; the end of the block closes it."""
@@ -343,7 +344,8 @@ class Hook:
             guard("making the directory of checkpoints", directory.mkdir)(exist_ok=True)
             save = self._on_stop or (self._adapter.checkpoint if self._adapter else None)
             if save is not None:
-                guard("saving a checkpoint", save)(directory, self._session.recorder.steps)
+                saving = guard("saving a checkpoint", save, then="the run stops without it")
+                saving(directory, self._session.recorder.steps)
         asked = guard("looking for the stop record", storage.exists)(StopRecord.KEY)
         stopped = TrainingStopped(0 if asked else 128 + signal.SIGTERM)
         if self._ending is not None:

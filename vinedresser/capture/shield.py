@@ -57,6 +57,7 @@ class Shield:
         *,
         names: int | None = None,
         skip: Callable[[], bool] | None = None,
+        then: str = "training goes on",
     ) -> Callable[P, R | None]:
         """Return a callback that cannot harm the training that calls it.
 
@@ -65,6 +66,7 @@ class Shield:
             callback: what to run; None is returned where it fails or does not run.
             names: the position of the argument that names what it was about; None: none does.
             skip: the callback is passed over while this returns True.
+            then: what comes of a failure.
         """
         process = self._process
 
@@ -75,7 +77,8 @@ class Shield:
             try:
                 return callback(*args, **kwargs)
             except Exception as error:  # noqa: BLE001 (the one border that shields a training)
-                self._caught(doing, error, "" if names is None else f" {args[names]}")
+                what = doing if names is None else f"{doing} {args[names]}"
+                self._caught((doing, type(error)), f"capture failed in {what}", error, then)
                 return None
 
         return guarded
@@ -90,11 +93,11 @@ class Shield:
                 sys.stderr.write(f"vinedresser: {problem}\n")
                 sys.stderr.flush()
 
-    def _caught(self, doing: str, error: Exception, what: str) -> None:
-        """Report an error, unless one of its type came up in the same place before."""
-        kind = (doing, type(error))
+    def _caught(
+        self, kind: tuple[str, type[Exception]], where: str, error: Exception, then: str
+    ) -> None:
+        """Report an error, unless one of its kind came up before."""
         if kind not in self._first:
-            said = f"{type(error).__name__}: {error}"
-            self._first[kind] = f"capture failed in {doing}{what}: {said}; training goes on"
+            self._first[kind] = f"{where}: {type(error).__name__}: {error}; {then}"
             _LOG.debug("%s", self._first[kind], exc_info=error)
         self.report(self._first[kind])

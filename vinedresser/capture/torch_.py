@@ -109,7 +109,7 @@ class TorchAdapter:
         """Set all hooks that stay, and yield their handles."""
         guard = self._session.shield.guard
         # What torch.compile traces must show no trace of us.
-        skip = torch.compiler.is_dynamo_compiling
+        skip = torch.compiler.is_compiling
         before = guard("the start of a forward", self._before_forward, skip=skip)
         yield self._root.register_forward_pre_hook(before, with_kwargs=True)
         if loss is not None:
@@ -145,8 +145,13 @@ class TorchAdapter:
         if self._recorder.quiet and self._model.training:
             return
         mode = self._mode()
-        # Inside of a backward, it is checkpointing that calls the model again.
-        if mode is None or torch._C._current_graph_task_id() != -1:
+        # Inside of a backward, it is checkpointing that calls the model again; a trace must show
+        # no trace of us.
+        if (
+            mode is None
+            or torch._C._current_graph_task_id() != -1
+            or torch._C._get_tracing_state() is not None
+        ):
             return
         if mode == "train":
             self._recorder.resume_training()

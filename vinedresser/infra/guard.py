@@ -10,15 +10,23 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
+import uuid
 from collections.abc import Sequence
 from dataclasses import asdict
 
 from vinedresser.infra.processes import ProcessIdentity, kill_marked, this_process, wait_for_end
-from vinedresser.infra.run_directory import environment_without_run
+from vinedresser.infra.run_directory import FLOW_VARIABLE, environment_without_run
 
-__all__ = ["main", "start_guard"]
+__all__ = ["guard_descendants", "main", "start_guard"]
+
+
+def guard_descendants() -> None:
+    """Mark what this process starts from here on, and have it killed when this process ends."""
+    os.environ[FLOW_VARIABLE] = uuid.uuid4().hex
+    start_guard(f"{FLOW_VARIABLE}={os.environ[FLOW_VARIABLE]}")
 
 
 def start_guard(marker: str) -> subprocess.Popen[bytes]:

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import os
 import tomllib
-import uuid
 from pathlib import Path
 
-from vinedresser.infra.guard import start_guard
-from vinedresser.infra.run_directory import FLOW_VARIABLE
+from vinedresser.infra.guard import guard_descendants
 
 __all__ = ["prepare_prefect"]
 
@@ -37,8 +35,7 @@ def prepare_prefect(store: Path) -> None:
         # The first start makes a database; on a busy machine the default of 20 s is not enough.
         os.environ.setdefault("PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS", "120")
         os.environ.setdefault("PREFECT_SERVER_LOGGING_LEVEL", "CRITICAL")
-    os.environ[FLOW_VARIABLE] = uuid.uuid4().hex
-    start_guard(f"{FLOW_VARIABLE}={os.environ[FLOW_VARIABLE]}")
+    guard_descendants()
 
 
 def _has_server() -> bool:
