@@ -1,8 +1,9 @@
 """What a hook costs a training: ``python -m benchmarks.overhead --model mlp|resnet|tiny``.
 
 All arms train in one process, block by block in turn, so that they share the machine's moods; each
-has a model and a run of its own. A ratio compares medians of blocks with those of the plain arm.
-The writer's thread needs the second core; the CPU ratio counts the training thread alone.
+has a model and a run of its own. A ratio is the median over the rounds of a block's time to that of
+the plain arm's in the same round; "plain again" shows how far such a ratio is off by chance. The
+writer's thread needs the second core; the CPU ratio counts the training thread alone.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
@@ -106,6 +108,15 @@ class Training:
             shutil.rmtree(self.segments, ignore_errors=True)
 
 
+@dataclass(frozen=True)
+class Block:
+    """One timed block: whether a costly step was in it, wall and CPU seconds a step."""
+
+    costly: bool
+    wall: float
+    cpu: float
+
+
 class Arm:
     """The timed blocks of one arm.
 
@@ -119,28 +130,40 @@ class Arm:
     def __init__(self, training: Training, steps: int, period: int) -> None:
         self.training = training
         self.steps = steps
-        self.blocks = max(period // steps, 1)
-        self.done = 0
-        self.wall: tuple[list[float], list[float]] = ([], [])
-        self.cpu: tuple[list[float], list[float]] = ([], [])
+        self.period = max(period // steps, 1)
+        self.blocks: list[Block] = []
 
     def run(self) -> float:
-        """Time one block; return seconds a step."""
-        costly = self.done % self.blocks == 0
+        """Time one block; return its seconds a step."""
+        costly = len(self.blocks) % self.period == 0
         wall, cpu = self.training.block(self.steps)
         self.training.settle()
-        # The first block of all warms up.
-        if self.done:
-            self.wall[costly].append(wall / self.steps)
-            self.cpu[costly].append(cpu / self.steps)
-        self.done += 1
+        self.blocks.append(Block(costly, wall / self.steps, cpu / self.steps))
         return wall / self.steps
 
-    def mean(self, times: tuple[list[float], list[float]]) -> float:
-        """Return seconds a step, costly and other blocks weighted as they occur."""
-        rare = median(times[True]) if times[True] else median(times[False])
-        usual = median(times[False]) if times[False] else rare
-        return (rare + (self.blocks - 1) * usual) / self.blocks
+    def mean(self, figure: Callable[[Block], float], plain: Arm | None = None) -> float:
+        """Return the mean over a period of medians over blocks.
+
+        Args:
+            figure: of each block.
+            plain: the blocks are divided by this arm's of the same round; None: they are not.
+        """
+        kinds: dict[bool, list[float]] = {True: [], False: []}
+        # The first block of all warms up.
+        for turn, block in list(enumerate(self.blocks))[1:]:
+            base = 1.0 if plain is None else figure(plain.blocks[turn])
+            kinds[block.costly].append(figure(block) / base)
+        rare = median(kinds[True] or kinds[False])
+        usual = median(kinds[False] or kinds[True])
+        return (rare + (self.period - 1) * usual) / self.period
+
+
+def wall(block: Block) -> float:
+    return block.wall
+
+
+def cpu(block: Block) -> float:
+    return block.cpu
 
 
 def distinct_tensors(training: Training) -> list[torch.Tensor]:
@@ -176,25 +199,25 @@ def copy_time(tensors: list[torch.Tensor]) -> float:
 def report(arms: dict[str, Arm], model: str, copying: float) -> str:
     """Return the table of all arms."""
     plain, losses = arms["plain"], arms["losses every step"]
-    base_wall, base_cpu = plain.mean(plain.wall), plain.mean(plain.cpu)
     rows = []
     for name, arm in arms.items():
         collections, period = ARMS[name]
-        wall, cpu = arm.mean(arm.wall), arm.mean(arm.cpu)
         budget = BUDGETS.get(name, {}).get(model)
         # A save costs what it adds to a hook that takes the losses alone.
-        cheap = base_cpu if name in ("hook idle", "losses every step") else losses.mean(losses.cpu)
-        extra = (cpu - cheap) * period
-        full = name.startswith("all")
+        cheap = plain if name in ("hook idle", "losses every step") else losses
+        more = arm.mean(cpu, plain) - cheap.mean(cpu, plain)
+        extra = more * plain.mean(cpu) * period
+        # Of a rare save, chance would be multiplied too.
+        often = collections is not None and period <= 20
         rows.append(
             (
                 name,
-                f"{wall * 1e3:.3f}",
-                f"{wall / base_wall:.3f}",
-                f"{cpu / base_cpu:.3f}",
+                f"{arm.mean(wall) * 1e3:.3f}",
+                f"{arm.mean(wall, plain):.3f}",
+                f"{arm.mean(cpu, plain):.3f}",
                 "" if budget is None else f"<= {budget}",
-                f"{extra * 1e3:.3f}" if collections is not None else "",
-                f"{extra / copying:.2f}" if full else "",
+                f"{extra * 1e3:.3f}" if often else "",
+                f"{extra / copying:.2f}" if often and name.startswith("all") else "",
             )
         )
     headers = ("arm", "ms a step", "ratio", "CPU ratio", "budget", "CPU ms a save", "x copy")
@@ -205,14 +228,20 @@ def main() -> None:
     """Run the arms and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", choices=sorted(MODELS), default="resnet")
-    parser.add_argument("--rounds", type=int, default=10, help="timed blocks of each arm")
+    parser.add_argument("--rounds", type=int, default=8, help="timed blocks of each arm")
     parser.add_argument("--steps", type=int, help="steps in a block")
     parser.add_argument("--threads", type=int, default=1, help="threads of torch")
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        help="where the runs go; a disk that is slower than the training shows in the arms that "
+        "save every step, a folder in memory such as /dev/shm shows the hook alone",
+    )
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     task = MODELS[options.model]
     steps = options.steps or task.steps
-    folder = Path(tempfile.mkdtemp(prefix="overhead-"))
+    folder = Path(tempfile.mkdtemp(prefix="overhead-", dir=options.folder))
     try:
         arms = {
             name: Arm(Training(task, collections, folder / str(index)), steps, period)

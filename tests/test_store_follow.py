@@ -102,6 +102,19 @@ def test_ranks_come_in_the_order_of_steps(tmp_path: Path) -> None:
     assert order == [(0, 0), (0, 1), (2, 0), (2, 1), (2, 1), (3, 0)]
 
 
+def test_of_records_with_one_step_the_one_captured_earlier_comes_first(tmp_path: Path) -> None:
+    first = [step_record(0, mode="eval"), step_record(0), step_record(1)]
+    run = make_run(tmp_path, first, [step_record(0), step_record(1)])
+    order = [(step.step, step.mode, step.rank) for step in run.follow()]
+    assert order == [
+        (0, "eval", 0),
+        (0, "train", 1),
+        (0, "train", 0),
+        (1, "train", 1),
+        (1, "train", 0),
+    ]
+
+
 def test_a_rank_that_has_ended_holds_nobody_up(tmp_path: Path) -> None:
     start_run(tmp_path, world_size=2)
     first, second = (RunWriter(LocalStorage(tmp_path), rank) for rank in range(2))

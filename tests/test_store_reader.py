@@ -219,6 +219,19 @@ def test_scalars_are_columns(run: Run) -> None:
         losses["losses/MSEloss"]
 
 
+def test_a_column_keeps_its_order_whatever_was_captured_beside_it(tmp_path: Path) -> None:
+    start_run(tmp_path)
+    writer = RunWriter(LocalStorage(tmp_path))
+    for step in range(6):
+        beside = {"metrics/now and then": 0.0} if step in (1, 2, 4) else {}
+        writer.add(step_record(step, scalars={"losses/loss": float(step), **beside}))
+        writer.flush()
+    writer.close()
+    loss = open_run(tmp_path).scalars()["losses/loss"]
+    assert loss.steps.tolist() == loss.values.tolist() == list(range(6))
+    assert (np.diff(loss.times) > 0).all()
+
+
 def test_columns_by_regex_mode_and_rank(run: Run) -> None:
     assert list(run.scalars("l")) == ["losses/MSELoss", "metrics/lr"]
     assert list(run.scalars(mode="eval")) == ["losses/MSELoss", "metrics/accuracy"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,12 +55,20 @@ HEADER = (
 DATA = np.array([0.5, 0.25, -1, 2, 0.75]).tobytes() + np.array([1, 2, 3, 4], np.float32).tobytes()
 
 
+def packed(
+    records: Sequence[StepRecord], *, rank: int = 0, seq: int = 0, dropped: int = 0
+) -> tuple[bytes, IndexRecord]:
+    """Return the bytes of a segment and its index record."""
+    segment = pack(records, rank=rank, seq=seq)
+    return b"".join(segment.parts()), segment.record(dropped=dropped)
+
+
 def file_of(*records: StepRecord) -> bytes:
-    return b"".join(pack(records, rank=0, seq=0).parts)
+    return packed(records)[0]
 
 
 def test_the_bytes_of_a_segment() -> None:
-    content = b"".join(pack(RECORDS, rank=2, seq=5).parts)
+    content = packed(RECORDS, rank=2, seq=5)[0]
     length = int.from_bytes(content[:8], "little")
     assert length % 8 == 0
     assert content[8 : 8 + length].rstrip(b" ") == HEADER
@@ -67,8 +76,8 @@ def test_the_bytes_of_a_segment() -> None:
 
 
 def test_the_bytes_of_an_index_record() -> None:
-    parts, record = pack(RECORDS, rank=2, seq=5, dropped=3)
-    begin = len(parts[0])
+    content, record = packed(RECORDS, rank=2, seq=5, dropped=3)
+    begin = len(content) - len(DATA)
     sums = [f"{crc32.iscsi(DATA[a:b]):08x}" for a, b in [(0, 16), (16, 32), (32, 40)]]
     tensors = "".join(f"{crc32.iscsi(DATA[a : a + 8]):08x}" for a in (40, 48))
     expected = (
@@ -90,7 +99,7 @@ def test_the_bytes_of_an_index_record() -> None:
 
 
 def test_an_index_record_is_read_as_it_was() -> None:
-    content = pack(RECORDS, rank=2, seq=5, dropped=3).record.encode()
+    content = packed(RECORDS, rank=2, seq=5, dropped=3)[1].encode()
     record = IndexRecord.decode(content, LayoutPool())
     assert record.encode() == content
     assert record.key == "index/2/000000000005.json"
@@ -99,7 +108,7 @@ def test_an_index_record_is_read_as_it_was() -> None:
 
 
 def test_every_flipped_bit_of_an_index_record_is_noticed() -> None:
-    content = pack(RECORDS[1:2], rank=0, seq=0).record.encode()
+    content = packed(RECORDS[1:2])[1].encode()
     for place in range(len(content)):
         broken = bytearray(content)
         broken[place] ^= 1
@@ -111,7 +120,7 @@ def test_every_flipped_bit_of_an_index_record_is_noticed() -> None:
 
 @pytest.mark.parametrize("length", [0, 5, 25, 40, 200])
 def test_a_truncated_index_record_is_noticed(length: int) -> None:
-    content = pack(RECORDS, rank=0, seq=0).record.encode()
+    content = packed(RECORDS)[1].encode()
     with pytest.raises(Damaged):
         IndexRecord.decode(content[:length], LayoutPool())
 
@@ -125,7 +134,7 @@ def test_an_index_record_of_a_later_format_is_refused() -> None:
 
 def test_safetensors_reads_a_segment(tmp_path: Path) -> None:
     path = tmp_path / "segment.safetensors"
-    path.write_bytes(b"".join(pack(RECORDS, rank=2, seq=5).parts))
+    path.write_bytes(packed(RECORDS, rank=2, seq=5)[0])
     with safe_open(path, "numpy") as opened:
         metadata = opened.metadata()
         np.testing.assert_array_equal(opened.get_tensor("weights/a"), [[[1, 2]], [[3, 4]]])

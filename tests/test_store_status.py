@@ -129,6 +129,15 @@ def test_one_live_rank_is_enough(
     assert run_status(storage).step == 8
 
 
+def test_ranks_that_have_not_begun_are_waited_for(tmp_path: Path, gone: ProcessIdentity) -> None:
+    start_run(tmp_path, world_size=2)
+    beat(LocalStorage(tmp_path), gone)
+    assert run_status(LocalStorage(tmp_path)).state == "running"
+    (tmp_path / "run.json").unlink()
+    start_run(tmp_path, world_size=2, created=time.time() - 61)
+    assert run_status(LocalStorage(tmp_path)).state == "dead"
+
+
 def test_on_another_machine_the_heartbeat_must_be_fresh(
     storage: LocalStorage, here: ProcessIdentity
 ) -> None:

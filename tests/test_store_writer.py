@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +63,7 @@ class GatedStorage(LocalStorage):
         self.gate = threading.Event()
         self.reached = threading.Event()
 
-    def put(self, key: str, parts: Sequence[Buffer], *, exclusive: bool = False) -> None:
+    def put(self, key: str, parts: Iterable[Buffer], *, exclusive: bool = False) -> None:
         if key.startswith("segments/"):
             self.reached.set()
             assert self.gate.wait(30)
@@ -335,7 +335,7 @@ def test_an_index_record_that_is_there_already_as_ours_is_no_second_writer(
     class Repeating(LocalStorage):
         """Carries out each put twice, as a network does when an answer is lost."""
 
-        def put(self, key: str, parts: Sequence[Buffer], *, exclusive: bool = False) -> None:
+        def put(self, key: str, parts: Iterable[Buffer], *, exclusive: bool = False) -> None:
             if key.startswith("index/"):
                 super().put(key, parts, exclusive=exclusive)
             super().put(key, parts, exclusive=exclusive)
@@ -353,7 +353,7 @@ def test_a_segment_that_cannot_be_committed_gives_its_room_back(storage: LocalSt
 
         refuses = True
 
-        def put(self, key: str, parts: Sequence[Buffer], *, exclusive: bool = False) -> None:
+        def put(self, key: str, parts: Iterable[Buffer], *, exclusive: bool = False) -> None:
             if key.startswith("index/") and self.refuses:
                 self.refuses = False
                 raise StoreFull(f"{key}: no room")

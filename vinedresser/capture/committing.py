@@ -38,14 +38,15 @@ class Committer:
             StoreError: the storage refused; the number will be used again.
             Damaged, TypeError, ValueError: a record is not what it should be (see `pack`).
         """
-        parts, record = pack(records, rank=self._rank, seq=self._seq, dropped=dropped)
-        self._storage.put(record.segment, parts)
+        packed = pack(records, rank=self._rank, seq=self._seq)
+        self._storage.put(packed.key, packed.parts())
+        record = packed.record(dropped=dropped)
         try:
             self._put_once(record.key, record.encode())
         except StoreError:
             # Where there is no room for the record, the segment had better not keep its own.
             with suppress(StoreError):
-                self._storage.delete(record.segment)
+                self._storage.delete(packed.key)
             raise
         self._seq += 1
 

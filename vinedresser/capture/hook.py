@@ -15,18 +15,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
-from vinedresser.capture.collections import BUILT_IN, Collection
+from vinedresser.capture.collections import Collection
 from vinedresser.capture.config import CaptureConfig
 from vinedresser.capture.ending import Ending
 from vinedresser.capture.environment import Environment
-from vinedresser.capture.keeper import Adapter, ArrayKeeper, Keeper
+from vinedresser.capture.keeper import Adapter
 from vinedresser.capture.record_queue import QueuePolicy
 from vinedresser.capture.run_opening import OpenedRun, create_run, launched_run
 from vinedresser.capture.schedule import SaveConfig
 from vinedresser.capture.session import Session
 from vinedresser.capture.step_record import MODES, Mode
 from vinedresser.capture.stopping import TrainingStopped
-from vinedresser.errors import ConfigError, did_you_mean
+from vinedresser.capture.user_values import UserValues
+from vinedresser.errors import ConfigError, MissingDependency
 from vinedresser.infra.run_directory import RUN_VARIABLE, StopRecord
 
 __all__ = ["Hook"]
@@ -35,9 +36,6 @@ _LOG = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-# Values of one element are columns here, never tensors.
-_SCALAR_KINDS = ("losses/", "metrics/")
 
 
 class Hook:
@@ -98,7 +96,8 @@ class Hook:
         )
         says_its_end = not self._run.launched and self._environment.rank == 0
         self._ending = Ending(self._run.storage) if says_its_end else None
-        self._guarded_save = self._session.shield.guard("saving a value", self._save, names=0)
+        self._values = UserValues(self._session, self._config)
+        self._save = self._session.shield.guard("saving a value", self._values.save, names=0)
         atexit.register(self.close)
 
     @property
@@ -122,6 +121,7 @@ class Hook:
         Raises:
             ConfigError: the model is of no known kind or another is watched already, or loss or
                 optimizer are of a kind that cannot be watched.
+            MissingDependency: a package of the extra "torch" is not installed.
         """
         if self._adapter is not None:
             raise ConfigError("this hook watches a model already; make a hook for each model")
@@ -132,8 +132,12 @@ class Hook:
                 f"model: a {type(model).__module__}.{type(model).__qualname__} cannot be watched; "
                 "give a torch.nn.Module"
             )
-        from vinedresser.capture.torch_ import TorchAdapter
-
+        try:
+            from vinedresser.capture.torch_ import TorchAdapter
+        except ImportError as error:
+            raise MissingDependency(
+                f"watching a torch model needs {error.name}: pip install 'vinedresser[torch]'"
+            ) from error
         self._adapter = TorchAdapter(self._session, model, loss, optimizer)
         if self._environment.rank == 0:
             self._session.shield.guard("describing the run", self._run.describe)(
@@ -204,9 +208,9 @@ class Hook:
         Raises:
             ConfigError: an empty name, or there is no such collection.
         """
-        full = self._full_name(name, collection)
+        full = self._values.full_name(name, collection)
         if not self._closed:
-            self._guarded_save(full, value)
+            self._save(full, value)
 
     def metric(self, name: str, value: Any) -> None:
         """Save a number as ``metrics/<name>``; see `save`.
@@ -293,48 +297,6 @@ class Hook:
             parameters=parameters,
             total_steps=total_steps,
         )
-
-    def _full_name(self, name: str, collection: str | None) -> str:
-        """Return the name under which a user's own value is stored."""
-        if not isinstance(name, str) or not name.strip("/"):
-            raise ConfigError(f"name = {name!r}: must be a word, or words with slashes between")
-        if collection is None:
-            return name if "/" in name else f"saved/{name}"
-        known = [*BUILT_IN, *self._config.collections]
-        if collection not in known:
-            raise ConfigError(
-                f"collection = {collection!r}: no such collection{did_you_mean(collection, known)}"
-            )
-        return f"{collection}/{name}"
-
-    def _save(self, name: str, value: Any) -> None:
-        """Put a user's own value where it belongs."""
-        recording = self._session.recorder.current()
-        if recording is None:
-            return
-        ask = recording.due.ask(name)
-        if not ask:
-            if not self._config.holds(name):
-                self._session.shield.report(f"{name} is not saved: no collection holds that name")
-            return
-        recording.explicit = True
-        if isinstance(value, (bool, int, float)):
-            recording.add_scalar(name, float(value), recording.weight())
-            return
-        keeper = self._keeper_of(value)
-        if name.startswith(_SCALAR_KINDS) and keeper.is_scalar(value):
-            keeper.keep_scalar(recording, name, value, recording.weight())
-        else:
-            keeper.keep(recording, name, value, ask)
-
-    def _keeper_of(self, value: Any) -> Keeper:
-        """Return the keeper for a value's framework."""
-        torch = sys.modules.get("torch")
-        if torch is not None and isinstance(value, torch.Tensor):
-            from vinedresser.capture.torch_keeper import TorchKeeper
-
-            return self._session.keeper(TorchKeeper)
-        return self._session.keeper(ArrayKeeper)
 
     def _end_training(self) -> None:
         """Save the weights, close, and end the program."""

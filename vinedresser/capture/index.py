@@ -35,6 +35,7 @@ FORMAT = 1
 
 _HEAD = b'{"crc32c":"'
 _MIDDLE = b'","record":'
+_TO_JSON = json.JSONEncoder(separators=(",", ":")).encode
 # Modes are one letter a row: their first ones.
 _LETTERS = np.frombuffer("".join(mode[0] for mode in MODES).encode(), np.uint8)
 _CODES = np.zeros(256, np.uint8)
@@ -139,7 +140,7 @@ class IndexRecord:
             "columns": [_column_document(group) for group in self.columns],
             "tensors": [_tensor_document(group) for group in self.tensors],
         }
-        record = json.dumps(document, separators=(",", ":")).encode()
+        record = _TO_JSON(document).encode()
         return b"".join([_HEAD, b"%08x" % crc32.iscsi(record), _MIDDLE, record, b"}"])
 
     @classmethod

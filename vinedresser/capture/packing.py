@@ -14,7 +14,7 @@ Nothing is copied but scalars: the parts of the file are views of the tensors' o
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
@@ -28,6 +28,7 @@ from vinedresser.capture.layout import ColumnLayout, TensorLayout
 from vinedresser.capture.segment_header import SegmentHeader
 from vinedresser.capture.step_record import MODES, HostTensor, StepRecord
 from vinedresser.errors import Damaged
+from vinedresser.infra.run_directory import segment_key
 from vinedresser.infra.storage.base import Buffer
 
 __all__ = ["Packed", "pack"]
@@ -37,29 +38,12 @@ _Where = tuple[int, ...]
 _Along = tuple[list[int], list[Any]]
 
 
-class Packed(NamedTuple):
-    """A segment that is ready to be stored.
-
-    Attributes:
-        parts: the file, in order.
-        record: the index record that will commit it.
-    """
-
-    parts: list[Buffer]
-    record: IndexRecord
-
-
 class _Matrix(NamedTuple):
     """Scalars or statistics with the same rows, row by row."""
 
     layout: ColumnLayout
     rows: _Where
     data: bytes
-
-    def group(self, offset: int, all_rows: int) -> ColumnGroup:
-        """Return what the index says of it, where it lies at an offset of the file."""
-        checksum = crc32.iscsi(self.data)
-        return ColumnGroup(self.layout, _some(self.rows, all_rows), offset, checksum)
 
 
 class _Stack(NamedTuple):
@@ -69,20 +53,88 @@ class _Stack(NamedTuple):
     rows: _Where
     data: list[list[Buffer]]
 
-    def group(self, offset: int, all_rows: int) -> TensorGroup:
-        """Return what the index says of it, where it lies at an offset of the file."""
-        checksums = np.array([[crc32.iscsi(part) for part in one] for one in self.data], np.uint32)
-        return TensorGroup(self.layout, _some(self.rows, all_rows), offset, checksums)
+
+class Packed:
+    """A segment that is ready to be stored; made by `pack`.
+
+    Args:
+        rank: of the writing process.
+        seq: the segment's number.
+        rows: its records.
+        matrices: its scalars and statistics.
+        stacks: its tensors.
+    """
+
+    def __init__(
+        self, rank: int, seq: int, rows: Rows, matrices: list[_Matrix], stacks: list[_Stack]
+    ) -> None:
+        self._place = (rank, seq)
+        self._rows = rows
+        self._matrices = matrices
+        self._stacks = stacks
+        self._checksums: list[int] = []
+        header = SegmentHeader(rows, {name for stack in stacks for name in stack.layout.names})
+        for matrix in matrices:
+            header.add_columns(matrix.layout, matrix.rows)
+        for stack in stacks:
+            header.add_tensors(stack.layout, stack.rows)
+        self._header = header.encode(rank, seq)
+
+    @property
+    def key(self) -> str:
+        """Where the segment is to lie."""
+        return segment_key(*self._place)
+
+    def parts(self) -> Iterator[Buffer]:
+        """Yield the file part by part.
+
+        The checksum of each is taken just before, so that memory is read once for both: what was
+        read for the checksum is in the processor's cache when it is written.
+        """
+        self._checksums = []
+        yield self._header
+        for matrix in self._matrices:
+            self._checksums.append(crc32.iscsi(matrix.data))
+            yield matrix.data
+        for stack in self._stacks:
+            for one in stack.data:
+                for part in one:
+                    self._checksums.append(crc32.iscsi(part))
+                    yield part
+
+    def record(self, *, dropped: int = 0) -> IndexRecord:
+        """Return the index record that commits the segment, once all its parts were drawn.
+
+        Args:
+            dropped: records lost since the segment before.
+        """
+        checksums = iter(self._checksums)
+        offset = len(self._header)
+        columns, tensors = [], []
+        for matrix in self._matrices:
+            rows = self._some(matrix.rows)
+            columns.append(ColumnGroup(matrix.layout, rows, offset, next(checksums)))
+            offset += len(matrix.data)
+        for stack in self._stacks:
+            shape = (len(stack.layout.names), len(stack.rows))
+            sums = np.fromiter(checksums, np.uint32, shape[0] * shape[1]).reshape(shape)
+            tensors.append(TensorGroup(stack.layout, self._some(stack.rows), offset, sums))
+            offset += len(stack.rows) * sum(stack.layout.row_bytes)
+        groups = tuple(columns), tuple(tensors)
+        return IndexRecord(*self._place, offset, self._rows, *groups, dropped)
+
+    def _some(self, rows: _Where) -> NDArray[np.int64] | None:
+        """Return the rows as an array, or None when they are all of the segment."""
+        return None if len(rows) == len(self._rows.steps) else np.array(rows, np.int64)
 
 
-def pack(records: Sequence[StepRecord], *, rank: int, seq: int, dropped: int = 0) -> Packed:
+def pack(records: Sequence[StepRecord], *, rank: int, seq: int) -> Packed:
     """Pack records into one segment.
 
     Args:
         records: at least one, in the order in which they were captured.
         rank: of the writing process.
         seq: the segment's number.
-        dropped: records lost since the segment before.
 
     Raises:
         Damaged: a tensor's data does not have the bytes that its type and shape call for.
@@ -93,31 +145,7 @@ def pack(records: Sequence[StepRecord], *, rank: int, seq: int, dropped: int = 0
         np.array([record.step for record in records], np.int64),
         np.array([record.time for record in records], np.float64),
     )
-    matrices = _matrices(records)
-    stacks = _stacks(records)
-    header = SegmentHeader(rows, {name for stack in stacks for name in stack.layout.names})
-    for matrix in matrices:
-        header.add_columns(matrix.layout, matrix.rows)
-    for stack in stacks:
-        header.add_tensors(stack.layout, stack.rows)
-    parts: list[Buffer] = [header.encode(rank, seq)]
-    offset = len(parts[0])
-    columns, tensors = [], []
-    for matrix in matrices:
-        columns.append(matrix.group(offset, len(records)))
-        parts.append(matrix.data)
-        offset += len(matrix.data)
-    for stack in stacks:
-        tensors.append(stack.group(offset, len(records)))
-        parts.extend(part for one in stack.data for part in one)
-        offset += len(stack.rows) * sum(stack.layout.row_bytes)
-    record = IndexRecord(rank, seq, offset, rows, tuple(columns), tuple(tensors), dropped)
-    return Packed(parts, record)
-
-
-def _some(rows: _Where, all_rows: int) -> NDArray[np.int64] | None:
-    """Return the rows as an array, or None when they are all of the segment."""
-    return None if len(rows) == all_rows else np.array(rows, np.int64)
+    return Packed(rank, seq, rows, _matrices(records), _stacks(records))
 
 
 def _stacks(records: Sequence[StepRecord]) -> list[_Stack]:

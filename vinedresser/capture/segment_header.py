@@ -22,6 +22,7 @@ from vinedresser.capture.layout import ColumnLayout, TensorLayout
 __all__ = ["SegmentHeader"]
 
 _RESERVED = "__metadata__"
+_TO_JSON = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class SegmentHeader:
@@ -71,8 +72,8 @@ class SegmentHeader:
             "variants": self._variants,
         }
         metadata = {"format": f"vinedresser.segment.{FORMAT}", "rank": str(rank), "seq": str(seq)}
-        metadata |= {key: _compact(value) for key, value in told.items() if value}
-        header = _compact({_RESERVED: metadata, **self._entries}).encode()
+        metadata |= {key: _TO_JSON(value) for key, value in told.items() if value}
+        header = _TO_JSON({_RESERVED: metadata, **self._entries}).encode()
         header += b" " * (-len(header) % 8)
         return len(header).to_bytes(8, "little") + header
 
@@ -91,7 +92,3 @@ class SegmentHeader:
             number += 1
         self._used.add(f"{name}#{number}")
         return f"{name}#{number}"
-
-
-def _compact(value: object) -> str:
-    return json.dumps(value, separators=(",", ":"))

@@ -39,10 +39,12 @@ class Selector:
         """
         if collection not in self._members:
             document = self._capture.get(collection)
-            found = Collection(collection) if document is None else None
-            self._members[collection] = (
-                found or Collection.from_json(collection, document)  # type: ignore[arg-type]
-            ).holds
+            found = (
+                Collection(collection)
+                if document is None
+                else Collection.from_json(collection, document)
+            )
+            self._members[collection] = found.holds
         return self._members[collection]
 
     def test(self, regex: str | None = None, collection: str | None = None) -> _Test:

@@ -80,7 +80,8 @@ def run_status(storage: Storage) -> Status:
     beats = _heartbeats(storage, faults)
     step = max((beat.last_step for beat in beats if beat.last_step >= 0), default=None)
     supervisor = _read(storage, SupervisorRecord, SupervisorRecord.KEY, faults)
-    if _lives(supervisor, beats) or (not supervisor and not beats and _may_begin(storage, faults)):
+    begun = len(beats)
+    if _lives(supervisor, beats) or (not supervisor and _more_may_begin(storage, begun, faults)):
         return Status("running", "; ".join(faults), step=step)
     reason = "no process runs it any more, and none wrote down how it ended"
     return Status("dead", "; ".join([reason, *faults]), step=step)
@@ -148,11 +149,13 @@ def _alive(process: dict[str, Any]) -> bool | None:
         return None
 
 
-def _may_begin(storage: Storage, faults: list[str]) -> bool:
-    """Say whether a run without any sign of life is still to begin."""
+def _more_may_begin(storage: Storage, begun: int, faults: list[str]) -> bool:
+    """Say whether ranks are still to begin, besides so many that have shown a sign of life."""
     record = read_record(storage, RunRecord)
     if record is None:
         raise NotARun(f"{storage.location}: not a run: there is no {RunRecord.KEY}")
+    if begun >= record.world_size:
+        return False
     launch = _read(storage, LaunchRecord, LaunchRecord.KEY, faults)
     owner = _alive(launch.owner) if launch is not None and launch.owner else None
     # Prepared runs wait for their turn as long as the process lives that will start them.

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn.parameter import UninitializedParameter
-from torch.optim.optimizer import (
-    Optimizer,
-    register_optimizer_step_post_hook,
-    register_optimizer_step_pre_hook,
-)
-from torch.utils.hooks import RemovableHandle
+from torch.optim import Optimizer
 
 from vinedresser.capture.recording import Recording
 from vinedresser.capture.session import Session
@@ -23,6 +16,7 @@ from vinedresser.capture.step_record import Mode
 from vinedresser.capture.torch_checkpoint import save_checkpoint
 from vinedresser.capture.torch_keeper import TorchKeeper
 from vinedresser.capture.torch_names import Names, leaves, unwrapped
+from vinedresser.capture.torch_optimizers import OptimizerHooks
 from vinedresser.capture.torch_outputs import OutputHooks
 from vinedresser.errors import ConfigError
 
@@ -64,10 +58,23 @@ class TorchAdapter:
         keep = session.shield.guard("keeping a tensor", self._keeper.keep_parameter, names=1)
         self._keep = keep
         self._outputs = OutputHooks(model, self._names, self._keeper.keep, session.shield)
-        # The one whose steps count, once it is known, and those that do not; none is kept alive.
-        self._optimizer = None if optimizer is None else weakref.ref(optimizer)
-        self._others: weakref.WeakSet[Optimizer] = weakref.WeakSet()
-        self._handles = list(self._hooks(loss, optimizer))
+        guard = session.shield.guard
+        # What torch.compile traces must show no trace of us.
+        skip = torch.compiler.is_compiling
+        before = guard("the start of a forward", self._before_forward, skip=skip)
+        self._handles = [model.register_forward_pre_hook(before, with_kwargs=True)]
+        if loss is not None:
+            self._loss = type(unwrapped(loss)).__name__
+            after = guard("the loss", self._after_loss, skip=skip)
+            self._handles.append(loss.register_forward_hook(after))
+        self._optimizers = OptimizerHooks(
+            self._model,
+            optimizer,
+            guard("the start of an optimizer step", self._before_update, skip=skip),
+            guard("the end of an optimizer step", self._after_update, skip=skip),
+            shield=session.shield,
+            skip=skip,
+        )
 
     @property
     def versions(self) -> dict[str, str]:
@@ -85,6 +92,7 @@ class TorchAdapter:
     def detach(self) -> None:
         """See `Adapter.detach`."""
         self._outputs.clear()
+        self._optimizers.remove()
         while self._handles:
             self._handles.pop().remove()
 
@@ -102,32 +110,6 @@ class TorchAdapter:
                 self._keeper.keep_scalar(recording, full, tensor, weight)
             elif ask and recording.first_batch:
                 self._keep(recording, full, tensor, ask)
-
-    def _hooks(
-        self, loss: nn.Module | None, optimizer: Optimizer | None
-    ) -> Iterator[RemovableHandle]:
-        """Set all hooks that stay, and yield their handles."""
-        guard = self._session.shield.guard
-        # What torch.compile traces must show no trace of us.
-        skip = torch.compiler.is_compiling
-        before = guard("the start of a forward", self._before_forward, skip=skip)
-        yield self._root.register_forward_pre_hook(before, with_kwargs=True)
-        if loss is not None:
-            name = type(unwrapped(loss)).__name__
-
-            def after_loss(_: nn.Module, args: Any, output: Any) -> None:
-                if not self._recorder.quiet:
-                    self.record_loss(name, output, args)
-
-            yield loss.register_forward_hook(guard("the loss", after_loss, skip=skip))
-        pre = guard("the start of an optimizer step", self._before_update, skip=skip)
-        post = guard("the end of an optimizer step", self._after_update, skip=skip)
-        if optimizer is not None:
-            yield optimizer.register_step_pre_hook(pre)
-            yield optimizer.register_step_post_hook(post)
-        else:
-            yield register_optimizer_step_pre_hook(pre)
-            yield register_optimizer_step_post_hook(post)
 
     def _mode(self) -> Mode | None:
         """Return the mode that the model runs in; None where it is no part of a training."""
@@ -169,8 +151,12 @@ class TorchAdapter:
             if recording.due.reaches("outputs"):
                 self._outputs.install(recording)
 
+    def _after_loss(self, _: nn.Module, args: Any, output: Any) -> None:
+        if not self._recorder.quiet:
+            self.record_loss(self._loss, output, args)
+
     def _before_update(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        if self._recorder.quiet or not self._counts(optimizer):
+        if self._recorder.quiet:
             return
         self._outputs.clear()
         if self._recorder.implicit_evaluation:
@@ -191,8 +177,6 @@ class TorchAdapter:
             self._take_gradients(recording, optimizer)
 
     def _after_update(self, optimizer: Optimizer, *_: Any) -> None:
-        if not self._counts(optimizer):
-            return
         recording = None if self._recorder.quiet else self._recorder.recording("train")
         if recording is not None:
             if recording.closure:
@@ -226,26 +210,6 @@ class TorchAdapter:
             if ask and gradient is not None:
                 true = gradient if scale is None else gradient / scale.to(gradient.device)
                 self._keep(recording, name, true, ask)
-
-    def _counts(self, optimizer: Optimizer) -> bool:
-        """Say whether an optimizer is the one whose steps are counted."""
-        if self._optimizer is not None and self._optimizer() is optimizer:
-            return True
-        if optimizer in self._others:
-            return False
-        ours = {id(parameter) for parameter in self._model.parameters()}
-        groups = optimizer.param_groups
-        updates = any(id(one) in ours for group in groups for one in group["params"])
-        if updates and self._optimizer is None:
-            self._optimizer = weakref.ref(optimizer)
-            return True
-        if updates:
-            self._session.shield.report(
-                f"a second optimizer, {type(optimizer).__name__}, updates the watched model; "
-                "steps are those of the first: say which by watch(…, optimizer=…)"
-            )
-        self._others.add(optimizer)
-        return False
 
 
 def _check(loss: object, optimizer: object) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -42,7 +43,7 @@ class OutputHooks:
         self._root = root
         self._names = names
         self._keep = keep
-        self._shield = shield
+        self._guarded_take = shield.guard("the output of", self._take, names=0)
         self._hooks: dict[str, _Hook] = {}
         self._inner: list[RemovableHandle] = []
         self._outer: list[RemovableHandle] = []
@@ -93,14 +94,10 @@ class OutputHooks:
     def _hook(self, path: str) -> _Hook:
         """Return the hook of the module of a path."""
         if path not in self._hooks:
-
-            def hook(_module: nn.Module, _args: Any, output: Any) -> None:
-                self._take(path, output)
-
-            self._hooks[path] = self._shield.guard(f"the output of {path}", hook)
+            self._hooks[path] = functools.partial(self._guarded_take, path)
         return self._hooks[path]
 
-    def _take(self, path: str, output: Any) -> None:
+    def _take(self, path: str, _module: nn.Module, _args: Any, output: Any) -> None:
         """Take what a module has returned, before anybody can write to it."""
         recording = self._recording
         # Inside of a backward, it is checkpointing that computes it again.

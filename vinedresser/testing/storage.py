@@ -59,6 +59,20 @@ class StorageConformance:
         storage.put("folder/object.bin", parts)
         assert storage.get("folder/object.bin") == b"abc" + matrix.tobytes() + b"z"
 
+    def test_parts_are_drawn_once_in_order_and_may_be_many_megabytes(
+        self, storage: Storage
+    ) -> None:
+        drawn: list[int] = []
+
+        def parts() -> Iterator[bytes]:
+            for number in range(7):
+                drawn.append(number)
+                yield bytes([number]) * 700_001
+
+        storage.put("new/folder/object", parts())
+        assert drawn == list(range(7))
+        assert storage.get("new/folder/object") == b"".join(parts())
+
     def test_more_parts_than_one_system_call_takes(self, storage: Storage) -> None:
         parts = [number.to_bytes(4) for number in range(5000)]
         storage.put("many", parts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Protocol
 
 __all__ = ["Buffer", "Storage"]
@@ -21,12 +21,12 @@ class Storage(Protocol):
     def location(self) -> str:
         """Where it is, as a user would write it: a directory path or a URL."""
 
-    def put(self, key: str, parts: Sequence[Buffer], *, exclusive: bool = False) -> None:
+    def put(self, key: str, parts: Iterable[Buffer], *, exclusive: bool = False) -> None:
         """Store the concatenation of ``parts`` under ``key``, atomically.
 
         Args:
             key: relative name; missing parents are made.
-            parts: contiguous byte buffers, written in order without being joined.
+            parts: contiguous byte buffers, written in order without being joined; drawn once.
             exclusive: refuse to replace an existing object.
 
         Raises:

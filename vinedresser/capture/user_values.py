@@ -1,0 +1,80 @@
+"""Values that a user hands to the hook by hand."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from vinedresser.capture.collections import BUILT_IN
+from vinedresser.capture.config import CaptureConfig
+from vinedresser.capture.keeper import ArrayKeeper, Keeper
+from vinedresser.capture.session import Session
+from vinedresser.errors import ConfigError, did_you_mean
+
+__all__ = ["UserValues"]
+
+# Values of one element are columns here, never tensors.
+_SCALAR_KINDS = ("losses/", "metrics/")
+
+
+class UserValues:
+    """Puts a user's own values into the step or evaluation that is going on.
+
+    Args:
+        session: takes them.
+        config: what is captured.
+    """
+
+    def __init__(self, session: Session, config: CaptureConfig) -> None:
+        self._session = session
+        self._config = config
+
+    def full_name(self, name: str, collection: str | None) -> str:
+        """Return the name under which a value is stored.
+
+        Raises:
+            ConfigError: an empty name, or there is no such collection.
+        """
+        if not isinstance(name, str) or not name.strip("/"):
+            raise ConfigError(f"name = {name!r}: must be a word, or words with slashes between")
+        if collection is None:
+            return name if "/" in name else f"saved/{name}"
+        known = [*BUILT_IN, *self._config.collections]
+        if collection not in known:
+            raise ConfigError(
+                f"collection = {collection!r}: no such collection{did_you_mean(collection, known)}"
+            )
+        return f"{collection}/{name}"
+
+    def save(self, name: str, value: Any) -> None:
+        """Save a value under its full name, if anything asks for it now.
+
+        Raises:
+            TypeError: it is no number, array or tensor.
+        """
+        recording = self._session.recorder.current()
+        if recording is None:
+            return
+        ask = recording.due.ask(name)
+        if not ask:
+            if not self._config.holds(name):
+                self._session.shield.report(f"{name} is not saved: no collection holds that name")
+            return
+        recording.explicit = True
+        if isinstance(value, (bool, int, float)):
+            recording.add_scalar(name, float(value), recording.weight())
+            return
+        keeper = self._keeper_of(value)
+        if name.startswith(_SCALAR_KINDS) and keeper.is_scalar(value):
+            keeper.keep_scalar(recording, name, value, recording.weight())
+        else:
+            keeper.keep(recording, name, value, ask)
+
+    def _keeper_of(self, value: Any) -> Keeper:
+        """Return the keeper for a value's framework."""
+        torch = sys.modules.get("torch")
+        if torch is not None and isinstance(value, torch.Tensor):
+            from vinedresser.capture.torch_keeper import TorchKeeper
+
+            return self._session.keeper(TorchKeeper)
+        return self._session.keeper(ArrayKeeper)
