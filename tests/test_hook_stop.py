@@ -19,7 +19,7 @@ from vinedresser.infra.run_directory import StopRecord, write_record
 from vinedresser.infra.storage import LocalStorage
 
 PROGRAM = """
-import atexit, signal, sys, time
+import atexit, os, signal, sys, time
 import torch
 from safetensors.torch import save_file
 from torch import nn
@@ -28,7 +28,8 @@ from vinedresser.capture import Hook, SaveConfig
 path, how = sys.argv[1:]
 torch.set_num_threads(1)
 if how in ("handler", "stuck"):
-    signal.signal(signal.SIGTERM, lambda number, frame: print("own handler", flush=True))
+    # Not print: the signal may come while the program is printing.
+    signal.signal(signal.SIGTERM, lambda number, frame: os.write(1, b"own handler\\n"))
 model, loss = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 1)), nn.MSELoss()
 optimizer = torch.optim.Adam(model.parameters())
 hook = Hook(path, collections={"weights": SaveConfig(every=1)}).watch(model, loss, optimizer)
