@@ -118,7 +118,8 @@ def train(
 
     count = len(experiment.plans)
     together = min(at_once or experiment.at_once, count)
-    console.print(f"{count} trainings, {together} at a time, in {relative(experiment.store)}")
+    trainings = "1 training" if count == 1 else f"{count} trainings, {together} at a time"
+    console.print(f"{trainings}, in {relative(experiment.store)}", soft_wrap=True)
     with progress(experiment.store), _interrupts(experiment.store):
         trained = train_flow(experiment.path, experiment.store, at_once)
     console.print(outcome_table(trained.outcomes))

@@ -77,7 +77,8 @@ def _why(entry: Outcome) -> str:
 def print_outcome(entry: Outcome) -> None:
     """Print the story of one run that has ended."""
     of = f" of {entry.total_steps}" if entry.total_steps else ""
-    line = Text(f"{entry.name}   step {entry.steps}{of}   loss {_figure(entry.losses)}   ")
+    loss = f"loss {_figure(entry.losses)}   " if entry.losses else ""
+    line = Text(f"{entry.name}   step {entry.steps}{of}   {loss}")
     by = f" by {entry.status.rule or entry.status.by}" if entry.status.by else ""
     _say(line.append_text(_state(entry)).append(by))
     finding = entry.stopping
