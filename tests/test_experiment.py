@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -64,6 +65,14 @@ def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
     assert experiment.cwd == tmp_path
     assert experiment.tracking_uri == f"sqlite:///{tmp_path}/mlflow.db"
     assert load_experiment(experiment.path, store=tmp_path / "x").store == tmp_path / "x"
+
+
+def test_trainings_side_by_side_share_the_cores(tmp_path: Path) -> None:
+    cores = len(os.sched_getaffinity(0))
+    path = write(tmp_path, GOOD)
+    for at_once, threads in ((1, cores), (2, max(cores // 2, 1))):
+        plan, _ = load_experiment(path, at_once=at_once).plans
+        assert plan.environment["OMP_NUM_THREADS"] == str(threads)
 
 
 def test_without_variants_there_is_one_run(tmp_path: Path) -> None:

@@ -110,14 +110,14 @@ def train(
     from vinedresser.infra.prefect_environment import prepare_prefect
     from vinedresser.tasks.experiment import load_experiment
 
-    experiment = load_experiment(file, store=store)
+    experiment = load_experiment(file, store=store, at_once=at_once)
     experiment.store.mkdir(parents=True, exist_ok=True)
     prepare_prefect(experiment.store)
     from vinedresser.flows.train import train as train_flow
     from vinedresser.terminal import console, outcome_table, progress, relative
 
     count = len(experiment.plans)
-    together = min(at_once or experiment.at_once, count)
+    together = min(experiment.at_once, count)
     trainings = "1 training" if count == 1 else f"{count} trainings, {together} at a time"
     console.print(f"{trainings}, in {relative(experiment.store)}", soft_wrap=True)
     with progress(experiment.store), _interrupts(experiment.store):

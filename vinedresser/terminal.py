@@ -9,12 +9,22 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
 from vinedresser.capture.finding import Finding
+from vinedresser.capture.status import Status, run_status
 from vinedresser.errors import VinedresserError
+from vinedresser.infra.run_directory import RunRecord, read_record
+from vinedresser.infra.storage import LocalStorage
 from vinedresser.tasks.outcome import Outcome, outcome
 from vinedresser.tasks.settle import REPORT
 from vinedresser.tasks.store import run_directories
@@ -128,18 +138,15 @@ def progress(store: Path) -> Iterator[None]:
 
 def _show_lines(store: Path, before: set[Path], over: threading.Event) -> None:
     """Print a line when a run begins, and its story when it has ended."""
-    told: dict[Path, str] = {}
+    begun: set[Path] = set()
+    told = set(before)
     last_look = False
     while not last_look:
         last_look = over.wait(0.5)
-        for entry in _outcomes(store, before, told):
-            begun = entry.steps > 0 or entry.status.state != "running"
-            if begun and entry.directory not in told:
-                told[entry.directory] = "running"
-                _say(Text(f"{entry.name}   started"))
-            if entry.status.state != "running":
-                told[entry.directory] = entry.status.state
-                print_outcome(entry)
+        for directory, info, status in _glances(store, told):
+            if directory not in begun and (status.step is not None or status.over):
+                begun.add(directory)
+                _say(Text(f"{info.name}   started"))
 
 
 def _show_bars(store: Path, before: set[Path], over: threading.Event) -> None:
@@ -151,41 +158,45 @@ def _show_bars(store: Path, before: set[Path], over: threading.Event) -> None:
         TimeElapsedColumn(),
         TextColumn("{task.fields[state]}"),
     )
-    told: dict[Path, str] = {}
+    told = set(before)
     with Progress(*columns, console=console) as bars:
-        rows = {}
+        rows: dict[Path, TaskID] = {}
         # An empty display would scroll; and the servers take their time to start.
         waiting = bars.add_task("starting Prefect and MLflow", total=None, state="")
         last_look = False
         while not last_look:
             last_look = over.wait(0.2)
-            for entry in _outcomes(store, before, told):
+            for directory, info, status in _glances(store, told):
                 bars.update(waiting, visible=False)
-                if entry.directory not in rows:
-                    rows[entry.directory] = bars.add_task(
-                        entry.name, total=entry.total_steps, state=""
-                    )
-                bars.update(
-                    rows[entry.directory],
-                    completed=entry.steps,
-                    state=entry.status.state,
-                )
-                if entry.status.state != "running":
-                    told[entry.directory] = entry.status.state
-                    bars.stop_task(rows[entry.directory])
-                    print_outcome(entry)
+                if directory not in rows:
+                    rows[directory] = bars.add_task(info.name, total=info.total_steps, state="")
+                done = 0 if status.step is None else status.step + 1
+                bars.update(rows[directory], completed=done, state=status.state)
+                if status.over:
+                    bars.stop_task(rows[directory])
 
 
-def _outcomes(store: Path, before: set[Path], told: Mapping[Path, str]) -> Iterator[Outcome]:
-    """Yield the new runs of a store whose end has not been told."""
+def _glances(store: Path, told: set[Path]) -> Iterator[tuple[Path, RunRecord, Status]]:
+    """Yield how the runs stand whose end has not been told; then tell the ends.
+
+    Only the small records of a run are read as long as it trains, however long that is.
+    """
     for directory in run_directories(store):
-        if directory in before or told.get(directory, "running") != "running":
+        if directory in told:
             continue
         try:
-            yield outcome(directory)
+            storage = LocalStorage(directory)
+            info, status = read_record(storage, RunRecord), run_status(storage)
+            if info is None:
+                continue
+            yield directory, info, status
+            if status.over:
+                told.add(directory)
+                print_outcome(outcome(directory))
         except VinedresserError as error:
             # Whoever works on the run reports it; the display only has nothing to show.
-            console.print(Text(f"{directory.name}: {error}", style="red"))
+            told.add(directory)
+            _say(Text(f"{directory.name}: {error}", style="red"))
 
 
 def _figure(values: Mapping[str, float]) -> str:

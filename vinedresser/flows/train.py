@@ -39,13 +39,13 @@ def train(path: Path, store: Path | None = None, at_once: int | None = None) -> 
         ConfigError: the file is not right; nothing was started.
         TrackingError: MLflow could not be prepared; nothing was started.
     """
-    experiment = load_experiment(path, store=store)
+    experiment = load_experiment(path, store=store, at_once=at_once)
     experiment.store.mkdir(parents=True, exist_ok=True)
     reconcile(experiment.store)
     this = remember_flow(experiment.store, str(flow_run.id), str(flow_run.name))
     try:
         directories = prepare(experiment, flow=this.id)
-        futures = _start_all(directories, tuple(experiment.rules), at_once or experiment.at_once)
+        futures = _start_all(directories, tuple(experiment.rules), experiment.at_once)
         wait(futures)
         return Trained(
             tuple(outcome(directory) for directory in directories), tuple(_problems(futures))
@@ -78,5 +78,6 @@ def _start_all(
 
 def _problems(futures: Sequence[PrefectFuture[Any]]) -> list[str]:
     """Return what the failed tasks said."""
-    failed = (future.state for future in futures if future.state.is_failed())
+    states = [future.state for future in futures]
+    failed = (state for state in states if state.is_failed() or state.is_crashed())
     return list(dict.fromkeys(str(state.message) for state in failed))

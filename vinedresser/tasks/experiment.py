@@ -146,12 +146,15 @@ class Experiment:
         return self.run.at_once or _cores()
 
 
-def load_experiment(path: Path, *, store: Path | None = None) -> Experiment:
+def load_experiment(
+    path: Path, *, store: Path | None = None, at_once: int | None = None
+) -> Experiment:
     """Read and check an experiment file.
 
     Args:
         path: the TOML file.
         store: takes the place of the file's ``run.store``; relative to the working directory.
+        at_once: takes the place of the file's ``run.at_once``.
 
     Raises:
         ConfigError: the file, key, rule or collection that is wrong, and what would be right.
@@ -164,6 +167,7 @@ def load_experiment(path: Path, *, store: Path | None = None) -> Experiment:
     if "run" not in document:
         raise ConfigError(f"{path}: run: is missing; it holds at least name and command")
     run = build(RunTable, document["run"], f"{path}: run")
+    run = replace(run, at_once=at_once or run.at_once)
     base = path.absolute().parent
     place = store.absolute() if store else (base / os.path.expanduser(run.store)).resolve()
     cwd = (base / run.cwd).resolve()

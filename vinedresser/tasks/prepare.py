@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import getpass
 import itertools
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -98,8 +98,10 @@ def find_or_create(tracking: TrackingRecord, directory: Path, run: RunRecord) ->
         RUN_TAG: run.id,
         "vinedresser.directory": str(directory),
         "mlflow.source.name": " ".join(run.command),
-        "mlflow.user": getpass.getuser(),
     }
+    # A container may run us under a number that has no name.
+    if user := os.environ.get("LOGNAME") or os.environ.get("USER"):
+        tags["mlflow.user"] = user
     return create_run(
         tracking.uri,
         tracking.experiment_id,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from vinedresser.capture.config import CaptureConfig
+from vinedresser.errors import VinedresserError
 from vinedresser.infra.launcher import check_command, prepare_run, start
 from vinedresser.infra.processes import this_process
 from vinedresser.infra.run_directory import ExitRecord
@@ -91,5 +92,5 @@ def _judge(directory: Path, failures: list[Exception]) -> None:
     """Judge in a thread, and keep what went wrong for the caller."""
     try:
         run_judge(directory, _GROUP)
-    except RuntimeError as error:
+    except (VinedresserError, OSError) as error:
         failures.append(error)
