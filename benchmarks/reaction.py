@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.measure import table
-from vinedresser.capture.reader import open_run
+from vinedresser.capture.store.reader import open_run
 from vinedresser.infra.run_directory import ExitRecord, StopRecord, index_key
 from vinedresser.tasks.run_script import prepare_script, run_script
 

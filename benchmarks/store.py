@@ -21,9 +21,9 @@ from fastcrc import crc32
 from numpy.typing import NDArray
 
 from benchmarks.measure import interleave, medians, table
-from vinedresser.capture.reader import open_run
-from vinedresser.capture.step_record import StepRecord
-from vinedresser.capture.writer import RunWriter
+from vinedresser.capture.store.reader import open_run
+from vinedresser.capture.store.step_record import StepRecord
+from vinedresser.capture.store.writer import RunWriter
 from vinedresser.infra.storage import open_storage
 from vinedresser.testing.runs import make_run, start_run, step_record
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from vinedresser.capture.finding import Finding
-from vinedresser.capture.index import IndexRecord
-from vinedresser.capture.layout import LayoutPool
+from vinedresser.capture.store.index import IndexRecord
+from vinedresser.capture.store.layout import LayoutPool
 from vinedresser.infra.run_directory import Heartbeat, Record, findings_key, heartbeat_key
 
 DOCUMENT = Path(__file__).parents[1].joinpath("docs/architecture.md").read_text(encoding="utf-8")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from vinedresser.capture.reader import open_run
+from vinedresser.capture.store.reader import open_run
 
 TRAINING = textwrap.dedent(
     """

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from vinedresser.capture.torch_buffers import BufferPool
+from vinedresser.capture.torch_.buffers import BufferPool
 
 
 def test_a_buffer_comes_back_for_a_tensor_of_its_kind() -> None:

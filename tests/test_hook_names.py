@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from tests.hook_trainings import EVERYTHING
 from vinedresser.capture import Hook, open_run
-from vinedresser.capture.reader import Run
+from vinedresser.capture.store.reader import Run
 
 
 def run_of(model: nn.Module, tmp_path: Path, forward: Callable[[], Tensor]) -> Run:

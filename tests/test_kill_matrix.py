@@ -19,7 +19,7 @@ from typing import Any
 import psutil
 import pytest
 
-from vinedresser.capture.reader import open_run
+from vinedresser.capture.store.reader import open_run
 from vinedresser.infra.processes import marked_processes
 from vinedresser.infra.run_directory import Heartbeat, SupervisorRecord, heartbeat_key, read_record
 from vinedresser.infra.storage import LocalStorage

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from vinedresser.capture.reductions import REDUCTIONS, reduce_array
-from vinedresser.capture.torch_reductions import reduce_later, reduce_now
+from vinedresser.capture.torch_.reductions import reduce_later, reduce_now
 
 
 def exact(values: list[float]) -> dict[str, float]:

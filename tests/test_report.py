@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from vinedresser.capture.finding import Finding
-from vinedresser.capture.reader import Run, open_run
-from vinedresser.capture.step_record import StepRecord
-from vinedresser.capture.writer import RunWriter
+from vinedresser.capture.store.reader import Run, open_run
+from vinedresser.capture.store.step_record import StepRecord
+from vinedresser.capture.store.writer import RunWriter
 from vinedresser.explain.palette import FIRST_LEVEL, LEVELS, NONE, NOT_FINITE, ZERO
 from vinedresser.explain.report import write_report
 from vinedresser.infra.run_directory import (

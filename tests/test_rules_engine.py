@@ -9,8 +9,8 @@ import pytest
 from vinedresser.capture.config import CaptureConfig
 from vinedresser.capture.finding import Finding
 from vinedresser.capture.schedule import SaveConfig
-from vinedresser.capture.step import Step
-from vinedresser.capture.step_record import StepRecord
+from vinedresser.capture.store.step import Step
+from vinedresser.capture.store.step_record import StepRecord
 from vinedresser.errors import ConfigError
 from vinedresser.infra.run_directory import RunRecord
 from vinedresser.rules.base import Need, Rule, capture_for

@@ -12,8 +12,8 @@ import pytest
 
 from tests.trainings import train
 from vinedresser.capture.finding import Finding
-from vinedresser.capture.reader import open_run
-from vinedresser.capture.writer import RunWriter
+from vinedresser.capture.store.reader import open_run
+from vinedresser.capture.store.writer import RunWriter
 from vinedresser.errors import NotARun
 from vinedresser.infra.run_directory import StopRecord, read_record, write_record
 from vinedresser.infra.storage import LocalStorage

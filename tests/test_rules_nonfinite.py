@@ -11,8 +11,8 @@ from torch import nn
 
 from vinedresser.capture.finding import Finding
 from vinedresser.capture.hook import Hook
-from vinedresser.capture.reader import open_run
-from vinedresser.capture.step_record import StepRecord
+from vinedresser.capture.store.reader import open_run
+from vinedresser.capture.store.step_record import StepRecord
 from vinedresser.rules.base import capture_for
 from vinedresser.rules.judge import judge
 from vinedresser.rules.nonfinite import Nonfinite

@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from vinedresser.capture.step_record import StepRecord
+from vinedresser.capture.store.step_record import StepRecord
 from vinedresser.rules.judge import judge
 from vinedresser.rules.registry import RULES, rules_from_table
 from vinedresser.testing.runs import make_run, step_record

@@ -8,7 +8,7 @@ import pytest
 
 from tests.trainings import FAULTY, HEALTHY, train
 from vinedresser.capture.finding import Finding
-from vinedresser.capture.reader import open_run
+from vinedresser.capture.store.reader import open_run
 from vinedresser.rules.judge import judge
 from vinedresser.rules.registry import RULES
 

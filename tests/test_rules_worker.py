@@ -18,8 +18,8 @@ import pytest
 
 from tests.trainings import train
 from vinedresser.capture.finding import Finding
-from vinedresser.capture.reader import open_run
-from vinedresser.capture.writer import RunWriter
+from vinedresser.capture.store.reader import open_run
+from vinedresser.capture.store.writer import RunWriter
 from vinedresser.infra.processes import identify
 from vinedresser.infra.run_directory import findings_key
 from vinedresser.infra.storage import LocalStorage

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vinedresser.capture.reader import Run, open_run
-from vinedresser.capture.writer import RunWriter
+from vinedresser.capture.store.reader import Run, open_run
+from vinedresser.capture.store.writer import RunWriter
 from vinedresser.errors import Damaged, KeyMissing, UnknownStep
 from vinedresser.infra.storage import LocalStorage
 from vinedresser.testing.runs import end_run, start_run, step_record

@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vinedresser.capture.reader import open_run
-from vinedresser.capture.step import Step
-from vinedresser.capture.writer import RunWriter
+from vinedresser.capture.store.reader import open_run
+from vinedresser.capture.store.step import Step
+from vinedresser.capture.store.writer import RunWriter
 from vinedresser.errors import Damaged
 from vinedresser.infra.run_directory import WaitingRecord, read_record
 from vinedresser.infra.storage import LocalStorage

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vinedresser.capture.reader import open_run
+from vinedresser.capture.store.reader import open_run
 from vinedresser.testing.runs import start_run
 from vinedresser.testing.writing import known_records
 

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from vinedresser.capture.finding import Finding
-from vinedresser.capture.reader import Run, open_run
-from vinedresser.capture.step_record import StepRecord
-from vinedresser.capture.writer import RunWriter
+from vinedresser.capture.store.reader import Run, open_run
+from vinedresser.capture.store.step_record import StepRecord
+from vinedresser.capture.store.writer import RunWriter
 from vinedresser.errors import ConfigError, Damaged, NotARun, UnknownStep, UnknownTensor
 from vinedresser.infra.storage import LocalStorage
 from vinedresser.testing.runs import make_run, start_run, step_record
@@ -277,7 +277,7 @@ def test_pandas_is_needed_only_for_frames(run: Run) -> None:
     program = f"""
 import sys
 sys.modules["pandas"] = None  # as if it were not installed
-from vinedresser.capture.reader import open_run
+from vinedresser.capture.store.reader import open_run
 from vinedresser.errors import MissingDependency
 columns = open_run({run.path!r}).scalars()
 try:

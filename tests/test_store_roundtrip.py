@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from vinedresser.capture.reader import Run, open_run
-from vinedresser.capture.step_record import MODES, StepRecord
-from vinedresser.capture.writer import RunWriter
+from vinedresser.capture.store.reader import Run, open_run
+from vinedresser.capture.store.step_record import MODES, StepRecord
+from vinedresser.capture.store.writer import RunWriter
 from vinedresser.infra.storage import LocalStorage
 from vinedresser.testing.runs import end_run, start_run, step_record
 

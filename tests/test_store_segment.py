@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from safetensors import safe_open
 from safetensors.numpy import load
 
-from vinedresser.capture.index import IndexRecord
-from vinedresser.capture.layout import LayoutPool
-from vinedresser.capture.packing import pack
-from vinedresser.capture.step_record import HostTensor, StepRecord
+from vinedresser.capture.store.index import IndexRecord
+from vinedresser.capture.store.layout import LayoutPool
+from vinedresser.capture.store.packing import pack
+from vinedresser.capture.store.step_record import HostTensor, StepRecord
 from vinedresser.errors import Damaged
 from vinedresser.testing.runs import step_record
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from vinedresser.capture.status import rank_is_over, run_status
+from vinedresser.capture.store.status import rank_is_over, run_status
 from vinedresser.errors import NotARun
 from vinedresser.infra.processes import ProcessIdentity, identify, this_process
 from vinedresser.infra.run_directory import (

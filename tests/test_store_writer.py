@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from vinedresser.capture.reader import open_run
-from vinedresser.capture.step_record import HostTensor, StepRecord
-from vinedresser.capture.writer import RunWriter
+from vinedresser.capture.store.reader import open_run
+from vinedresser.capture.store.step_record import HostTensor, StepRecord
+from vinedresser.capture.store.writer import RunWriter
 from vinedresser.errors import SecondWriter, StoreFull
 from vinedresser.infra.run_directory import (
     Heartbeat,

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from vinedresser.capture.reader import open_run
+from vinedresser.capture.store.reader import open_run
 from vinedresser.rules.judge import judge
 from vinedresser.rules.registry import rules_from_table
 

@@ -143,7 +143,7 @@ def judge(
 
     All the built-in rules judge it if none is named.
     """
-    from vinedresser.capture.reader import open_run
+    from vinedresser.capture.store.reader import open_run
     from vinedresser.rules.judge import judge as judge_run
     from vinedresser.rules.registry import RULES, rules_from_table
     from vinedresser.terminal import console, print_finding
@@ -168,7 +168,7 @@ def show(
 
     With a NAME, the values of that tensor or scalar.
     """
-    from vinedresser.capture.reader import open_run
+    from vinedresser.capture.store.reader import open_run
     from vinedresser.show import show_name, show_run
 
     if name is None:

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from rich.table import Table
 from rich.text import Text
 
-from vinedresser.capture.reader import Run
 from vinedresser.capture.reductions import REDUCTIONS, reduce_array
-from vinedresser.capture.series import Column
-from vinedresser.capture.step_record import MODES, Mode
+from vinedresser.capture.store.reader import Run
+from vinedresser.capture.store.series import Column
+from vinedresser.capture.store.step_record import MODES, Mode
 from vinedresser.errors import ConfigError, UnknownStep, UnknownTensor, did_you_mean
 from vinedresser.terminal import console
 

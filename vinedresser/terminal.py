@@ -21,7 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from vinedresser.capture.finding import Finding
-from vinedresser.capture.status import Status, run_status
+from vinedresser.capture.store.status import Status, run_status
 from vinedresser.errors import VinedresserError
 from vinedresser.infra.run_directory import RunRecord, read_record
 from vinedresser.infra.storage import LocalStorage

@@ -10,38 +10,38 @@ if TYPE_CHECKING:
     from vinedresser.capture.config import CaptureConfig as CaptureConfig
     from vinedresser.capture.finding import Finding as Finding
     from vinedresser.capture.hook import Hook as Hook
-    from vinedresser.capture.reader import Run as Run
-    from vinedresser.capture.reader import open_run as open_run
     from vinedresser.capture.schedule import SaveConfig as SaveConfig
-    from vinedresser.capture.series import Column as Column
-    from vinedresser.capture.series import Columns as Columns
-    from vinedresser.capture.status import Status as Status
-    from vinedresser.capture.step import Step as Step
-    from vinedresser.capture.step_record import HostTensor as HostTensor
-    from vinedresser.capture.step_record import StepRecord as StepRecord
     from vinedresser.capture.stopping import TrainingStopped as TrainingStopped
-    from vinedresser.capture.tensor_view import TensorView as TensorView
-    from vinedresser.capture.writer import RunWriter as RunWriter
+    from vinedresser.capture.store.reader import Run as Run
+    from vinedresser.capture.store.reader import open_run as open_run
+    from vinedresser.capture.store.series import Column as Column
+    from vinedresser.capture.store.series import Columns as Columns
+    from vinedresser.capture.store.status import Status as Status
+    from vinedresser.capture.store.step import Step as Step
+    from vinedresser.capture.store.step_record import HostTensor as HostTensor
+    from vinedresser.capture.store.step_record import StepRecord as StepRecord
+    from vinedresser.capture.store.tensor_view import TensorView as TensorView
+    from vinedresser.capture.store.writer import RunWriter as RunWriter
 
 # Where each public name lives. Loaded on first use: a training script needs no reader, and a
 # reader no hook.
 _HOMES = {
     "CaptureConfig": "config",
     "Collection": "collections",
-    "Column": "series",
-    "Columns": "series",
+    "Column": "store.series",
+    "Columns": "store.series",
     "Finding": "finding",
     "Hook": "hook",
-    "HostTensor": "step_record",
-    "Run": "reader",
-    "RunWriter": "writer",
+    "HostTensor": "store.step_record",
+    "Run": "store.reader",
+    "RunWriter": "store.writer",
     "SaveConfig": "schedule",
-    "Status": "status",
-    "Step": "step",
-    "StepRecord": "step_record",
-    "TensorView": "tensor_view",
+    "Status": "store.status",
+    "Step": "store.step",
+    "StepRecord": "store.step_record",
+    "TensorView": "store.tensor_view",
     "TrainingStopped": "stopping",
-    "open_run": "reader",
+    "open_run": "store.reader",
 }
 
 __all__ = [

@@ -20,12 +20,12 @@ from vinedresser.capture.config import CaptureConfig
 from vinedresser.capture.ending import Ending
 from vinedresser.capture.environment import Environment
 from vinedresser.capture.keeper import Adapter
-from vinedresser.capture.record_queue import QueuePolicy
 from vinedresser.capture.run_opening import OpenedRun, create_run, launched_run
 from vinedresser.capture.schedule import SaveConfig
 from vinedresser.capture.session import Session
-from vinedresser.capture.step_record import MODES, Mode
 from vinedresser.capture.stopping import TrainingStopped
+from vinedresser.capture.store.record_queue import QueuePolicy
+from vinedresser.capture.store.step_record import MODES, Mode
 from vinedresser.capture.user_values import UserValues
 from vinedresser.errors import ConfigError, MissingDependency
 from vinedresser.infra.run_directory import RUN_VARIABLE, StopRecord
@@ -133,7 +133,7 @@ class Hook:
                 "give a torch.nn.Module"
             )
         try:
-            from vinedresser.capture.torch_ import TorchAdapter
+            from vinedresser.capture.torch_.adapter import TorchAdapter
         except ImportError as error:
             raise MissingDependency(
                 f"watching a torch model needs {error.name}: pip install 'vinedresser[torch]'"

@@ -8,10 +8,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from vinedresser.capture.config import Ask
-from vinedresser.capture.dtypes import dtype_name
 from vinedresser.capture.recording import Recording
 from vinedresser.capture.reductions import reduce_array
-from vinedresser.capture.step_record import HostTensor, StepRecord
+from vinedresser.capture.store.dtypes import dtype_name
+from vinedresser.capture.store.step_record import HostTensor, StepRecord
 
 __all__ = ["Adapter", "ArrayKeeper", "Keeper"]
 

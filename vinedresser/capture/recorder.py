@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from vinedresser.capture.config import CaptureConfig, Due
 from vinedresser.capture.recording import Recording
-from vinedresser.capture.step_record import Mode
+from vinedresser.capture.store.step_record import Mode
 from vinedresser.errors import ConfigError
 
 __all__ = ["Recorder"]

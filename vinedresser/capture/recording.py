@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from vinedresser.capture.config import Due
-from vinedresser.capture.step_record import HostTensor, Mode, StepRecord
+from vinedresser.capture.store.step_record import HostTensor, Mode, StepRecord
 
 __all__ = ["Recording"]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Self
 
 from vinedresser.capture.reductions import REDUCTIONS
-from vinedresser.capture.step_record import MODES
+from vinedresser.capture.store.step_record import MODES
 from vinedresser.errors import ConfigError, did_you_mean
 
 __all__ = ["SaveConfig"]

@@ -8,14 +8,14 @@ from typing import TypeVar
 
 from vinedresser.capture.config import CaptureConfig
 from vinedresser.capture.keeper import Keeper
-from vinedresser.capture.record_queue import QueuePolicy
 from vinedresser.capture.recorder import Recorder
 from vinedresser.capture.recording import Recording
 from vinedresser.capture.shield import Shield
-from vinedresser.capture.step_record import StepRecord
 from vinedresser.capture.stopping import StopSignal
+from vinedresser.capture.store.record_queue import QueuePolicy
+from vinedresser.capture.store.step_record import StepRecord
+from vinedresser.capture.store.writer import RunWriter
 from vinedresser.capture.unmatched import Unmatched
-from vinedresser.capture.writer import RunWriter
 from vinedresser.infra.storage import Storage
 
 __all__ = ["Session"]

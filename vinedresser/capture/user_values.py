@@ -74,7 +74,7 @@ class UserValues:
         """Return the keeper for a value's framework."""
         torch = sys.modules.get("torch")
         if torch is not None and isinstance(value, torch.Tensor):
-            from vinedresser.capture.torch_keeper import TorchKeeper
+            from vinedresser.capture.torch_.keeper import TorchKeeper
 
             return self._session.keeper(TorchKeeper)
         return self._session.keeper(ArrayKeeper)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.capture.reader import Run
-from vinedresser.capture.series import Column, Columns
+from vinedresser.capture.store.reader import Run
+from vinedresser.capture.store.series import Column, Columns
 
 __all__ = ["GradientMap", "gradient_map"]
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.capture.series import Column
+from vinedresser.capture.store.series import Column
 from vinedresser.explain.curves import smoothed, thinned
 from vinedresser.explain.markers import Marker, draw_markers, marker_room
 from vinedresser.explain.scale import Scale, nice_scale

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vinedresser.capture.reader import Run
-from vinedresser.capture.series import Columns
-from vinedresser.capture.status import Status
+from vinedresser.capture.store.reader import Run
+from vinedresser.capture.store.series import Columns
+from vinedresser.capture.store.status import Status
 from vinedresser.explain.wording import count, duration, number, plain
 
 __all__ = ["Overview", "Tile", "overview"]

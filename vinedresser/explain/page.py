@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from vinedresser.capture.finding import Finding
-from vinedresser.capture.reader import Run
-from vinedresser.capture.series import Column, Columns
-from vinedresser.capture.status import Status
+from vinedresser.capture.store.reader import Run
+from vinedresser.capture.store.series import Column, Columns
+from vinedresser.capture.store.status import Status
 from vinedresser.errors import Damaged
 from vinedresser.explain.gradient_map import GradientMap, gradient_map
 from vinedresser.explain.heat_map import colour_scale, heat_map

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vinedresser import __version__
-from vinedresser.capture.reader import Run
+from vinedresser.capture.store.reader import Run
 from vinedresser.explain.page import build_page
 from vinedresser.explain.palette import NOT_FINITE, ZERO, colour
 from vinedresser.infra.storage import LocalStorage

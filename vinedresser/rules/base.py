@@ -17,7 +17,7 @@ from vinedresser.capture.finding import Finding, Severity
 from vinedresser.capture.schedule import SaveConfig
 
 if TYPE_CHECKING:
-    from vinedresser.capture.step import Step
+    from vinedresser.capture.store.step import Step
     from vinedresser.infra.run_directory import RunRecord
 
 __all__ = ["Need", "Rule", "capture_for"]

@@ -10,7 +10,7 @@ from vinedresser.rules.base import Rule
 from vinedresser.rules.watch import RuleWatch
 
 if TYPE_CHECKING:
-    from vinedresser.capture.step import Step
+    from vinedresser.capture.store.step import Step
     from vinedresser.infra.run_directory import RunRecord
 
 __all__ = ["Engine"]

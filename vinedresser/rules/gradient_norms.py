@@ -7,7 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from vinedresser.capture.step import Step
+    from vinedresser.capture.store.step import Step
 
 __all__ = ["GradientNorms"]
 

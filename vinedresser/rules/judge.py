@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from vinedresser.capture.finding import Finding
-from vinedresser.capture.reader import Run
+from vinedresser.capture.store.reader import Run
 from vinedresser.errors import KeyTaken
 from vinedresser.infra.run_directory import RunRecord, StopRecord, read_record, write_record
 from vinedresser.rules.base import Rule

@@ -9,7 +9,7 @@ from vinedresser.rules.loss_progress import LossProgress
 from vinedresser.rules.metric_trend import MetricTrend
 
 if TYPE_CHECKING:
-    from vinedresser.capture.step import Step
+    from vinedresser.capture.store.step import Step
 
 __all__ = ["OUTCOME_NEEDS", "LearningOutcome"]
 

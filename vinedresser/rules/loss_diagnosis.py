@@ -11,7 +11,7 @@ from vinedresser.rules.learning_rate import LearningRate
 from vinedresser.rules.loss_progress import LossProgress
 
 if TYPE_CHECKING:
-    from vinedresser.capture.step import Step
+    from vinedresser.capture.store.step import Step
 
 __all__ = ["Diagnosis", "LossDiagnosis"]
 

@@ -15,7 +15,7 @@ from vinedresser.rules.loss_diagnosis import LossDiagnosis
 from vinedresser.rules.loss_progress import LossProgress
 
 if TYPE_CHECKING:
-    from vinedresser.capture.step import Step
+    from vinedresser.capture.store.step import Step
     from vinedresser.infra.run_directory import RunRecord
 
 __all__ = ["LossNotDecreasing"]

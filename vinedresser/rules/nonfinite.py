@@ -13,7 +13,7 @@ from vinedresser.rules.learning_rate import LearningRate
 from vinedresser.rules.recent_past import Growth, RecentPast
 
 if TYPE_CHECKING:
-    from vinedresser.capture.step import Step
+    from vinedresser.capture.store.step import Step
     from vinedresser.infra.run_directory import RunRecord
 
 __all__ = ["Nonfinite"]

@@ -15,7 +15,7 @@ from vinedresser.rules.evaluation_series import Evaluation, EvaluationSeries, Pa
 from vinedresser.rules.metric_trend import direction
 
 if TYPE_CHECKING:
-    from vinedresser.capture.step import Step
+    from vinedresser.capture.store.step import Step
 
 __all__ = ["Overfitting"]
 

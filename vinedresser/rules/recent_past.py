@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from vinedresser.rules.gradient_norms import GradientNorms
 
 if TYPE_CHECKING:
-    from vinedresser.capture.step import Step
+    from vinedresser.capture.store.step import Step
 
 __all__ = ["Growth", "RecentPast"]
 

@@ -13,7 +13,7 @@ from vinedresser.rules.base import Need, Rule
 from vinedresser.rules.learning_outcome import OUTCOME_NEEDS, LearningOutcome
 
 if TYPE_CHECKING:
-    from vinedresser.capture.step import Step
+    from vinedresser.capture.store.step import Step
 
 __all__ = ["VanishingGradient"]
 

@@ -13,7 +13,7 @@ from vinedresser.errors import Damaged
 from vinedresser.rules.base import Need, Rule
 
 if TYPE_CHECKING:
-    from vinedresser.capture.step import Step
+    from vinedresser.capture.store.step import Step
     from vinedresser.infra.run_directory import RunRecord
 
 __all__ = ["RuleWatch"]

@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from vinedresser.capture.reader import Run, open_run
+from vinedresser.capture.store.reader import Run, open_run
 from vinedresser.errors import ConfigError, NotARun, VinedresserError
 from vinedresser.rules.findings_file import FindingsFile
 from vinedresser.rules.judge import judge

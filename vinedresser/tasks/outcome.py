@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vinedresser.capture.finding import Finding
-from vinedresser.capture.reader import Run, open_run
-from vinedresser.capture.status import Status
-from vinedresser.capture.step_record import Mode
+from vinedresser.capture.store.reader import Run, open_run
+from vinedresser.capture.store.status import Status
+from vinedresser.capture.store.step_record import Mode
 from vinedresser.infra.run_directory import TrackingRecord, read_record
 from vinedresser.infra.storage import LocalStorage
 

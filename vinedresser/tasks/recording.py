@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from vinedresser.capture.reader import open_run
+from vinedresser.capture.store.reader import open_run
 from vinedresser.errors import TrackingError
 from vinedresser.infra.run_directory import TrackingRecord, read_record
 from vinedresser.infra.storage import LocalStorage

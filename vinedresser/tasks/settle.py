@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from vinedresser.capture.finding import Finding
-from vinedresser.capture.reader import Run, open_run
+from vinedresser.capture.store.reader import Run, open_run
 from vinedresser.explain.report import write_report
 from vinedresser.infra.launcher import settle
 from vinedresser.infra.run_directory import (

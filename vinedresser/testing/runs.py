@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.capture.dtypes import dtype_name
-from vinedresser.capture.reader import Run, open_run
-from vinedresser.capture.step_record import HostTensor, Mode, StepRecord
-from vinedresser.capture.writer import RunWriter
+from vinedresser.capture.store.dtypes import dtype_name
+from vinedresser.capture.store.reader import Run, open_run
+from vinedresser.capture.store.step_record import HostTensor, Mode, StepRecord
+from vinedresser.capture.store.writer import RunWriter
 from vinedresser.infra.run_directory import (
     ExitCause,
     ExitRecord,

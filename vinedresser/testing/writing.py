@@ -16,8 +16,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from vinedresser.capture.step_record import StepRecord
-from vinedresser.capture.writer import RunWriter
+from vinedresser.capture.store.step_record import StepRecord
+from vinedresser.capture.store.writer import RunWriter
 from vinedresser.infra.storage import open_storage
 from vinedresser.testing.runs import step_record
 

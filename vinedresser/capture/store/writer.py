@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 
-from vinedresser.capture.committing import Committer
-from vinedresser.capture.record_queue import Queued, QueuePolicy, RecordQueue
-from vinedresser.capture.step_record import StepRecord
+from vinedresser.capture.store.committing import Committer
+from vinedresser.capture.store.record_queue import Queued, QueuePolicy, RecordQueue
+from vinedresser.capture.store.step_record import StepRecord
 from vinedresser.errors import Damaged, KeyTaken, SecondWriter, StoreError
 from vinedresser.infra.processes import this_process
 from vinedresser.infra.run_directory import (

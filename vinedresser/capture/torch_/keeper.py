@@ -10,9 +10,9 @@ import torch
 
 from vinedresser.capture.config import Ask
 from vinedresser.capture.recording import Recording
-from vinedresser.capture.step_record import StepRecord
-from vinedresser.capture.torch_buffers import BufferPool
-from vinedresser.capture.torch_reductions import reduce_later, reduce_now
+from vinedresser.capture.store.step_record import StepRecord
+from vinedresser.capture.torch_.buffers import BufferPool
+from vinedresser.capture.torch_.reductions import reduce_later, reduce_now
 
 __all__ = ["TorchKeeper"]
 

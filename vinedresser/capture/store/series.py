@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.capture.step_record import MODES, Mode
+from vinedresser.capture.store.step_record import MODES, Mode
 from vinedresser.errors import MissingDependency, UnknownTensor, did_you_mean
 
 if TYPE_CHECKING:

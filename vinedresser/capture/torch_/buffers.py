@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import numpy as np
 import torch
 
-from vinedresser.capture.step_record import HostTensor
+from vinedresser.capture.store.step_record import HostTensor
 
 __all__ = ["BufferPool"]
 

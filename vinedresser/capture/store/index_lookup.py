@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from vinedresser.capture.index import TensorGroup
-from vinedresser.capture.index_reading import listed_seqs, read_index
-from vinedresser.capture.layout import LayoutPool
-from vinedresser.capture.problems import Problems
-from vinedresser.capture.segment import Segment
-from vinedresser.capture.step_record import Mode
+from vinedresser.capture.store.index import TensorGroup
+from vinedresser.capture.store.index_reading import listed_seqs, read_index
+from vinedresser.capture.store.layout import LayoutPool
+from vinedresser.capture.store.problems import Problems
+from vinedresser.capture.store.segment import Segment
+from vinedresser.capture.store.step_record import Mode
 from vinedresser.errors import KeyMissing
 from vinedresser.infra.storage import Storage
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from vinedresser.capture.collections import BUILT_IN, Collection
-from vinedresser.capture.layout import ColumnLayout
+from vinedresser.capture.store.layout import ColumnLayout
 from vinedresser.errors import ConfigError, did_you_mean
 
 __all__ = ["Selector"]

@@ -9,9 +9,9 @@ import numpy as np
 from fastcrc import crc32
 from numpy.typing import NDArray
 
-from vinedresser.capture.dtypes import numpy_dtype
-from vinedresser.capture.index import ColumnGroup, IndexRecord, TensorGroup
-from vinedresser.capture.step_record import MODES, Mode
+from vinedresser.capture.store.dtypes import numpy_dtype
+from vinedresser.capture.store.index import ColumnGroup, IndexRecord, TensorGroup
+from vinedresser.capture.store.step_record import MODES, Mode
 from vinedresser.errors import Damaged, KeyMissing
 from vinedresser.infra.storage import Storage
 

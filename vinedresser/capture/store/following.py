@@ -7,12 +7,12 @@ import time
 from collections import deque
 from collections.abc import Iterator
 
-from vinedresser.capture.index_reading import IndexCursor
-from vinedresser.capture.layout import LayoutPool
-from vinedresser.capture.problems import Problems
-from vinedresser.capture.selection import Selector
-from vinedresser.capture.status import rank_is_over, run_status
-from vinedresser.capture.step import SegmentColumns, Step
+from vinedresser.capture.store.index_reading import IndexCursor
+from vinedresser.capture.store.layout import LayoutPool
+from vinedresser.capture.store.problems import Problems
+from vinedresser.capture.store.selection import Selector
+from vinedresser.capture.store.status import rank_is_over, run_status
+from vinedresser.capture.store.step import SegmentColumns, Step
 from vinedresser.errors import NotARun, StoreError
 from vinedresser.infra.run_directory import (
     ExitRecord,

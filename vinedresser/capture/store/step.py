@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.capture.layout import ColumnLayout
-from vinedresser.capture.segment import Segment, row_place
-from vinedresser.capture.selection import Selector
-from vinedresser.capture.step_record import MODES, Mode
+from vinedresser.capture.store.layout import ColumnLayout
+from vinedresser.capture.store.segment import Segment, row_place
+from vinedresser.capture.store.selection import Selector
+from vinedresser.capture.store.step_record import MODES, Mode
 from vinedresser.errors import UnknownTensor, did_you_mean
 
 __all__ = ["SegmentColumns", "Step"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Literal, NamedTuple
 
-from vinedresser.capture.step_record import StepRecord
+from vinedresser.capture.store.step_record import StepRecord
 
 __all__ = ["Queued", "QueuePolicy", "RecordQueue"]
 

@@ -8,11 +8,11 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.capture.history import History
-from vinedresser.capture.layout import ColumnLayout
-from vinedresser.capture.problems import Problems
-from vinedresser.capture.series import Column, Columns
-from vinedresser.capture.step_record import Mode
+from vinedresser.capture.store.history import History
+from vinedresser.capture.store.layout import ColumnLayout
+from vinedresser.capture.store.problems import Problems
+from vinedresser.capture.store.series import Column, Columns
+from vinedresser.capture.store.step_record import Mode
 from vinedresser.errors import Damaged
 
 __all__ = ["read_columns"]

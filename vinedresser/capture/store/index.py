@@ -24,8 +24,8 @@ import numpy as np
 from fastcrc import crc32
 from numpy.typing import NDArray
 
-from vinedresser.capture.layout import ColumnLayout, LayoutPool, TensorLayout
-from vinedresser.capture.step_record import MODES
+from vinedresser.capture.store.layout import ColumnLayout, LayoutPool, TensorLayout
+from vinedresser.capture.store.step_record import MODES
 from vinedresser.errors import Damaged
 from vinedresser.infra.run_directory import index_key, segment_key
 

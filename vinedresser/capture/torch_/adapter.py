@@ -12,12 +12,12 @@ from torch.optim import Optimizer
 
 from vinedresser.capture.recording import Recording
 from vinedresser.capture.session import Session
-from vinedresser.capture.step_record import Mode
-from vinedresser.capture.torch_checkpoint import save_checkpoint
-from vinedresser.capture.torch_keeper import TorchKeeper
-from vinedresser.capture.torch_names import Names, leaves, unwrapped
-from vinedresser.capture.torch_optimizers import OptimizerHooks
-from vinedresser.capture.torch_outputs import OutputHooks
+from vinedresser.capture.store.step_record import Mode
+from vinedresser.capture.torch_.checkpoint import save_checkpoint
+from vinedresser.capture.torch_.keeper import TorchKeeper
+from vinedresser.capture.torch_.names import Names, leaves, unwrapped
+from vinedresser.capture.torch_.optimizers import OptimizerHooks
+from vinedresser.capture.torch_.outputs import OutputHooks
 from vinedresser.errors import ConfigError
 
 __all__ = ["TorchAdapter"]

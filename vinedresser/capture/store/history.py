@@ -8,13 +8,13 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.capture.index import ColumnGroup, Rows, TensorGroup
-from vinedresser.capture.index_lookup import IndexLookup
-from vinedresser.capture.index_reading import IndexCursor
-from vinedresser.capture.layout import ColumnLayout, LayoutPool, TensorLayout
-from vinedresser.capture.problems import Problems
-from vinedresser.capture.segment import Segment
-from vinedresser.capture.step_record import MODES, Mode
+from vinedresser.capture.store.index import ColumnGroup, Rows, TensorGroup
+from vinedresser.capture.store.index_lookup import IndexLookup
+from vinedresser.capture.store.index_reading import IndexCursor
+from vinedresser.capture.store.layout import ColumnLayout, LayoutPool, TensorLayout
+from vinedresser.capture.store.problems import Problems
+from vinedresser.capture.store.segment import Segment
+from vinedresser.capture.store.step_record import MODES, Mode
 from vinedresser.infra.storage import Storage
 
 __all__ = ["History"]

@@ -14,7 +14,7 @@ from torch.utils.hooks import RemovableHandle
 from vinedresser.capture.config import Ask
 from vinedresser.capture.recording import Recording
 from vinedresser.capture.shield import Shield
-from vinedresser.capture.torch_names import Names, leaves
+from vinedresser.capture.torch_.names import Names, leaves
 
 __all__ = ["OutputHooks"]
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from vinedresser.capture.index import IndexRecord
-from vinedresser.capture.layout import LayoutPool
-from vinedresser.capture.problems import Problems
-from vinedresser.capture.segment import Segment
+from vinedresser.capture.store.index import IndexRecord
+from vinedresser.capture.store.layout import LayoutPool
+from vinedresser.capture.store.problems import Problems
+from vinedresser.capture.store.segment import Segment
 from vinedresser.errors import Damaged, KeyMissing
 from vinedresser.infra.run_directory import index_key
 from vinedresser.infra.storage import Storage

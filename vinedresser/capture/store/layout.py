@@ -11,7 +11,7 @@ from itertools import accumulate
 from math import prod
 from typing import NamedTuple
 
-from vinedresser.capture.dtypes import ITEM_BYTES
+from vinedresser.capture.store.dtypes import ITEM_BYTES
 
 __all__ = ["ColumnLayout", "LayoutPool", "TensorLayout"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 
-from vinedresser.capture.packing import pack
-from vinedresser.capture.step_record import StepRecord
+from vinedresser.capture.store.packing import pack
+from vinedresser.capture.store.step_record import StepRecord
 from vinedresser.errors import KeyTaken, SecondWriter, StoreError
 from vinedresser.infra.storage import Storage
 

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from vinedresser.capture.torch_names import unwrapped
+from vinedresser.capture.torch_.names import unwrapped
 
 __all__ = ["save_checkpoint"]
 

@@ -16,8 +16,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from vinedresser.capture.index import FORMAT, Rows
-from vinedresser.capture.layout import ColumnLayout, TensorLayout
+from vinedresser.capture.store.index import FORMAT, Rows
+from vinedresser.capture.store.layout import ColumnLayout, TensorLayout
 
 __all__ = ["SegmentHeader"]
 

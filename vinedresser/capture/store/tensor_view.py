@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.capture.column_reading import read_columns
-from vinedresser.capture.dtypes import numpy_dtype
-from vinedresser.capture.history import History
-from vinedresser.capture.index import TensorGroup
-from vinedresser.capture.layout import TensorLayout
-from vinedresser.capture.problems import Problems
-from vinedresser.capture.series import Column
-from vinedresser.capture.step_record import MODES, Mode
+from vinedresser.capture.store.column_reading import read_columns
+from vinedresser.capture.store.dtypes import numpy_dtype
+from vinedresser.capture.store.history import History
+from vinedresser.capture.store.index import TensorGroup
+from vinedresser.capture.store.layout import TensorLayout
+from vinedresser.capture.store.problems import Problems
+from vinedresser.capture.store.series import Column
+from vinedresser.capture.store.step_record import MODES, Mode
 from vinedresser.errors import UnknownStep, UnknownTensor, did_you_mean
 
 __all__ = ["TensorView"]

@@ -22,11 +22,11 @@ import numpy as np
 from fastcrc import crc32
 from numpy.typing import NDArray
 
-from vinedresser.capture.dtypes import ITEM_BYTES
-from vinedresser.capture.index import ColumnGroup, IndexRecord, Rows, TensorGroup
-from vinedresser.capture.layout import ColumnLayout, TensorLayout
-from vinedresser.capture.segment_header import SegmentHeader
-from vinedresser.capture.step_record import MODES, HostTensor, StepRecord
+from vinedresser.capture.store.dtypes import ITEM_BYTES
+from vinedresser.capture.store.index import ColumnGroup, IndexRecord, Rows, TensorGroup
+from vinedresser.capture.store.layout import ColumnLayout, TensorLayout
+from vinedresser.capture.store.segment_header import SegmentHeader
+from vinedresser.capture.store.step_record import MODES, HostTensor, StepRecord
 from vinedresser.errors import Damaged
 from vinedresser.infra.run_directory import segment_key
 from vinedresser.infra.storage.base import Buffer

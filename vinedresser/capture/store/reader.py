@@ -9,18 +9,18 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.capture.column_reading import read_columns
 from vinedresser.capture.finding import Finding
-from vinedresser.capture.following import Urgency, follow
-from vinedresser.capture.history import History
-from vinedresser.capture.layout import LayoutPool
-from vinedresser.capture.problems import Problems
-from vinedresser.capture.selection import Selector
-from vinedresser.capture.series import Columns
-from vinedresser.capture.status import Status, run_status
-from vinedresser.capture.step import Step
-from vinedresser.capture.step_record import Mode
-from vinedresser.capture.tensor_view import TensorView
+from vinedresser.capture.store.column_reading import read_columns
+from vinedresser.capture.store.following import Urgency, follow
+from vinedresser.capture.store.history import History
+from vinedresser.capture.store.layout import LayoutPool
+from vinedresser.capture.store.problems import Problems
+from vinedresser.capture.store.selection import Selector
+from vinedresser.capture.store.series import Columns
+from vinedresser.capture.store.status import Status, run_status
+from vinedresser.capture.store.step import Step
+from vinedresser.capture.store.step_record import Mode
+from vinedresser.capture.store.tensor_view import TensorView
 from vinedresser.errors import Damaged, NotARun, UnknownTensor, did_you_mean
 from vinedresser.infra.run_directory import RunRecord, read_record
 from vinedresser.infra.storage import Storage, open_storage

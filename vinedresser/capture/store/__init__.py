@@ -1,0 +1,1 @@
+"""The run store: how captured steps are written, committed, found and read."""
