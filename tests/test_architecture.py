@@ -13,11 +13,22 @@ import pytest
 from vinedresser.capture.finding import Finding
 from vinedresser.capture.store.index import IndexRecord
 from vinedresser.capture.store.layout import LayoutPool
-from vinedresser.infra.run_directory import Heartbeat, Record, findings_key, heartbeat_key
+from vinedresser.infra.run_directory import (
+    CaptureChange,
+    CaptureRequest,
+    Heartbeat,
+    Record,
+    findings_key,
+    heartbeat_key,
+)
 
 DOCUMENT = Path(__file__).parents[1].joinpath("docs/architecture.md").read_text(encoding="utf-8")
+# Those of which a run has several; the others lie under their one key.
+NUMBERED = {Heartbeat, CaptureRequest, CaptureChange}
 RECORDS: dict[str, Any] = {
-    **{kind.KEY: kind for kind in Record.__subclasses__() if kind is not Heartbeat},
+    **{kind.KEY: kind for kind in Record.__subclasses__() if kind not in NUMBERED},
+    "capture_requests/<number>.json": CaptureRequest,
+    "capture_changes/<rank>/<number>.json": CaptureChange,
     heartbeat_key(0).replace("0", "<rank>"): Heartbeat,
     findings_key("<group>"): Finding,
 }

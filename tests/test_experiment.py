@@ -85,11 +85,19 @@ def test_without_variants_there_is_one_run(tmp_path: Path) -> None:
 
 def test_what_the_rules_need_is_captured(tmp_path: Path) -> None:
     text = '[run]\nname = "one"\ncommand = ["python", "train.py"]\n'
-    judged = load_experiment(write(tmp_path, text)).capture
-    assert judged.asks("gradients/w", 0, "train").reductions
-    unjudged = load_experiment(write(tmp_path, text + '[rules]\npreset = "none"\n')).capture
-    assert not unjudged.asks("gradients/w", 0, "train")
-    assert unjudged.asks("losses/x", 1, "train")
+    judged = load_experiment(write(tmp_path, text))
+    assert judged.needs.asks("gradients/w", 0, "train").reductions
+    assert not judged.capture.asks("gradients/w", 0, "train")
+    unjudged = load_experiment(write(tmp_path, text + '[rules]\npreset = "none"\n'))
+    assert not unjudged.needs.asks("gradients/w", 0, "train")
+    assert unjudged.capture.asks("losses/x", 1, "train")
+
+
+def test_a_predicate_has_no_place_in_a_file(tmp_path: Path) -> None:
+    text = '[run]\nname = "one"\ncommand = ["python", "train.py"]\n'
+    text += '[capture.gradients]\nevery = 10\nwhen = "lambda step, mode: True"\n'
+    with pytest.raises(ConfigError, match=r"capture.gradients.when: .*in Python only"):
+        load_experiment(write(tmp_path, text))
 
 
 def test_rules_are_grouped_and_left_out(tmp_path: Path) -> None:

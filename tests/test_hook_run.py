@@ -210,9 +210,9 @@ def test_what_cannot_be_watched_is_named(
         hook.watch(**arguments)
 
 
-def test_a_hook_watches_one_model(tmp_path: Path) -> None:
+def test_a_second_model_needs_a_name(tmp_path: Path) -> None:
     hook = Hook(tmp_path / "run").watch(nn.Linear(1, 1))
-    with pytest.raises(ConfigError, match="watches a model already"):
+    with pytest.raises(ConfigError, match="each further one a name"):
         hook.watch(nn.Linear(1, 1))
     hook.close()
     hook.metric("after", 1.0)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
 from vinedresser.capture.collections import Collection, check_collection_name
-from vinedresser.capture.schedule import SaveConfig
+from vinedresser.capture.modules import ModuleInfo
+from vinedresser.capture.schedule import Predicate, SaveConfig
 from vinedresser.errors import ConfigError
 
 __all__ = ["DEFAULT", "NOTHING", "Ask", "CaptureConfig", "Due"]
@@ -88,7 +90,7 @@ class CaptureConfig:
         for name, collection in sorted((collections or {}).items()):
             if collection.name not in ("", name):
                 raise ConfigError(f"{name}: given a collection of another name, {collection.name}")
-            named = Collection(name, collection.regex, collection.save)
+            named = replace(collection, name=name)
             check_collection_name(named)
             self.collections[name] = named
         self._parts = [
@@ -124,6 +126,47 @@ class CaptureConfig:
         for name, collection in other.collections.items():
             both[name] = both[name].merged(collection) if name in both else collection
         return CaptureConfig(both)
+
+    def changed(self, other: CaptureConfig) -> CaptureConfig:
+        """Return it with the collections of another config in the place of its own.
+
+        A collection that is here already keeps what tensors it holds where the other says nothing
+        of that.
+        """
+        both = dict(self.collections)
+        for name, collection in other.collections.items():
+            known = both.get(name)
+            keep = known is not None and not collection.selects
+            both[name] = replace(known, save=collection.save) if known and keep else collection
+        return CaptureConfig(both)
+
+    def resolved(
+        self, modules: Mapping[str, ModuleInfo], path_of: Callable[[Any], str | None]
+    ) -> CaptureConfig:
+        """Return it with the modules of its collections known by their paths.
+
+        Args:
+            modules: what there is, by path.
+            path_of: returns the path of a module object; None for one that it does not know.
+        """
+        found = {one.name: one.resolved(modules, path_of) for one in self.collections.values()}
+        return CaptureConfig(found)
+
+    def guarded(self, guard: Callable[[str, Predicate], Predicate]) -> CaptureConfig:
+        """Return it with predicates that cannot harm the training; see `SaveConfig.guarded`."""
+        return CaptureConfig(
+            {
+                one.name: replace(one, save=tuple(save.guarded(guard) for save in one.saves))
+                for one in self.collections.values()
+            }
+        )
+
+    def unresolved(self) -> Iterable[tuple[str, Any]]:
+        """Yield collection and object of each module whose path is not known."""
+        for collection in self.collections.values():
+            for module in collection.modules:
+                if not isinstance(module, str):
+                    yield collection.name, module
 
     def with_defaults(self) -> CaptureConfig:
         """Return it with those collections of `DEFAULT` added that it says nothing about."""

@@ -8,18 +8,19 @@ import gc
 import logging
 import os
 import signal
-import sys
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from vinedresser.capture.collections import Collection
 from vinedresser.capture.config import CaptureConfig
+from vinedresser.capture.control import CaptureControl
 from vinedresser.capture.ending import Ending
 from vinedresser.capture.environment import Environment
-from vinedresser.capture.keeper import Adapter
+from vinedresser.capture.frameworks import make_adapter, missing
+from vinedresser.capture.keeper import Adapter, LossTaker
 from vinedresser.capture.run_opening import OpenedRun, create_run, launched_run
 from vinedresser.capture.schedule import SaveConfig
 from vinedresser.capture.session import Session
@@ -27,8 +28,12 @@ from vinedresser.capture.stopping import TrainingStopped
 from vinedresser.capture.store.record_queue import QueuePolicy
 from vinedresser.capture.store.step_record import MODES, Mode
 from vinedresser.capture.user_values import UserValues
-from vinedresser.errors import ConfigError, MissingDependency
+from vinedresser.errors import ConfigError
 from vinedresser.infra.run_directory import RUN_VARIABLE, StopRecord
+
+if TYPE_CHECKING:
+    from vinedresser.capture.lightning_.callback import LightningCallback
+    from vinedresser.capture.xgboost_.callback import XGBoostCallback
 
 __all__ = ["Hook"]
 
@@ -79,25 +84,40 @@ class Hook:
         if policy not in ("block", "drop"):
             raise ConfigError(f"policy = {policy!r}: must be 'block' or 'drop'")
         self._environment = Environment.read()
-        self._config = CaptureConfig.of(collections)
-        self._run = self._open(path, name, parameters, total_steps)
-        launched = CaptureConfig.from_json(self._run.record.capture if self._run.launched else {})
-        self._config = self._config.merged(launched).with_defaults()
-        self._adapter: Adapter | None = None
+        own = CaptureConfig.of(collections)
+        self._run = self._open(path, own, name, parameters, total_steps)
+        if self._run.launched:
+            own = own.merged(CaptureConfig.from_json(self._run.record.capture))
+        needs = CaptureConfig.from_json(self._run.record.needs)
         self._on_stop: Callable[[Path, int], None] | None = None
-        self._closed = False
+        self._begun = self._closed = False
+        # The names under which models are watched.
+        self._watched: set[str | None] = set()
         self._session = Session(
             self._run.storage,
             self._environment.rank,
-            self._config,
+            own.merged(needs).with_defaults(),
             policy,
-            names=lambda: [] if self._adapter is None else self._adapter.names(),
+            # The control is made below, of the session.
+            names=lambda: self._control.names(),  # noqa: PLW0108
             stop=self._end_training,
+            look=lambda: self._control.look(),  # noqa: PLW0108
+        )
+        self._control = CaptureControl(
+            self._run,
+            self._session,
+            own,
+            needs,
+            rank=self._environment.rank,
+            world_size=self._environment.world_size,
         )
         says_its_end = not self._run.launched and self._environment.rank == 0
         self._ending = Ending(self._run.storage) if says_its_end else None
-        self._values = UserValues(self._session, self._config)
+        self._values = UserValues(self._session)
         self._save = self._session.shield.guard("saving a value", self._values.save, names=0)
+        # TrainingStopped passes the guard.
+        self._end_step = self._session.shield.guard("the end of a step", self._session.step_ended)
+        self._report = self._session.shield.guard("the report of a step", self._values.report)
         atexit.register(self.close)
 
     @property
@@ -110,42 +130,125 @@ class Hook:
         """What was reported so far: faults of the capture, collections that hold nothing."""
         return list(self._session.shield.problems)
 
-    def watch(self, model: Any, loss: Any = None, optimizer: Any = None) -> Self:
-        """Watch a model from now on.
+    def watch(
+        self, model: Any, loss: Any = None, optimizer: Any = None, *, name: str | None = None
+    ) -> Self:
+        """Watch a model from now on; several models one after the other.
 
         Args:
-            model: a torch.nn.Module, as it is called by the training.
+            model: a torch.nn.Module or keras.Model, as it is called by the training.
             loss: the loss module whose value is captured; for a function see `loss`.
-            optimizer: its steps are counted; None: the first optimizer that updates the model.
+            optimizer: the model's optimizer, or a list of several in the order of their steps. The
+                one that is given last, over all models, ends the step. None: the first optimizer
+                that updates the model.
+            name: comes before the names of all that belongs to the model, as in
+                ``weights/<name>.conv1.weight``; only the first model may go without.
 
         Raises:
-            ConfigError: the model is of no known kind or another is watched already, or loss or
+            ConfigError: the model is of no known kind, or has no name of its own, or loss or
                 optimizer are of a kind that cannot be watched.
-            MissingDependency: a package of the extra "torch" is not installed.
+            MissingDependency: a package of the framework's extra is not installed.
         """
-        if self._adapter is not None:
-            raise ConfigError("this hook watches a model already; make a hook for each model")
-        if self._closed:
-            raise ConfigError("this hook is closed; make a new one")
-        if not _is_torch(model):
-            raise ConfigError(
-                f"model: a {type(model).__module__}.{type(model).__qualname__} cannot be watched; "
-                "give a torch.nn.Module"
-            )
-        try:
-            from vinedresser.capture.torch_.adapter import TorchAdapter
-        except ImportError as error:
-            raise MissingDependency(
-                f"watching a torch model needs {error.name}: pip install 'vinedresser[torch]'"
-            ) from error
-        self._adapter = TorchAdapter(self._session, model, loss, optimizer)
-        if self._environment.rank == 0:
-            self._session.shield.guard("describing the run", self._run.describe)(
-                "torch", self._adapter.versions, self._config, self._environment.world_size
-            )
-        if not self._session.signal.install():
-            _LOG.info("watch was called outside the main thread: SIGTERM ends the program at once")
+        self._check_name(name)
+        self._introduce(make_adapter(self._session, model, loss, optimizer, name))
+        self._watched.add(name)
         return self
+
+    def xgboost(self, **arguments: Any) -> XGBoostCallback:
+        """Return a callback for `xgboost.train` or an estimator of `xgboost.sklearn`.
+
+        Args:
+            arguments: see `vinedresser.capture.xgboost_.callback.XGBoostCallback`.
+
+        Raises:
+            ConfigError: the hook is closed, or an argument is not right.
+            MissingDependency: a package of the extra "xgboost" is not installed.
+        """
+        self._check_name(None)
+        try:
+            from vinedresser.capture.xgboost_.callback import XGBoostCallback
+        except ImportError as error:
+            raise missing("XGBoost", error, "xgboost") from error
+        callback = XGBoostCallback(self._session, **arguments)
+        self._introduce(callback)
+        return callback
+
+    def sklearn(self, estimator: Any, **arguments: Any) -> Any:
+        """Return an estimator of scikit-learn that is watched whenever it is fitted.
+
+        Args:
+            estimator: any estimator with ``fit`` or ``partial_fit``.
+            arguments: see `vinedresser.capture.sklearn_.estimator.watched`.
+
+        Raises:
+            ConfigError: the hook is closed, or it is no estimator.
+            MissingDependency: scikit-learn is not installed.
+        """
+        self._check_name(None)
+        try:
+            from vinedresser.capture.sklearn_.estimator import watched
+        except ImportError as error:
+            raise missing("an estimator", error, "sklearn") from error
+        return watched(self._session, self._introduce, estimator, **arguments)
+
+    def lightning(self) -> LightningCallback:
+        """Return a callback for Lightning's ``Trainer(callbacks=[...])``.
+
+        Raises:
+            ConfigError: the hook is closed.
+            MissingDependency: neither lightning nor pytorch_lightning is installed.
+        """
+        self._check_name(None)
+        try:
+            from vinedresser.capture.lightning_.callback import LightningCallback
+        except ImportError as error:
+            raise missing("a Lightning module", error, "lightning") from error
+        return LightningCallback(self)
+
+    def step(
+        self,
+        *,
+        inputs: Any = None,
+        labels: Any = None,
+        outputs: Any = None,
+        loss: Any = None,
+        metrics: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Report one step of a loop that nothing can be hooked to, and end it.
+
+        Inside ``with hook.mode("eval")`` (or "predict") it reports a batch of the evaluation.
+        Each but the metrics is a value (``inputs/batch``, ``labels/batch``, ``predictions/batch``,
+        ``losses/loss``) or a mapping of names to values (``inputs/<name>``). Tensors of torch,
+        TensorFlow and whatever numpy takes; they are copied at steps only at which they are due.
+
+        Args:
+            inputs: of the model.
+            labels: what the outputs are to be.
+            outputs: of the model: its predictions.
+            loss: a number, or several by name.
+            metrics: numbers by name, ``metrics/<name>``.
+
+        Raises:
+            ConfigError: the steps are those of a watched model, or metrics is no mapping.
+            TrainingStopped: the training was asked to end.
+        """
+        if self._session.leader is not None or self._control.adapters:
+            raise ConfigError("step: the steps are those of the watched model; use save or metric")
+        if metrics is not None and not isinstance(metrics, Mapping):
+            raise ConfigError(f"metrics = {metrics!r}: must be a mapping of names to numbers")
+        if self._closed:
+            return
+        self._begin()
+        recorder = self._session.recorder
+        if not recorder.quiet:
+            given = (inputs, labels, outputs, loss, metrics)
+            for (kind, one), value in zip(_REPORTED, given, strict=True):
+                if value is not None:
+                    self._report(kind, value, one)
+        if recorder.explicit_mode in (None, "train"):
+            self._end_step()
+        else:
+            self._session.stop_if_asked()
 
     def mode(self, mode: Mode) -> AbstractContextManager[None]:
         """Return a context in which all that is seen belongs to one mode, whatever the model says.
@@ -180,8 +283,9 @@ class Hook:
             raise ConfigError("loss: the function has no name of its own; give one, name=…")
 
         def record(value: Any, arguments: tuple[Any, ...]) -> None:
-            if self._adapter is not None and not self._closed:
-                self._adapter.record_loss(known, value, arguments)
+            takers = [one for one in self._control.adapters if isinstance(one, LossTaker)]
+            if takers and not self._closed:
+                takers[0].record_loss(known, value, arguments)
 
         guarded = self._session.shield.guard("the loss", record)
 
@@ -248,9 +352,10 @@ class Hook:
         self._closed = True
         atexit.unregister(self.close)
         guard = self._session.shield.guard
-        if self._adapter is not None:
-            guard("leaving the model", self._adapter.detach)()
+        for adapter in self._control.adapters:
+            guard("leaving the model", adapter.detach)()
         self._session.close()
+        guard("answering a capture request", self._control.close)()
         if self._ending is not None:
             steps = self._session.recorder.steps
             write = guard("writing the exit record", self._ending.write, then="readers may wait")
@@ -271,9 +376,38 @@ class Hook:
             self._ending.note(error)
         self.close()
 
+    def _check_name(self, name: str | None) -> None:
+        """Raise `ConfigError` where a model cannot be watched (any more) under a name."""
+        if self._closed:
+            raise ConfigError("this hook is closed; make a new one")
+        if name is not None and (not isinstance(name, str) or not name or "/" in name):
+            raise ConfigError(f"name = {name!r}: must be a word without '/'")
+        if name in self._watched:
+            raise ConfigError(
+                "a model is watched already; give each further one a name of its own, name=…"
+                if name is None
+                else f"name = {name!r}: a watched model has that name"
+            )
+
+    def _introduce(self, adapter: Adapter) -> None:
+        """Take in a model that is watched from now on."""
+        self._begin(describe=False)
+        self._control.introduce(adapter)
+
+    def _begin(self, *, describe: bool = True) -> None:
+        """Get ready for a training, once."""
+        if self._begun:
+            return
+        self._begun = True
+        if describe:
+            self._control.describe()
+        if not self._session.signal.install():
+            _LOG.info("not in the main thread: SIGTERM ends the program at once")
+
     def _open(
         self,
         path: str | os.PathLike[str] | None,
+        own: CaptureConfig,
         name: str | None,
         parameters: Mapping[str, Any] | None,
         total_steps: int | None,
@@ -292,7 +426,7 @@ class Hook:
         return create_run(
             path,
             self._environment,
-            self._config.with_defaults(),
+            own.with_defaults(),
             name=name,
             parameters=parameters,
             total_steps=total_steps,
@@ -304,8 +438,8 @@ class Hook:
         if not self._closed:
             directory = Path(storage.location, "checkpoints")
             guard("making the directory of checkpoints", directory.mkdir)(exist_ok=True)
-            save = self._on_stop or (self._adapter.checkpoint if self._adapter else None)
-            if save is not None:
+            own = [adapter.checkpoint for adapter in self._control.adapters]
+            for save in [self._on_stop] if self._on_stop else own:
                 saving = guard("saving a checkpoint", save, then="the run stops without it")
                 saving(directory, self._session.recorder.steps)
         asked = guard("looking for the stop record", storage.exists)(StopRecord.KEY)
@@ -319,6 +453,11 @@ class Hook:
         raise stopped
 
 
-def _is_torch(model: Any) -> bool:
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(model, torch.nn.Module)
+# What a loop reports, in the order of `Hook.step`'s arguments: kind, and name of a single value.
+_REPORTED = (
+    ("inputs", "batch"),
+    ("labels", "batch"),
+    ("predictions", "batch"),
+    ("losses", "loss"),
+    ("metrics", "metric"),
+)

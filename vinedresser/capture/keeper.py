@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from vinedresser.capture.config import Ask
+from vinedresser.capture.modules import ModuleInfo
 from vinedresser.capture.recording import Recording
 from vinedresser.capture.reductions import reduce_array
 from vinedresser.capture.store.dtypes import dtype_name
 from vinedresser.capture.store.step_record import HostTensor, StepRecord
 
-__all__ = ["Adapter", "ArrayKeeper", "Keeper"]
+__all__ = ["Adapter", "ArrayKeeper", "Keeper", "LossTaker"]
 
 
 class Keeper(Protocol):
@@ -36,14 +37,35 @@ class Keeper(Protocol):
 
 
 class Adapter(Protocol):
-    """Ties a hook to one framework's model."""
+    """Ties a hook to one model of a framework."""
+
+    @property
+    def framework(self) -> str:
+        """The framework's name, such as "torch"."""
 
     @property
     def versions(self) -> dict[str, str]:
-        """The framework's name and version."""
+        """The versions of the framework and of what it runs on, by name."""
 
     def names(self) -> list[str]:
-        """Return the names of all tensors that there are to capture."""
+        """Return the names of all tensors that are known to be there to capture."""
+
+    def modules(self) -> dict[str, ModuleInfo]:
+        """Return what the modules or layers are, by path."""
+
+    def path_of(self, module: Any) -> str | None:
+        """Return the path of a module or layer object; None where it is none of the model's."""
+
+    def checkpoint(self, directory: Path, step: int) -> None:
+        """Save the model as it is now as ``step-<step>`` in a directory."""
+
+    def detach(self) -> None:
+        """Leave the model as it was found."""
+
+
+@runtime_checkable
+class LossTaker(Protocol):
+    """An adapter that takes the values of loss functions that the training calls."""
 
     def record_loss(self, name: str, value: Any, arguments: tuple[Any, ...]) -> None:
         """Take what a loss function has returned.
@@ -53,12 +75,6 @@ class Adapter(Protocol):
             value: what it returned.
             arguments: what it was called with.
         """
-
-    def checkpoint(self, directory: Path, step: int) -> None:
-        """Save the model as it is now as ``step-<step>`` in a directory."""
-
-    def detach(self) -> None:
-        """Leave the model as it was found."""
 
 
 class ArrayKeeper:

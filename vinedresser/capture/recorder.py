@@ -24,6 +24,8 @@ class Recorder:
         deliver: takes a recording that has ended.
 
     Attributes:
+        config: what is captured.
+        configured_at: the first step to which it applied.
         steps: optimizer steps done.
         explicit_mode: the mode of the ``with`` block we are in, None outside.
         quiet: nothing is due in the train step, and no evaluation or block is open.
@@ -32,7 +34,9 @@ class Recorder:
     def __init__(self, config: CaptureConfig, deliver: Callable[[Recording], None]) -> None:
         self.steps = 0
         self.explicit_mode: Mode | None = None
-        self._config = config
+        self.config = config
+        self.configured_at = 0
+        self._next_config: CaptureConfig | None = None
         self._deliver = deliver
         self._train: Recording | None = None
         self._train_due: Due = config.due(0, "train")
@@ -40,6 +44,16 @@ class Recorder:
         # An evaluation is open, whether anything of it is recorded or not.
         self._evaluating = False
         self.quiet = not self._train_due
+
+    def configure(self, config: CaptureConfig) -> None:
+        """Capture by another config from now on; nothing must have been captured yet."""
+        self.config = config
+        self._train_due = config.due(self.steps, "train")
+        self._look_around()
+
+    def reconfigure(self, config: CaptureConfig) -> None:
+        """Capture by another config from the next train step on; any thread may ask for it."""
+        self._next_config = config
 
     @property
     def implicit_evaluation(self) -> bool:
@@ -58,7 +72,7 @@ class Recorder:
         if not self._evaluating:
             self._evaluating = True
             self.quiet = False
-            due = self._config.due(self.steps, mode)
+            due = self.config.due(self.steps, mode)
             self._evaluation = Recording(mode, self.steps, due) if due else None
         return self._evaluation
 
@@ -77,7 +91,10 @@ class Recorder:
         """Hand over the train step; the next one begins."""
         recording, self._train = self._train, None
         self.steps += 1
-        self._train_due = self._config.due(self.steps, "train")
+        if self._next_config is not None:
+            self.config, self._next_config = self._next_config, None
+            self.configured_at = self.steps
+        self._train_due = self.config.due(self.steps, "train")
         self._look_around()
         if recording is not None:
             self._deliver(recording)

@@ -39,9 +39,21 @@ class OpenedRun:
     launched: bool
 
     def describe(
-        self, framework: str, found: Mapping[str, str], config: CaptureConfig, world_size: int
+        self,
+        framework: str,
+        found: Mapping[str, str],
+        config: CaptureConfig,
+        world_size: int,
+        modules: Mapping[str, list[str]],
     ) -> None:
-        """Complete the run's record with what is known once the model has been seen.
+        """Complete the run's record with what is known once a model has been seen.
+
+        Args:
+            framework: the model's.
+            found: versions of the framework and what it runs on.
+            config: what is captured.
+            world_size: how many ranks there are.
+            modules: type and activation of each module of the watched models, by path.
 
         Raises:
             StoreError: the storage refused.
@@ -53,6 +65,7 @@ class OpenedRun:
             world_size=world_size,
             capture=config.to_json(),
             capture_digest=config.digest(),
+            modules=dict(modules),
         )
         write_record(self.storage, self.record)
 

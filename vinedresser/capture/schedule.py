@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
 from vinedresser.capture.reductions import REDUCTIONS
 from vinedresser.capture.store.step_record import MODES
 from vinedresser.errors import ConfigError, did_you_mean
 
-__all__ = ["SaveConfig"]
+__all__ = ["Predicate", "SaveConfig"]
+
+# Says of a step number and a mode ("train", "eval", "predict") whether to save.
+Predicate = Callable[[int, str], bool | None]
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,9 @@ class SaveConfig:
         modes: "train", "eval", "predict"; the modes in which it applies.
         reductions: statistics to keep, by name (`vinedresser.capture.reductions`).
         tensor: keep the tensor itself; None: if and only if no reductions are asked for.
+        when: a predicate of step and mode that a step must fulfil besides; explicit ``steps`` need
+            not. As a word (in a run's record) it names a predicate that only the training has;
+            here nothing is due by it then.
 
     Raises:
         ConfigError: a value is not right; the message names it.
@@ -40,6 +46,7 @@ class SaveConfig:
     modes: tuple[str, ...] = MODES
     reductions: tuple[str, ...] = ()
     tensor: bool | None = None
+    when: Predicate | str | None = None
 
     def __post_init__(self) -> None:
         for key in ("every", "start", "stop"):
@@ -57,6 +64,8 @@ class SaveConfig:
         _check_words("reductions", self.reductions, REDUCTIONS)
         if self.tensor is not None and not isinstance(self.tensor, bool):
             raise ConfigError(f"tensor = {self.tensor!r}: must be true or false")
+        if self.when is not None and not isinstance(self.when, str) and not callable(self.when):
+            raise ConfigError(f"when = {self.when!r}: must be a function of step and mode")
 
     @property
     def wants_tensor(self) -> bool:
@@ -76,11 +85,28 @@ class SaveConfig:
             return True
         if not self.every or step < self.start or (self.stop is not None and step >= self.stop):
             return False
-        return mode != "train" or (step - self.start) % self.every == 0
+        if mode == "train" and (step - self.start) % self.every:
+            return False
+        if self.when is None:
+            return True
+        return not isinstance(self.when, str) and bool(self.when(step, mode))
+
+    def guarded(self, guard: Callable[[str, Predicate], Predicate]) -> SaveConfig:
+        """Return it with a predicate that cannot harm the training, which saves nothing on error.
+
+        Args:
+            guard: `Shield.guard`.
+        """
+        if self.when is None or isinstance(self.when, str):
+            return self
+        guarded = guard(f"the predicate {_spelled(self.when)}", self.when)
+        return replace(self, when=guarded)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain JSON types, every key written out."""
+        """Return it as plain JSON types, every key written out; of a predicate, its name."""
         document = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        if callable(self.when):
+            document["when"] = _spelled(self.when)
         return {
             key: list(value) if isinstance(value, tuple) else value
             for key, value in document.items()
@@ -98,6 +124,12 @@ class SaveConfig:
             if key not in known:
                 raise ConfigError(f"{key}: no such key{did_you_mean(key, [*known, 'regex'])}")
         return cls(**document)
+
+
+def _spelled(predicate: Predicate) -> str:
+    """Return the name of a predicate, for people to read."""
+    name = getattr(predicate, "__qualname__", type(predicate).__qualname__)
+    return f"{getattr(predicate, '__module__', '')}.{name}"
 
 
 def _is_step(value: object) -> bool:

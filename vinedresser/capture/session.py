@@ -33,8 +33,10 @@ class Session:
         policy: what happens when the writer cannot keep up: "block" or "drop".
         names: returns the names of all tensors that there are to capture.
         stop: ends the training; called between two steps when SIGTERM has asked for it.
+        look: called about every second on the writer's thread.
 
     Attributes:
+        leader: the adapter whose steps are the run's; None as long as none has shown a step.
         shield: every callback of the training goes through it.
         recorder: which step or evaluation is going on.
         signal: whether the training was asked to end.
@@ -53,12 +55,16 @@ class Session:
         *,
         names: Callable[[], list[str]],
         stop: Callable[[], None],
+        look: Callable[[], None],
     ) -> None:
         self.shield = Shield()
+        self.leader: object | None = None
+        config = self.guarded(config)
         self.recorder = Recorder(config, self.shield.guard("handing over a step", self._deliver))
         self.signal = StopSignal()
         self._stop = stop
-        self._unmatched = Unmatched(config.collections.values(), names)
+        self._unmatched = Unmatched(names)
+        self._unmatched.expect(config.collections.values())
         self._keepers: dict[type[Keeper], Keeper] = {}
         self._keepers_lock = threading.Lock()
         self._writer = RunWriter(
@@ -67,7 +73,22 @@ class Session:
             policy=policy,
             on_problem=self._on_problem,
             on_release=self._release,
+            on_beat=self.shield.guard("looking for capture requests", look),
         )
+
+    def guarded(self, config: CaptureConfig) -> CaptureConfig:
+        """Return a config whose predicates cannot harm the training."""
+        return config.guarded(self.shield.guard)
+
+    def configure(self, config: CaptureConfig) -> None:
+        """Capture by another config from now on; for before the first step."""
+        self._unmatched.expect(config.collections.values())
+        self.recorder.configure(self.guarded(config))
+
+    def reconfigure(self, config: CaptureConfig) -> None:
+        """Capture by another config, whose predicates are guarded, from the next step on."""
+        self._unmatched.expect(config.collections.values())
+        self.recorder.reconfigure(config)
 
     def keeper(self, kind: type[K]) -> K:
         """Return this session's keeper of a kind."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-from vinedresser.capture.collections import Collection
+from vinedresser.capture.collections import BUILT_IN, Collection
+from vinedresser.capture.modules import module_of
 from vinedresser.capture.recording import Recording
 from vinedresser.errors import did_you_mean
 
@@ -13,21 +14,25 @@ __all__ = ["Unmatched"]
 
 
 class Unmatched:
-    """Watches for collections of a user's own whose pattern matched nothing when first due.
+    """Watches for collections of a user's own that held nothing when they were first due.
 
     Of an evaluation much is not there that a train step has; so it is the first train step that
     counts, unless a collection is for evaluations only.
 
     Args:
-        collections: of the run.
         names: returns the names of all tensors that there are to capture.
     """
 
-    def __init__(
-        self, collections: Iterable[Collection], names: Callable[[], Iterable[str]]
-    ) -> None:
+    def __init__(self, names: Callable[[], Iterable[str]]) -> None:
         self._names = names
-        self._pending = {one.name for one in collections if one.regex is not None}
+        self._known: set[str] = set()
+        self._pending: set[str] = set()
+
+    def expect(self, collections: Iterable[Collection]) -> None:
+        """Watch for those of some collections that are not watched for already."""
+        fresh = {one.name for one in collections if one.selects and one.name not in BUILT_IN}
+        self._pending |= fresh - self._known
+        self._known |= fresh
 
     def complaints(self, recording: Recording) -> list[str]:
         """Return one sentence for each collection that was due for the first time, and empty."""
@@ -45,6 +50,16 @@ class Unmatched:
 
     def _complaint(self, collection: Collection, recording: Recording) -> str:
         names = sorted({*self._names(), *recording.names()})
+        if collection.regex is None:
+            paths = sorted({path for path in map(module_of, names) if path})
+            asked = [*collection.modules, *collection.types]
+            near = did_you_mean(str(asked[0]), paths)
+            there = ", ".join(paths[:8]) + (", …" if len(paths) > 8 else "")
+            return (
+                f"collection {collection.name} held nothing at step {recording.step} "
+                f"({recording.mode}): {', '.join(map(str, asked))}: no such modules with what is "
+                f"asked of them{near or f'; there are {there}'}"
+            )
         # What is left of the pattern without its signs is compared with the names.
         plain = re.sub(r"\\[a-zA-Z]|[^\w/.]", "", collection.regex or "")
         near = did_you_mean(plain, names) or did_you_mean(

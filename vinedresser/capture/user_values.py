@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from vinedresser.capture.collections import BUILT_IN
-from vinedresser.capture.config import CaptureConfig
 from vinedresser.capture.keeper import ArrayKeeper, Keeper
 from vinedresser.capture.session import Session
 from vinedresser.errors import ConfigError, did_you_mean
@@ -22,12 +22,10 @@ class UserValues:
 
     Args:
         session: takes them.
-        config: what is captured.
     """
 
-    def __init__(self, session: Session, config: CaptureConfig) -> None:
+    def __init__(self, session: Session) -> None:
         self._session = session
-        self._config = config
 
     def full_name(self, name: str, collection: str | None) -> str:
         """Return the name under which a value is stored.
@@ -39,12 +37,27 @@ class UserValues:
             raise ConfigError(f"name = {name!r}: must be a word, or words with slashes between")
         if collection is None:
             return name if "/" in name else f"saved/{name}"
-        known = [*BUILT_IN, *self._config.collections]
+        known = [*BUILT_IN, *self._session.recorder.config.collections]
         if collection not in known:
             raise ConfigError(
                 f"collection = {collection!r}: no such collection{did_you_mean(collection, known)}"
             )
         return f"{collection}/{name}"
+
+    def report(self, kind: str, given: Any, one: str) -> None:
+        """Save what a training loop reports of a step: a value, or several by name.
+
+        Args:
+            kind: such as "inputs".
+            given: a value, stored as ``<kind>/<one>``, or a mapping of names to values.
+            one: the name of a single value.
+        """
+        recording = self._session.recorder.current()
+        # A loop reports all that it has; what nobody has asked for is left out without a word.
+        if recording is None or not recording.due.reaches(kind):
+            return
+        for name, value in given.items() if isinstance(given, Mapping) else [(one, given)]:
+            self.save(f"{kind}/{name}", value)
 
     def save(self, name: str, value: Any) -> None:
         """Save a value under its full name, if anything asks for it now.
@@ -57,7 +70,7 @@ class UserValues:
             return
         ask = recording.due.ask(name)
         if not ask:
-            if not self._config.holds(name):
+            if not self._session.recorder.config.holds(name):
                 self._session.shield.report(f"{name} is not saved: no collection holds that name")
             return
         recording.explicit = True

@@ -11,6 +11,8 @@ more, and stays small.
     segments/<rank>/<seq>.safetensors, index/<rank>/<seq>.json              hook's writer
     heartbeat/<rank>.json           who writes, how far it got              hook's writer
     waiting.json                    a reader waits: commit at once          judge
+    capture_requests/<number>.json  what else is to be captured             person
+    capture_changes/<rank>/<number>.json    what the hook made of that      hook's writer
     findings/<group>.jsonl          what the rules of a group found         judge
     stop.json                       who asks the run to end, and why        judge or person
     checkpoints/                    what the trainer saved when stopped     trainer
@@ -38,6 +40,8 @@ __all__ = [
     "RANK_VARIABLE",
     "RUN_ID_VARIABLE",
     "RUN_VARIABLE",
+    "CaptureChange",
+    "CaptureRequest",
     "ExitCause",
     "ExitRecord",
     "Heartbeat",
@@ -48,6 +52,8 @@ __all__ = [
     "SupervisorRecord",
     "TrackingRecord",
     "WaitingRecord",
+    "capture_change_key",
+    "capture_request_key",
     "environment_without_run",
     "findings_key",
     "heartbeat_key",
@@ -100,6 +106,16 @@ def heartbeat_key(rank: int) -> str:
     return f"heartbeat/{rank}.json"
 
 
+def capture_request_key(number: int) -> str:
+    """Return the key of a capture request; they are numbered from 0."""
+    return f"capture_requests/{number:06d}.json"
+
+
+def capture_change_key(number: int, rank: int) -> str:
+    """Return the key of a rank's answer to a capture request."""
+    return f"capture_changes/{rank}/{number:06d}.json"
+
+
 def findings_key(group: str) -> str:
     """Return the key of the findings of one rule group."""
     return f"findings/{group}.jsonl"
@@ -145,6 +161,9 @@ class RunRecord(Record):
         world_size: how many ranks write.
         capture: the capture configuration in force (`CaptureConfig.to_json`).
         capture_digest: SHA-256 of it.
+        needs: of the capture configuration, what the rules ask for.
+        modules: of the watched models, type and activation function ("" where the module is none)
+            of each module or layer by its path.
         code: the version control's id of the code, "" when there is none.
         flow: id of the flow run that launched it, "" when there was none.
     """
@@ -162,6 +181,8 @@ class RunRecord(Record):
     world_size: int = 1
     capture: dict[str, Any] = field(default_factory=dict)
     capture_digest: str = ""
+    needs: dict[str, Any] = field(default_factory=dict)
+    modules: dict[str, list[str]] = field(default_factory=dict)
     code: str = ""
     flow: str = ""
     format_version: int = FORMAT_VERSION
@@ -234,6 +255,40 @@ class WaitingRecord(Record):
     KEY: ClassVar[str] = "waiting.json"
 
     until: float
+
+
+@dataclass(frozen=True)
+class CaptureRequest(Record):
+    """Somebody asks a run to capture something else from now on.
+
+    Attributes:
+        collections: the collections that change, with their new save configs.
+        time: seconds since the epoch.
+    """
+
+    KEY: ClassVar[str] = "capture_requests"
+
+    collections: dict[str, Any]
+    time: float
+
+
+@dataclass(frozen=True)
+class CaptureChange(Record):
+    """What a rank's hook made of a capture request.
+
+    Attributes:
+        step: the first step to which it applies.
+        capture: the capture configuration in force from there on.
+        refused: why nothing was changed, "" where it was.
+        time: seconds since the epoch.
+    """
+
+    KEY: ClassVar[str] = "capture_changes"
+
+    step: int
+    capture: dict[str, Any]
+    time: float
+    refused: str = ""
 
 
 @dataclass(frozen=True)

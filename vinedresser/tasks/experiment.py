@@ -124,7 +124,8 @@ class Experiment:
         store: the directory that gets the run directories.
         cwd: the directory to start commands in.
         plans: the runs to make.
-        capture: what the file and the rules ask the hook to capture.
+        capture: what the file asks the hook to capture.
+        needs: what the rules ask it to capture.
         rules: the rules' tables by group, as `rules.worker` takes them.
         tracking_uri: MLflow's tracking URI.
         tracking_experiment: MLflow's experiment.
@@ -136,6 +137,7 @@ class Experiment:
     cwd: Path
     plans: tuple[Plan, ...]
     capture: CaptureConfig
+    needs: CaptureConfig
     rules: Mapping[str, Mapping[str, Any]]
     tracking_uri: str
     tracking_experiment: str
@@ -180,6 +182,10 @@ def load_experiment(
     rules: list[Rule] = []
     for group in tables.values():
         rules += rules_from_table(group, where=f"{path}: rules")
+    needs = capture_for(rules)
+    capture = _capture(document.get("capture", {}), f"{path}: capture")
+    # Here, not in the training, if the two do not agree on a collection.
+    capture.merged(needs)
     tracking = build(TrackingTable, document.get("tracking", {}), f"{path}: tracking")
     return Experiment(
         path=path.absolute(),
@@ -187,9 +193,8 @@ def load_experiment(
         store=place,
         cwd=cwd,
         plans=tuple(plans),
-        capture=_capture(document.get("capture", {}), f"{path}: capture").merged(
-            capture_for(rules)
-        ),
+        capture=capture,
+        needs=needs,
         rules=tables,
         tracking_uri=_tracking_uri(tracking.uri, base, place, f"{path}: tracking.uri"),
         tracking_experiment=tracking.experiment or run.name,
@@ -201,9 +206,16 @@ def _capture(table: object, where: str) -> CaptureConfig:
     if not isinstance(table, Mapping):
         raise ConfigError(f"{where}: must hold one table per collection, not {table!r}")
     try:
-        return CaptureConfig.from_json(table).with_defaults()
+        config = CaptureConfig.from_json(table).with_defaults()
     except ConfigError as error:
         raise ConfigError(f"{where}.{error}") from error
+    for name, collection in config.collections.items():
+        if any(save.when is not None for save in collection.saves):
+            raise ConfigError(
+                f"{where}.{name}.when: a predicate can be given in Python only, as "
+                "SaveConfig(when=...)"
+            )
+    return config
 
 
 def _tracking_uri(uri: str | None, base: Path, store: Path, where: str) -> str:

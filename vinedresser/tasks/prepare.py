@@ -66,6 +66,7 @@ def _make_directory(experiment: Experiment, plan: Plan, flow: str) -> tuple[Path
                 parameters=plan.parameters,
                 total_steps=plan.total_steps,
                 capture=experiment.capture.to_json(),
+                needs=experiment.needs.to_json(),
                 digest=experiment.capture.digest(),
                 environment=plan.environment,
                 owner=this_process(),

@@ -48,7 +48,7 @@ def prepare_script(
         ConfigError: no such rule, or a setting of it is not right.
         LaunchError: there is no such script or program.
     """
-    capture = CaptureConfig().with_defaults().merged(capture_for(rules_from_table(rules)))
+    capture = CaptureConfig().with_defaults()
     program = [sys.executable] if command[0].endswith(".py") else []
     check_command([*program, *command], Path.cwd())
     prepare_run(
@@ -58,6 +58,7 @@ def prepare_script(
         cwd=Path.cwd(),
         total_steps=total_steps,
         capture=capture.to_json(),
+        needs=capture_for(rules_from_table(rules)).to_json(),
         digest=capture.digest(),
         owner=this_process(),
         forward=forward,

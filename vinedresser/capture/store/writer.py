@@ -48,6 +48,8 @@ class RunWriter:
         on_problem: called on the writer's thread with one sentence, once for each kind of problem.
         on_release: called on the writer's thread once for each record that was taken, when it is
             committed or given up: its buffers may be used again.
+        on_beat: called on the writer's thread after every heartbeat, about once a second; it must
+            not raise.
 
     Attributes:
         last_step: the last optimizer step that ended, for the heartbeat; -1 before the first. A
@@ -70,6 +72,7 @@ class RunWriter:
         cut_seconds: float = 1.0,
         on_problem: Callable[[str], None] | None = None,
         on_release: Callable[[StepRecord], None] | None = None,
+        on_beat: Callable[[], object] | None = None,
     ) -> None:
         self.last_step = -1
         self.problems: list[str] = []
@@ -79,6 +82,7 @@ class RunWriter:
         self._cut_seconds = cut_seconds
         self._on_problem = on_problem
         self._on_release = on_release
+        self._on_beat = on_beat
         self._committer = Committer(storage, rank)
         self._queue = RecordQueue(queue_bytes, policy)
         self._batch: list[Queued] = []
@@ -164,6 +168,8 @@ class RunWriter:
             self._cut()
         if time.monotonic() >= self._beaten_at + _BEAT:
             self._beat()
+            if self._on_beat is not None:
+                self._on_beat()
         return not last
 
     def _patience(self) -> float:

@@ -10,9 +10,11 @@ from torch import nn
 from torch.nn.parameter import UninitializedParameter
 from torch.optim import Optimizer
 
+from vinedresser.capture.modules import ModuleInfo
 from vinedresser.capture.recording import Recording
 from vinedresser.capture.session import Session
 from vinedresser.capture.store.step_record import Mode
+from vinedresser.capture.torch_.activations import activation_name
 from vinedresser.capture.torch_.checkpoint import save_checkpoint
 from vinedresser.capture.torch_.keeper import TorchKeeper
 from vinedresser.capture.torch_.names import Names, leaves, unwrapped
@@ -36,6 +38,7 @@ class TorchAdapter:
         model: called as it is given here, wrappers (compiled, data parallel) and all.
         loss: a loss module; None where there is none, or `vinedresser.capture.Hook.loss` is used.
         optimizer: the one whose steps are counted; None: the first that updates the model.
+        name: comes before the names of all that belongs to the model; None: nothing does.
 
     Raises:
         ConfigError: loss or optimizer are of a kind that torch cannot watch.
@@ -47,13 +50,14 @@ class TorchAdapter:
         model: nn.Module,
         loss: nn.Module | None,
         optimizer: Optimizer | None,
+        name: str | None = None,
     ) -> None:
         _check(loss, optimizer)
         self._session = session
         self._recorder = session.recorder
         self._root = model
         self._model = unwrapped(model)
-        self._names = Names(self._model)
+        self._names = Names(self._model, name)
         self._keeper = session.keeper(TorchKeeper)
         keep = session.shield.guard("keeping a tensor", self._keeper.keep_parameter, names=1)
         self._keep = keep
@@ -77,6 +81,11 @@ class TorchAdapter:
         )
 
     @property
+    def framework(self) -> str:
+        """See `Adapter.framework`."""
+        return "torch"
+
+    @property
     def versions(self) -> dict[str, str]:
         """See `Adapter.versions`."""
         return {"torch": torch.__version__}
@@ -84,6 +93,18 @@ class TorchAdapter:
     def names(self) -> list[str]:
         """See `Adapter.names`."""
         return self._names.all()
+
+    def modules(self) -> dict[str, ModuleInfo]:
+        """See `Adapter.modules`."""
+        return {
+            path: ModuleInfo(type(module).__name__, activation_name(module))
+            for path, module in self._names.modules()
+        }
+
+    def path_of(self, module: Any) -> str | None:
+        """See `Adapter.path_of`."""
+        found = (path for path, one in self._names.modules() if one is module)
+        return next(found, None)
 
     def checkpoint(self, directory: Path, step: int) -> None:
         """See `Adapter.checkpoint`."""
@@ -187,7 +208,10 @@ class TorchAdapter:
                     f"{type(self._model).__name__} was seen; watch the very object that the "
                     "training calls, such as the one that torch.compile returned"
                 )
-        self._session.step_ended()
+        if self._session.leader is None:
+            self._session.leader = self
+        if self._session.leader is self:
+            self._session.step_ended()
 
     def _take_weights(self, recording: Recording) -> None:
         due = recording.due

@@ -38,11 +38,13 @@ class Names:
 
     Args:
         model: the user's own model, without wrappers.
+        prefix: comes before every path, with a dot between; None: nothing does.
     """
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, prefix: str | None = None) -> None:
         self._model = model
-        self._root = type(model).__name__
+        self._prefix = f"{prefix}." if prefix else ""
+        self._root = prefix or type(model).__name__
         # By the path that torch gives.
         self._modules: dict[str, str] = {}
         self._parameters: dict[str, tuple[str, str]] = {}
@@ -55,7 +57,7 @@ class Names:
                 continue
             name = self._modules.get(path)
             if name is None:
-                name = self._modules[path] = _clean(path) or self._root
+                name = self._modules[path] = self._path(path) or self._root
             found.append((name, module))
         return found
 
@@ -71,7 +73,7 @@ class Names:
                 path = f"{prefix}.{name}" if prefix else name
                 names = self._parameters.get(path)
                 if names is None:
-                    clean = _clean(path)
+                    clean = self._path(path)
                     kind = "biases" if "bias" in name else "weights"
                     names = self._parameters[path] = (f"{kind}/{clean}", f"gradients/{clean}")
                 found.append(NamedParameter(parameter, *names))
@@ -85,6 +87,11 @@ class Names:
             *(one.gradient for one in parameters),
             *(f"outputs/{path}" for path, _ in self.modules()),
         ]
+
+    def _path(self, path: str) -> str:
+        """Return a path as it is told; "" of the root."""
+        clean = _clean(path)
+        return f"{self._prefix}{clean}" if clean else ""
 
     def _walk(self) -> Iterator[tuple[str, nn.Module]]:
         """Yield every module once, with torch's path, in the order of `nn.Module.named_modules`."""

@@ -29,6 +29,7 @@ def prepare_run(
     parameters: Mapping[str, Any] | None = None,
     total_steps: int | None = None,
     capture: Mapping[str, Any] | None = None,
+    needs: Mapping[str, Any] | None = None,
     digest: str = "",
     environment: Mapping[str, str] | None = None,
     owner: ProcessIdentity | None = None,
@@ -46,7 +47,8 @@ def prepare_run(
         parameters: hyperparameters, JSON types.
         total_steps: steps it is expected to take.
         capture: the capture configuration as JSON.
-        digest: SHA-256 of it.
+        needs: what of it the rules ask for.
+        digest: SHA-256 of the capture configuration.
         environment: variables added to the inherited ones.
         owner: the process for which it runs: when that is gone, the training is asked to end.
         grace: seconds between asking the training to end and killing it.
@@ -71,6 +73,7 @@ def prepare_run(
         total_steps=total_steps,
         capture=dict(capture or {}),
         capture_digest=digest,
+        needs=dict(needs or {}),
         code=code_version(cwd),
         flow=flow,
     )

@@ -1,0 +1,154 @@
+"""What a run captures: asked for by user and rules, completed by what is seen, changed live."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from vinedresser.capture.config import CaptureConfig
+from vinedresser.capture.keeper import Adapter
+from vinedresser.capture.modules import ModuleInfo
+from vinedresser.capture.run_opening import OpenedRun
+from vinedresser.capture.session import Session
+from vinedresser.errors import ConfigError, Damaged
+from vinedresser.infra.run_directory import (
+    CaptureChange,
+    CaptureRequest,
+    capture_change_key,
+    capture_request_key,
+    read_record,
+    write_record,
+)
+
+__all__ = ["CaptureControl"]
+
+
+class CaptureControl:
+    """Keeps the capture configuration of one rank, and tells the run's record of it.
+
+    Args:
+        run: the run.
+        session: captures.
+        own: what the user asks for.
+        needs: what the rules ask for; it stays, whatever else changes.
+        rank: of this process.
+        world_size: how many ranks there are.
+    """
+
+    def __init__(
+        self,
+        run: OpenedRun,
+        session: Session,
+        own: CaptureConfig,
+        needs: CaptureConfig,
+        *,
+        rank: int,
+        world_size: int,
+    ) -> None:
+        self.adapters: list[Adapter] = []
+        self._run = run
+        self._session = session
+        self._own = own
+        self._needs = needs
+        self._rank = rank
+        self._world_size = world_size
+        self._next_request = 0
+        # A request that takes effect with the next step, and the config that it leads to.
+        self._pending: tuple[int, CaptureConfig] | None = None
+
+    def names(self) -> list[str]:
+        """Return the names of all tensors that are known to be there."""
+        return [name for adapter in self.adapters for name in adapter.names()]
+
+    def introduce(self, adapter: Adapter) -> None:
+        """Take in a model that is watched from now on."""
+        self.adapters.append(adapter)
+        self._session.configure(self._in_force(self._own))
+        for collection, module in self._session.recorder.config.unresolved():
+            kind = type(module).__qualname__
+            self._session.shield.report(
+                f"collection {collection}: a {kind} among its modules is no part of a watched model"
+            )
+        self.describe()
+
+    def describe(self) -> None:
+        """Complete the run's record; only rank 0 does."""
+        if self._rank:
+            return
+        versions = {name: text for one in self.adapters for name, text in one.versions.items()}
+        self._session.shield.guard("describing the run", self._run.describe)(
+            self.adapters[0].framework if self.adapters else "",
+            versions,
+            self._session.recorder.config,
+            self._world_size,
+            self._modules(),
+        )
+
+    def look(self) -> None:
+        """Answer the request that has taken effect, and look for the next one.
+
+        Called now and then on the writer's thread.
+
+        Raises:
+            StoreError: the storage refused.
+        """
+        if self._pending is not None:
+            number, config = self._pending
+            if self._session.recorder.config is not config:
+                return
+            self._pending = None
+            self._answer(number, self._session.recorder.configured_at)
+            self.describe()
+        storage, number = self._run.storage, self._next_request
+        try:
+            request = read_record(storage, CaptureRequest, key=capture_request_key(number))
+            if request is None:
+                return
+            self._next_request += 1
+            changed = self._own.changed(CaptureConfig.from_json(request.collections))
+            config = self._session.guarded(self._in_force(changed))
+        except (ConfigError, Damaged) as error:
+            self._next_request = number + 1
+            self._session.shield.report(f"a capture request is refused: {error}")
+            self._answer(number, self._session.recorder.steps, str(error))
+            return
+        self._own = changed
+        self._pending = (number, config)
+        self._session.reconfigure(config)
+
+    def close(self) -> None:
+        """Answer what is still to be answered.
+
+        Raises:
+            StoreError: the storage refused.
+        """
+        if self._pending is not None:
+            number, config = self._pending
+            self._pending = None
+            met = self._session.recorder.config is config
+            since = self._session.recorder.configured_at
+            self._answer(number, since, "" if met else "the training ended before its next step")
+
+    def _in_force(self, own: CaptureConfig) -> CaptureConfig:
+        """Return what is captured where the user asks for this."""
+        config = own.merged(self._needs).with_defaults()
+        return config.resolved(self._found(), self._path_of)
+
+    def _found(self) -> dict[str, ModuleInfo]:
+        found: dict[str, ModuleInfo] = {}
+        for adapter in self.adapters:
+            found |= adapter.modules()
+        return found
+
+    def _modules(self) -> dict[str, list[str]]:
+        return {path: list(info) for path, info in self._found().items()}
+
+    def _path_of(self, module: Any) -> str | None:
+        paths: Iterable[str | None] = (adapter.path_of(module) for adapter in self.adapters)
+        return next((path for path in paths if path is not None), None)
+
+    def _answer(self, number: int, step: int, refused: str = "") -> None:
+        capture = self._session.recorder.config.to_json()
+        answer = CaptureChange(step=step, capture=capture, time=time.time(), refused=refused)
+        write_record(self._run.storage, answer, key=capture_change_key(number, self._rank))
