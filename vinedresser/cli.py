@@ -167,21 +167,34 @@ def show(
     name: Annotated[
         str | None, typer.Argument(metavar="NAME", help="A tensor or scalar of it.")
     ] = None,
+    *,
     step: Annotated[int | None, typer.Option(help="One step instead of all.")] = None,
     mode: Annotated[str, typer.Option(help="train, eval or predict.")] = "train",
     rank: Annotated[int, typer.Option(help="Of a distributed run.")] = 0,
+    draw: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw it into a .png or .svg file.")
+    ] = None,
+    as_: Annotated[
+        str | None,
+        typer.Option("--as", help="What to draw: curve, histogram or images; else what fits."),
+    ] = None,
 ) -> None:
     """Show what a run captured.
 
-    With a NAME, the values of that tensor or scalar.
+    With a NAME, the values of that tensor or scalar; with --draw, a picture of it.
     """
     from vinedresser.capture.store.reader import open_run
-    from vinedresser.show import show_name, show_run
+    from vinedresser.show import draw_name, show_name, show_run
 
+    opened = open_run(run)
     if name is None:
-        show_run(open_run(run))
+        if draw is not None:
+            raise ConfigError(f"--draw {draw}: say of which tensor or scalar")
+        show_run(opened)
+    elif draw is not None:
+        draw_name(opened, name, draw, step=step, mode=mode, rank=rank, kind=as_)
     else:
-        show_name(open_run(run), name, step=step, mode=mode, rank=rank)
+        show_name(opened, name, step=step, mode=mode, rank=rank)
 
 
 @app.command()

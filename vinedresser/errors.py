@@ -13,7 +13,7 @@
     │   ├── SecondWriter (RuntimeError)     two processes write the same rank
     │   ├── Damaged (ValueError)            a checksum or a length does not match
     │   ├── StillRunning (RuntimeError)     the run has not ended
-    │   ├── UnknownTensor (LookupError)     no tensor of that name; the message has the nearest
+    │   ├── UnknownTensor (KeyError)        no tensor of that name; the message has the nearest
     │   └── UnknownStep (LookupError)       the tensor was not captured at that step
     ├── LaunchError (RuntimeError)          a training could not be started
     └── TrackingError (RuntimeError)        the tracking server or its database refused
@@ -102,8 +102,12 @@ class StillRunning(RunError, RuntimeError):
     """The run has not ended, or somebody is about to start it."""
 
 
-class UnknownTensor(RunError, LookupError):
+class UnknownTensor(RunError, KeyError):
     """The run has no tensor of this name."""
+
+    def __str__(self) -> str:
+        # A KeyError would put its message in quotes.
+        return str(self.args[0])
 
 
 class UnknownStep(RunError, LookupError):

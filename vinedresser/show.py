@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from rich.table import Table
 from rich.text import Text
 
+from vinedresser.capture.config import CaptureConfig
 from vinedresser.capture.reductions import REDUCTIONS, reduce_array
+from vinedresser.capture.schedule import SaveConfig
 from vinedresser.capture.store.reader import Run
 from vinedresser.capture.store.series import Column
 from vinedresser.capture.store.step_record import MODES, Mode
 from vinedresser.errors import ConfigError, UnknownStep, UnknownTensor, did_you_mean
 from vinedresser.terminal import console
 
-__all__ = ["show_name", "show_run"]
+__all__ = ["draw_name", "show_name", "show_run"]
 
 # Rows of a long series that fit on a page; the rest is for `run.scalars(...).to_pandas()`.
 _MOST_ROWS = 20
@@ -33,17 +36,65 @@ def show_run(run: Run) -> None:
         console.print(Text(f"  {run.info.framework} {version}   {len(steps)} steps captured"))
     for problem in run.problems:
         console.print(Text(f"  {problem}", style="red"))
-    table = Table(header_style="bold")
-    for name, justify in (("name", "left"), ("shape", "left"), ("steps", "right")):
-        table.add_column(name, justify="right" if justify == "right" else "left")
-    table.add_column("kept")
-    table.add_column("bytes", justify="right")
-    for name in run.tensor_names():
-        table.add_row(*_tensor_row(run, name))
+    rows = [_tensor_row(run, name) for name in run.tensor_names()]
     for name, modes in _scalar_modes(run).items():
         counts = sum(len(run.scalars(f"^{_literal(name)}$", mode=mode)[name]) for mode in modes)
-        table.add_row(Text(name), "scalar", str(counts), ", ".join(modes), str(8 * counts))
+        rows.append(_Row(name, "scalar", counts, ", ".join(modes), 8 * counts))
+    console.print(_collections(run, rows))
+    table = Table(header_style="bold")
+    for heading, right in (("name", 0), ("shape", 0), ("steps", 1), ("kept", 0), ("bytes", 1)):
+        table.add_column(heading, justify="right" if right else "left")
+    kind = ""
+    for row in rows:
+        if kind and not row.name.startswith(f"{kind}/"):
+            table.add_section()
+        kind = row.name.partition("/")[0]
+        table.add_row(Text(row.name), row.shape, str(row.steps), row.kept, f"{row.size:,}")
     console.print(table)
+
+
+class _Row(NamedTuple):
+    """What is known of one tensor or scalar."""
+
+    name: str
+    shape: str
+    steps: int
+    kept: str
+    size: int
+
+
+def _collections(run: Run, rows: list[_Row]) -> Table:
+    """Return a table of the run's collections: when they are saved, and what has come together."""
+    table = Table(header_style="bold")
+    for heading, right in (("collection", 0), ("names", 1), ("bytes", 1), ("saved", 0)):
+        table.add_column(heading, justify="right" if right else "left")
+    config = CaptureConfig.from_json(run.info.capture)
+    for collection in config.collections.values():
+        held = [row for row in rows if collection.holds(row.name)]
+        size = sum(row.size for row in held)
+        when = "; ".join(_schedule(save) for save in collection.saves)
+        table.add_row(Text(collection.name), str(len(held)), f"{size:,}", Text(when))
+    return table
+
+
+def _schedule(save: SaveConfig) -> str:
+    """Return in words when a save config saves, and what."""
+    words = []
+    if save.every:
+        words.append("every step" if save.every == 1 else f"every {save.every} steps")
+    if save.start:
+        words.append(f"from {save.start}")
+    if save.stop is not None:
+        words.append(f"before {save.stop}")
+    if save.steps:
+        words.append(f"at {', '.join(map(str, save.steps))}")
+    if save.when is not None:
+        words.append(f"when {save.when}")
+    if set(save.modes) != set(MODES):
+        words.append(f"in {', '.join(save.modes)}")
+    if save.reductions:
+        words.append(f"({' '.join(save.reductions)}{' and the tensor' if save.tensor else ''})")
+    return " ".join(words) or "never"
 
 
 def show_name(run: Run, name: str, *, step: int | None, mode: str, rank: int) -> None:
@@ -62,14 +113,12 @@ def show_name(run: Run, name: str, *, step: int | None, mode: str, rank: int) ->
         UnknownStep: it was not captured at this step.
         Damaged: the bytes on disk do not match their checksum.
     """
-    kinds: dict[str, Mode] = {one: one for one in MODES}
-    if mode not in kinds:
-        raise ConfigError(f"--mode {mode}: no such mode; there are {', '.join(MODES)}")
+    kind = _mode(mode)
     scalars, tensors = run.scalar_names(), run.tensor_names()
     if name in scalars:
-        _show_scalar(run, name, step, kinds[mode], rank)
+        _show_scalar(run, name, step, kind, rank)
     elif name in tensors:
-        _show_tensor(run, name, step, kinds[mode], rank)
+        _show_tensor(run, name, step, kind, rank)
     else:
         near = did_you_mean(name, [*scalars, *tensors])
         raise UnknownTensor(f"{run.path}: no tensor or scalar {name}{near}")
@@ -112,6 +161,50 @@ def _show_tensor(run: Run, name: str, step: int | None, mode: Mode, rank: int) -
         raise UnknownStep(f"{run.path}: {name}: never captured in mode {mode} by rank {rank}")
 
 
+def draw_name(
+    run: Run,
+    name: str,
+    target: Path,
+    *,
+    step: int | None,
+    mode: str,
+    rank: int,
+    kind: str | None,
+) -> None:
+    """Draw one tensor or scalar into a file, and say what was drawn.
+
+    Args:
+        run: the run.
+        name: of a tensor or scalar of it.
+        target: a .png or .svg file.
+        step: only this step; None: all steps.
+        mode: "train", "eval" or "predict".
+        rank: of a distributed run.
+        kind: "curve", "histogram" or "images"; None: what fits.
+
+    Raises:
+        ConfigError: no such mode or kind, or the file is of another kind.
+        UnknownTensor: no such tensor or scalar; the message has the nearest names.
+        UnknownStep: it was not captured at this step.
+        Damaged: the bytes on disk do not match their checksum.
+    """
+    from vinedresser.explain.drawing import DRAWINGS, draw
+
+    if kind is not None and kind not in DRAWINGS:
+        raise ConfigError(f"--as {kind}: there are {', '.join(DRAWINGS)}")
+    chosen = DRAWINGS[kind] if kind else None
+    drawn = draw(run, name, target, step=step, mode=_mode(mode), rank=rank, kind=chosen)
+    console.print(f"{target}   {drawn} of {name}", markup=False, soft_wrap=True)
+
+
+def _mode(word: str) -> Mode:
+    """Return the mode that a word of the command line names."""
+    kinds: dict[str, Mode] = {one: one for one in MODES}
+    if word not in kinds:
+        raise ConfigError(f"--mode {word}: no such mode; there are {', '.join(MODES)}")
+    return kinds[word]
+
+
 def _print_series(name: str, columns: dict[str, Column]) -> None:
     """Print a table over the steps; of a long one, evenly spread rows with the first and last."""
     steps = next(iter(columns.values())).steps
@@ -127,7 +220,7 @@ def _print_series(name: str, columns: dict[str, Column]) -> None:
     console.print(table)
 
 
-def _tensor_row(run: Run, name: str) -> tuple[str | Text, ...]:
+def _tensor_row(run: Run, name: str) -> _Row:
     view = run.tensor(name)
     full = view.steps(None)
     kept = list(view.reductions)
@@ -139,7 +232,7 @@ def _tensor_row(run: Run, name: str) -> tuple[str | Text, ...]:
         shape = f"{shape} {view.dtype}"
         size += len(full) * int(np.prod(view.shape)) * view.dtype.itemsize
         steps = max(steps, len(full))
-    return Text(name), shape, str(steps), " ".join(kept), f"{size:,}"
+    return _Row(name, shape, steps, " ".join(kept), size)
 
 
 def _scalar_modes(run: Run) -> dict[str, list[Mode]]:

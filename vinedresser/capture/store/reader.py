@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from vinedresser.capture.store.history import History
 from vinedresser.capture.store.layout import LayoutPool
 from vinedresser.capture.store.problems import Problems
 from vinedresser.capture.store.selection import Selector
-from vinedresser.capture.store.series import Columns
+from vinedresser.capture.store.series import Columns, frame_of
 from vinedresser.capture.store.status import Status, run_status
 from vinedresser.capture.store.step import Step
 from vinedresser.capture.store.step_record import Mode
@@ -24,6 +25,9 @@ from vinedresser.capture.store.tensor_view import TensorView
 from vinedresser.errors import Damaged, NotARun, UnknownTensor, did_you_mean
 from vinedresser.infra.run_directory import RunRecord, read_record
 from vinedresser.infra.storage import Storage, open_storage
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["Run", "open_run"]
 
@@ -201,6 +205,30 @@ class Run:
             ConfigError: an invalid regex.
         """
         return self._columns(select, reduction, mode, rank)
+
+    def to_pandas(
+        self, select: str | None = None, *, mode: Mode | None = None, rank: int = 0
+    ) -> pd.DataFrame:
+        """Return scalars and statistics in one long frame; no tensor is touched.
+
+        Args:
+            select: a collection such as "gradients", or else a regex; None: all.
+            mode: only this mode; None: all modes.
+            rank: whose.
+
+        Returns:
+            One row a value, with the columns name, reduction ("" for a scalar), mode, step, time,
+            value.
+
+        Raises:
+            ConfigError: an invalid regex.
+            MissingDependency: pandas is not installed.
+        """
+        history = self._histories.get(rank)
+        layouts = [] if history is None else history.column_layouts
+        words = dict.fromkeys(word for one in layouts for word in one.reductions or ())
+        parts = {word: self._columns(select, word, mode, rank) for word in (None, *words)}
+        return frame_of({word or "": columns for word, columns in parts.items()})
 
     def _columns(
         self, select: str | None, reduction: str | None, mode: Mode | None, rank: int

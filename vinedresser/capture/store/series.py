@@ -15,7 +15,7 @@ from vinedresser.errors import MissingDependency, UnknownTensor, did_you_mean
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Column", "Columns"]
+__all__ = ["Column", "Columns", "frame_of"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +84,7 @@ class Columns(Mapping[str, Column]):
         """Return one column.
 
         Raises:
-            UnknownTensor: there is none of that name (a LookupError; `get` gives a default).
+            UnknownTensor: there is none of that name (a KeyError; `get` gives a default).
         """
         if name not in self._columns:
             raise UnknownTensor(f"{name}: no such column{did_you_mean(name, self._columns)}")
@@ -110,6 +110,21 @@ class Columns(Mapping[str, Column]):
             MissingDependency: pandas is not installed.
         """
         return _frame(list(self.values()))
+
+
+def frame_of(parts: Mapping[str, Columns]) -> pd.DataFrame:
+    """Return one long frame of scalars and statistics.
+
+    Args:
+        parts: columns by the statistic that they are, "" for scalars.
+
+    Raises:
+        MissingDependency: pandas is not installed.
+    """
+    frame = _frame([column for columns in parts.values() for column in columns.values()])
+    lengths = [sum(map(len, columns.values())) for columns in parts.values()]
+    frame.insert(1, "reduction", np.repeat(np.array([*parts], dtype=object), lengths))
+    return frame
 
 
 def _frame(columns: list[Column]) -> pd.DataFrame:
