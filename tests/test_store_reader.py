@@ -396,5 +396,5 @@ def test_steps_that_went_back_are_found_all_the_same(tmp_path: Path) -> None:
 def test_columns_have_a_default(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", [step_record(0, scalars={"losses/a": 1.0})])
     assert run.scalars().get("losses/b") is None
-    with pytest.raises(KeyError, match="^losses/b: no such column; did you mean losses/a"):
+    with pytest.raises(KeyError, match=r"^losses/b: no such column; did you mean losses/a"):
         run.scalars()["losses/b"]
