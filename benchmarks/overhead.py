@@ -26,7 +26,7 @@ from vinedresser.capture import Hook, SaveConfig
 
 __all__ = ["main"]
 
-_KINDS = ("weights", "biases", "gradients", "outputs")
+_KINDS = ("weights", "biases", "gradients", "inputs", "outputs")
 _NEVER = {name: SaveConfig(every=0) for name in ("losses", "metrics", "saved")}
 _FIVE = ("min", "max", "mean", "l2", "std")
 
@@ -47,6 +47,10 @@ ARMS: dict[str, tuple[Collections | None, int]] = {
     "rule statistics every 20": (
         {"gradients": SaveConfig(every=20, reductions=("l2", "abs_mean"))},
         20,
+    ),
+    "five reductions of weights and gradients": (
+        dict.fromkeys(("weights", "biases", "gradients"), SaveConfig(every=1, reductions=_FIVE)),
+        1,
     ),
     "losses 1, weights 10, all 100": (_all(100) | {"weights": SaveConfig(every=10)}, 100),
     "all tensors every 100": (_all(100), 100),
@@ -87,6 +91,7 @@ class Training:
             self.hook = Hook(folder, collections=collections)
             self.hook.watch(self.model, self.loss, self.optimizer)
         self.segments = folder / "segments" / "0"
+        self.written = 0
 
     def step(self) -> None:
         """Take one optimizer step."""
@@ -105,6 +110,7 @@ class Training:
         """Wait for the writer, so that it does not work in the next arm's time; free the disk."""
         if self.hook is not None:
             self.hook.flush()
+            self.written += sum(one.stat().st_size for one in self.segments.glob("*"))
             shutil.rmtree(self.segments, ignore_errors=True)
 
 
@@ -132,6 +138,7 @@ class Arm:
         self.steps = steps
         self.period = max(period // steps, 1)
         self.blocks: list[Block] = []
+        self.seconds = 0.0
 
     def run(self) -> float:
         """Time one block; return its seconds a step."""
@@ -139,6 +146,7 @@ class Arm:
         wall, cpu = self.training.block(self.steps)
         self.training.settle()
         self.blocks.append(Block(costly, wall / self.steps, cpu / self.steps))
+        self.seconds += wall
         return wall / self.steps
 
     def mean(self, figure: Callable[[Block], float], plain: Arm | None = None) -> float:
@@ -218,10 +226,20 @@ def report(arms: dict[str, Arm], model: str, copying: float) -> str:
                 "" if budget is None else f"<= {budget}",
                 f"{extra * 1e3:.3f}" if often else "",
                 f"{extra / copying:.2f}" if often and name.startswith("all") else "",
+                f"{arm.training.written / arm.seconds / 1e6:.1f}" if collections else "",
             )
         )
-    headers = ("arm", "ms a step", "ratio", "CPU ratio", "budget", "CPU ms a save", "x copy")
-    return table(rows, headers)
+    headers = (
+        "arm",
+        "ms a step",
+        "ratio",
+        "CPU ratio",
+        "budget",
+        "CPU ms a save",
+        "x copy",
+        "MB/s",
+    )
+    return table(rows, (*headers, "MB/s"))
 
 
 def main() -> None:
