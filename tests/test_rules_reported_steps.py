@@ -40,7 +40,7 @@ class Perceptron:
 
     def forward(self, x: Array) -> list[Array]:
         layers = [x]
-        for number in range(len(self.weights)):
+        for number, weight in enumerate(self.weights):
             z = layers[-1] @ weight
             if number < len(self.weights) - 1:
                 z = np.maximum(z, 0) if self.act == "relu" else sigmoid(z)
