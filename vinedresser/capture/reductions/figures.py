@@ -1,0 +1,274 @@
+"""The figures that are taken of every element, in numpy, at about the speed of memory.
+
+Everything is summed in float64, in pieces that stay in the processor's cache: nothing of the
+tensor's own size is allocated, and each element is read once. A second look is taken only where the
+first cannot tell: at a variance that is small beside the mean, and at elements that are not finite.
+
+Shape legend: C, channels (1 for a tensor as a whole); m, elements of each; k, those of a piece.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["figure_rows", "of_nothing", "widened"]
+
+# Float64, [C] or [c, k]; numpy's own annotations say Any of most of what it returns.
+_Rows = Any
+
+# Elements of a piece, and of a row that is handed to BLAS: longer ones it would share out to
+# threads, which then spin for a while beside those of the training.
+_PIECE = 1 << 17
+_ROW = 1 << 13
+# Of no elements these are 0, the others NaN.
+_SUMS = ("sum", "l1", "l2", "nonfinite")
+# The mean square is summed to some 1e-15 of itself. Where the variance is a smaller share of it
+# than this, too few digits are left of it.
+_CANCELS = 1e-6
+# What has to be known of all elements for a figure; see `_TAKEN` and `_TAKEN_OF_ABS`.
+_NEEDS = {
+    "min": {"low"},
+    "max": {"high"},
+    "abs_max": {"low", "high"},
+    "mean": {"sum"},
+    "sum": {"sum"},
+    "l2": {"squares"},
+    "std": {"sum", "squares"},
+    "variance": {"sum", "squares"},
+    "l1": {"abs_sum"},
+    "abs_mean": {"abs_sum"},
+    "abs_min": {"abs_low"},
+    "abs_std": {"abs_sum", "squares"},
+    "abs_variance": {"abs_sum", "squares"},
+    "zero_share": {"zeros"},
+    "nonfinite": {"sum"},
+}
+
+
+def figure_rows(
+    rows: NDArray[np.generic], figures: tuple[str, ...]
+) -> dict[str, NDArray[np.float64]]:
+    """Return figures of each row, by their names; float64, [C].
+
+    Args:
+        rows: [C, m]; any real, boolean or complex dtype.
+        figures: `Word.figure` of words that are not sampled.
+    """
+    if not rows.shape[1]:
+        return {figure: np.full(len(rows), of_nothing(figure)) for figure in figures}
+    with np.errstate(all="ignore"):
+        found = _Found(rows, _pass_over(rows, _needs(figures)))
+        return {figure: np.asarray(getattr(found, figure)(), np.float64) for figure in figures}
+
+
+@cache
+def _needs(figures: tuple[str, ...]) -> frozenset[str]:
+    """Return what has to be known of all elements for some figures."""
+    return frozenset().union(*(_NEEDS[figure] for figure in figures))
+
+
+def of_nothing(figure: str) -> float:
+    """Return the figure of no elements."""
+    return 0.0 if figure in _SUMS else np.nan
+
+
+def widened(
+    array: NDArray[np.generic], out: NDArray[np.float64] | None = None
+) -> NDArray[np.float64]:
+    """Return an array in float64; of complex elements the magnitudes.
+
+    Args:
+        array: any shape.
+        out: of the same shape, where to write it; None: new memory.
+    """
+    if out is None:
+        out = np.empty(array.shape)
+    if array.dtype.kind == "c":
+        # Magnitudes of complex64 are float32; widened first, they cannot overflow.
+        np.abs(array.astype(np.complex128), out=out)
+    else:
+        out[...] = array
+    return out
+
+
+def _pass_over(rows: NDArray[np.generic], needs: frozenset[str]) -> dict[str, _Rows]:
+    """Return what is needed of each row, [C]; see `_TAKEN` and `_TAKEN_OF_ABS`."""
+    if rows.size <= _PIECE:
+        return _look_at(rows, np.empty(rows.shape), needs)
+    found = {need: np.full(len(rows), _START.get(need, 0.0)) for need in needs}
+    for where, piece, memory in _pieces(rows):
+        for need, taken in _look_at(piece, memory, needs).items():
+            _JOIN.get(need, np.add)(found[need][where], taken, out=found[need][where])
+    return found
+
+
+def _look_at(piece: NDArray[np.generic], memory: _Rows, needs: frozenset[str]) -> dict[str, _Rows]:
+    """Return what is needed of each row of a piece, [c]; the memory is overwritten."""
+    found: dict[str, _Rows] = {}
+    if piece.dtype == np.float32:
+        # Faster than among wide elements.
+        found = {need: take(piece) for need, take in _EXTREMES.items() if need in needs}
+        if len(found) == len(needs):
+            return found
+    wide = widened(piece, memory)
+    for need, take in _TAKEN.items():
+        if need in needs and need not in found:
+            found[need] = take(wide)
+    if needs & _TAKEN_OF_ABS.keys():
+        np.abs(wide, out=wide)
+        for need, take in _TAKEN_OF_ABS.items():
+            if need in needs:
+                found[need] = take(wide)
+    return found
+
+
+def _pieces(rows: NDArray[np.generic]) -> Iterator[tuple[slice, NDArray[np.generic], _Rows]]:
+    """Yield which rows, [c, k] elements of them, and memory of that shape for them in float64."""
+    count, size = rows.shape
+    memory = np.empty(min(count * size, _PIECE))
+    if size >= _PIECE:
+        places = [(row, row + 1, at) for row in range(count) for at in range(0, size, _PIECE)]
+    else:
+        step = _PIECE // size
+        places = [(row, row + step, 0) for row in range(0, count, step)]
+    for first, last, at in places:
+        piece = rows[first:last, at : at + _PIECE]
+        yield slice(first, last), piece, memory[: piece.size].reshape(piece.shape)
+
+
+def _total(wide: _Rows) -> _Rows:
+    return np.einsum("ij->i", wide)
+
+
+def _squares(wide: _Rows) -> _Rows:
+    """Return the sum of squares of each row."""
+    count, size = wide.shape
+    if size <= _ROW:
+        return np.vecdot(wide, wide)
+    whole = size - size % _ROW
+    parts = wide[:, :whole].reshape(count, -1, _ROW)
+    rest = wide[:, whole:]
+    return np.vecdot(parts, parts).sum(1) + np.vecdot(rest, rest)
+
+
+def _count(which: NDArray[np.bool_]) -> _Rows:
+    """Return how many are true in each row."""
+    # Much faster without an axis.
+    if len(which) == 1:
+        return np.array([np.count_nonzero(which)], np.float64)
+    return np.count_nonzero(which, axis=1).astype(np.float64)
+
+
+def _low(piece: NDArray[Any]) -> _Rows:
+    return np.minimum.reduce(piece, 1)
+
+
+def _high(piece: NDArray[Any]) -> _Rows:
+    return np.maximum.reduce(piece, 1)
+
+
+# What is taken of each row of a piece, [c, k] -> [c]; some of the magnitudes of its elements.
+_EXTREMES: dict[str, Callable[[NDArray[Any]], _Rows]] = {"low": _low, "high": _high}
+_TAKEN: dict[str, Callable[[NDArray[Any]], _Rows]] = {
+    **_EXTREMES,
+    "sum": _total,
+    "squares": _squares,
+    "zeros": lambda piece: _count(piece == 0),
+}
+_TAKEN_OF_ABS: dict[str, Callable[[NDArray[Any]], _Rows]] = {"abs_sum": _total, "abs_low": _low}
+# How that of several pieces is joined, where they are not added up; and what it begins with.
+_JOIN: dict[str, np.ufunc] = {"low": np.minimum, "high": np.maximum, "abs_low": np.minimum}
+_START = {"low": np.inf, "high": -np.inf, "abs_low": np.inf}
+
+
+class _Found:
+    """The figures, from what a pass over the rows has found.
+
+    Args:
+        rows: [C, m], m > 0.
+        found: what their figures need.
+    """
+
+    def __init__(self, rows: NDArray[np.generic], found: dict[str, _Rows]) -> None:
+        self._rows = rows
+        self._size = rows.shape[1]
+        self._found = found
+
+    def min(self) -> _Rows:
+        return self._found["low"]
+
+    def max(self) -> _Rows:
+        return self._found["high"]
+
+    def abs_max(self) -> _Rows:
+        return np.maximum(np.abs(self._found["low"]), np.abs(self._found["high"]))
+
+    def abs_min(self) -> _Rows:
+        return self._found["abs_low"]
+
+    def sum(self) -> _Rows:
+        return self._found["sum"]
+
+    def mean(self) -> _Rows:
+        return self._found["sum"] / self._size
+
+    def l1(self) -> _Rows:
+        return self._found["abs_sum"]
+
+    def abs_mean(self) -> _Rows:
+        return self._found["abs_sum"] / self._size
+
+    def l2(self) -> _Rows:
+        return np.sqrt(self._found["squares"])
+
+    def variance(self) -> _Rows:
+        if "variance" not in self._found:
+            self._found["variance"] = self._variance(self.mean(), absolute=False)
+        return self._found["variance"]
+
+    def std(self) -> _Rows:
+        return np.sqrt(self.variance())
+
+    def abs_variance(self) -> _Rows:
+        if "abs_variance" not in self._found:
+            self._found["abs_variance"] = self._variance(self.abs_mean(), absolute=True)
+        return self._found["abs_variance"]
+
+    def abs_std(self) -> _Rows:
+        return np.sqrt(self.abs_variance())
+
+    def zero_share(self) -> _Rows:
+        return self._found["zeros"] / self._size
+
+    def nonfinite(self) -> _Rows:
+        counts = np.zeros(len(self._rows))
+        # A NaN or an infinity never leaves a sum.
+        if not np.isfinite(self._found["sum"]).all():
+            for where, piece, memory in _pieces(self._rows):
+                counts[where] += _count(~np.isfinite(widened(piece, memory)))
+        return counts
+
+    def _variance(self, mean: _Rows, *, absolute: bool) -> _Rows:
+        """Return the variance of each row, or of its magnitudes, given the mean of the same."""
+        mean_square = self._found["squares"] / self._size
+        variance = mean_square - mean * mean
+        # False too where the square of an element is too great or too small for float64.
+        clear = variance > _CANCELS * mean_square
+        if clear.all():
+            return variance
+        doubtful = ~clear & np.isfinite(mean) & (mean != 0)
+        if not doubtful.any():
+            return variance
+        again = np.zeros(len(mean))
+        for where, piece, memory in _pieces(self._rows):
+            wide = widened(piece, memory)
+            if absolute:
+                np.abs(wide, out=wide)
+            wide -= mean[where, None]
+            again[where] += _squares(wide)
+        return np.where(doubtful, again / self._size, variance)

@@ -1,0 +1,188 @@
+"""The names of reductions: ``[channel_][abs_]<statistic>``."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import NamedTuple
+
+from vinedresser.errors import ConfigError, did_you_mean
+
+__all__ = ["REDUCTIONS", "Plan", "Word", "base_name", "derived_name", "parse_word", "plan"]
+
+# Each is one number of a tensor, taken of every element of it.
+REDUCTIONS = (
+    "min",
+    "max",
+    "mean",
+    "sum",
+    "l1",
+    "l2",
+    "std",
+    "variance",
+    "zero_share",
+    "nonfinite",
+)
+
+_HISTOGRAM = "histogram"
+_QUANTILE = re.compile(r"p([0-9.]+)")
+_GRAMMAR = (
+    "a reduction is [channel_][abs_] and one of "
+    f"{', '.join(REDUCTIONS)}, {_HISTOGRAM}, or a quantile such as p99.9"
+)
+_PREFIXES = ("", "abs_", "channel_", "channel_abs_")
+# Of |x| these are what they are of x, or have a name of their own.
+_SAME = {
+    "abs_sum": "l1",
+    "abs_l1": "l1",
+    "abs_l2": "l2",
+    "abs_zero_share": "zero_share",
+    "abs_nonfinite": "nonfinite",
+}
+
+
+class Word(NamedTuple):
+    """A reduction, taken apart.
+
+    Attributes:
+        text: as it is written.
+        channel: it is taken of each channel, not of the whole tensor.
+        absolute: it is taken of the magnitudes.
+        statistic: one of `REDUCTIONS`, "histogram" or "quantile".
+        figure: what is to be computed: the word without ``channel_``, the same for synonyms.
+        share: of a quantile, the share of elements below it, from 0 to 1; else 0.
+    """
+
+    text: str
+    channel: bool
+    absolute: bool
+    statistic: str
+    figure: str
+    share: float = 0.0
+
+    @property
+    def sampled(self) -> bool:
+        """Whether it is dear: taken of a sample, on the writer's thread."""
+        return self.statistic in ("quantile", _HISTOGRAM)
+
+    @property
+    def vector(self) -> bool:
+        """Whether it is several numbers, stored as a small tensor."""
+        return self.channel or self.statistic == _HISTOGRAM
+
+
+def parse_word(text: object) -> Word:
+    """Take the name of a reduction apart.
+
+    Raises:
+        ConfigError: there is no such reduction; the message says what would be right.
+    """
+    if not isinstance(text, str):
+        raise ConfigError(f"reductions: there is no {text!r}; {_GRAMMAR}")
+    return _parsed(text)
+
+
+@cache
+def _parsed(text: str) -> Word:
+    rest = text.removeprefix("channel_")
+    channel = rest != text
+    statistic = rest.removeprefix("abs_")
+    absolute = statistic != rest
+    if statistic in (*REDUCTIONS, _HISTOGRAM):
+        return Word(text, channel, absolute, statistic, _SAME.get(rest, rest))
+    if number := _QUANTILE.fullmatch(statistic):
+        return Word(text, channel, absolute, "quantile", rest, _share(text, number[1]))
+    known = [prefix + one for prefix in _PREFIXES for one in (*REDUCTIONS, _HISTOGRAM)]
+    # The two prefixes are easily put the wrong way round.
+    turned = text.replace("abs_channel_", "channel_abs_")
+    hint = did_you_mean(turned, known) or f"; {_GRAMMAR}"
+    raise ConfigError(f"reductions: there is no {text!r}{hint}")
+
+
+def _share(text: str, number: str) -> float:
+    """Return the share of elements that a quantile's number of percent says."""
+    try:
+        percent = float(number)
+    except ValueError:
+        raise ConfigError(f"reductions: {text!r}: {number} is no number; {_GRAMMAR}") from None
+    if percent > 100 or 0 < percent < 0.0001:
+        raise ConfigError(
+            f"reductions: {text!r}: quantiles are in percent, p0 or from p0.0001 to p100"
+        )
+    # One quantile has one name, else readers would not find it.
+    if number != (spelled := f"{percent:.12g}"):
+        right = text.removesuffix(number) + spelled
+        raise ConfigError(f"reductions: {text!r}: write {right}")
+    return percent / 100
+
+
+class Plan(NamedTuple):
+    """Which of some reductions are taken in which way, each sorted by name.
+
+    Attributes:
+        figures: numbers of the whole tensor, taken at once.
+        figure_names: what is to be computed for them (`Word.figure`), in the same order.
+        channels: numbers of each channel, taken at once.
+        channel_names: what is to be computed for them.
+        sampled: those of a sample of the whole tensor.
+        channels_sampled: those of a sample of each channel.
+        late: all words but those of `figures`.
+    """
+
+    figures: tuple[Word, ...]
+    figure_names: tuple[str, ...]
+    channels: tuple[Word, ...]
+    channel_names: tuple[str, ...]
+    sampled: tuple[Word, ...]
+    channels_sampled: tuple[Word, ...]
+    late: frozenset[str]
+
+    @property
+    def by_channel(self) -> bool:
+        """Whether anything is taken of each channel."""
+        return bool(self.channels or self.channels_sampled)
+
+
+@cache
+def plan(words: frozenset[str]) -> Plan:
+    """Sort reductions by the way in which they are taken.
+
+    Raises:
+        ConfigError: there is no such reduction.
+    """
+    parsed = [parse_word(word) for word in sorted(words)]
+
+    def those(*, channel: bool, sampled: bool) -> tuple[Word, ...]:
+        return tuple(w for w in parsed if w.channel is channel and w.sampled is sampled)
+
+    figures = those(channel=False, sampled=False)
+    channels = those(channel=True, sampled=False)
+    return Plan(
+        figures,
+        tuple(word.figure for word in figures),
+        channels,
+        tuple(word.figure for word in channels),
+        those(channel=False, sampled=True),
+        those(channel=True, sampled=True),
+        words - {word.text for word in figures},
+    )
+
+
+def derived_name(name: str, word: str) -> str:
+    """Return the name under which a reduction of several numbers is stored."""
+    return f"{name}|{word}"
+
+
+def base_name(name: str) -> str | None:
+    """Return the name of the tensor of which this is a reduction; None where it is none."""
+    base, bar, word = name.rpartition("|")
+    return base if bar and _is_vector(word) else None
+
+
+@cache
+def _is_vector(text: str) -> bool:
+    """Say whether a text is the name of a reduction of several numbers."""
+    try:
+        return parse_word(text).vector
+    except ConfigError:
+        return False

@@ -1,0 +1,1 @@
+"""Capture from scikit-learn."""

@@ -1,0 +1,70 @@
+"""Saving what an estimator has learned when its training is stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.pipeline import Pipeline
+
+from vinedresser.capture.sklearn_.stages import stages_of
+
+__all__ = ["save_checkpoint"]
+
+
+def save_checkpoint(estimator: Any, directory: Path, step: int) -> Path:
+    """Save an estimator as ``step-<step>.npz``, whole or not at all; without pickle.
+
+    It holds arrays: each numeric attribute that ends with an underscore under its name
+    (``coefs_.0`` of a list), the columns of trees as ``trees.<stage>.<tree>.<column>``, and
+    ``params``, the parameters as JSON. Those of a pipeline's steps begin with the step's name and a
+    dot.
+
+    Args:
+        estimator: as it is, fitted or not.
+        directory: where to; made if missing.
+        step: steps done.
+    """
+    steps = estimator.steps if isinstance(estimator, Pipeline) else [("", estimator)]
+    arrays = {
+        f"{name}.{key}" if name else key: array
+        for name, one in steps
+        for key, array in _arrays(one)
+    }
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / f"step-{step}.npz"
+    temporary = directory / f".tmp-{os.getpid()}-{path.name}"
+    with temporary.open("wb") as file:
+        np.savez(file, allow_pickle=False, **arrays)
+    os.replace(temporary, path)
+    return path
+
+
+def _arrays(estimator: Any) -> Iterator[tuple[str, NDArray[Any]]]:
+    """Yield name and value of all that an estimator has, as far as it is arrays."""
+    if hasattr(estimator, "get_params"):
+        yield "params", np.array(json.dumps(estimator.get_params(deep=False), default=str))
+    for name, value in getattr(estimator, "__dict__", {}).items():
+        if not name.endswith("_") or name.startswith("_"):
+            continue
+        several = isinstance(value, (list, tuple)) and any(np.ndim(one) for one in value)
+        for key, one in enumerate(value) if several else [(None, value)]:
+            array = (
+                np.asarray(one) if isinstance(one, (np.ndarray, np.generic, float, int)) else None
+            )
+            if array is not None and array.dtype.kind in "biufcSU":
+                yield (name if key is None else f"{name}.{key}"), array
+    yield from _trees(estimator)
+
+
+def _trees(estimator: Any) -> Iterator[tuple[str, NDArray[Any]]]:
+    stages = stages_of(estimator)
+    for stage in range(stages.count if stages else 0):
+        for number, tree in enumerate(stages.trees(stage) if stages else ()):
+            for column, values in vars(tree).items():
+                yield f"trees.{stage}.{number}.{column}", np.asarray(values)

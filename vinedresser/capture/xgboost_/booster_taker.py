@@ -1,0 +1,181 @@
+"""What is taken of one booster after a round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+from xgboost import Booster
+
+from vinedresser.capture.keeper import ArrayKeeper
+from vinedresser.capture.recording import Recording
+from vinedresser.capture.shield import Shield
+from vinedresser.capture.tree_table import keep_trees, tree_names
+from vinedresser.capture.xgboost_.contributions import Contributions
+from vinedresser.capture.xgboost_.data import DataSet
+from vinedresser.capture.xgboost_.importance import IMPORTANCES, Importance
+from vinedresser.capture.xgboost_.linear import coefficients
+from vinedresser.capture.xgboost_.objectives import BoosterInfo
+from vinedresser.capture.xgboost_.trees import newest_trees
+
+__all__ = ["BoosterTaker"]
+
+# What is taken here; most rounds have nothing of it.
+_KINDS = ("feature_importance", "trees", "shap", "predictions", "labels", "weights", "biases")
+_GIVE_DATA = (
+    "XGBoost does not show its callbacks the data; give them: "
+    "hook.xgboost(train=…, validation=…), each a DMatrix or (X, y)"
+)
+
+
+class BoosterTaker:
+    """Takes importance, trees, predictions and Shapley values of a booster.
+
+    Args:
+        keeper: copies arrays.
+        shield: keeps a fault in taking one thing from the others, and says what cannot be had.
+        train: of the training data; empty where nobody has given any.
+        validation: evaluation sets.
+        shap_rows: rows that Shapley values are computed of, at the most.
+        prefix: comes before the names of all of it, such as "fold0."; "" of a lone booster.
+    """
+
+    def __init__(
+        self,
+        keeper: ArrayKeeper,
+        shield: Shield,
+        train: Sequence[DataSet],
+        validation: Sequence[DataSet],
+        *,
+        shap_rows: int,
+        prefix: str = "",
+    ) -> None:
+        self._keeper = keeper
+        self._report = shield.report
+        self._train = train
+        self._validation = validation
+        self._shap_rows = shap_rows
+        self._prefix = prefix
+        self._importance = Importance()
+        self._contributions: Contributions | None = None
+        self._parts = [
+            shield.guard(f"taking {what}", part)
+            for what, part in {
+                "feature importance": self._take_importance,
+                "trees": self._take_trees,
+                "coefficients": self._take_coefficients,
+                "predictions": self._take_train,
+                "Shapley values": self._take_contributions,
+            }.items()
+        ]
+
+    def names(self) -> list[str]:
+        """Return the names of what there may be to take; the shares of linear boosters left out."""
+        data = [one.name for one in (*self._train, *self._validation)]
+        words = {
+            "labels": data,
+            "predictions": data,
+            "feature_importance": IMPORTANCES,
+            "shap": ("mean_abs", "values"),
+        }
+        names = [f"{kind}/{self._prefix}{word}" for kind, some in words.items() for word in some]
+        return names + tree_names(self._prefix)
+
+    def take(self, recording: Recording, booster: Booster, info: BoosterInfo) -> None:
+        """Take what is due of the booster and the training data after a round."""
+        if not any(map(recording.due.reaches, _KINDS)):
+            return
+        for part in self._parts:
+            part(recording, booster, info)
+
+    def evaluate(self, recording: Recording, booster: Booster) -> None:
+        """Take what is due of the evaluation sets after a round."""
+        if any(map(recording.due.reaches, _KINDS)):
+            self._take_data(recording, booster, self._validation)
+
+    def _take_data(self, recording: Recording, booster: Booster, sets: Sequence[DataSet]) -> None:
+        for data in sets:
+            name = f"{self._prefix}{data.name}"
+            self._compute(recording, f"predictions/{name}", partial(data.predictions, booster))
+            self._compute(recording, f"labels/{name}", data.labels)
+
+    def _take_train(self, recording: Recording, booster: Booster, _info: BoosterInfo) -> None:
+        self._take_data(recording, booster, self._train)
+        if not (self._train or self._validation):
+            names = ("predictions/train", "labels/train", "shap/values")
+            kinds = [name.partition("/")[0] for name in names if recording.due.ask(name)]
+            if kinds:
+                self._report(f"{', '.join(kinds)} asked for, but {_GIVE_DATA}")
+
+    def _take_coefficients(self, recording: Recording, booster: Booster, info: BoosterInfo) -> None:
+        if info.booster == "gblinear":
+            for kind, values in coefficients(booster).items():
+                self._keep(recording, f"{kind}/{self._prefix}linear", values)
+
+    def _take_importance(self, recording: Recording, booster: Booster, info: BoosterInfo) -> None:
+        names = {kind: f"feature_importance/{self._prefix}{kind}" for kind in IMPORTANCES}
+        if any(map(recording.due.ask, names.values())):
+            if info.booster == "gblinear":
+                found = self._importance.of_coefficients(booster)
+            else:
+                found = self._importance.of_trees(booster, cut=info.grows)
+            for kind, values in found.items():
+                self._keep(recording, names[kind], values)
+
+    def _take_trees(self, recording: Recording, booster: Booster, info: BoosterInfo) -> None:
+        if not any(recording.due.ask(name) for name in tree_names(self._prefix)):
+            return
+        if info.booster == "gblinear":
+            self._report("trees asked for, but a gblinear booster has none")
+        elif not info.grows:
+            self._report(
+                "trees asked for, but XGBoost shows none while it updates those of a model"
+            )
+        else:
+            keep_trees(recording, self._keeper, newest_trees(booster), self._prefix)
+
+    def _take_contributions(
+        self, recording: Recording, booster: Booster, info: BoosterInfo
+    ) -> None:
+        names = [f"shap/{self._prefix}{word}" for word in ("values", "mean_abs")]
+        if not any(recording.due.ask(name) for name in names):
+            return
+        if info.vector_leaf:
+            self._report("shap asked for, but XGBoost has none of trees with vector leaves")
+            return
+        contributions = self._contributions or self._sampled(info)
+        if contributions is None:
+            return
+        self._contributions = contributions
+        values = contributions.values(booster)
+        self._keep(recording, names[0], values)
+        self._keep(recording, names[1], np.abs(values[..., :-1]).mean(axis=0))
+
+    def _sampled(self, info: BoosterInfo) -> Contributions | None:
+        """Return Shapley values still to be computed on a sample; None where there is none."""
+        sets = (*self._train, *self._validation)
+        if not sets:
+            return None
+        sample = sets[0].some(self._shap_rows)
+        if sample is None:
+            self._report(
+                f"shap asked for, but no rows can be cut out of {sets[0].name}; give a small "
+                "DMatrix, hook.xgboost(train=sample)"
+            )
+            return None
+        return Contributions(sample, additive=info.additive)
+
+    def _compute(
+        self, recording: Recording, name: str, compute: Callable[[], NDArray[np.generic]]
+    ) -> None:
+        """Keep what is asked of an array, which is computed only then, unless it is empty."""
+        if recording.due.ask(name):
+            values = compute()
+            if values.size:
+                self._keep(recording, name, values)
+
+    def _keep(self, recording: Recording, name: str, values: NDArray[np.generic]) -> None:
+        if ask := recording.due.ask(name):
+            self._keeper.keep(recording, name, values, ask)

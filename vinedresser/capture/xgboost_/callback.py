@@ -1,0 +1,202 @@
+"""The callback for XGBoost: from the rounds of a training to recordings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import xgboost
+from xgboost.callback import TrainingCallback
+
+from vinedresser.capture.modules import ModuleInfo
+from vinedresser.capture.session import Session
+from vinedresser.capture.xgboost_.checkpoint import save_checkpoint
+from vinedresser.capture.xgboost_.data import named_sets
+from vinedresser.capture.xgboost_.evaluations import EvalsLog
+from vinedresser.capture.xgboost_.importance import feature_names
+from vinedresser.capture.xgboost_.rounds import Rounds
+from vinedresser.errors import ConfigError
+
+__all__ = ["IdleCallback", "XGBoostCallback"]
+
+
+class IdleCallback(TrainingCallback):
+    """A callback that does nothing: what a watched training's is in another process."""
+
+
+class XGBoostCallback(TrainingCallback):
+    """Captures each round of `xgboost.train`, `xgboost.cv` or an estimator as a step.
+
+    The metrics of the training set are those of the train step; those of the other evaluation sets
+    make an evaluation at the same step. All are of the model after the round. Of a
+    cross-validation each fold's booster is captured, its names beginning with ``fold0.`` and so on.
+
+    A copy of it is itself: estimators are cloned with their callbacks. Where it is pickled, in a
+    saved estimator or for a worker process, it is an `IdleCallback`.
+
+    Args:
+        session: takes what is seen.
+        introduce: makes the adapter known to the hook, and again when more is known of it.
+        train: the training data, for predictions, labels and Shapley values, which XGBoost does
+            not show its callbacks: a DMatrix, or (X, y).
+        validation: the evaluation data likewise; of several sets a mapping by name.
+        training_set: the evaluation set that is the training data; None: one whose name has
+            "train" in it.
+        loss: the metric that is the loss; None: the objective's own.
+        rows: of a larger data set so many evenly strided rows are looked at.
+        shap_rows: of these, so many for Shapley values.
+
+    Raises:
+        ConfigError: data is no data, or a number of rows is none.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        introduce: Callable[[Any], None],
+        *,
+        train: Any = None,
+        validation: Any = None,
+        training_set: str | None = None,
+        loss: str | None = None,
+        rows: int = 10_000,
+        shap_rows: int = 256,
+    ) -> None:
+        super().__init__()
+        for key, value in (("rows", rows), ("shap_rows", shap_rows)):
+            if not isinstance(value, int) or value < 1:
+                raise ConfigError(f"{key} = {value!r}: must be an integer, at least 1")
+        self._introduce = introduce
+        train_sets = named_sets(train, rows, name="train")
+        validation_sets = named_sets(validation, rows, name="validation")
+
+        def make(model: Any) -> Rounds:
+            return Rounds(
+                session,
+                model,
+                train_sets,
+                validation_sets,
+                training_set=training_set,
+                loss=loss,
+                rows=rows,
+                shap_rows=shap_rows,
+            )
+
+        self._make: Callable[[Any], Rounds] | None = make
+        self._features: list[str] = []
+        # The training that goes on; while it does a round, its log and the rounds before.
+        self._rounds: Rounds | None = None
+        self._open: tuple[EvalsLog, int] | None = None
+        guard = session.shield.guard
+        self._on_begin = guard("the start of a training", self._begin)
+        self._on_round = guard("the start of a round", self._begin_round)
+        self._on_rounded = guard("the end of a round", self._end_round)
+        self._on_end = guard("the end of a training", self._end)
+        # What ends a training, TrainingStopped, passes the guard.
+        self._take = guard("the end of a round", lambda rounds, log: rounds.take(log))
+        self._step = guard("the end of a step", session.step_ended)
+        introduce(self)
+
+    def __deepcopy__(self, _memo: dict[int, Any]) -> XGBoostCallback:
+        return self
+
+    def __copy__(self) -> XGBoostCallback:
+        return self
+
+    def __reduce__(self) -> tuple[type[IdleCallback], tuple[()]]:
+        return IdleCallback, ()
+
+    @property
+    def framework(self) -> str:
+        """See `Adapter.framework`."""
+        return "xgboost"
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """See `Adapter.versions`."""
+        return {"xgboost": xgboost.__version__}
+
+    def names(self) -> list[str]:
+        """See `Adapter.names`."""
+        return [] if self._rounds is None else self._rounds.names()
+
+    def modules(self) -> dict[str, ModuleInfo]:
+        """See `Adapter.modules`; trees have none."""
+        return {}
+
+    def path_of(self, module: Any) -> str | None:  # noqa: ARG002 (the protocol's)
+        """See `Adapter.path_of`."""
+        return None
+
+    def features(self) -> list[str]:
+        """See `TabularAdapter.features`."""
+        return self._features
+
+    def classes(self) -> list[str]:
+        """See `TabularAdapter.classes`; XGBoost knows numbers only."""
+        return []
+
+    def checkpoint(self, directory: Path, step: int) -> None:
+        """See `Adapter.checkpoint`; of a cross-validation one of each fold."""
+        boosters = {} if self._rounds is None else self._rounds.boosters
+        for prefix, booster in boosters.items():
+            save_checkpoint(booster, directory, f"{prefix.replace('.', '-')}step-{step}")
+
+    def detach(self) -> None:
+        """See `Adapter.detach`; what comes after it is not captured."""
+        self._make = self._rounds = self._open = None
+
+    def before_training(self, model: Any) -> Any:
+        """See `xgboost.callback.TrainingCallback`; the model is handed on as it is."""
+        self._on_begin(model)
+        return model
+
+    def before_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:  # noqa: ARG002
+        """See `xgboost.callback.TrainingCallback`; the training is never ended here."""
+        self._on_round(evals_log)
+        return False
+
+    def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:  # noqa: ARG002
+        """See `xgboost.callback.TrainingCallback`.
+
+        Raises:
+            TrainingStopped: the training was asked to end.
+        """
+        self._on_rounded()
+        return False
+
+    def after_training(self, model: Any) -> Any:
+        """See `xgboost.callback.TrainingCallback`; the model is handed on as it is."""
+        self._on_end()
+        return model
+
+    def _begin(self, model: Any) -> None:
+        self._rounds = self._open = None
+        if self._make is None:
+            return
+        self._rounds = self._make(model)
+        features = feature_names(next(iter(self._rounds.boosters.values())))
+        if features != self._features:
+            self._features = features
+            self._introduce(self)
+
+    def _begin_round(self, log: EvalsLog) -> None:
+        if self._rounds is not None:
+            self._open = (log, self._rounds.done)
+
+    def _end_round(self) -> None:
+        if self._rounds is None or self._open is None:
+            return
+        log, _ = self._open
+        self._open = None
+        # A fault in taking it must not keep the step from being counted.
+        self._take(self._rounds, log)
+        self._step()
+
+    def _end(self) -> None:
+        """Make up for a last round that we were not told of, since another callback ended it."""
+        rounds, told = self._rounds, self._open
+        if rounds is not None and told is not None and rounds.done > told[1]:
+            self._end_round()
+        self._rounds = self._open = None

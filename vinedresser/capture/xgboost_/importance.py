@@ -1,0 +1,70 @@
+"""How much each feature matters to a booster."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from xgboost import Booster
+
+__all__ = ["IMPORTANCES", "Importance", "feature_names"]
+
+IMPORTANCES = ("weight", "gain", "cover", "total_gain", "total_cover")
+# The others are means: a total over the number of splits.
+_SUMS = ("weight", "total_gain", "total_cover")
+_MEANS = {"gain": "total_gain", "cover": "total_cover"}
+
+
+def feature_names(booster: Booster) -> list[str]:
+    """Return the names of the features in their order; "f0", "f1", ... where they have none."""
+    return list(booster.feature_names or ()) or [f"f{n}" for n in range(booster.num_features())]
+
+
+class Importance:
+    """The importance of each feature, as `xgboost.Booster.get_score` has it.
+
+    Weights and totals are sums over the trees, so where rounds can be cut out only those since the
+    last time are looked at. Of a linear booster there is "weight" only, its coefficients.
+
+    Shape legend: F features, K outputs of a linear booster.
+    """
+
+    def __init__(self) -> None:
+        self._rounds = 0
+        self._sums: dict[str, NDArray[np.float64]] = {}
+
+    def of_trees(self, booster: Booster, *, cut: bool) -> dict[str, NDArray[np.float64]]:
+        """Return each of `IMPORTANCES`: [F], 0 of a feature that no tree uses.
+
+        Args:
+            booster: the one of the call before, with more rounds or as many.
+            cut: whether rounds can be cut out of it.
+        """
+        rounds = booster.num_boosted_rounds()
+        if not cut:
+            self._rounds, self._sums = 0, {}
+        if rounds > self._rounds:
+            newest = booster[self._rounds : rounds] if self._rounds else booster
+            # A slice knows the names that the features have.
+            place = {name: number for number, name in enumerate(feature_names(booster))}
+            for kind in _SUMS:
+                self._sums[kind] = _vector(newest, kind, place) + self._sums.get(kind, 0.0)
+            self._rounds = rounds
+        found = dict(self._sums)
+        for kind, total in _MEANS.items():
+            found[kind] = found[total] / np.maximum(found["weight"], 1)
+        return found
+
+    def of_coefficients(self, booster: Booster) -> dict[str, NDArray[np.float64]]:
+        """Return "weight" of a linear booster: [F], of several outputs [F, K]."""
+        place = {name: number for number, name in enumerate(feature_names(booster))}
+        return {"weight": _vector(booster, "weight", place)}
+
+
+def _vector(booster: Booster, kind: str, place: dict[str, int]) -> NDArray[np.float64]:
+    scores = booster.get_score(importance_type=kind)
+    first = next(iter(scores.values()), 0.0)
+    outputs = (len(first),) if isinstance(first, list) else ()
+    values = np.zeros((len(place), *outputs))
+    for name, score in scores.items():
+        values[place[name]] = score
+    return values
