@@ -239,7 +239,7 @@ def report(arms: dict[str, Arm], model: str, copying: float) -> str:
         "x copy",
         "MB/s",
     )
-    return table(rows, (*headers, "MB/s"))
+    return table(rows, headers)
 
 
 def main() -> None:

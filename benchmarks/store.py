@@ -1,4 +1,4 @@
-"""What the run store costs: writing against a raw file and memcpy, reading, bytes beside the data.
+"""What the run store costs: writing and reading against others, and bytes beside the data.
 
 python -m benchmarks.store [--directory DIR] [--rounds N]
 """
@@ -6,148 +6,32 @@ python -m benchmarks.store [--directory DIR] [--rounds N]
 from __future__ import annotations
 
 import argparse
-import os
-import shutil
 import tempfile
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from itertools import pairwise
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
 import numpy as np
-from fastcrc import crc32
-from numpy.typing import NDArray
+from safetensors import safe_open
 
 from benchmarks.measure import interleave, medians, table
+from benchmarks.store_content import (
+    Tensors,
+    fresh,
+    large_tensors,
+    mlp_tensors,
+    resnet_tensors,
+    timed,
+)
+from benchmarks.store_writing import write_safetensors, writing_arms
+from benchmarks.tfrecord_writer import read_tensor, write_step
 from vinedresser.capture.store.reader import open_run
 from vinedresser.capture.store.step_record import StepRecord
-from vinedresser.capture.store.writer import RunWriter
-from vinedresser.infra.storage import open_storage
-from vinedresser.testing.runs import make_run, start_run, step_record
-
-Tensors = dict[str, NDArray[np.float32]]
-
-# A tiny MLP (64-32-32-10) with all its tensors: parameters, gradients, outputs, loss.
-MLP_WIDTHS = (64, 32, 32, 10)
-BATCH = 16
-
-
-def large_tensors() -> Tensors:
-    """Return 20 tensors of 1 KB to 4 MB, log-uniform: 10 MB a step."""
-    generator = np.random.default_rng(0)
-    sizes = np.geomspace(1 << 8, 1 << 20, 20).astype(int)
-    return {
-        f"gradients/layers.{number}.weight": generator.standard_normal(size, np.float32)
-        for number, size in enumerate(generator.permutation(sizes))
-    }
-
-
-def resnet_tensors() -> Tensors:
-    """Return 157 tensors of 88 MB, as many as a small ResNet18 has in a step."""
-    generator = np.random.default_rng(0)
-    sizes = generator.permutation(np.geomspace(1 << 6, 1 << 20, 157).astype(int))
-    scale = 88e6 / 4 / sizes.sum()
-    return {
-        f"outputs/layers.{number}": generator.standard_normal(int(size * scale), np.float32)
-        for number, size in enumerate(sizes)
-    }
-
-
-def mlp_tensors() -> Tensors:
-    """Return the 19 tensors of a step of a tiny MLP."""
-    generator = np.random.default_rng(0)
-    shapes: dict[str, tuple[int, ...]] = {}
-    for layer, (inputs, outputs) in enumerate(pairwise(MLP_WIDTHS)):
-        for kind in ("weights", "gradients"):
-            shapes[f"{kind}/layers.{layer}.weight"] = (outputs, inputs)
-        for kind in ("biases", "gradients"):
-            shapes[f"{kind}/layers.{layer}.bias"] = (outputs,)
-        shapes[f"outputs/layers.{layer}"] = (BATCH, outputs)
-        shapes[f"outputs/relu{layer}"] = (BATCH, outputs)
-    shapes["outputs/MLP"] = (BATCH, MLP_WIDTHS[-1])
-    return {name: generator.standard_normal(shape, np.float32) for name, shape in shapes.items()}
-
-
-@contextmanager
-def fresh(directory: Path) -> Iterator[Path]:
-    """Give a new folder, and remove it again."""
-    folder = Path(tempfile.mkdtemp(dir=directory))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder)
-
-
-def timed(work: Callable[[], object]) -> float:
-    """Return the seconds that some work takes."""
-    begun = time.perf_counter()
-    work()
-    return time.perf_counter() - begun
-
-
-def writing_arms(directory: Path, steps: list[Tensors]) -> dict[str, Callable[[], float]]:
-    """Return arms that put the same bytes away: by the store, raw, and into memory."""
-    records = [step_record(number, tensors=tensors) for number, tensors in enumerate(steps)]
-    size = sum(values.nbytes for tensors in steps for values in tensors.values())
-    room = np.empty(size, np.uint8)
-
-    def store() -> float:
-        with fresh(directory) as folder:
-            start_run(folder)
-            writer = RunWriter(open_storage(folder))
-
-            def write() -> None:
-                for record in records:
-                    writer.add(record)
-                writer.flush()
-
-            seconds = timed(write)
-            writer.close()
-            return seconds
-
-    def raw(*, checksums: bool) -> float:
-        with fresh(directory) as folder:
-            return timed(lambda: write_raw(folder, steps, checksums=checksums))
-
-    def memcpy() -> float:
-        return timed(lambda: copy_all(room, steps))
-
-    return {
-        "raw file write": lambda: raw(checksums=False),
-        "raw file write + CRC32C": lambda: raw(checksums=True),
-        "store writer, CRC32C": store,
-        "memcpy": memcpy,
-    }
-
-
-def write_raw(folder: Path, steps: list[Tensors], *, checksums: bool) -> None:
-    """Write a file a step, with one system call, to a temporary name that is then replaced."""
-    for number, tensors in enumerate(steps):
-        if checksums:
-            for values in tensors.values():
-                crc32.iscsi(values.data)
-        temporary = folder / ".raw"
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-        wanted = sum(values.nbytes for values in tensors.values())
-        written = os.writev(descriptor, [values.data for values in tensors.values()])
-        os.close(descriptor)
-        assert written == wanted
-        os.replace(temporary, folder / f"{number}.raw")
-
-
-def copy_all(room: NDArray[np.uint8], steps: list[Tensors]) -> None:
-    """Copy all tensors into memory that is there already."""
-    place = 0
-    for tensors in steps:
-        for values in tensors.values():
-            room[place : place + values.nbytes] = values.view(np.uint8).reshape(-1)
-            place += values.nbytes
+from vinedresser.testing.runs import make_run, step_record
 
 
 def reading_arms(folder: Path, steps: list[Tensors]) -> dict[str, Callable[[], float]]:
-    """Return arms that read from a run of these steps and from raw files of the same tensors."""
+    """Return arms that read from a run of these steps, and the same tensors as others keep them."""
     names = sorted(steps[0])
     opened = open_run(folder)
     generator = np.random.default_rng(1)
@@ -155,6 +39,8 @@ def reading_arms(folder: Path, steps: list[Tensors]) -> dict[str, Callable[[], f
     raw.mkdir()
     for name in names:
         (raw / name.replace("/", "_")).write_bytes(steps[0][name].tobytes())
+    write_safetensors(raw, 0, steps[0])
+    write_step(raw, 0, steps[0])
 
     def open_and_read() -> float:
         return timed(lambda: open_run(folder).tensor(names[0]).value(0))
@@ -167,6 +53,16 @@ def reading_arms(folder: Path, steps: list[Tensors]) -> dict[str, Callable[[], f
         path = raw / name.replace("/", "_")
         return timed(lambda: np.frombuffer(path.read_bytes(), np.float32))
 
+    def read_safetensors(name: str) -> float:
+        def once() -> None:
+            with safe_open(raw / "0.safetensors", "numpy") as file:
+                file.get_tensor(name)
+
+        return timed(once)
+
+    def read_tfrecord(name: str) -> float:
+        return timed(lambda: read_tensor(raw, 0, name))
+
     def random_reads(reader: Callable[[str], float]) -> float:
         return median(reader(name) for name in generator.permutation(names))
 
@@ -174,6 +70,8 @@ def reading_arms(folder: Path, steps: list[Tensors]) -> dict[str, Callable[[], f
         "open": lambda: timed(lambda: open_run(folder)),
         "open + first read": open_and_read,
         "random tensor, p50": lambda: random_reads(read),
+        "the same from safetensors, p50": lambda: random_reads(read_safetensors),
+        "the same from TFRecord + protobuf, p50": lambda: random_reads(read_tfrecord),
         "raw file of the same size, p50": lambda: random_reads(read_raw),
     }
 

@@ -9,17 +9,20 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from vinedresser.testing.s3_server import BUCKET, TestServer, seaweed
+
 _HOME = pytest.StashKey[Path]()
 
 # Settings of whoever runs the tests; they would reach the programs that we start.
-_FOREIGN = ("VINEDRESSER_", "PREFECT_", "MLFLOW_", "XDG_", "FORCE_COLOR", "GITHUB_ACTIONS")
+_FOREIGN = ("VINEDRESSER_", "AWS_", "PREFECT_", "MLFLOW_", "XDG_", "FORCE_COLOR", "GITHUB_ACTIONS")
 _FOREIGN_RANKS = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
 
 
@@ -93,3 +96,22 @@ def mlflow_runs() -> Callable[[Path], dict[str, Any]]:
         return found
 
     return read
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestServer]:
+    """Return a real S3 server, one for each worker of xdist, with a bucket."""
+    with seaweed(tmp_path_factory.mktemp("s3")) as server:
+        yield server
+
+
+@pytest.fixture
+def s3(s3_server: TestServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return the URL of a fresh place on it, which this process and its children can reach.
+
+    What is to be uploaded waits in a place of its own, too.
+    """
+    for name, value in s3_server.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("VINEDRESSER_SPOOL", str(tmp_path / "spool"))
+    return f"s3://{BUCKET}/{uuid.uuid4().hex}"

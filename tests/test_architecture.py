@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from vinedresser.capture.finding import Finding
-from vinedresser.capture.store.index import IndexRecord
+from vinedresser.capture.store.index_decoding import decode_record
 from vinedresser.capture.store.layout import LayoutPool
 from vinedresser.infra.run_directory import (
     CaptureChange,
@@ -24,7 +24,7 @@ from vinedresser.infra.run_directory import (
 
 DOCUMENT = Path(__file__).parents[1].joinpath("docs/architecture.md").read_text(encoding="utf-8")
 # Those of which a run has several; the others lie under their one key.
-NUMBERED = {Heartbeat, CaptureRequest, CaptureChange}
+NUMBERED = {Heartbeat, CaptureRequest, CaptureChange, Finding}
 RECORDS: dict[str, Any] = {
     **{kind.KEY: kind for kind in Record.__subclasses__() if kind not in NUMBERED},
     "capture_requests/<number>.json": CaptureRequest,
@@ -48,7 +48,8 @@ def test_every_record_is_in_the_table_of_the_run_directory() -> None:
 
 def test_the_index_record_shown_is_one() -> None:
     shown = json.loads(DOCUMENT.partition("```json\n")[2].partition("```")[0])
-    record = IndexRecord.decode(json.dumps(shown, separators=(",", ":")).encode(), LayoutPool())
+    content = json.dumps(shown, separators=(",", ":")).encode()
+    record = decode_record(content, LayoutPool(), rank=0, seq=3)
     assert record.rows.letters() == "ttte"
     assert [name for group in record.tensors for name in group.layout.names] == [
         "weights/a",

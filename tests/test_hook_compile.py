@@ -99,17 +99,10 @@ def test_a_compiled_part(tmp_path: Path) -> None:
         assert run.tensor(name).steps().tolist() == [1, 3]
 
 
-@pytest.mark.parametrize("way", ["function", "method"])
-def test_a_model_that_is_watched_from_inside_says_what_is_not_captured(
-    way: str, tmp_path: Path
-) -> None:
+def test_a_model_that_is_watched_from_inside_says_what_is_not_captured(tmp_path: Path) -> None:
     backend = Counting()
     model = small_model()
-    if way == "method":
-        model.compile(backend=backend, fullgraph=True)
-        called: nn.Module = model
-    else:
-        called = compile_model(model, backend)
+    called = compile_model(model, backend)
     hook, losses = fit(called, model, tmp_path / "run", 4)
     assert backend.graphs == 1
     (problem,) = hook.problems

@@ -66,6 +66,7 @@ def test_the_home_directory_is_expanded(tmp_path: Path, monkeypatch: pytest.Monk
     assert (tmp_path / "runs" / "key").exists()
 
 
-def test_an_unknown_kind_of_store_is_refused() -> None:
+@pytest.mark.parametrize("location", ["gs://bucket/prefix", Path("s3://bucket/prefix")])
+def test_an_unknown_kind_of_store_is_refused(location: str | Path) -> None:
     with pytest.raises(ConfigError, match="s3://"):
-        open_storage("s3://bucket/prefix")
+        open_storage(location)

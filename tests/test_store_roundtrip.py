@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from vinedresser.capture.reductions import base_name
 from vinedresser.capture.store.reader import Run, open_run
 from vinedresser.capture.store.step_record import MODES, StepRecord
 from vinedresser.capture.store.writer import RunWriter
@@ -32,8 +33,11 @@ DTYPES: list[Any] = [
 ]
 # Few enough to meet again at other steps, with another shape and type.
 NAMES = st.sampled_from(
-    ["weights/a", "weights/a#1", "outputs/ö/層[0]", "__metadata__", "columns#1", "", 'saved/\n"']
-) | st.text(max_size=8)
+    [
+        *("weights/a", "weights/a#1", "outputs/ö/層[0]", "__metadata__", "columns#1", ""),
+        *("saved/\n\"'\\", "a|b", "a\0b", "\x7f/../" + 300 * "長い"),
+    ]
+) | st.text(max_size=8).filter(lambda name: base_name(name) is None)
 FLOATS = st.floats(width=64)
 
 
@@ -58,16 +62,19 @@ def histories(draw: st.DrawFn) -> list[StepRecord]:
     for _ in range(draw(st.integers(1, 8))):
         step += draw(st.integers(0, 3))
         statistics = st.dictionaries(st.sampled_from(["min", "l2", "std"]), FLOATS, min_size=1)
-        records.append(
-            step_record(
-                step,
-                mode=draw(st.sampled_from(MODES)),
-                at=draw(st.floats(0, 2e9)),
-                tensors=draw(st.dictionaries(NAMES, arrays(), max_size=4)),
-                scalars=draw(st.dictionaries(NAMES, FLOATS, max_size=3)),
-                reductions=draw(st.dictionaries(NAMES, statistics, max_size=3)),
-            )
+        record = step_record(
+            step,
+            mode=draw(st.sampled_from(MODES)),
+            at=draw(st.floats(0, 2e9)),
+            tensors=draw(st.dictionaries(NAMES, arrays(), max_size=4)),
+            scalars=draw(st.dictionaries(NAMES, FLOATS, max_size=3)),
+            reductions=draw(st.dictionaries(NAMES, statistics, max_size=3)),
         )
+        if record.tensors:
+            # The same tensor under further names, some of which are others' elsewhere.
+            for name in draw(st.lists(NAMES, max_size=3)):
+                record.tensors[name] = draw(st.sampled_from(list(record.tensors.values())))
+        records.append(record)
     return records
 
 
@@ -136,6 +143,13 @@ def test_values_and_columns_come_back_equal(
         for name in {name for record in records for name in record.tensors}:
             having = [record for record in records if name in record.tensors]
             view = run.tensor(name)
+            every = list(view.values(mode=None))
+            assert [step for step, _ in every] == [record.step for record in having]
+            for (_, value), record in zip(every, having, strict=True):
+                assert_same_bits(value, record, name)
+            for mode in MODES:
+                found = [step for step, _ in view.values(mode)]
+                assert found == [record.step for record in having if record.mode == mode]
             assert view.steps(mode=None).tolist() == sorted({record.step for record in having})
             assert view.shape == having[-1].tensors[name].shape
             assert view.dtype == having[-1].tensors[name].data.dtype

@@ -16,6 +16,8 @@ from safetensors import safe_open
 from safetensors.numpy import load
 
 from vinedresser.capture.store.index import IndexRecord
+from vinedresser.capture.store.index_decoding import decode_record
+from vinedresser.capture.store.index_encoding import encode_record
 from vinedresser.capture.store.layout import LayoutPool
 from vinedresser.capture.store.packing import pack
 from vinedresser.capture.store.step_record import HostTensor, StepRecord
@@ -94,42 +96,40 @@ def test_the_bytes_of_an_index_record() -> None:
         f'"offset":{begin + 40},"crc32c":"{tensors}"}}]}}'
     ).encode()
     wrapped = b'{"crc32c":"%08x","record":%s}' % (crc32.iscsi(expected), expected)
-    assert record.encode() == wrapped
+    assert encode_record(record) == wrapped
     assert json.loads(wrapped)["record"]["seq"] == 5
 
 
 def test_an_index_record_is_read_as_it_was() -> None:
-    content = packed(RECORDS, rank=2, seq=5, dropped=3)[1].encode()
-    record = IndexRecord.decode(content, LayoutPool())
-    assert record.encode() == content
+    content = encode_record(packed(RECORDS, rank=2, seq=5, dropped=3)[1])
+    record = decode_record(content, LayoutPool(), 2, 5)
+    assert encode_record(record) == content
     assert record.key == "index/2/000000000005.json"
     assert record.segment == "segments/2/000000000005.safetensors"
     np.testing.assert_allclose(record.rows.times, [1000.25, 1000.25, 1000.250017], atol=1e-7)
 
 
 def test_every_flipped_bit_of_an_index_record_is_noticed() -> None:
-    content = packed(RECORDS[1:2])[1].encode()
+    content = encode_record(packed(RECORDS[1:2])[1])
     for place in range(len(content)):
         broken = bytearray(content)
         broken[place] ^= 1
-        if place == len(content) - 1:
-            continue  # the brace behind the record, which nobody reads
         with pytest.raises(Damaged):
-            IndexRecord.decode(bytes(broken), LayoutPool())
+            decode_record(bytes(broken), LayoutPool(), 0, 0)
 
 
 @pytest.mark.parametrize("length", [0, 5, 25, 40, 200])
 def test_a_truncated_index_record_is_noticed(length: int) -> None:
-    content = packed(RECORDS)[1].encode()
+    content = encode_record(packed(RECORDS)[1])
     with pytest.raises(Damaged):
-        IndexRecord.decode(content[:length], LayoutPool())
+        decode_record(content[:length], LayoutPool(), 0, 0)
 
 
 def test_an_index_record_of_a_later_format_is_refused() -> None:
     record = b'{"format":2}'
     content = b'{"crc32c":"%08x","record":%s}' % (crc32.iscsi(record), record)
     with pytest.raises(Damaged, match="format 2"):
-        IndexRecord.decode(content, LayoutPool())
+        decode_record(content, LayoutPool(), 0, 0)
 
 
 def test_safetensors_reads_a_segment(tmp_path: Path) -> None:

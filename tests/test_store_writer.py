@@ -98,12 +98,26 @@ def test_flush_commits_what_was_added_before(storage: LocalStorage) -> None:
 
 def test_a_segment_is_cut_at_its_size(storage: LocalStorage) -> None:
     writer = RunWriter(storage, cut_bytes=10_000, cut_seconds=1000)
-    for step in range(40):
+    # Ten records of 1,000 bytes and a little more make a segment; nobody asks for the rest.
+    for step in range(25):
         writer.add(record_of(step))
-    # Ten records of 1,000 bytes and a little more make a segment; nobody asked for the rest.
-    wait_for(lambda: len(index_records(storage)) == 4)
+        if step % 10 == 9:
+            committed = step // 10 + 1
+            wait_for(lambda: len(index_records(storage)) == committed)  # noqa: B023 (used at once)
     writer.close()
-    assert [len(record["steps"]) for record in index_records(storage)] == [10, 10, 10, 10]
+    assert [len(record["steps"]) for record in index_records(storage)] == [10, 10, 5]
+
+
+def test_a_writer_that_fell_behind_makes_larger_segments(gated: GatedStorage) -> None:
+    writer = RunWriter(gated, cut_bytes=10_000, cut_seconds=1000)
+    for step in range(10):
+        writer.add(record_of(step))
+    assert gated.reached.wait(10)
+    for step in range(10, 80):
+        writer.add(record_of(step))
+    gated.gate.set()
+    writer.close()
+    assert [len(record["steps"]) for record in index_records(gated)] == [10, 38, 32]
 
 
 def test_a_segment_is_cut_at_its_age(storage: LocalStorage) -> None:

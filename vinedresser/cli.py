@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from functools import partial
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -33,7 +34,9 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-_RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
+_RunArgument = Annotated[
+    str, typer.Argument(metavar="RUN", help="A run directory, or s3://bucket/prefix.")
+]
 _StoreArgument = Annotated[Path, typer.Argument(metavar="STORE", help="Where the runs are.")]
 _RuleOption = Annotated[
     list[str] | None,
@@ -43,8 +46,21 @@ _RuleOption = Annotated[
         help="Judge by this rule; may be repeated.",
     ),
 ]
+_CollectionOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--collection",
+        metavar="NAME[:KEY=VALUE,...]",
+        help="Capture this too; may be repeated.",
+    ),
+]
 _DEFAULT_STORE = Path("runs")
 _STOPPED_BY_RULE = 3
+_NOTHING_SEEN = (
+    "vinedresser: no training was seen, so nothing was captured: no Python that was started made "
+    "a step of a torch optimizer, of Keras or of XGBoost (one that is started with -I, -E or -S, "
+    "or without this environment, cannot be seen); else put a Hook into the script"
+)
 
 
 def _whole(word: str, option: str) -> int:
@@ -75,30 +91,60 @@ def _version(
 @app.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})
 def run(
     command: Annotated[
-        list[str], typer.Argument(metavar="SCRIPT [ARGS]...", help="A script and its arguments.")
+        list[str],
+        typer.Argument(
+            metavar="SCRIPT [ARGS]...",
+            help="A Python script, or -m and a module, or any program, and its arguments.",
+        ),
     ],
-    store: Annotated[Path, typer.Option(help="Directory that gets the run directory.")] = (
-        _DEFAULT_STORE
-    ),
+    *,
+    store: Annotated[
+        str, typer.Option(help="Directory that gets the run directory, or s3://bucket/prefix.")
+    ] = str(_DEFAULT_STORE),
     name: Annotated[str | None, typer.Option(help="Name of the run.")] = None,
     rule: _RuleOption = None,
+    collection: _CollectionOption = None,
+    attach: Annotated[
+        bool, typer.Option("--attach/--no-attach", help="Capture what has no hook of its own.")
+    ] = True,
     steps: Annotated[int | None, typer.Option(help="Steps of the whole run, if known.")] = None,
 ) -> None:
-    """Run one training script under supervision.
+    """Run one training script, as it is, under supervision.
 
-    What its hook captures goes to STORE/NAME; its output and exit code are passed on. The exit code
+    What it trains is captured in STORE/NAME; its output and exit code are passed on. The exit code
     is 3 when a rule stopped it.
     """
-    from vinedresser.tasks.run_script import prepare_script, run_script
+    from vinedresser.infra.storage.locate import is_remote
+    from vinedresser.tasks.run_script import (
+        further_ends,
+        prepare_script,
+        run_name,
+        run_script,
+        training_seen,
+    )
 
-    directory = _free_directory(store, name, Path(command[0]).stem)
-    prepare_script(directory, command, rules=_rules(rule), total_steps=steps)
+    prepare = partial(
+        prepare_script,
+        command=command,
+        rules=_tables("--rule", rule),
+        collections=_tables("--collection", collection),
+        attach=attach,
+        total_steps=steps,
+    )
+    if is_remote(store):
+        stem = name or run_name(command)
+        sys.exit(_run_remote(store, stem, prepare, numbered=name is None, attach=attach))
+    directory = _free_directory(Path(store), name, run_name(command))
+    prepare(directory)
     with _interrupts([directory]):
         end = run_script(directory)
     from vinedresser.tasks.outcome import outcome
-    from vinedresser.terminal import print_outcome
+    from vinedresser.terminal import error_console, print_outcome
 
-    print_outcome(outcome(directory))
+    for one in [directory, *further_ends(directory)]:
+        print_outcome(outcome(one), to=error_console)
+    if attach and end.cause == "finished" and not training_seen(directory):
+        error_console.print(_NOTHING_SEEN, soft_wrap=True)
     sys.exit(_exit_code(end))
 
 
@@ -155,10 +201,12 @@ def judge(
     from vinedresser.rules.registry import RULES, rules_from_table
     from vinedresser.terminal import console, print_finding
 
-    rules = rules_from_table(_rules(rule) or {name: {} for name in RULES})
+    rules = rules_from_table(_tables("--rule", rule) or {name: {} for name in RULES})
     found = judge_run(open_run(run), rules, live=stop, on_finding=print_finding)
     if not found:
-        console.print(f"{run.name}: no findings by {', '.join(rule.name for rule in rules)}")
+        console.print(
+            f"{PurePath(run).name}: no findings by {', '.join(rule.name for rule in rules)}"
+        )
 
 
 @app.command()
@@ -249,29 +297,41 @@ def capture(
 
 
 @app.command()
-def status(store: _StoreArgument = _DEFAULT_STORE) -> None:
+def status(
+    store: Annotated[
+        str, typer.Argument(metavar="STORE", help="Where the runs are; also s3://bucket/prefix.")
+    ] = str(_DEFAULT_STORE),
+) -> None:
     """Show how the runs of a store stand."""
+    from vinedresser.infra.storage.locate import is_remote
     from vinedresser.tasks.outcome import outcome
+    from vinedresser.tasks.store import remote_runs
     from vinedresser.terminal import console, outcome_table
 
-    console.print(outcome_table([outcome(directory) for directory in _runs(store)]))
+    runs = remote_runs(store) if is_remote(store) else _runs(Path(store))
+    console.print(outcome_table([outcome(run) for run in runs]))
 
 
 @app.command()
 def reconcile(store: _StoreArgument = _DEFAULT_STORE) -> None:
     """Bring to its end what a crash left behind.
 
-    Leftover processes, exit records, MLflow runs and Prefect flow runs; twice changes nothing.
+    Leftover processes, exit records, MLflow runs, Prefect flow runs, and what waits on this machine
+    to be uploaded; twice changes nothing.
     """
     from vinedresser.infra.prefect_environment import prepare_prefect
     from vinedresser.tasks.flow_record import dead_flows
     from vinedresser.tasks.reconcile import reconcile as reconcile_store
+    from vinedresser.tasks.reconcile import reconcile_spools
     from vinedresser.terminal import console
 
-    _runs(store)
-    if dead_flows(store):
-        prepare_prefect(store)
-    results = reconcile_store(store)
+    results = reconcile_spools()
+    if not results:
+        _runs(store)
+    if store.is_dir():
+        if dead_flows(store):
+            prepare_prefect(store)
+        results += reconcile_store(store)
     for result in results:
         console.print(f"{result.what}   {result.done}", markup=False)
     if not results:
@@ -301,20 +361,81 @@ def ui(
         stop_server(server)
 
 
-def _rules(options: list[str] | None) -> dict[str, dict[str, Any]]:
-    """Read ``NAME:KEY=VALUE,...`` options; values are written as in TOML."""
+@app.command()
+def up(
+    s3: Annotated[bool, typer.Option("--s3", help="An S3 server, SeaweedFS, on loopback.")] = False,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Folder of its files; one below ~/.local/share if not given."),
+    ] = None,
+    port: Annotated[int | None, typer.Option(help="8333, or a free one, if not given.")] = None,
+    bucket: Annotated[str, typer.Option(help="A bucket that it is to have.")] = "vinedresser",
+) -> None:
+    """Start the local servers, which stay until `vinedresser down`.
+
+    What programs need to find them is printed for the shell: eval "$(vinedresser up --s3)".
+    """
+    from vinedresser.terminal import error_console
+
+    if not s3:
+        raise ConfigError("up: say which server: --s3 starts an S3 server, SeaweedFS, on loopback")
+    from vinedresser.infra.servers import bring_up
+
+    server = bring_up(data, port=port, bucket=bucket)
+    for name, value in server.environment().items():
+        typer.echo(f"export {name}={value}")
+    said = f"S3 at {server.url}, for stores like s3://{bucket}/runs, in {server.data}"
+    error_console.print(f"{said}   (vinedresser down stops it)", soft_wrap=True)
+
+
+@app.command()
+def down() -> None:
+    """Stop the local servers that `vinedresser up` started; what they have stored stays."""
+    from vinedresser.infra.servers import take_down
+    from vinedresser.terminal import console
+
+    server = take_down()
+    said = f"stopped the S3 server at {server.url}" if server else "no server runs"
+    console.print(said, soft_wrap=True)
+
+
+def _tables(option: str, given: list[str] | None) -> dict[str, dict[str, Any]]:
+    """Read ``NAME:KEY=VALUE,...`` as it was given to an option; values are written as in TOML."""
     import tomllib
 
     tables: dict[str, dict[str, Any]] = {}
-    for option in options or []:
-        name, _, settings = option.partition(":")
+    for text in given or []:
+        name, _, settings = text.partition(":")
         try:
             tables[name] = tomllib.loads(f"it = {{ {settings} }}")["it"]
         except tomllib.TOMLDecodeError as error:
             raise ConfigError(
-                f"--rule {option}: write it as NAME:KEY=VALUE,KEY=VALUE with TOML values ({error})"
+                f"{option} {text}: write it as NAME:KEY=VALUE,KEY=VALUE with TOML values ({error})"
             ) from error
     return tables
+
+
+def _run_remote(
+    store: str, name: str, prepare: Callable[..., None], *, numbered: bool, attach: bool
+) -> int:
+    """Run a script whose run lies on an object store; return the exit code."""
+    from vinedresser.tasks.outcome import outcome
+    from vinedresser.tasks.remote_script import RemoteScript, free_url
+    from vinedresser.terminal import error_console, print_outcome
+
+    def say(sentence: str) -> None:
+        error_console.print(f"vinedresser: {sentence}", soft_wrap=True, markup=False)
+
+    url = free_url(store, name) if numbered else f"{store.rstrip('/')}/{name}"
+    script = RemoteScript(url, say)
+    script.prepare(partial(prepare, name=PurePath(url).name))
+    with _interrupts([script.directory]):
+        end = script.run()
+    for one in script.uploaded:
+        print_outcome(outcome(one), to=error_console)
+    if attach and end.cause == "finished" and not script.seen:
+        error_console.print(_NOTHING_SEEN, soft_wrap=True)
+    return _exit_code(end)
 
 
 def _free_directory(store: Path, name: str | None, stem: str) -> Path:

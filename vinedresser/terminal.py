@@ -31,6 +31,7 @@ from vinedresser.tasks.store import run_directories
 
 __all__ = [
     "console",
+    "error_console",
     "outcome_table",
     "print_finding",
     "print_outcome",
@@ -39,6 +40,8 @@ __all__ = [
 ]
 
 console = Console(highlight=False)
+# What is said beside the output of a script, which stays as it is.
+error_console = Console(highlight=False, stderr=True)
 
 _STYLES = {
     "finished": "green",
@@ -84,38 +87,41 @@ def _why(entry: Outcome) -> str:
     return entry.status.rule or entry.status.reason
 
 
-def print_outcome(entry: Outcome) -> None:
+def print_outcome(entry: Outcome, *, to: Console = console) -> None:
     """Print the story of one run that has ended."""
     of = f" of {entry.total_steps}" if entry.total_steps else ""
     loss = f"loss {_figure(entry.losses)}   " if entry.losses else ""
     line = Text(f"{entry.name}   step {entry.steps}{of}   {loss}")
     by = f" by {entry.status.rule or entry.status.by}" if entry.status.by else ""
-    _say(line.append_text(_state(entry)).append(by))
+    _say(line.append_text(_state(entry)).append(by), to)
     finding = entry.stopping
     if finding is not None:
-        print_finding(finding)
+        print_finding(finding, to=to)
     elif entry.status.state not in ("finished", "running"):
-        _say(Text(f"  {entry.status.reason}"))
+        _say(Text(f"  {entry.status.reason}"), to)
     for other in entry.findings:
         if other is not finding:
-            _say(Text(f"  {other.severity}: {other.rule}: {other.seen}"))
+            _say(Text(f"  {other.severity}: {other.rule}: {other.seen}"), to)
     where = [f"saved {entry.steps_saved} of {entry.total_steps} steps"] if entry.steps_saved else []
-    where.append(f"report {relative(entry.directory / REPORT)}")
+    if isinstance(entry.directory, Path):
+        where.append(f"report {relative(entry.directory / REPORT)}")
+    else:
+        where.append(f"run {entry.directory}")
     if entry.mlflow_run:
         where.append(f"mlflow {entry.mlflow_run[:6]}")
-    _say(Text("  " + "   ".join(where), style="dim"))
+    _say(Text("  " + "   ".join(where), style="dim"), to)
 
 
-def print_finding(finding: Finding) -> None:
+def print_finding(finding: Finding, *, to: Console = console) -> None:
     """Print what a rule found, why it may be, and what to try."""
-    _say(Text(f"  {finding.rule} since step {finding.since}: {finding.seen}"))
-    _say(Text(f"  likely cause   {finding.cause}"))
-    _say(Text(f"  try            {finding.remedy}"))
+    _say(Text(f"  {finding.rule} since step {finding.since}: {finding.seen}"), to)
+    _say(Text(f"  likely cause   {finding.cause}"), to)
+    _say(Text(f"  try            {finding.remedy}"), to)
 
 
-def _say(line: Text) -> None:
+def _say(line: Text, to: Console = console) -> None:
     """Print a line; only a terminal breaks it, a file or pipe gets it whole."""
-    console.print(line, soft_wrap=not console.is_terminal)
+    to.print(line, soft_wrap=not to.is_terminal)
 
 
 @contextmanager

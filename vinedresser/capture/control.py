@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from vinedresser.capture.config import CaptureConfig
-from vinedresser.capture.keeper import Adapter
+from vinedresser.capture.keeper import Adapter, TabularAdapter, Watchful
 from vinedresser.capture.modules import ModuleInfo
 from vinedresser.capture.run_opening import OpenedRun
 from vinedresser.capture.session import Session
@@ -52,7 +52,7 @@ class CaptureControl:
         self._own = own
         self._needs = needs
         self._rank = rank
-        self._world_size = world_size
+        self.world_size = world_size
         self._next_request = 0
         # A request that takes effect with the next step, and the config that it leads to.
         self._pending: tuple[int, CaptureConfig] | None = None
@@ -62,8 +62,9 @@ class CaptureControl:
         return [name for adapter in self.adapters for name in adapter.names()]
 
     def introduce(self, adapter: Adapter) -> None:
-        """Take in a model that is watched from now on."""
-        self.adapters.append(adapter)
+        """Take in a model that is watched from now on, or again when it has changed."""
+        if adapter not in self.adapters:
+            self.adapters.append(adapter)
         self._session.configure(self._in_force(self._own))
         for collection, module in self._session.recorder.config.unresolved():
             kind = type(module).__qualname__
@@ -81,18 +82,22 @@ class CaptureControl:
             self.adapters[0].framework if self.adapters else "",
             versions,
             self._session.recorder.config,
-            self._world_size,
+            self.world_size,
             self._modules(),
+            **self._tabular(),
         )
 
     def look(self) -> None:
-        """Answer the request that has taken effect, and look for the next one.
+        """Answer the request that has taken effect, and look for the next one; let adapters look.
 
         Called now and then on the writer's thread.
 
         Raises:
             StoreError: the storage refused.
         """
+        for adapter in self.adapters:
+            if isinstance(adapter, Watchful):
+                adapter.look()
         if self._pending is not None:
             number, config = self._pending
             if self._session.recorder.config is not config:
@@ -143,6 +148,13 @@ class CaptureControl:
 
     def _modules(self) -> dict[str, list[str]]:
         return {path: list(info) for path, info in self._found().items()}
+
+    def _tabular(self) -> dict[str, list[str]]:
+        """Return the features and the classes of a model that has names for them."""
+        named = [one for one in self.adapters if isinstance(one, TabularAdapter)]
+        features = next((one.features() for one in named if one.features()), [])
+        classes = next((one.classes() for one in named if one.classes()), [])
+        return {"features": features, "classes": classes}
 
     def _path_of(self, module: Any) -> str | None:
         paths: Iterable[str | None] = (adapter.path_of(module) for adapter in self.adapters)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Literal, Self
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+from vinedresser.infra.run_directory import Record
 
 __all__ = ["Finding", "Severity"]
 
@@ -11,7 +13,7 @@ Severity = Literal["info", "warning", "stop"]
 
 
 @dataclass(frozen=True)
-class Finding:
+class Finding(Record):
     """One finding of one rule, with all that a person needs to act on it.
 
     Attributes:
@@ -32,6 +34,8 @@ class Finding:
         evidence: the figures behind it, as plain JSON types.
     """
 
+    KEY: ClassVar[str] = "findings"
+
     rule: str
     severity: Severity
     step: int
@@ -47,17 +51,3 @@ class Finding:
     cause: str
     remedy: str
     evidence: dict[str, Any] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the finding as plain JSON types."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, document: dict[str, Any]) -> Self:
-        """Build a finding; keys of a newer format are left out.
-
-        Raises:
-            TypeError: a field is missing.
-        """
-        known = {entry.name for entry in fields(cls)}
-        return cls(**{key: value for key, value in document.items() if key in known})

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
+from vinedresser.capture.attach.yielding import make_way
 from vinedresser.capture.collections import Collection
 from vinedresser.capture.config import CaptureConfig
 from vinedresser.capture.control import CaptureControl
@@ -21,7 +22,7 @@ from vinedresser.capture.ending import Ending
 from vinedresser.capture.environment import Environment
 from vinedresser.capture.frameworks import make_adapter, missing
 from vinedresser.capture.keeper import Adapter, LossTaker
-from vinedresser.capture.run_opening import OpenedRun, create_run, launched_run
+from vinedresser.capture.run_opening import OpenedRun, create_run
 from vinedresser.capture.schedule import SaveConfig
 from vinedresser.capture.session import Session
 from vinedresser.capture.stopping import TrainingStopped
@@ -56,7 +57,7 @@ class Hook:
     ask for. Any other makes a run at ``path``, and says itself how it ended.
 
     Args:
-        path: directory of the run to make.
+        path: directory of the run to make, or ``s3://bucket/prefix``.
         collections: by name, when to save a built-in collection, or a `Collection` of one's own.
         name: what people call the run; None: the last part of the path.
         parameters: hyperparameters, for the record.
@@ -86,7 +87,7 @@ class Hook:
         self._environment = Environment.read()
         own = CaptureConfig.of(collections)
         self._run = self._open(path, own, name, parameters, total_steps)
-        if self._run.launched:
+        if self._environment.run:
             own = own.merged(CaptureConfig.from_json(self._run.record.capture))
         needs = CaptureConfig.from_json(self._run.record.needs)
         self._on_stop: Callable[[Path, int], None] | None = None
@@ -103,6 +104,8 @@ class Hook:
             stop=self._end_training,
             look=lambda: self._control.look(),  # noqa: PLW0108
         )
+        if self._run.upload is not None:
+            self._run.upload.begin(policy, self._session.shield.report)
         self._control = CaptureControl(
             self._run,
             self._session,
@@ -123,7 +126,7 @@ class Hook:
     @property
     def path(self) -> str:
         """Where the run lies."""
-        return self._run.storage.location
+        return self._run.location
 
     @property
     def problems(self) -> list[str]:
@@ -169,9 +172,7 @@ class Hook:
             from vinedresser.capture.xgboost_.callback import XGBoostCallback
         except ImportError as error:
             raise missing("XGBoost", error, "xgboost") from error
-        callback = XGBoostCallback(self._session, **arguments)
-        self._introduce(callback)
-        return callback
+        return XGBoostCallback(self._session, self._introduce, **arguments)
 
     def sklearn(self, estimator: Any, **arguments: Any) -> Any:
         """Return an estimator of scikit-learn that is watched whenever it is fitted.
@@ -354,12 +355,17 @@ class Hook:
         guard = self._session.shield.guard
         for adapter in self._control.adapters:
             guard("leaving the model", adapter.detach)()
+        upload = self._run.upload
+        if upload is not None:
+            upload.end_soon()
         self._session.close()
         guard("answering a capture request", self._control.close)()
         if self._ending is not None:
             steps = self._session.recorder.steps
             write = guard("writing the exit record", self._ending.write, then="readers may wait")
             write(steps - 1 if steps else None)
+        if upload is not None:
+            guard("the upload", upload.finish)(self._session.shield.report)
 
     def __enter__(self) -> Self:
         """Return the hook; the end of the block closes it."""
@@ -375,6 +381,12 @@ class Hook:
         if self._ending is not None and error is not None:
             self._ending.note(error)
         self.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        raise TypeError(
+            "a hook belongs to the process that made it and cannot be handed to another: keep it "
+            "out of data sets and arguments of processes; a rank makes a hook of its own"
+        )
 
     def _check_name(self, name: str | None) -> None:
         """Raise `ConfigError` where a model cannot be watched (any more) under a name."""
@@ -401,6 +413,10 @@ class Hook:
         self._begun = True
         if describe:
             self._control.describe()
+        self._listen_for_stops()
+
+    def _listen_for_stops(self) -> None:
+        """Have SIGTERM end the training between two steps."""
         if not self._session.signal.install():
             _LOG.info("not in the main thread: SIGTERM ends the program at once")
 
@@ -417,7 +433,7 @@ class Hook:
         if launched:
             if path is not None:
                 _LOG.info("captures into %s, for which it was launched, not %s", launched, path)
-            return launched_run(launched)
+            return make_way(self._environment)
         if path is None:
             raise ConfigError(
                 f"no path for the run: give one, Hook('runs/name'), or start the program with "

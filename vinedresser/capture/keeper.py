@@ -10,11 +10,11 @@ import numpy as np
 from vinedresser.capture.config import Ask
 from vinedresser.capture.modules import ModuleInfo
 from vinedresser.capture.recording import Recording
-from vinedresser.capture.reductions import reduce_array
+from vinedresser.capture.reductions import channel_axis, take_statistics
 from vinedresser.capture.store.dtypes import dtype_name
 from vinedresser.capture.store.step_record import HostTensor, StepRecord
 
-__all__ = ["Adapter", "ArrayKeeper", "Keeper", "LossTaker"]
+__all__ = ["Adapter", "ArrayKeeper", "Keeper", "LossTaker", "TabularAdapter", "Watchful"]
 
 
 class Keeper(Protocol):
@@ -77,8 +77,33 @@ class LossTaker(Protocol):
         """
 
 
+@runtime_checkable
+class TabularAdapter(Protocol):
+    """An adapter of a model of tables, whose columns and classes have names."""
+
+    def features(self) -> list[str]:
+        """Return the names of the input's features, in their order; [] as long as unknown."""
+
+    def classes(self) -> list[str]:
+        """Return the classes, in the order of their numbers; [] where there are none."""
+
+
+@runtime_checkable
+class Watchful(Protocol):
+    """An adapter that looks now and then whether all is well."""
+
+    def look(self) -> None:
+        """Look, and report what is not; called about every second on the writer's thread."""
+
+
 class ArrayKeeper:
-    """Keeps numpy arrays, and whatever numpy makes an array of."""
+    """Keeps numpy arrays, and whatever numpy makes an array of.
+
+    Attributes:
+        channels_last: in what it is given, channels are the last axis (`channel_axis`).
+    """
+
+    channels_last = False
 
     def is_scalar(self, value: Any) -> bool:
         """Say whether an array is one real number."""
@@ -99,8 +124,9 @@ class ArrayKeeper:
         if ask.tensor and name not in recording.tensors:
             native = np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
             recording.tensors[name] = HostTensor(dtype, array.shape, native)
-        if ask.reductions and name not in recording.reductions:
-            recording.reductions[name] = reduce_array(array, ask.reductions)
+        if ask.reductions and not recording.has_statistics(name):
+            axis = channel_axis(name, array.ndim, last=self.channels_last)
+            recording.add_statistics(name, take_statistics(array, ask.reductions, axis))
 
     def keep_scalar(self, recording: Recording, name: str, value: Any, weight: float) -> None:
         """See `Keeper.keep_scalar`."""

@@ -29,6 +29,7 @@ class Recorder:
         steps: optimizer steps done.
         explicit_mode: the mode of the ``with`` block we are in, None outside.
         quiet: nothing is due in the train step, and no evaluation or block is open.
+        completing: called with a train step that is about to be handed over.
     """
 
     def __init__(self, config: CaptureConfig, deliver: Callable[[Recording], None]) -> None:
@@ -44,6 +45,7 @@ class Recorder:
         # An evaluation is open, whether anything of it is recorded or not.
         self._evaluating = False
         self.quiet = not self._train_due
+        self.completing: list[Callable[[Recording], object]] = []
 
     def configure(self, config: CaptureConfig) -> None:
         """Capture by another config from now on; nothing must have been captured yet."""
@@ -90,6 +92,9 @@ class Recorder:
     def end_train_step(self) -> None:
         """Hand over the train step; the next one begins."""
         recording, self._train = self._train, None
+        if recording is not None:
+            for complete in self.completing:
+                complete(recording)
         self.steps += 1
         if self._next_config is not None:
             self.config, self._next_config = self._next_config, None

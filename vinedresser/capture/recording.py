@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 from vinedresser.capture.config import Due
+from vinedresser.capture.reductions import Statistics
 from vinedresser.capture.store.step_record import HostTensor, Mode, StepRecord
 
 __all__ = ["Recording"]
@@ -24,7 +26,10 @@ class Recording:
         closure: the optimizer itself runs the model (LBFGS), perhaps several times.
         tensors: full tensors by name; the first of a name stays.
         reductions: by tensor's name, statistics by reduction's name; the first of a name stay.
+        deferred: by tensor's name, statistics that are more than such figures (`Statistics.late`).
         kept: for frameworks, what they have copied of which tensor in this step.
+        awaited: names of scalars that are still on their way from a device.
+        arriving: completes the record, on the writer's thread, with what is on its way.
     """
 
     def __init__(self, mode: Mode, step: int, due: Due) -> None:
@@ -37,7 +42,10 @@ class Recording:
         self.closure = False
         self.tensors: dict[str, HostTensor] = {}
         self.reductions: dict[str, dict[str, float]] = {}
+        self.deferred: dict[str, Statistics] = {}
         self.kept: dict[Any, Any] = {}
+        self.awaited: set[str] = set()
+        self.arriving: list[Callable[[StepRecord], None]] = []
         self._means: dict[str, tuple[float, float]] = {}
 
     @property
@@ -48,11 +56,11 @@ class Recording:
     @property
     def empty(self) -> bool:
         """Whether nothing was captured."""
-        return not (self._means or self.tensors or self.reductions)
+        return not self.names()
 
     def names(self) -> set[str]:
         """Return the names of all that was captured."""
-        return {*self._means, *self.tensors, *self.reductions}
+        return {*self._means, *self.awaited, *self.tensors, *self.reductions, *self.deferred}
 
     def weight(self, batch: int | None = None) -> float:
         """Return how much a scalar counts in the mean of its name.
@@ -74,7 +82,30 @@ class Recording:
             weight += weights
         self._means[name] = (value, weight)
 
+    def has_statistics(self, name: str) -> bool:
+        """Say whether statistics of a tensor of this name were taken."""
+        return name in self.reductions or name in self.deferred
+
+    def add_statistics(self, name: str, statistics: Statistics) -> None:
+        """Take the statistics of a tensor; those of one tensor may come under several names."""
+        if statistics.late:
+            self.deferred[name] = statistics
+        else:
+            self.reductions[name] = statistics.figures
+
+    def scalars(self) -> dict[str, float]:
+        """Return the means of the scalars that are here."""
+        return {name: mean for name, (mean, _) in self._means.items()}
+
     def to_record(self) -> StepRecord:
         """Return what was captured, with the present time."""
-        scalars = {name: mean for name, (mean, _) in self._means.items()}
-        return StepRecord(self.mode, self.step, time.time(), self.tensors, scalars, self.reductions)
+        return StepRecord(
+            self.mode,
+            self.step,
+            time.time(),
+            self.tensors,
+            self.scalars(),
+            self.reductions,
+            self.deferred,
+            self.arriving,
+        )

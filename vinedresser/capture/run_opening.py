@@ -7,16 +7,18 @@ import os
 import sys
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any
 
 from vinedresser.capture.config import CaptureConfig
 from vinedresser.capture.environment import Environment, versions
+from vinedresser.capture.uploading import Upload
 from vinedresser.errors import AlreadyARun, ConfigError, KeyTaken, NotARun
 from vinedresser.infra.run_directory import RunRecord, read_record, write_record
 from vinedresser.infra.storage import Storage, open_storage
+from vinedresser.infra.storage.locate import is_remote
 
 __all__ = ["OpenedRun", "create_run", "launched_run"]
 
@@ -32,11 +34,18 @@ class OpenedRun:
         storage: where it lies.
         record: what it is.
         launched: a launcher made it, and a supervisor will say how it ended.
+        upload: how it gets to the object store where it belongs; None for a run in a directory.
     """
 
     storage: Storage
     record: RunRecord
     launched: bool
+    upload: Upload | None = None
+
+    @property
+    def location(self) -> str:
+        """Where readers find it."""
+        return self.storage.location if self.upload is None else self.upload.url
 
     def describe(
         self,
@@ -45,6 +54,9 @@ class OpenedRun:
         config: CaptureConfig,
         world_size: int,
         modules: Mapping[str, list[str]],
+        *,
+        features: Iterable[str] = (),
+        classes: Iterable[str] = (),
     ) -> None:
         """Complete the run's record with what is known once a model has been seen.
 
@@ -54,6 +66,8 @@ class OpenedRun:
             config: what is captured.
             world_size: how many ranks there are.
             modules: type and activation of each module of the watched models, by path.
+            features: names of the input's features.
+            classes: names of the classes.
 
         Raises:
             StoreError: the storage refused.
@@ -66,6 +80,8 @@ class OpenedRun:
             capture=config.to_json(),
             capture_digest=config.digest(),
             modules=dict(modules),
+            features=list(features),
+            classes=list(classes),
         )
         write_record(self.storage, self.record)
 
@@ -78,11 +94,12 @@ def launched_run(location: str) -> OpenedRun:
         Damaged: it cannot be read.
         StoreError: the storage refused.
     """
-    storage = open_storage(location)
+    upload = Upload.of(location)
+    storage = open_storage(location) if upload is None else upload.storage
     record = read_record(storage, RunRecord)
     if record is None:
         raise NotARun(f"{location}: this process was launched for it, but it has no run.json")
-    return OpenedRun(storage, record, launched=True)
+    return OpenedRun(storage, record, launched=True, upload=upload)
 
 
 def create_run(
@@ -109,12 +126,15 @@ def create_run(
         NotARun: rank 0 did not make it in time.
         StoreError: the storage refused.
     """
-    storage = open_storage(path)
+    upload = Upload.create(os.fspath(path), environment.rank) if is_remote(path) else None
+    storage = open_storage(path) if upload is None else upload.storage
     if environment.rank:
-        return OpenedRun(storage, _await_record(storage), launched=False)
+        if upload is not None:
+            upload.claim()
+        return OpenedRun(storage, _await_record(storage), launched=False, upload=upload)
     record = RunRecord(
         id=uuid.uuid4().hex,
-        name=name or PurePath(storage.location).name,
+        name=name or PurePath(path).name,
         created=time.time(),
         command=list(sys.argv),
         parameters=_plain(parameters),
@@ -130,7 +150,9 @@ def create_run(
         raise AlreadyARun(
             f"{storage.location}: holds a run already; give the new one a directory of its own"
         ) from error
-    return OpenedRun(storage, record, launched=False)
+    if upload is not None:
+        upload.claim()
+    return OpenedRun(storage, record, launched=False, upload=upload)
 
 
 def _await_record(storage: Storage) -> RunRecord:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
-from vinedresser.capture.reductions import REDUCTIONS
+from vinedresser.capture.reductions import parse_word
 from vinedresser.capture.store.step_record import MODES
 from vinedresser.errors import ConfigError, did_you_mean
 
@@ -61,7 +61,8 @@ class SaveConfig:
             if not _is_step(step):
                 raise ConfigError(f"steps: {step!r} is not an integer of at least 0")
         _check_words("modes", self.modes, MODES)
-        _check_words("reductions", self.reductions, REDUCTIONS)
+        for word in self.reductions:
+            parse_word(word)
         if self.tensor is not None and not isinstance(self.tensor, bool):
             raise ConfigError(f"tensor = {self.tensor!r}: must be true or false")
         if self.when is not None and not isinstance(self.when, str) and not callable(self.when):

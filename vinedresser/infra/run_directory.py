@@ -9,10 +9,12 @@ more, and stays small.
     launch.json                     what to start, and for whom             launcher
     supervisor.json, .lock, log.txt who starts it; its output               supervisor
     segments/<rank>/<seq>.safetensors, index/<rank>/<seq>.json              hook's writer
+    manifests/<rank>/<number>.json  what a hundred index records say        hook's writer
     heartbeat/<rank>.json           who writes, how far it got              hook's writer
     waiting.json                    a reader waits: commit at once          judge
     capture_requests/<number>.json  what else is to be captured             person
     capture_changes/<rank>/<number>.json    what the hook made of that      hook's writer
+    claim.json                      which processes write to it             hook
     findings/<group>.jsonl          what the rules of a group found         judge
     stop.json                       who asks the run to end, and why        judge or person
     checkpoints/                    what the trainer saved when stopped     trainer
@@ -26,14 +28,16 @@ from __future__ import annotations
 import json
 import os
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
 from vinedresser.errors import Damaged, KeyMissing, KeyTaken
+from vinedresser.infra.json_fields import known_fields
 from vinedresser.infra.processes import ProcessIdentity
 from vinedresser.infra.storage import Storage
 
 __all__ = [
+    "ATTACH_VARIABLE",
     "FLOW_VARIABLE",
     "FORMAT_VERSION",
     "LOG_KEY",
@@ -42,6 +46,7 @@ __all__ = [
     "RUN_VARIABLE",
     "CaptureChange",
     "CaptureRequest",
+    "ClaimRecord",
     "ExitCause",
     "ExitRecord",
     "Heartbeat",
@@ -60,6 +65,7 @@ __all__ = [
     "heartbeats",
     "index_key",
     "last_step",
+    "manifest_key",
     "read_record",
     "segment_key",
     "write_first",
@@ -67,6 +73,9 @@ __all__ = [
 ]
 
 FORMAT_VERSION = 1
+
+# More processes than any run has.
+_MOST_RANKS = 1 << 16
 
 # The trainer's output, as text.
 LOG_KEY = "log.txt"
@@ -76,10 +85,14 @@ LOG_KEY = "log.txt"
 RUN_VARIABLE = "VINEDRESSER_RUN"
 RUN_ID_VARIABLE = "VINEDRESSER_RUN_ID"
 RANK_VARIABLE = "VINEDRESSER_RANK"
+# Set where what a launched Python trains is to be captured without its script's doing.
+ATTACH_VARIABLE = "VINEDRESSER_ATTACH"
 # What the helpers of a flow find: the flow. Supervisors and trainers do not carry it.
 FLOW_VARIABLE = "VINEDRESSER_FLOW"
 
-_VARIABLES = frozenset({RUN_VARIABLE, RUN_ID_VARIABLE, RANK_VARIABLE, FLOW_VARIABLE})
+_VARIABLES = frozenset(
+    {RUN_VARIABLE, RUN_ID_VARIABLE, RANK_VARIABLE, ATTACH_VARIABLE, FLOW_VARIABLE}
+)
 
 R = TypeVar("R", bound="Record")
 
@@ -99,6 +112,11 @@ def segment_key(rank: int, seq: int) -> str:
 def index_key(rank: int, seq: int) -> str:
     """Return the key of the record that commits a segment."""
     return f"index/{rank}/{seq:012d}.json"
+
+
+def manifest_key(rank: int, number: int) -> str:
+    """Return the key of a manifest, which says again what many index records say."""
+    return f"manifests/{rank}/{number:012d}.json"
 
 
 def heartbeat_key(rank: int) -> str:
@@ -132,10 +150,9 @@ class Record:
         """Build the record; keys of a newer format are left out.
 
         Raises:
-            TypeError: a field without a default is missing.
+            TypeError: a field without a default is missing, or has a value of another type.
         """
-        known = {entry.name for entry in fields(cls)}
-        return cls(**{key: value for key, value in document.items() if key in known})
+        return cls(**known_fields(cls, document))
 
     def to_json(self) -> dict[str, Any]:
         """Return the record as plain JSON types."""
@@ -164,6 +181,8 @@ class RunRecord(Record):
         needs: of the capture configuration, what the rules ask for.
         modules: of the watched models, type and activation function ("" where the module is none)
             of each module or layer by its path.
+        features: names of the input's features, in the order in which tensors have them.
+        classes: the classes, in the order of their numbers; both [] where a model has none.
         code: the version control's id of the code, "" when there is none.
         flow: id of the flow run that launched it, "" when there was none.
     """
@@ -183,9 +202,16 @@ class RunRecord(Record):
     capture_digest: str = ""
     needs: dict[str, Any] = field(default_factory=dict)
     modules: dict[str, list[str]] = field(default_factory=dict)
+    features: list[str] = field(default_factory=list)
+    classes: list[str] = field(default_factory=list)
     code: str = ""
     flow: str = ""
     format_version: int = FORMAT_VERSION
+
+    def __post_init__(self) -> None:
+        """Refuse what would have a reader look for ranks for ever, or for none."""
+        if not 1 <= self.world_size <= _MOST_RANKS:
+            raise ValueError(f"world_size is {self.world_size}, not from 1 to {_MOST_RANKS}")
 
 
 @dataclass(frozen=True)
@@ -292,6 +318,19 @@ class CaptureChange(Record):
 
 
 @dataclass(frozen=True)
+class ClaimRecord(Record):
+    """Which processes write to a run whose script has no hook of its own; the first ones win.
+
+    Attributes:
+        processes: what they have in common: of one process its identity, of ranks their job.
+    """
+
+    KEY: ClassVar[str] = "claim.json"
+
+    processes: str
+
+
+@dataclass(frozen=True)
 class StopRecord(Record):
     """Who asks the run to end, and why. The first one wins; it is never replaced.
 
@@ -386,7 +425,7 @@ def read_record(storage: Storage, kind: type[R], *, key: str | None = None) -> R
         return None
     try:
         return kind.from_json(json.loads(content))
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise Damaged(f"{storage.location}/{key}: not a {kind.__name__}: {error}") from error
 
 

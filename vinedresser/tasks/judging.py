@@ -20,17 +20,22 @@ class JudgeFailed(VinedresserError, RuntimeError):
     """The process that judges a run failed; the training goes on unjudged."""
 
 
-def run_judge(directory: Path, group: str) -> None:
+def run_judge(directory: Path, group: str, *, location: str | None = None) -> None:
     """Judge a run until it is over; its findings are in the run directory.
 
     It is a process of its own, so that a rule can neither stall nor break the flow.
+
+    Args:
+        directory: of the run; it has the group's rules, and gets the judge's log.
+        group: of rules.
+        location: where to read the run and write the findings, if elsewhere: a URL.
 
     Raises:
         JudgeFailed: the judge failed, with the end of its output.
     """
     log = directory / "rules" / f"{group}.log"
     command = [
-        *(sys.executable, "-m", "vinedresser.rules.worker", str(directory)),
+        *(sys.executable, "-m", "vinedresser.rules.worker", location or str(directory)),
         *("--group", group, "--spec", str(directory / rules_key(group))),
     ]
     for _ in range(1 + _MOST_RESTARTS):

@@ -10,7 +10,6 @@ from vinedresser.capture.store.reader import Run, open_run
 from vinedresser.capture.store.status import Status
 from vinedresser.capture.store.step_record import Mode
 from vinedresser.infra.run_directory import TrackingRecord, read_record
-from vinedresser.infra.storage import LocalStorage
 
 __all__ = ["Outcome", "Trained", "outcome"]
 
@@ -21,7 +20,7 @@ class Outcome:
 
     Attributes:
         name: of the run.
-        directory: where it is.
+        directory: where it is; a URL for a run on an object store.
         status: how it stands.
         steps: optimizer steps done.
         total_steps: optimizer steps of a whole run, None if unknown.
@@ -32,7 +31,7 @@ class Outcome:
     """
 
     name: str
-    directory: Path
+    directory: Path | str
     status: Status
     steps: int
     total_steps: int | None
@@ -69,15 +68,18 @@ class Trained:
     problems: tuple[str, ...]
 
 
-def outcome(directory: Path) -> Outcome:
+def outcome(directory: Path | str) -> Outcome:
     """Read what became of a run.
 
+    Args:
+        directory: where it is; a URL for a run on an object store.
+
     Raises:
-        NotARun: the directory holds no run.
+        NotARun: there is no run.
         Damaged: one of its records is not readable.
     """
     run = open_run(directory)
-    tracking = read_record(LocalStorage(directory), TrackingRecord)
+    tracking = read_record(run.storage, TrackingRecord)
     status = run.status
     return Outcome(
         name=run.info.name,

@@ -22,12 +22,13 @@ from vinedresser.infra.run_directory import (
     read_record,
 )
 from vinedresser.infra.storage import LocalStorage
+from vinedresser.infra.storage.relaying import recover_spools
 from vinedresser.tasks.flow_record import dead_flows, forget_flow, mark_crashed
 from vinedresser.tasks.recording import send_metrics
 from vinedresser.tasks.settle import settle_run
 from vinedresser.tasks.store import is_owned, run_directories
 
-__all__ = ["Reconciled", "reconcile"]
+__all__ = ["Reconciled", "reconcile", "reconcile_spools"]
 
 _log = logging.getLogger(__name__)
 
@@ -67,6 +68,19 @@ def reconcile(store: Path) -> list[Reconciled]:
         else:
             if done:
                 results.append(Reconciled(directory.name, done))
+    return results
+
+
+def reconcile_spools(patience: float = 300.0) -> list[Reconciled]:
+    """Upload what crashes left on this machine of runs that belong on an object store.
+
+    Args:
+        patience: seconds to wait for it; what is not uploaded by then is being uploaded on.
+    """
+    results = []
+    for url, done in recover_spools(_log.warning, timeout=patience):
+        said = "uploaded to its end" if done else "not all of it is uploaded yet"
+        results.append(Reconciled(url, said, failed=not done))
     return results
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 import threading
@@ -9,11 +10,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from vinedresser.capture.attach.launching import attach_environment, further_runs
 from vinedresser.capture.config import CaptureConfig
 from vinedresser.errors import VinedresserError
 from vinedresser.infra.launcher import check_command, prepare_run, start
 from vinedresser.infra.processes import this_process
-from vinedresser.infra.run_directory import ExitRecord
+from vinedresser.infra.run_directory import ExitRecord, heartbeats
 from vinedresser.infra.storage import LocalStorage
 from vinedresser.rules.base import capture_for
 from vinedresser.rules.registry import rules_from_table
@@ -21,51 +23,98 @@ from vinedresser.tasks.judging import run_judge
 from vinedresser.tasks.prepare import rules_key
 from vinedresser.tasks.settle import settle_run
 
-__all__ = ["prepare_script", "run_script"]
+__all__ = [
+    "SCRIPT_GROUP",
+    "further_ends",
+    "prepare_script",
+    "run_name",
+    "run_script",
+    "training_seen",
+]
 
-_GROUP = "default"
+SCRIPT_GROUP = "default"
 
 
 def prepare_script(
     directory: Path,
     command: Sequence[str],
     *,
+    name: str | None = None,
     rules: Mapping[str, Mapping[str, Any]],
+    collections: Mapping[str, Mapping[str, Any]] | None = None,
+    attach: bool = True,
     total_steps: int | None = None,
     forward: bool = True,
 ) -> None:
     """Make the run directory of a script.
 
     Args:
-        directory: of the run; its last part is the run's name.
-        command: a Python script and its arguments, or any program and its arguments.
+        directory: of the run.
+        command: a Python script and its arguments, ``-m`` and a module and its arguments, or any
+            program and its arguments.
+        name: of the run; None: the last part of its directory.
         rules: settings of each rule that is to judge the run.
+        collections: by name, save configs of the collections to capture, as in an experiment file;
+            losses and metrics are captured anyhow.
+        attach: capture what the script trains without a hook of its own.
         total_steps: optimizer steps that the whole run takes, if known.
         forward: pass the script's output through, beside the log.
 
     Raises:
         AlreadyARun: the directory holds a run.
-        ConfigError: no such rule, or a setting of it is not right.
+        ConfigError: no such rule or collection, or a setting of it is not right.
         LaunchError: there is no such script or program.
     """
-    capture = CaptureConfig().with_defaults()
-    program = [sys.executable] if command[0].endswith(".py") else []
+    capture = CaptureConfig.from_json(collections or {}).with_defaults()
+    needs = capture_for(rules_from_table(rules))
+    # Here, not in the training, if the two do not agree on a collection.
+    capture.merged(needs)
+    program = [sys.executable] if command[0] == "-m" or command[0].endswith(".py") else []
     check_command([*program, *command], Path.cwd())
     prepare_run(
         directory,
-        name=directory.name,
+        name=name or directory.name,
         argv=[*program, *command],
         cwd=Path.cwd(),
         total_steps=total_steps,
         capture=capture.to_json(),
-        needs=capture_for(rules_from_table(rules)).to_json(),
+        needs=needs.to_json(),
         digest=capture.digest(),
+        environment=attach_environment() if attach else {},
         owner=this_process(),
         forward=forward,
     )
     if rules:
         text = json.dumps({"rules": rules}, indent=1)
-        LocalStorage(directory).put(rules_key(_GROUP), [text.encode()])
+        LocalStorage(directory).put(rules_key(SCRIPT_GROUP), [text.encode()])
+
+
+def run_name(command: Sequence[str]) -> str:
+    """Return what a run of a command is called: after its script or module, else its program."""
+    for argument, following in itertools.zip_longest(command, command[1:], fillvalue=""):
+        if argument == "-m" and following:
+            return following.rpartition(".")[2]
+        if argument.endswith(".py"):
+            return Path(argument).stem
+    return Path(command[0]).stem
+
+
+def training_seen(directory: Path) -> bool:
+    """Say whether any process of a run that was started has captured something."""
+    return bool(heartbeats(LocalStorage(directory)))
+
+
+def further_ends(directory: Path) -> list[Path]:
+    """Return the runs of the further trainings of a script that has ended, all of them settled.
+
+    Raises:
+        StillRunning: one of them has not ended: it runs on another machine.
+        StoreError: the store refused.
+    """
+    runs = further_runs(directory)
+    for run in runs:
+        settle_run(run)
+    return runs
 
 
 def run_script(directory: Path) -> ExitRecord:
@@ -78,7 +127,7 @@ def run_script(directory: Path) -> ExitRecord:
     supervisor = start(directory)
     failures: list[Exception] = []
     judge = threading.Thread(target=_judge, args=(directory, failures))
-    if (directory / rules_key(_GROUP)).is_file():
+    if (directory / rules_key(SCRIPT_GROUP)).is_file():
         judge.start()
     supervisor.wait()
     if judge.is_alive():
@@ -92,6 +141,6 @@ def run_script(directory: Path) -> ExitRecord:
 def _judge(directory: Path, failures: list[Exception]) -> None:
     """Judge in a thread, and keep what went wrong for the caller."""
     try:
-        run_judge(directory, _GROUP)
+        run_judge(directory, SCRIPT_GROUP)
     except (VinedresserError, OSError) as error:
         failures.append(error)

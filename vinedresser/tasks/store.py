@@ -6,10 +6,15 @@ from pathlib import Path
 
 from vinedresser.errors import ConfigError
 from vinedresser.infra.processes import ProcessIdentity, is_alive, this_process
-from vinedresser.infra.run_directory import LaunchRecord, TrackingRecord, read_record
-from vinedresser.infra.storage import LocalStorage
+from vinedresser.infra.run_directory import (
+    LaunchRecord,
+    RunRecord,
+    TrackingRecord,
+    read_record,
+)
+from vinedresser.infra.storage import LocalStorage, open_storage
 
-__all__ = ["is_owned", "owned_here", "run_directories", "tracking"]
+__all__ = ["is_owned", "owned_here", "remote_runs", "run_directories", "tracking"]
 
 
 def run_directories(store: Path) -> list[Path]:
@@ -17,6 +22,27 @@ def run_directories(store: Path) -> list[Path]:
     if (store / "run.json").is_file():
         return [store]
     return sorted(record.parent for record in store.glob("*/run.json"))
+
+
+def remote_runs(store: str) -> list[str]:
+    """Return the runs in a store on an object store, or the store itself where it is one; sorted.
+
+    Args:
+        store: ``s3://bucket/prefix``.
+
+    Raises:
+        StoreError: the store refused.
+    """
+    storage = open_storage(store)
+    if storage.exists(RunRecord.KEY):
+        return [storage.location]
+    folders = storage.folders()
+    found = storage.get_many([f"{folder}/{RunRecord.KEY}" for folder in folders])
+    return [
+        f"{storage.location}/{folder}"
+        for folder, record in zip(folders, found, strict=True)
+        if record is not None
+    ]
 
 
 def is_owned(directory: Path) -> bool:

@@ -139,6 +139,21 @@ class StorageConformance:
         assert storage.list("index/0/", after="index/0/010") == []
         assert storage.list("nothing/here/") == []
 
+    def test_folders(self, storage: Storage) -> None:
+        for key in ("a/x/1", "a/x/2", "a/y", "a/z/deep/3", "ab/1", "top"):
+            storage.put(key, [b"x"])
+        assert storage.folders() == ["a", "ab"]
+        assert storage.folders("a/") == ["x", "z"]
+        assert storage.folders("nothing/here/") == []
+
+    def test_many_objects_at_once(self, storage: Storage) -> None:
+        for number in range(40):
+            storage.put(f"k/{number}", [str(number).encode()])
+        asked = [f"k/{number}" for number in (7, 39, 100, 0, 7)]
+        assert storage.get_many(asked) == [b"7", b"39", None, b"0", b"7"]
+        assert storage.get_many(["nowhere"]) == [None]
+        assert storage.get_many([]) == []
+
     def test_unusual_names(self, storage: Storage) -> None:
         keys = sorted(["with space/ö.json", "q?&=%41#", "-dash", "dot./..two"])
         for key in keys:

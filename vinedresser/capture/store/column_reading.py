@@ -72,7 +72,7 @@ def _pieces(
             if reduction is not None:
                 matrix = matrix[:, :, (group.layout.reductions or ()).index(reduction)]
             ordinals, values = stacks[group.layout]
-            ordinals.append(history.ordinals(number, group))
+            ordinals.append(history.first(number) + segment.rows_of(group))
             values.append(matrix[:, places[group.layout]])
     pieces: _Pieces = {
         layout.names[place]: [] for layout in history.column_layouts for place in places[layout]

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 
+from vinedresser.capture.store.index_encoding import encode_record
+from vinedresser.capture.store.manifest import SPAN, ManifestBuilder
 from vinedresser.capture.store.packing import pack
 from vinedresser.capture.store.step_record import StepRecord
 from vinedresser.errors import KeyTaken, SecondWriter, StoreError
+from vinedresser.infra.run_directory import manifest_key
 from vinedresser.infra.storage import Storage
 
 __all__ = ["Committer"]
@@ -25,6 +28,8 @@ class Committer:
         self._storage = storage
         self._rank = rank
         self._seq = 0
+        self._builder = ManifestBuilder(rank)
+        self._manifest: bytes | None = None
 
     def commit(self, records: Sequence[StepRecord], dropped: int) -> None:
         """Store records as the next segment, so that readers see all of them or none.
@@ -42,13 +47,25 @@ class Committer:
         self._storage.put(packed.key, packed.parts())
         record = packed.record(dropped=dropped)
         try:
-            self._put_once(record.key, record.encode())
+            self._put_once(record.key, encode_record(record))
         except StoreError:
             # Where there is no room for the record, the segment had better not keep its own.
             with suppress(StoreError):
                 self._storage.delete(packed.key)
             raise
         self._seq += 1
+        self._manifest = self._builder.add(record)
+
+    def compact(self) -> None:
+        """Store a manifest, if one is complete since the last commit.
+
+        Raises:
+            SecondWriter: another process has stored this manifest.
+            StoreError: the storage refused; the run can be read without it.
+        """
+        manifest, self._manifest = self._manifest, None
+        if manifest is not None:
+            self._put_once(manifest_key(self._rank, self._seq // SPAN - 1), manifest)
 
     def _put_once(self, key: str, content: bytes) -> None:
         try:

@@ -95,13 +95,14 @@ class _Ending:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
+        self._ended = False
         self._look_at = 0.0
 
     def reached(self) -> bool:
-        if self._storage.exists(ExitRecord.KEY):
-            return True
-        if time.monotonic() < self._look_at:
+        ended = self._storage.exists(ExitRecord.KEY)
+        if ended == self._ended and time.monotonic() < self._look_at:
             return False
+        self._ended = ended
         self._look_at = time.monotonic() + _LOOK
         return run_status(self._storage).over
 

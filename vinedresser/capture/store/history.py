@@ -8,12 +8,17 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.capture.store.index import ColumnGroup, Rows, TensorGroup
+from vinedresser.capture.store.index import Rows
 from vinedresser.capture.store.index_lookup import IndexLookup
 from vinedresser.capture.store.index_reading import IndexCursor
-from vinedresser.capture.store.layout import ColumnLayout, LayoutPool, TensorLayout
+from vinedresser.capture.store.layout import (
+    AliasLayout,
+    ColumnLayout,
+    LayoutPool,
+    TensorLayout,
+)
 from vinedresser.capture.store.problems import Problems
-from vinedresser.capture.store.segment import Segment
+from vinedresser.capture.store.segment import Segment, Spot
 from vinedresser.capture.store.step_record import MODES, Mode
 from vinedresser.infra.storage import Storage
 
@@ -43,6 +48,7 @@ class History:
         # Dicts for their order, that of first capture.
         self._column_layouts: dict[ColumnLayout, None] = {}
         self._tensor_layouts: dict[TensorLayout, None] = {}
+        self._alias_layouts: dict[AliasLayout, None] = {}
         self._rows = _NO_ROWS
         self._ascending = True
 
@@ -59,6 +65,7 @@ class History:
             self._segments.append(segment)
             self._column_layouts.update(dict.fromkeys(g.layout for g in segment.record.columns))
             self._tensor_layouts.update(dict.fromkeys(g.layout for g in segment.record.tensors))
+            self._alias_layouts.update(dict.fromkeys(g.layout for g in segment.record.aliases))
         self._loaded = True
         return self.records - before
 
@@ -79,10 +86,11 @@ class History:
         self._load()
         return self._segments
 
-    def layouts(self) -> Iterator[TensorLayout | ColumnLayout]:
+    def layouts(self) -> Iterator[TensorLayout | AliasLayout | ColumnLayout]:
         """Yield what there is of tensors: first layouts in full, then those of statistics."""
         self._load()
         yield from self._tensor_layouts
+        yield from self._alias_layouts
         yield from (one for one in self._column_layouts if one.reductions is not None)
 
     @property
@@ -103,15 +111,13 @@ class History:
             self._ascending = bool(np.all(np.diff(self._rows.steps) >= 0))
         return self._rows
 
-    def ordinals(self, number: int, group: ColumnGroup | TensorGroup) -> NDArray[np.int64]:
-        """Return the places of a group's rows among all records of the rank; int64, [n].
+    def first(self, number: int) -> int:
+        """Return the place of a segment's first record among all of the rank.
 
         Args:
-            number: the place of its segment in `segments`.
-            group: one of that segment.
+            number: the place of the segment in `segments`.
         """
-        rows = np.arange(len(self.segments[number])) if group.rows is None else group.rows
-        return self._firsts[number] + rows
+        return self._firsts[number]
 
     def steps_of(self, ordinals: NDArray[np.int64], mode: Mode | None) -> NDArray[np.int64]:
         """Return the steps of records of a mode (None: of any), ascending, each once."""
@@ -126,12 +132,8 @@ class History:
             return True
         return any(name in layout.places for layout in self.layouts())
 
-    def find(self, name: str, step: int, mode: Mode) -> tuple[Segment, TensorGroup, int] | None:
-        """Return where the last full tensor of this name, step and mode lies.
-
-        Returns:
-            The segment, the group in it, and the place among the group's rows; None: nowhere.
-        """
+    def find(self, name: str, step: int, mode: Mode) -> tuple[Segment, Spot] | None:
+        """Return where the last full tensor of this name, step and mode lies; None: nowhere."""
         if not self._loaded and (found := self._lookup.find(name, step, mode)) is not None:
             return found
         modes, steps, _ = self.rows
@@ -142,7 +144,7 @@ class History:
             ordinals = np.flatnonzero(steps == step)
         for ordinal in reversed(ordinals[modes[ordinals] == MODES.index(mode)].tolist()):
             number = bisect_right(self._firsts, ordinal) - 1
-            place = self._segments[number].at(name, ordinal - self._firsts[number])
-            if place is not None:
-                return self._segments[number], *place
+            spot = self._segments[number].spot(name, ordinal - self._firsts[number])
+            if spot is not None:
+                return self._segments[number], spot
         return None

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from vinedresser.capture.store.index import TensorGroup
-from vinedresser.capture.store.index_reading import listed_seqs, read_index
+from itertools import count
+
+from vinedresser.capture.store.index_reading import IndexReader
 from vinedresser.capture.store.layout import LayoutPool
 from vinedresser.capture.store.problems import Problems
-from vinedresser.capture.store.segment import Segment
+from vinedresser.capture.store.segment import Segment, Spot
 from vinedresser.capture.store.step_record import Mode
-from vinedresser.errors import KeyMissing
+from vinedresser.errors import Damaged
+from vinedresser.infra.run_directory import index_key
 from vinedresser.infra.storage import Storage
 
 __all__ = ["IndexLookup"]
 
 
 class IndexLookup:
-    """Bisects the index records of one rank, whose steps never go back from record to record.
+    """Searches the index records of one rank, whose steps never go back from record to record.
 
-    What it finds is right; what it does not find may be there all the same: a hook may have counted
-    backwards, a record may be damaged, or newer than the listing.
+    It needs no list of them: it guesses from the pace of the steps so far. What it finds is right;
+    what it does not find may be there all the same: a hook may have counted backwards, or a record
+    may be damaged or missing.
 
     Args:
         storage: the run's.
@@ -29,55 +32,81 @@ class IndexLookup:
 
     def __init__(self, storage: Storage, rank: int, pool: LayoutPool, problems: Problems) -> None:
         self._storage = storage
-        self._rank = rank
-        self._pool = pool
-        self._problems = problems
-        self._seqs: list[int] | None = None
-        self._segments: dict[int, Segment | None] = {}
+        self._reader = IndexReader(storage, rank, pool, problems)
+        self._segments: dict[int, Segment] = {}
 
     def begins_with(self, name: str) -> bool:
         """Say whether the first segment has a tensor of this name, or statistics of it."""
-        segment = self._read(0)
+        try:
+            segment = self._read(0)
+        except Damaged:
+            return False
         if segment is None:
             return False
         layouts = [group.layout for group in segment.record.columns]
-        return any(segment.groups_of(name)) or any(
+        return segment.has(name) or any(
             name in layout.places for layout in layouts if layout.reductions is not None
         )
 
-    def find(self, name: str, step: int, mode: Mode) -> tuple[Segment, TensorGroup, int] | None:
-        """Return where the last full tensor of this name, step and mode lies.
-
-        Returns:
-            The segment, the group in it, and the place among the group's rows; None: not found.
-        """
-        if self._seqs is None:
-            self._seqs = listed_seqs(self._storage, self._rank)
-        low, high = 0, len(self._seqs)
-        while low < high:
-            middle = (low + high) // 2
-            segment = self._read(self._seqs[middle])
-            if segment is None:
-                return None
-            if segment.record.rows.steps[0] <= step:
-                low = middle + 1
-            else:
-                high = middle
-        # All that begin later are out; the step may go back over several that begin with it.
-        for seq in reversed(self._seqs[:low]):
-            segment = self._read(seq)
-            if segment is None or segment.record.rows.steps[-1] < step:
-                return None
-            found = segment.find(name, step, mode)
-            if found is not None:
-                return segment, *found
+    def find(self, name: str, step: int, mode: Mode) -> tuple[Segment, Spot] | None:
+        """Return where the last full tensor of this name, step and mode lies; None: not found."""
+        try:
+            # All that begin later are out; the step may go back over several that begin with it.
+            for seq in range(self._last_from(step), -1, -1):
+                segment = self._read(seq)
+                if segment is None or segment.record.rows.steps[-1] < step:
+                    return None
+                found = segment.find(name, step, mode)
+                if found is not None:
+                    return segment, found
+        except Damaged:
+            pass
         return None
 
+    def _last_from(self, step: int) -> int:
+        """Return the number of the last record that does not begin after a step; -1: none."""
+        low, high = -1, None
+        for turn in count():
+            if high == low + 1:
+                break
+            # Steps come at an even pace mostly; where they do not, every third try halves the rest.
+            if turn and turn % 3 == 0:
+                seq = 2 * low + 2 if high is None else (low + high) // 2
+            else:
+                seq = self._guess(low, high, step)
+            if self._is_beyond(seq, step):
+                high = seq
+            else:
+                low = seq
+        return low
+
+    def _guess(self, low: int, high: int | None, step: int) -> int:
+        """Return a record between two where a step would be if all were like those before."""
+        if low < 0:
+            return 0
+        last = self._segments[low].record.rows.steps
+        first = self._segments[0].record.rows.steps[0] if low else last[0]
+        behind = last[0] - first if low else last[-1] - first + 1
+        pace = max(float(behind) / max(low, 1), 1e-9)
+        ahead = max(1, int(min(float(step - last[0]) / pace, 1e9)))
+        return low + (ahead if high is None else min(ahead, high - low - 1))
+
+    def _is_beyond(self, seq: int, step: int) -> bool:
+        """Say whether a record begins after a step, or is not there yet."""
+        segment = self._read(seq)
+        return segment is None or bool(segment.record.rows.steps[0] > step)
+
     def _read(self, seq: int) -> Segment | None:
+        """Return a segment; None: it is not there (yet).
+
+        Raises:
+            Damaged: its record is damaged, or missing though the next one is there.
+        """
         if seq not in self._segments:
-            try:
-                record = read_index(self._storage, self._rank, seq, self._pool, self._problems)
-            except KeyMissing:
+            found = self._reader.records(seq, 1)
+            if not found and not self._reader.exists(seq + 1):
                 return None
-            self._segments[seq] = None if record is None else Segment(self._storage, record)
+            if not found or found[0] is None:
+                raise Damaged(f"{index_key(self._reader.rank, seq)} cannot be read")
+            self._segments[seq] = Segment(self._storage, found[0])
         return self._segments[seq]

@@ -1,48 +1,115 @@
-"""Reading one rank's index records: one, all that there are, or as they are committed."""
+"""Reading one rank's index: one record, all that there are, or as they are committed."""
 
 from __future__ import annotations
 
+from collections import deque
+
 from vinedresser.capture.store.index import IndexRecord
+from vinedresser.capture.store.index_decoding import decode_record
 from vinedresser.capture.store.layout import LayoutPool
+from vinedresser.capture.store.manifest import SPAN, decode_manifest
 from vinedresser.capture.store.problems import Problems
 from vinedresser.capture.store.segment import Segment
-from vinedresser.errors import Damaged, KeyMissing
-from vinedresser.infra.run_directory import index_key
+from vinedresser.errors import Damaged
+from vinedresser.infra.run_directory import index_key, manifest_key
 from vinedresser.infra.storage import Storage
 
-__all__ = ["IndexCursor", "listed_seqs", "read_index"]
+__all__ = ["IndexCursor", "IndexReader"]
+
+# Objects that are asked for at a time, at the most, when many follow each other.
+_AT_ONCE = 16
 
 
-def read_index(
-    storage: Storage, rank: int, seq: int, pool: LayoutPool, problems: Problems
-) -> IndexRecord | None:
-    """Read one index record; return None when it is damaged, and note that.
+class IndexReader:
+    """Reads the index records and manifests of one rank.
 
-    Raises:
-        KeyMissing: it is not there (yet).
+    Args:
+        storage: the run's.
+        rank: whose.
+        pool: gives the layouts.
+        problems: where damage is noted.
     """
-    key = index_key(rank, seq)
-    content = storage.get(key)
-    try:
-        return IndexRecord.decode(content, pool)
-    except Damaged as error:
-        problems.note(f"{storage.location}/{key}: {error}; what was captured there cannot be read")
-        return None
 
+    def __init__(self, storage: Storage, rank: int, pool: LayoutPool, problems: Problems) -> None:
+        self.storage = storage
+        self.rank = rank
+        self._pool = pool
+        self._problems = problems
 
-def listed_seqs(storage: Storage, rank: int, after: int = -1) -> list[int]:
-    """List the numbers of a rank's index records that are greater than one, ascending."""
-    folder = index_key(rank, 0).rpartition("/")[0]
-    # All keys have the same length, so that they sort by number.
-    keys = storage.list(f"{folder}/", after=index_key(rank, after) if after >= 0 else "")
-    return [int(key.rpartition("/")[2].partition(".")[0]) for key in keys]
+    def exists(self, seq: int) -> bool:
+        """Say whether a record is there."""
+        return self.storage.exists(index_key(self.rank, seq))
+
+    def records(self, first: int, count: int) -> list[IndexRecord | None]:
+        """Return records that follow each other, as many of them as there are.
+
+        Args:
+            first: the number of the first.
+            count: how many to ask for.
+
+        Returns:
+            Those before the first that is not there (yet); None for one that is damaged, which is
+            noted.
+        """
+        keys = [index_key(self.rank, first + place) for place in range(count)]
+        found: list[IndexRecord | None] = []
+        for key, content in zip(keys, self.storage.get_many(keys), strict=True):
+            if content is None:
+                break
+            seq = first + len(found)
+            try:
+                found.append(decode_record(content, self._pool, self.rank, seq))
+            except Damaged as error:
+                self.note(f"{key}: {error}; what was captured there cannot be read")
+                found.append(None)
+        return found
+
+    def manifests(self, first: int, count: int) -> list[list[IndexRecord]]:
+        """Return the records of manifests that follow each other, as many of them as there are.
+
+        Args:
+            first: the number of the first manifest.
+            count: how many to ask for.
+
+        Returns:
+            Those before the first that is not there (yet), or is damaged, which is noted.
+        """
+        keys = [manifest_key(self.rank, first + place) for place in range(count)]
+        found: list[list[IndexRecord]] = []
+        for key, content in zip(keys, self.storage.get_many(keys), strict=True):
+            if content is None:
+                break
+            number = first + len(found)
+            try:
+                found.append(decode_manifest(content, self._pool, self.rank, number))
+            except Damaged as error:
+                self.note(f"{key}: {error}; the index records are read instead")
+                break
+        # A manifest commits nothing, and may have been uploaded before its last record was.
+        if found and not self.exists((first + len(found)) * SPAN - 1):
+            return []
+        return found
+
+    def next_after(self, seq: int) -> int | None:
+        """Return the number of the first record that is there after a number; this lists them."""
+        folder = index_key(self.rank, 0).rpartition("/")[0]
+        # All keys have the same length, so that they sort by number.
+        after = index_key(self.rank, seq) if seq >= 0 else ""
+        keys = self.storage.list(f"{folder}/", after=after)
+        stems = (key.rpartition("/")[2].partition(".")[0] for key in keys)
+        return next((int(stem) for stem in stems if stem.isdecimal()), None)
+
+    def note(self, sentence: str) -> None:
+        """Note what is wrong with a key, by which the sentence begins."""
+        self._problems.note(f"{self.storage.location}/{sentence}")
 
 
 class IndexCursor:
     """Walks over the segments of one rank in the order of their numbers; a look costs O(1).
 
-    A damaged index record is passed over, and so is a missing one as soon as later ones exist: what
-    they committed is lost, the rest is not.
+    What was committed long ago is read from manifests, and several objects at a time as long as one
+    follows the other. A damaged index record is passed over, and so is a missing one as soon as
+    later ones exist: what they committed is lost, the rest is not.
 
     Args:
         storage: the run's.
@@ -56,27 +123,22 @@ class IndexCursor:
 
     def __init__(self, storage: Storage, rank: int, pool: LayoutPool, problems: Problems) -> None:
         self._storage = storage
-        self._rank = rank
-        self._pool = pool
-        self._problems = problems
+        self._reader = IndexReader(storage, rank, pool, problems)
         self._seq = 0
+        self._ahead: deque[IndexRecord | None] = deque()
+        # How many objects were there one behind the other: so many are asked for at once.
+        self._manifests = self._singles = 0
+        # Manifests before this one are not asked for, or not any more.
+        self._untried = 0
         self.records = 0
 
     def next(self) -> Segment | None:
         """Return the next segment, None when there is none yet."""
         while True:
-            try:
-                record = read_index(
-                    self._storage, self._rank, self._seq, self._pool, self._problems
-                )
-            except KeyMissing:
-                if not self._is_there(self._seq + 1):
+            while not self._ahead:
+                if not self._fill():
                     return None
-                # Commits come in order, so the one that was not there may be by now.
-                if not self._is_there(self._seq):
-                    self._miss(self._seq + 1)
-                continue
-            self._seq += 1
+            record = self._ahead.popleft()
             if record is not None:
                 segment = Segment(self._storage, record)
                 self.records += len(segment)
@@ -87,19 +149,57 @@ class IndexCursor:
 
         This lists the rank's records: it is for a run that is over, or just being opened.
         """
-        ahead = listed_seqs(self._storage, self._rank, self._seq - 1)
-        if ahead and ahead[0] > self._seq:
-            self._miss(ahead[0])
-        return bool(ahead)
+        found = self._reader.next_after(self._seq - 1)
+        if found is not None and found > self._seq:
+            self._miss(found)
+        return found is not None
 
-    def _is_there(self, seq: int) -> bool:
-        return self._storage.exists(index_key(self._rank, seq))
+    def _fill(self) -> bool:
+        """Read what follows; return False when there is nothing yet."""
+        return self._fill_from_manifests() or self._fill_from_records() or self._pass_one()
+
+    def _fill_from_manifests(self) -> bool:
+        number, inside = divmod(self._seq, SPAN)
+        if inside or number < self._untried:
+            return False
+        count = _at_once(self._manifests)
+        found = self._reader.manifests(number, count)
+        self._ahead.extend(record for records in found for record in records)
+        self._seq += len(found) * SPAN
+        whole = len(found) == count
+        self._manifests = self._manifests + count if whole else 0
+        self._untried = number + len(found) + (not whole)
+        return bool(found)
+
+    def _fill_from_records(self) -> bool:
+        # No further than to where the next manifest may begin.
+        count = min(_at_once(self._singles), SPAN - self._seq % SPAN)
+        found = self._reader.records(self._seq, count)
+        self._ahead.extend(found)
+        self._seq += len(found)
+        self._singles = self._singles + count if len(found) == count else 0
+        return bool(found)
+
+    def _pass_one(self) -> bool:
+        """Look whether the next record will not come any more, since a later one is there."""
+        if not self._reader.exists(self._seq + 1):
+            return False
+        # Commits come in order, so the one that was not there may be by now.
+        if not self._reader.exists(self._seq):
+            self._miss(self._seq + 1)
+        return True
 
     def _miss(self, until: int) -> None:
-        first, last = index_key(self._rank, self._seq), index_key(self._rank, until - 1)
+        rank = self._reader.rank
+        first, last = index_key(rank, self._seq), index_key(rank, until - 1)
         span = first if first == last else f"{first} to {last}"
-        self._problems.note(
-            f"{self._storage.location}/{span}: missing though later records are there; what was "
-            "captured there cannot be read"
+        self._reader.note(
+            f"{span}: missing though later records are there; what was captured there cannot be "
+            "read"
         )
         self._seq = until
+
+
+def _at_once(streak: int) -> int:
+    """Return how many objects to ask for when so many in a row were there."""
+    return min(max(streak, 1), _AT_ONCE)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from vinedresser.capture.store.dtypes import ITEM_BYTES
 
-__all__ = ["ColumnLayout", "LayoutPool", "TensorLayout"]
+__all__ = ["AliasLayout", "ColumnLayout", "LayoutPool", "TensorLayout"]
 
 
 class TensorLayout:
@@ -76,6 +76,24 @@ class ColumnLayout:
         return (rows, *width) if self.reductions is None else (rows, *width, len(self.reductions))
 
 
+class AliasLayout:
+    """Names that at the same rows had the very elements of other tensors, which are stored.
+
+    Args:
+        names: the names.
+        targets: for each, the tensor that is stored.
+    """
+
+    def __init__(self, names: tuple[str, ...], targets: tuple[str, ...]) -> None:
+        self.names = names
+        self.targets = targets
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """The position of each name."""
+        return {name: place for place, name in enumerate(self.names)}
+
+
 class _TensorKey(NamedTuple):
     dtype: str
     names: tuple[str, ...]
@@ -87,12 +105,18 @@ class _ColumnKey(NamedTuple):
     reductions: tuple[str, ...] | None
 
 
+class _AliasKey(NamedTuple):
+    names: tuple[str, ...]
+    targets: tuple[str, ...]
+
+
 class LayoutPool:
     """Gives the same layout object for the same content."""
 
     def __init__(self) -> None:
         self._tensors: dict[_TensorKey, TensorLayout] = {}
         self._columns: dict[_ColumnKey, ColumnLayout] = {}
+        self._aliases: dict[_AliasKey, AliasLayout] = {}
 
     def tensors(
         self, dtype: str, names: tuple[str, ...], shapes: tuple[tuple[int, ...], ...]
@@ -109,3 +133,10 @@ class LayoutPool:
         if key not in self._columns:
             self._columns[key] = ColumnLayout(*key)
         return self._columns[key]
+
+    def aliases(self, names: tuple[str, ...], targets: tuple[str, ...]) -> AliasLayout:
+        """Return the layout of such aliases."""
+        key = _AliasKey(names, targets)
+        if key not in self._aliases:
+            self._aliases[key] = AliasLayout(*key)
+        return self._aliases[key]

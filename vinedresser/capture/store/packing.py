@@ -8,7 +8,8 @@ A tensor is one entry of shape [rows, *shape], where rows are the records of the
 was captured. Any safetensors reader opens the file, and `__metadata__` tells it what the rows are
 (`segment_header`). Checksums are in the index record.
 
-Nothing is copied but scalars: the parts of the file are views of the tensors' own memory.
+Nothing is copied but scalars: the parts of the file are views of the tensors' own memory. What a
+record has under several names is stored under the first of them; the others are its aliases.
 """
 
 from __future__ import annotations
@@ -23,8 +24,14 @@ from fastcrc import crc32
 from numpy.typing import NDArray
 
 from vinedresser.capture.store.dtypes import ITEM_BYTES
-from vinedresser.capture.store.index import ColumnGroup, IndexRecord, Rows, TensorGroup
-from vinedresser.capture.store.layout import ColumnLayout, TensorLayout
+from vinedresser.capture.store.index import (
+    AliasGroup,
+    ColumnGroup,
+    IndexRecord,
+    Rows,
+    TensorGroup,
+)
+from vinedresser.capture.store.layout import AliasLayout, ColumnLayout, TensorLayout
 from vinedresser.capture.store.segment_header import SegmentHeader
 from vinedresser.capture.store.step_record import MODES, HostTensor, StepRecord
 from vinedresser.errors import Damaged
@@ -54,6 +61,21 @@ class _Stack(NamedTuple):
     data: list[list[Buffer]]
 
 
+class _Aliases(NamedTuple):
+    """Further names of tensors, at the same rows."""
+
+    layout: AliasLayout
+    rows: _Where
+
+
+class _Gathered(NamedTuple):
+    """All that records hold, as it will lie in the segment."""
+
+    matrices: list[_Matrix]
+    stacks: list[_Stack]
+    aliases: list[_Aliases]
+
+
 class Packed:
     """A segment that is ready to be stored; made by `pack`.
 
@@ -61,23 +83,23 @@ class Packed:
         rank: of the writing process.
         seq: the segment's number.
         rows: its records.
-        matrices: its scalars and statistics.
-        stacks: its tensors.
+        gathered: what they hold.
     """
 
-    def __init__(
-        self, rank: int, seq: int, rows: Rows, matrices: list[_Matrix], stacks: list[_Stack]
-    ) -> None:
+    def __init__(self, rank: int, seq: int, rows: Rows, gathered: _Gathered) -> None:
         self._place = (rank, seq)
         self._rows = rows
-        self._matrices = matrices
-        self._stacks = stacks
+        self._matrices, self._stacks, self._aliases = gathered
         self._checksums: list[int] = []
-        header = SegmentHeader(rows, {name for stack in stacks for name in stack.layout.names})
-        for matrix in matrices:
+        taken = {name for stack in self._stacks for name in stack.layout.names}
+        taken |= {name for group in self._aliases for name in group.layout.names}
+        header = SegmentHeader(rows, taken)
+        for matrix in self._matrices:
             header.add_columns(matrix.layout, matrix.rows)
-        for stack in stacks:
+        for stack in self._stacks:
             header.add_tensors(stack.layout, stack.rows)
+        for group in self._aliases:
+            header.add_aliases(group.layout, group.rows)
         self._header = header.encode(rank, seq)
 
     @property
@@ -120,8 +142,16 @@ class Packed:
             sums = np.fromiter(checksums, np.uint32, shape[0] * shape[1]).reshape(shape)
             tensors.append(TensorGroup(stack.layout, self._some(stack.rows), offset, sums))
             offset += len(stack.rows) * sum(stack.layout.row_bytes)
-        groups = tuple(columns), tuple(tensors)
-        return IndexRecord(*self._place, offset, self._rows, *groups, dropped)
+        aliases = (AliasGroup(each.layout, self._some(each.rows)) for each in self._aliases)
+        return IndexRecord(
+            *self._place,
+            offset,
+            self._rows,
+            tuple(columns),
+            tuple(tensors),
+            tuple(aliases),
+            dropped,
+        )
 
     def _some(self, rows: _Where) -> NDArray[np.int64] | None:
         """Return the rows as an array, or None when they are all of the segment."""
@@ -145,17 +175,40 @@ def pack(records: Sequence[StepRecord], *, rank: int, seq: int) -> Packed:
         np.array([record.step for record in records], np.int64),
         np.array([record.time for record in records], np.float64),
     )
-    return Packed(rank, seq, rows, _matrices(records), _stacks(records))
+    return Packed(rank, seq, rows, _Gathered(_matrices(records), *_tensors(records)))
 
 
-def _stacks(records: Sequence[StepRecord]) -> list[_Stack]:
-    """Gather the tensors; wide types first, so that every entry is aligned to its own type."""
-    found: dict[tuple[str, str, tuple[int, ...]], _Along] = {}
+def _tensors(records: Sequence[StepRecord]) -> tuple[list[_Stack], list[_Aliases]]:
+    """Gather the tensors, each once a record, and their further names."""
+    stored: dict[tuple[str, str, tuple[int, ...]], _Along] = {}
+    aliases: dict[tuple[str, str], list[int]] = defaultdict(list)
     for row, record in enumerate(records):
+        seen: dict[tuple[int, str, tuple[int, ...]], str] = {}
         for name, tensor in record.tensors.items():
-            rows, parts = found.setdefault((name, tensor.dtype, tensor.shape), ([], []))
+            first = seen.setdefault((id(tensor.data), tensor.dtype, tensor.shape), name)
+            if first is not name:
+                aliases[name, first].append(row)
+                continue
+            rows, parts = stored.setdefault((name, tensor.dtype, tensor.shape), ([], []))
             rows.append(row)
             parts.append(_bytes_of(name, tensor, record))
+    return _stacks(stored), _aliases(aliases)
+
+
+def _aliases(found: dict[tuple[str, str], list[int]]) -> list[_Aliases]:
+    """Put names with the same rows together."""
+    groups = defaultdict(list)
+    for pair, rows in found.items():
+        groups[tuple(rows)].append(pair)
+    aliases = []
+    for where, pairs in groups.items():
+        names, targets = zip(*pairs, strict=True)
+        aliases.append(_Aliases(AliasLayout(names, targets), where))
+    return aliases
+
+
+def _stacks(found: dict[tuple[str, str, tuple[int, ...]], _Along]) -> list[_Stack]:
+    """Put tensors of one type together; wide types first, so that every entry is aligned to its."""
     groups = defaultdict(list)
     for (name, dtype, shape), (rows, parts) in found.items():
         groups[dtype, tuple(rows)].append((name, shape, parts))
@@ -181,8 +234,10 @@ def _bytes_of(name: str, tensor: HostTensor, record: StepRecord) -> Buffer:
         )
     if not data.nbytes:
         return b""
+    if not data.dtype.isnative:
+        data = data.byteswap()
     # Numpy lends no buffer of bfloat16 and the like, but it does of their bytes.
-    return data.reshape(-1).view(np.uint8).data
+    return np.ascontiguousarray(data).reshape(-1).view(np.uint8).data
 
 
 def _matrices(records: Sequence[StepRecord]) -> list[_Matrix]:

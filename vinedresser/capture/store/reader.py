@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vinedresser.capture.finding import Finding
+from vinedresser.capture.reductions import base_name
 from vinedresser.capture.store.column_reading import read_columns
 from vinedresser.capture.store.following import Urgency, follow
 from vinedresser.capture.store.history import History
@@ -133,6 +134,8 @@ class Run:
     def tensor_names(self, regex: str | None = None, collection: str | None = None) -> list[str]:
         """Return the tensors captured in full or as statistics, each once.
 
+        A statistic that is stored as a tensor of its own, such as a histogram, is none of them.
+
         Those of one type that were captured together come in the order in which the hook saw them.
 
         Args:
@@ -146,7 +149,8 @@ class Run:
         test = self._selector.test(regex, collection)
         histories = self._histories.values()
         names = _names(layout.names for history in histories for layout in history.layouts())
-        return [name for name in names if test(name)]
+        whole = dict.fromkeys(base_name(name) or name for name in names)
+        return [name for name in whole if test(name)]
 
     def scalar_names(self, regex: str | None = None, collection: str | None = None) -> list[str]:
         """Return the names of the scalars; see `tensor_names`.
@@ -166,8 +170,9 @@ class Run:
             UnknownTensor: there is none of that name; the message has the nearest names.
         """
         if not any(history.has_tensor(name) for history in self._histories.values()):
-            hint = did_you_mean(name, self.tensor_names())
-            raise UnknownTensor(f"{self.path}: no tensor {name}{hint}")
+            names = self.tensor_names()
+            if name not in names:
+                raise UnknownTensor(f"{self.path}: no tensor {name}{did_you_mean(name, names)}")
         return TensorView(name, self._histories, self._problems)
 
     def scalars(
@@ -252,7 +257,7 @@ class Run:
             for number, line in enumerate(self.storage.get(key).splitlines(), start=1):
                 try:
                     found.append(Finding.from_json(json.loads(line)))
-                except (ValueError, TypeError, AttributeError) as error:
+                except (ValueError, TypeError, RecursionError) as error:
                     raise Damaged(
                         f"{self.path}/{key}: line {number} is not a finding: {error}"
                     ) from error

@@ -3,22 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from fastcrc import crc32
 from numpy.typing import NDArray
 
 from vinedresser.capture.store.dtypes import numpy_dtype
-from vinedresser.capture.store.index import ColumnGroup, IndexRecord, TensorGroup
+from vinedresser.capture.store.index import AliasGroup, ColumnGroup, IndexRecord, TensorGroup
+from vinedresser.capture.store.problems import Problems
 from vinedresser.capture.store.step_record import MODES, Mode
 from vinedresser.errors import Damaged, KeyMissing
 from vinedresser.infra.storage import Storage
 
-__all__ = ["Segment", "row_place"]
+__all__ = ["Block", "Segment", "Spot", "row_place"]
+
+# Bytes of a tensor's rows that are read at once, unless a single row has more.
+_AT_ONCE = 4 << 20
+# Bytes from which on it is looked up whether a file is so long before memory is taken for them.
+_MUCH = 64 << 20
 
 
-def row_place(group: ColumnGroup | TensorGroup, row: int) -> int | None:
+class Spot(NamedTuple):
+    """Where the elements lie that a tensor had at one row.
+
+    Attributes:
+        group: the group in which they are stored.
+        which: the place of the stored tensor in the group's layout.
+        place: the row's place among the rows of the group.
+    """
+
+    group: TensorGroup
+    which: int
+    place: int
+
+
+class Block(NamedTuple):
+    """Where the elements lie that a tensor had at several rows.
+
+    Attributes:
+        group: the group in which they are stored.
+        which: the place of the stored tensor in the group's layout.
+        rows: int64, [n]; rows of the segment, ascending.
+    """
+
+    group: TensorGroup
+    which: int
+    rows: NDArray[np.int64]
+
+
+def row_place(group: ColumnGroup | TensorGroup | AliasGroup, row: int) -> int | None:
     """Return where a row of the segment is among the rows of a group, None where it is not."""
     if group.rows is None:
         return row
@@ -42,6 +76,10 @@ class Segment:
         """Return the number of its records."""
         return len(self.record.rows.steps)
 
+    def rows_of(self, group: ColumnGroup | TensorGroup | AliasGroup) -> NDArray[np.int64]:
+        """Return the rows of a group; int64, [n]."""
+        return np.arange(len(self)) if group.rows is None else group.rows
+
     def matrix(self, group: ColumnGroup) -> NDArray[np.float64]:
         """Read scalars or statistics: float64, [rows of the group, names(, reductions)].
 
@@ -50,71 +88,166 @@ class Segment:
         """
         layout = group.layout
         rows = len(self) if group.rows is None else len(group.rows)
-        what = f"columns {layout.names[0]}" + (", ..." if len(layout.names) > 1 else "")
+        names = f"columns {layout.names[0]}" + (", ..." if len(layout.names) > 1 else "")
         steps = self.record.rows.steps
-        content = self._read(
-            group.offset,
-            layout.row_bytes * rows,
-            group.checksum,
-            f"{what} of steps {steps[0]} to {steps[-1]}",
+        what = f"{names} of steps {steps[0]} to {steps[-1]}"
+        length = layout.row_bytes * rows
+        content = self._checked(
+            self._read(group.offset, length, what), length, group.checksum, what
         )
         return np.frombuffer(content, np.float64).reshape(layout.shape(rows))
 
-    def at(self, name: str, row: int) -> tuple[TensorGroup, int] | None:
-        """Return the group that has a full tensor at a row, and the row's place in it."""
-        for group in self.groups_of(name):
-            place = row_place(group, row)
-            if place is not None:
-                return group, place
-        return None
+    def has(self, name: str) -> bool:
+        """Say whether a tensor was captured in full, at any row."""
+        return any(name in group.layout.places for group in self.record.named)
 
-    def find(self, name: str, step: int, mode: Mode) -> tuple[TensorGroup, int] | None:
-        """Return the group that has a full tensor at the last row of a step, and its place."""
+    def spot(self, name: str, row: int) -> Spot | None:
+        """Return where a tensor lies that was captured at a row; None: it was not."""
+        spot = self._stored(name, row)
+        for alias in self.record.aliases if spot is None else ():
+            which = alias.layout.places.get(name)
+            if which is not None and row_place(alias, row) is not None:
+                spot = self._stored(alias.layout.targets[which], row)
+        return spot
+
+    def find(self, name: str, step: int, mode: Mode) -> Spot | None:
+        """Return where a tensor lies at the last row of a step that has it; None: there is none."""
         modes, steps, _ = self.record.rows
         rows = np.flatnonzero((steps == step) & (modes == MODES.index(mode)))
-        places = (self.at(name, int(row)) for row in rows[::-1])
-        return next((place for place in places if place is not None), None)
+        spots = (self.spot(name, int(row)) for row in rows[::-1])
+        return next((spot for spot in spots if spot is not None), None)
 
-    def groups_of(self, name: str) -> Iterator[TensorGroup]:
-        """Yield the groups that have a full tensor of this name, at some row."""
-        return (group for group in self.record.tensors if name in group.layout.places)
+    def blocks(self, name: str) -> Iterator[Block]:
+        """Yield where a tensor lies, at all rows at which it was captured."""
+        for group in self.record.tensors:
+            which = group.layout.places.get(name)
+            if which is not None:
+                yield Block(group, which, self.rows_of(group))
+        for alias in self.record.aliases:
+            if name not in alias.layout.places:
+                continue
+            target = alias.layout.targets[alias.layout.places[name]]
+            for group in self.record.tensors:
+                which = group.layout.places.get(target)
+                if which is not None:
+                    rows = np.intersect1d(self.rows_of(alias), self.rows_of(group), True)
+                    if len(rows):
+                        yield Block(group, which, rows)
 
-    def tensor(self, group: TensorGroup, name: str, place: int) -> NDArray[Any]:
-        """Read a full tensor at a place among the rows of its group; read-only.
+    def of_mode(self, block: Block, mode: Mode) -> Block:
+        """Return what of a block was captured in a mode."""
+        right = self.record.rows.modes[block.rows] == MODES.index(mode)
+        return block._replace(rows=block.rows[right])
+
+    def tensor(self, name: str, spot: Spot) -> NDArray[Any]:
+        """Read a full tensor; read-only.
+
+        Args:
+            name: what it is called, for messages.
+            spot: where it lies.
 
         Raises:
             Damaged: the file is missing or truncated, or its bytes do not match their checksum.
         """
-        layout = group.layout
-        which = layout.places[name]
+        group, which, place = spot
         row = place if group.rows is None else int(group.rows[place])
-        rows = len(self) if group.rows is None else len(group.rows)
-        size = layout.row_bytes[which]
-        modes, steps, _ = self.record.rows
-        content = self._read(
-            group.offset + layout.starts[which] * rows + size * place,
-            size,
-            int(group.checksums[which, place]),
-            f"{name} of {MODES[modes[row]]} step {steps[row]}",
-        )
-        return np.frombuffer(content, numpy_dtype(layout.dtype)).reshape(layout.shapes[which])
+        size = group.layout.row_bytes[which]
+        start = self._start(group, which) + size * place
+        what = self._said(name, row)
+        return self._array(self._read(start, size, what), spot, what)
 
-    def _read(self, start: int, length: int, checksum: int, what: str) -> bytes:
+    def values(
+        self, name: str, block: Block, problems: Problems
+    ) -> Iterator[tuple[int, NDArray[Any]]]:
+        """Yield a tensor row by row, read-only; many rows are read at a time.
+
+        What is damaged is left out and noted.
+
+        Args:
+            name: what it is called, for messages.
+            block: where it lies.
+            problems: where damage is noted.
+
+        Yields:
+            The row of the segment, and the tensor there.
+        """
+        group, which, rows = block
+        size = group.layout.row_bytes[which]
+        places = rows if group.rows is None else np.searchsorted(group.rows, rows)
+        for first, last in _runs(places, max(1, _AT_ONCE // max(1, size))):
+            start = self._start(group, which) + size * int(places[first])
+            what = self._said(name, int(rows[first]))
+            try:
+                content = self._read(start, size * (last - first), what)
+            except Damaged as error:
+                problems.note(str(error))
+                continue
+            for number in range(last - first):
+                row, place = int(rows[first + number]), int(places[first + number])
+                part = content[size * number : size * (number + 1)]
+                try:
+                    value = self._array(part, Spot(group, which, place), self._said(name, row))
+                except Damaged as error:
+                    problems.note(str(error))
+                    continue
+                yield row, value
+
+    def _stored(self, name: str, row: int) -> Spot | None:
+        """Return where a tensor lies that is stored at a row under its own name."""
+        for group in self.record.tensors:
+            which = group.layout.places.get(name)
+            place = None if which is None else row_place(group, row)
+            if which is not None and place is not None:
+                return Spot(group, which, place)
+        return None
+
+    def _start(self, group: TensorGroup, which: int) -> int:
+        """Return where the block of a stored tensor begins in the file."""
+        rows = len(self) if group.rows is None else len(group.rows)
+        return group.offset + group.layout.starts[which] * rows
+
+    def _said(self, name: str, row: int) -> str:
+        modes, steps, _ = self.record.rows
+        return f"{name} of {MODES[modes[row]]} step {steps[row]}"
+
+    def _array(self, content: bytes, spot: Spot, what: str) -> NDArray[Any]:
+        """Return what was read of one tensor at one row, checked."""
+        layout = spot.group.layout
+        checksum = int(spot.group.checksums[spot.which, spot.place])
+        checked = self._checked(content, layout.row_bytes[spot.which], checksum, what)
+        return np.frombuffer(checked, numpy_dtype(layout.dtype)).reshape(layout.shapes[spot.which])
+
+    def _read(self, start: int, length: int, what: str) -> bytes:
+        """Read bytes of the file; fewer come back where it ends earlier."""
         key = self.record.segment
         try:
-            content = self._storage.get(key, start, length)
+            if length > _MUCH and not self._storage.get(key, start + length - 1, 1):
+                return b""
+            return self._storage.get(key, start, length)
         except KeyMissing as error:
             raise Damaged(
                 f"{self._storage.location}/{key}: {what} cannot be read: the segment is missing, "
                 f"though {self.record.key} commits it"
             ) from error
+
+    def _checked(self, content: bytes, length: int, checksum: int, what: str) -> bytes:
+        where = f"{self._storage.location}/{self.record.segment}"
         if len(content) != length:
             raise Damaged(
-                f"{self._storage.location}/{key}: {what} cannot be read: the file is truncated, "
-                f"{self.record.size} bytes were committed"
+                f"{where}: {what} cannot be read: the file is truncated, {self.record.size} bytes "
+                "were committed"
             )
         if crc32.iscsi(content) != checksum:
-            raise Damaged(
-                f"{self._storage.location}/{key}: {what}: the bytes do not match their checksum"
-            )
+            raise Damaged(f"{where}: {what}: the bytes do not match their checksum")
         return content
+
+
+def _runs(places: NDArray[np.int64], most: int) -> Iterator[tuple[int, int]]:
+    """Cut positions into pieces of places that follow each other: first, and behind the last."""
+    ends = [*(np.flatnonzero(np.diff(places) != 1) + 1).tolist(), len(places)]
+    first = 0
+    for end in ends:
+        while first < end:
+            last = min(first + most, end)
+            yield first, last
+            first = last

@@ -8,21 +8,22 @@
 - `partial`: [rows, entries] for tensors that were not captured at every row.
 - `variants`: the tensor's name by entry, where it has another: the tensor changed shape or type
   within the segment, so that it has several entries.
+- `aliases`: [rows, names] for tensors that are not here under their own name, since at these rows
+  (null: all) they had the very elements of another, which is: that tensor's name by their own.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 from vinedresser.capture.store.index import FORMAT, Rows
-from vinedresser.capture.store.layout import ColumnLayout, TensorLayout
+from vinedresser.capture.store.layout import AliasLayout, ColumnLayout, TensorLayout
+from vinedresser.capture.store.sealing import to_json
 
 __all__ = ["SegmentHeader"]
 
 _RESERVED = "__metadata__"
-_TO_JSON = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class SegmentHeader:
@@ -40,6 +41,7 @@ class SegmentHeader:
         self._columns: list[Any] = []
         self._partial: list[Any] = []
         self._variants: dict[str, str] = {}
+        self._aliases: list[Any] = []
         self._offset = 0
 
     def add_columns(self, layout: ColumnLayout, rows: Sequence[int]) -> None:
@@ -63,6 +65,11 @@ class SegmentHeader:
         if not self._whole(rows):
             self._partial.append([rows, entries])
 
+    def add_aliases(self, layout: AliasLayout, rows: Sequence[int]) -> None:
+        """Add further names of tensors, which they had at the same rows."""
+        where = None if self._whole(rows) else rows
+        self._aliases.append([where, dict(zip(layout.names, layout.targets, strict=True))])
+
     def encode(self, rank: int, seq: int) -> bytes:
         """Return its length and the header, padded so that the data begins at a multiple of 8."""
         told = {
@@ -70,10 +77,11 @@ class SegmentHeader:
             "columns": self._columns,
             "partial": self._partial,
             "variants": self._variants,
+            "aliases": self._aliases,
         }
         metadata = {"format": f"vinedresser.segment.{FORMAT}", "rank": str(rank), "seq": str(seq)}
-        metadata |= {key: _TO_JSON(value) for key, value in told.items() if value}
-        header = _TO_JSON({_RESERVED: metadata, **self._entries}).encode()
+        metadata |= {key: to_json(value) for key, value in told.items() if value}
+        header = to_json({_RESERVED: metadata, **self._entries}).encode()
         header += b" " * (-len(header) % 8)
         return len(header).to_bytes(8, "little") + header
 

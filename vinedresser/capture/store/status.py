@@ -40,7 +40,7 @@ class Status:
         state: "running"; or how it ended: "finished" (exit code 0), "stopped" (asked to by a rule,
             a person or its owner), "crashed" (it failed by itself), "killed" (by a signal from
             outside); or "dead": nobody runs it any more, and nobody wrote down how it ended.
-        reason: one sentence; "" when there is nothing to say.
+        reason: one sentence; while it runs, which ranks are gone; "" where nothing is to be said.
         by: of a stopped run, "rule", "person" or "owner"; else "".
         rule: the rule that asked for the stop; else "".
         step: the last optimizer step that ended, None where it never said.
@@ -75,14 +75,17 @@ def run_status(storage: Storage) -> Status:
     """
     faults: list[str] = []
     ending = _read(storage, ExitRecord, ExitRecord.KEY, faults)
-    if ending is not None:
+    supervisor = _read(storage, SupervisorRecord, SupervisorRecord.KEY, faults)
+    # A supervisor speaks for all ranks, the hook of rank 0 for itself.
+    if ending is not None and supervisor is not None:
         return _ended(ending)
     beats = _heartbeats(storage, faults)
+    if ending is not None and not any(beat.rank and _writes(beat) for beat in beats):
+        return _ended(ending)
     step = max((beat.last_step for beat in beats if beat.last_step >= 0), default=None)
-    supervisor = _read(storage, SupervisorRecord, SupervisorRecord.KEY, faults)
     begun = len(beats)
     if _lives(supervisor, beats) or (not supervisor and _more_may_begin(storage, begun, faults)):
-        return Status("running", "; ".join(faults), step=step)
+        return Status("running", "; ".join([*_gone(beats), *faults]), step=step)
     reason = "no process runs it any more, and none wrote down how it ended"
     return Status("dead", "; ".join([reason, *faults]), step=step)
 
@@ -140,11 +143,25 @@ def _beats(beat: Heartbeat) -> bool:
     return time.time() - beat.time < _STALE if alive is None else alive
 
 
+def _gone(beats: list[Heartbeat]) -> list[str]:
+    """Return a sentence for each rank that has died, while others live that may wait for it."""
+    return [
+        f"rank {beat.rank} is gone"
+        for beat in sorted(beats, key=lambda beat: beat.rank)
+        if not beat.closed and not _beats(beat)
+    ]
+
+
+def _writes(beat: Heartbeat) -> bool:
+    """Say whether the process behind a heartbeat may still write."""
+    return not beat.closed and _beats(beat)
+
+
 def _alive(process: dict[str, Any]) -> bool | None:
     """Say whether a process lives; None when that cannot be known from here."""
     try:
         return is_alive(ProcessIdentity(**process))
-    except TypeError:
+    except (TypeError, ValueError):
         # Not the fields of an identity: a record of another version, or a damaged one.
         return None
 

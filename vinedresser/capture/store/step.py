@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vinedresser.capture.reductions import base_name
 from vinedresser.capture.store.layout import ColumnLayout
 from vinedresser.capture.store.segment import Segment, row_place
 from vinedresser.capture.store.selection import Selector
@@ -115,13 +116,14 @@ class Step:
 
     @property
     def tensor_names(self) -> tuple[str, ...]:
-        """Names of the full tensors of this step."""
-        groups = self._columns.segment.record.tensors
+        """Names of the full tensors of this step; statistics such as histograms are none."""
+        groups = self._columns.segment.record.named
         return tuple(
             name
             for group in groups
             if row_place(group, self._row) is not None
             for name in group.layout.names
+            if base_name(name) is None
         )
 
     def tensor(self, name: str) -> NDArray[Any]:
@@ -131,14 +133,13 @@ class Step:
             UnknownTensor: it was not captured in full at this step.
             Damaged: the bytes on disk do not match their checksum.
         """
-        found = self._columns.segment.at(name, self._row)
-        if found is None:
+        spot = self._columns.segment.spot(name, self._row)
+        if spot is None:
             hint = did_you_mean(name, self.tensor_names)
             raise UnknownTensor(
                 f"{name}: not captured in full at {self.mode} step {self.step}{hint}"
             )
-        group, place = found
-        return self._columns.segment.tensor(group, name, place)
+        return self._columns.segment.tensor(name, spot)
 
     def scalars_of(self, collection: str) -> dict[str, float]:
         """Return the scalars of a collection, such as "losses".

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from vinedresser.capture.reductions import Statistics, derived_name
 
 __all__ = ["MODES", "HostTensor", "Mode", "StepRecord"]
 
@@ -20,8 +23,8 @@ class HostTensor(NamedTuple):
     Attributes:
         dtype: its type in safetensors' spelling, such as "F32", "BF16", "I64", "BOOL".
         shape: its shape.
-        data: its elements, C-contiguous; of any numpy type of the same item size, since numpy has
-            no bfloat16 or float8 of its own.
+        data: its elements, best C-contiguous, else they are copied; of any numpy type of the same
+            item size, since numpy has no bfloat16 or float8 of its own.
     """
 
     dtype: str
@@ -38,9 +41,12 @@ class StepRecord:
         step: of a train step, its number from 0; of an evaluation or prediction, the number of
             optimizer steps done before it, so that all modes share one axis.
         time: when the step ended, seconds since the epoch.
-        tensors: full tensors by name.
+        tensors: full tensors by name; what is here under several names is stored once.
         scalars: scalars by name (losses, metrics).
         reductions: for a tensor's name, its statistics by the reduction's name.
+        deferred: for a tensor's name, statistics that are still to be computed, or are several
+            numbers each.
+        arriving: each waits for what is still being copied from a device, and completes the record.
     """
 
     mode: Mode
@@ -49,7 +55,40 @@ class StepRecord:
     tensors: dict[str, HostTensor] = field(default_factory=dict)
     scalars: dict[str, float] = field(default_factory=dict)
     reductions: dict[str, dict[str, float]] = field(default_factory=dict)
+    deferred: dict[str, Statistics] = field(default_factory=dict)
+    arriving: list[Callable[[StepRecord], None]] = field(default_factory=list)
 
     def nbytes(self) -> int:
-        """Return the bytes of its tensors, in host memory."""
-        return sum(tensor.data.nbytes for tensor in self.tensors.values())
+        """Return the bytes of its tensors, and of what is deferred, in host memory; each once."""
+        tensors = {id(tensor.data): tensor.data.nbytes for tensor in self.tensors.values()}
+        deferred = {id(one): one.nbytes for one in self.deferred.values()}
+        return sum(tensors.values()) + sum(deferred.values())
+
+    def settle(self) -> dict[str, Exception]:
+        """Complete what is deferred: numbers become reductions, vectors become tensors.
+
+        Returns:
+            Why a statistic could not be computed, by what it is; all others are there.
+        """
+        lost: dict[str, Exception] = {}
+        arriving, self.arriving = self.arriving, []
+        try:
+            for complete in arriving:
+                complete(self)
+        except RuntimeError as failure:
+            # The device has failed: what it was to send is not here.
+            for part in (self.tensors, self.reductions, self.deferred):
+                part.clear()
+            lost["all"] = failure
+        deferred, self.deferred = self.deferred, {}
+        # What one tensor has under several names is stored once.
+        hosts: dict[int, HostTensor] = {}
+        for name, statistics in deferred.items():
+            for word, why in statistics.settle().items():
+                lost[f"{word} of {name}"] = why
+            if statistics.figures:
+                self.reductions[name] = statistics.figures
+            for word, vector in statistics.vectors.items():
+                host = HostTensor("F64", vector.shape, np.ascontiguousarray(vector))
+                self.tensors[derived_name(name, word)] = hosts.setdefault(id(vector), host)
+        return lost

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from heapq import merge
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vinedresser.capture.reductions import (
+    Histogram,
+    base_name,
+    derived_name,
+    reduce_array,
+)
 from vinedresser.capture.store.column_reading import read_columns
 from vinedresser.capture.store.dtypes import numpy_dtype
 from vinedresser.capture.store.history import History
-from vinedresser.capture.store.index import TensorGroup
-from vinedresser.capture.store.layout import TensorLayout
 from vinedresser.capture.store.problems import Problems
+from vinedresser.capture.store.segment import Block
 from vinedresser.capture.store.series import Column
 from vinedresser.capture.store.step_record import MODES, Mode
 from vinedresser.errors import UnknownStep, UnknownTensor, did_you_mean
@@ -41,15 +48,28 @@ class TensorView:
     def __repr__(self) -> str:
         return f"TensorView({self.name})"
 
-    def steps(self, mode: Mode | None = "train", rank: int = 0) -> NDArray[np.int64]:
-        """Return the steps at which it was captured in full, ascending, each once; int64, [N]."""
+    def steps(
+        self, mode: Mode | None = "train", rank: int = 0, *, reduction: str | None = None
+    ) -> NDArray[np.int64]:
+        """Return the steps at which it was captured, ascending, each once; int64, [N].
+
+        Args:
+            mode: only this mode; None: all modes.
+            rank: whose.
+            reduction: one of `vector_reductions`; None: the tensor in full.
+
+        Raises:
+            UnknownTensor: this statistic was never captured of it.
+        """
+        if reduction is not None:
+            return self._derived(reduction).steps(mode, rank)
         history = self._histories.get(rank)
         if history is None:
             return np.empty(0, np.int64)
         found = [
-            history.ordinals(number, group)
+            history.first(number) + block.rows
             for number, segment in enumerate(history.segments)
-            for group in segment.groups_of(self.name)
+            for block in segment.blocks(self.name)
         ]
         ordinals = np.concatenate([np.empty(0, np.int64), *found])
         return history.steps_of(ordinals, mode)
@@ -66,12 +86,34 @@ class TensorView:
         history = self._histories.get(rank)
         found = history and history.find(self.name, step, mode)
         if found:
-            segment, group, place = found
-            return segment.tensor(group, self.name, place)
+            segment, spot = found
+            return segment.tensor(self.name, spot)
         raise UnknownStep(
             f"{self.name}: not captured in full at {mode} step {step} of rank {rank}"
             + self._hint(step, mode, rank)
         )
+
+    def values(
+        self, mode: Mode | None = "train", rank: int = 0
+    ) -> Iterator[tuple[int, NDArray[Any]]]:
+        """Yield the tensor at every step at which it was captured in full, in that order.
+
+        Many steps are read at a time, and none is kept. Two evaluations between the same two
+        optimizer steps share a number, and both come. What is damaged is left out and noted.
+
+        Args:
+            mode: only this mode; None: all modes.
+            rank: whose.
+
+        Yields:
+            The step, and the tensor: read-only, bfloat16 and float8 as `ml_dtypes`.
+        """
+        history = self._histories.get(rank)
+        if history is None:
+            return
+        steps = history.rows.steps
+        for ordinal, value in self._in_full(history, mode):
+            yield int(steps[ordinal]), value
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -80,8 +122,8 @@ class TensorView:
         Raises:
             UnknownStep: only its statistics were captured.
         """
-        layout = self._last_layout()
-        return layout.shapes[layout.places[self.name]]
+        group, which, _ = self._last_block()
+        return group.layout.shapes[which]
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -90,11 +132,11 @@ class TensorView:
         Raises:
             UnknownStep: only its statistics were captured.
         """
-        return numpy_dtype(self._last_layout().dtype)
+        return numpy_dtype(self._last_block().group.layout.dtype)
 
     @property
     def reductions(self) -> tuple[str, ...]:
-        """Names of the statistics that were captured of it, at any step."""
+        """Names of the statistics that were captured of it at any step, one number each."""
         found = (
             layout.reductions or ()
             for history in self._histories.values()
@@ -126,15 +168,112 @@ class TensorView:
                 return columns[self.name]
         return Column.empty(self.name)
 
+    @property
+    def vector_reductions(self) -> tuple[str, ...]:
+        """Names of the statistics that were captured of it at any step, several numbers each."""
+        names = (
+            name
+            for history in self._histories.values()
+            for layout in history.layouts()
+            for name in layout.names
+            if base_name(name) == self.name
+        )
+        return tuple(dict.fromkeys(name.rpartition("|")[2] for name in names))
+
+    def histogram(
+        self, step: int, mode: Mode = "train", rank: int = 0, *, absolute: bool = False
+    ) -> Histogram:
+        """Return how its elements were distributed at a step: counts, and edges of the bins.
+
+        Args:
+            step: where it was captured; see `steps`.
+            mode: in which mode.
+            rank: whose.
+            absolute: of the magnitudes ("abs_histogram").
+
+        Raises:
+            UnknownTensor: no such histogram was ever captured of it.
+            UnknownStep: none was captured there; the message names the nearest steps.
+            Damaged: the bytes on disk do not match their checksum; the message names the file.
+        """
+        word = "abs_histogram" if absolute else "histogram"
+        return Histogram.unpacked(self._derived(word).value(step, mode, rank))
+
+    def channels(
+        self, statistic: str, step: int, mode: Mode = "train", rank: int = 0
+    ) -> NDArray[np.float64]:
+        """Return a statistic of each of its channels at a step; float64, [C].
+
+        Args:
+            statistic: such as "l2", for what was captured as "channel_l2". Of "histogram" each
+                channel has [2 + 64] numbers: see `Histogram.unpacked`.
+            step: where it was captured; see `steps`.
+            mode: in which mode.
+            rank: whose.
+
+        Raises:
+            UnknownTensor: this was never captured of it.
+            UnknownStep: it was not captured there; the message names the nearest steps.
+            Damaged: the bytes on disk do not match their checksum; the message names the file.
+        """
+        return self._derived(f"channel_{statistic}").value(step, mode, rank)
+
+    def computed(self, reduction: str, mode: Mode | None = None, rank: int = 0) -> Column:
+        """Return one statistic along the steps, computed now from the tensors in full.
+
+        That reads all of them. It is what would have been captured as this reduction, up to the
+        last digits. What is damaged is left out and noted.
+
+        Args:
+            reduction: one number, such as "l2" or "abs_p99".
+            mode: only this mode; None: all modes.
+            rank: whose.
+
+        Raises:
+            ConfigError: there is no such reduction, or it is not one number.
+        """
+        history = self._histories.get(rank)
+        if history is None:
+            return Column.empty(self.name)
+        modes, steps, times = history.rows
+        found = [
+            (ordinal, reduce_array(value, [reduction])[reduction])
+            for ordinal, value in self._in_full(history, mode)
+        ]
+        where = np.array([ordinal for ordinal, _ in found], np.int64)
+        values = np.array([value for _, value in found], np.float64)
+        return Column(self.name, steps[where], values, times[where], modes[where])
+
+    def _in_full(self, history: History, mode: Mode | None) -> Iterator[tuple[int, NDArray[Any]]]:
+        """Yield each record that has the tensor in full, as its place among all, and the tensor."""
+        for number, segment in enumerate(history.segments):
+            blocks = segment.blocks(self.name)
+            if mode is not None:
+                blocks = (segment.of_mode(block, mode) for block in blocks)
+            found = (segment.values(self.name, block, self._problems) for block in blocks)
+            for row, value in merge(*found, key=itemgetter(0)):
+                yield history.first(number) + row, value
+
+    def _derived(self, reduction: str) -> TensorView:
+        """Return a statistic of several numbers as the tensor that it is stored as."""
+        name = derived_name(self.name, reduction)
+        if not any(history.has_tensor(name) for history in self._histories.values()):
+            words = self.vector_reductions
+            known = f"; captured: {', '.join(words)}" if words else ""
+            raise UnknownTensor(
+                f"{self.name}: no {reduction} was captured{did_you_mean(reduction, words) or known}"
+            )
+        return TensorView(name, self._histories, self._problems)
+
     def _is_it(self, name: str) -> bool:
         return name == self.name
 
-    def _last_layout(self) -> TensorLayout:
+    def _last_block(self) -> Block:
         for history in self._histories.values():
             for segment in reversed(history.segments):
-                groups = list(segment.groups_of(self.name))
-                if groups:
-                    return max(groups, key=_last_row).layout
+                blocks = list(segment.blocks(self.name))
+                if blocks:
+                    return max(blocks, key=lambda block: block.rows[-1])
         raise UnknownStep(f"{self.name}: only its statistics were captured, never the tensor")
 
     def _hint(self, step: int, mode: Mode, rank: int) -> str:
@@ -145,8 +284,3 @@ class TensorView:
             return f"; the nearest steps are {', '.join(map(str, nearest))}"
         elsewhere = [other for other in MODES if len(self.steps(other, rank))]
         return f"; it was in mode {', '.join(elsewhere)}" if elsewhere else ""
-
-
-def _last_row(group: TensorGroup) -> float:
-    """Return the last row of a group; one that has all of them goes before every other."""
-    return float("inf") if group.rows is None else float(group.rows[-1])

@@ -28,14 +28,19 @@ __all__ = ["RunWriter"]
 # between two segments that are cut because one does).
 _BEAT = 1.0
 _GLANCE = 0.05
+# A writer that has fallen behind makes segments up to so many times larger, since fewer files cost
+# less; but not of more tensors than these, each of which counts for itself in any case.
+_BEHIND = 4
+_MANY = 1000
 
 
 class RunWriter:
     """Writes the records of one rank as immutable segments, on a thread of its own.
 
     A segment is cut when `cut_bytes` have come together, when its first record is `cut_seconds`
-    old, and (at most every 50 ms) when a reader waits. A record that cannot be stored is counted as
-    dropped and reported; nothing is raised into the training.
+    old, and (at most every 50 ms) when a reader waits. Where the writer has fallen behind, what has
+    come meanwhile goes in too, up to four times `cut_bytes`. A record that cannot be stored is
+    counted as dropped and reported; nothing is raised into the training.
 
     Args:
         storage: the run's.
@@ -86,7 +91,7 @@ class RunWriter:
         self._committer = Committer(storage, rank)
         self._queue = RecordQueue(queue_bytes, policy)
         self._batch: list[Queued] = []
-        self._batch_bytes = 0
+        self._batch_bytes = self._batch_tensors = 0
         self._lost = 0
         self._told_dropped = 0
         self._kinds: set[str] = set()
@@ -162,9 +167,11 @@ class RunWriter:
                 self._batch_since = time.monotonic()
             self._batch.append(item)
             self._batch_bytes += item.size
-            if self._batch_bytes >= self._cut_bytes:
+            self._batch_tensors += len(item.record.tensors)
+            most = self._cut_bytes * (_BEHIND if self._batch_tensors < _MANY else 1)
+            if self._batch_bytes >= most:
                 self._cut()
-        if self._batch and (last or self._due()):
+        if self._batch and (last or self._batch_bytes >= self._cut_bytes or self._due()):
             self._cut()
         if time.monotonic() >= self._beaten_at + _BEAT:
             self._beat()
@@ -200,13 +207,21 @@ class RunWriter:
 
     def _cut(self) -> None:
         """Commit the batch and let go of it, whatever came of it."""
-        batch, self._batch, self._batch_bytes = self._batch, [], 0
+        batch, self._batch = self._batch, []
+        self._batch_bytes = self._batch_tensors = 0
+        for item in batch:
+            self._settle(item.record)
         self._commit([item.record for item in batch])
         self._cut_at = time.monotonic()
         if self._on_release is not None:
             for item in batch:
                 self._on_release(item.record)
         self._queue.settle(batch)
+
+    def _settle(self, record: StepRecord) -> None:
+        """Compute the statistics that the training left to us."""
+        for what, error in record.settle().items():
+            self._report(error, f"{what} at {record.mode} step {record.step} is lost: ")
 
     def _commit(self, records: list[StepRecord]) -> None:
         dropped = self.dropped
@@ -216,6 +231,7 @@ class RunWriter:
         try:
             self._committer.commit(records, dropped - self._told_dropped)
             self._told_dropped = dropped
+            self._compact()
         except (StoreError, SecondWriter) as error:
             self._lost += len(records)
             self._report(error, f"{_span(records)} lost: ")
@@ -230,6 +246,12 @@ class RunWriter:
             else:
                 self._lost += 1
                 self._report(error, f"{_span(records)} lost: ")
+
+    def _compact(self) -> None:
+        try:
+            self._committer.compact()
+        except (StoreError, SecondWriter) as error:
+            self._report(error, "a long run will open more slowly: ", kind="manifest")
 
     def _beat(self, *, closed: bool = False) -> None:
         self._beaten_at = time.monotonic()
@@ -251,8 +273,8 @@ class RunWriter:
             closed=closed,
         )
 
-    def _report(self, error: Exception, what: str) -> None:
-        kind = type(error).__name__
+    def _report(self, error: Exception, what: str, kind: str = "") -> None:
+        kind = kind or type(error).__name__
         if kind in self._kinds:
             return
         self._kinds.add(kind)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.parameter import UninitializedParameter
 from torch.optim import Optimizer
 
 from vinedresser.capture.modules import ModuleInfo
@@ -15,11 +15,17 @@ from vinedresser.capture.recording import Recording
 from vinedresser.capture.session import Session
 from vinedresser.capture.store.step_record import Mode
 from vinedresser.capture.torch_.activations import activation_name
+from vinedresser.capture.torch_.calls import Removable, before_calls
 from vinedresser.capture.torch_.checkpoint import save_checkpoint
+from vinedresser.capture.torch_.forward_hooks import FORWARD_KINDS, ForwardHooks, is_elsewhere
 from vinedresser.capture.torch_.keeper import TorchKeeper
-from vinedresser.capture.torch_.names import Names, leaves, unwrapped
+from vinedresser.capture.torch_.losses import Losses, batch_size
+from vinedresser.capture.torch_.model_state import ModelState
+from vinedresser.capture.torch_.module_hook import ModuleHook
+from vinedresser.capture.torch_.names import Names, own_class, unwrapped
 from vinedresser.capture.torch_.optimizers import OptimizerHooks
-from vinedresser.capture.torch_.outputs import OutputHooks
+from vinedresser.capture.torch_.progress import ProgressOf
+from vinedresser.capture.torch_.unseen import UnseenSteps
 from vinedresser.errors import ConfigError
 
 __all__ = ["TorchAdapter"]
@@ -29,15 +35,17 @@ class TorchAdapter:
     """Watches one torch model.
 
     A step in which nothing is due costs one call before the model's forward and two around the
-    optimizer's step. What is due is taken where it is right: weights before the update, gradients
-    as the optimizer consumes them (reduced over ranks, clipped, unscaled), outputs before anybody
-    can write to them.
+    optimizer's step. What is due is taken where it is right: buffers before the first forward;
+    weights, gradients and the optimizer's state before the update, as the optimizer consumes them
+    (reduced over ranks, clipped, unscaled); inputs and outputs before anybody can write to them.
+    What no known optimizer updates is taken when the step ends.
 
     Args:
         session: takes what is seen.
         model: called as it is given here, wrappers (compiled, data parallel) and all.
         loss: a loss module; None where there is none, or `vinedresser.capture.Hook.loss` is used.
-        optimizer: the one whose steps are counted; None: the first that updates the model.
+        optimizer: the one whose steps are counted, or several in the order of their steps; None:
+            the first that updates the model.
         name: comes before the names of all that belongs to the model; None: nothing does.
 
     Raises:
@@ -49,36 +57,47 @@ class TorchAdapter:
         session: Session,
         model: nn.Module,
         loss: nn.Module | None,
-        optimizer: Optimizer | None,
+        optimizer: Optimizer | Sequence[Optimizer] | None,
         name: str | None = None,
     ) -> None:
-        _check(loss, optimizer)
+        _check_loss(loss)
+        given = _optimizers(optimizer)
         self._session = session
         self._recorder = session.recorder
         self._root = model
         self._model = unwrapped(model)
         self._names = Names(self._model, name)
         self._keeper = session.keeper(TorchKeeper)
-        keep = session.shield.guard("keeping a tensor", self._keeper.keep_parameter, names=1)
-        self._keep = keep
-        self._outputs = OutputHooks(model, self._names, self._keeper.keep, session.shield)
+        self._progress = ProgressOf()
         guard = session.shield.guard
+        keep = guard("keeping a tensor", self._keeper.keep, names=1)
+        keep_state = guard("keeping a tensor", self._keeper.keep_parameter, names=1)
+        self._losses = Losses(self._keeper, keep)
+        self._state = ModelState(self._names, self._keeper, keep_state)
+        self._hooks = ForwardHooks(model, self._names, keep, session.shield)
         # What torch.compile traces must show no trace of us.
         skip = torch.compiler.is_compiling
         before = guard("the start of a forward", self._before_forward, skip=skip)
-        self._handles = [model.register_forward_pre_hook(before, with_kwargs=True)]
+        self._handles: list[Removable] = [
+            before_calls(model, before, guard("the end of a forward", self._hooks.end))
+        ]
         if loss is not None:
-            self._loss = type(unwrapped(loss)).__name__
-            after = guard("the loss", self._after_loss, skip=skip)
-            self._handles.append(loss.register_forward_hook(after))
+            self._loss = f"{self._names.prefix}{type(unwrapped(loss)).__name__}"
+            after = ModuleHook(guard("the loss", self._after_loss, skip=skip), loss)
+            self._handles.append(loss.register_forward_hook(after, with_kwargs=True))
         self._optimizers = OptimizerHooks(
             self._model,
-            optimizer,
+            given,
             guard("the start of an optimizer step", self._before_update, skip=skip),
             guard("the end of an optimizer step", self._after_update, skip=skip),
             shield=session.shield,
             skip=skip,
         )
+        self._complete = guard("the end of a step", self._take_rest)
+        self._recorder.completing.append(self._complete)
+        self._unseen = UnseenSteps(self._model, self._recorder, session.shield)
+        if given:
+            session.leader = self
 
     @property
     def framework(self) -> str:
@@ -92,12 +111,12 @@ class TorchAdapter:
 
     def names(self) -> list[str]:
         """See `Adapter.names`."""
-        return self._names.all()
+        return self._state.names(self._optimizers.known())
 
     def modules(self) -> dict[str, ModuleInfo]:
         """See `Adapter.modules`."""
         return {
-            path: ModuleInfo(type(module).__name__, activation_name(module))
+            path: ModuleInfo(own_class(module).__name__, activation_name(module))
             for path, module in self._names.modules()
         }
 
@@ -108,53 +127,75 @@ class TorchAdapter:
 
     def checkpoint(self, directory: Path, step: int) -> None:
         """See `Adapter.checkpoint`."""
-        save_checkpoint(self._model, directory, step)
+        save_checkpoint(self._root, directory, step)
+
+    def look(self) -> None:
+        """See `Watchful.look`."""
+        self._unseen.look()
 
     def detach(self) -> None:
         """See `Adapter.detach`."""
-        self._outputs.clear()
+        self.look()
+        self._hooks.clear()
         self._optimizers.remove()
+        if self._complete in self._recorder.completing:
+            self._recorder.completing.remove(self._complete)
         while self._handles:
             self._handles.pop().remove()
 
     def record_loss(self, name: str, value: Any, arguments: tuple[Any, ...]) -> None:
-        """See `Adapter.record_loss`."""
+        """See `LossTaker.record_loss`."""
+        # Who has only the value hands it over as the argument too.
+        others = tuple(one for one in arguments if one is not value)
+        recording = self.record_value(name, value, others)
+        if recording is not None and self._progress(recording).first_batch:
+            self._losses.take_arguments(recording, name, others)
+
+    def record_value(self, name: str, value: Any, batch: Any) -> Recording | None:
+        """Take a loss alone.
+
+        Args:
+            name: of the loss.
+            value: of the loss, a nesting of tensors.
+            batch: what it is the loss of, a nesting of tensors with as many rows.
+
+        Returns:
+            The recording that it belongs to; None where it belongs to none.
+        """
         mode = self._mode()
         recording = None if mode is None else self._recorder.recording(mode)
+        if recording is None:
+            return None
+        first = self._progress(recording).first_batch
         # An optimizer with a closure tries several weights; the first are those of this step.
-        if recording is None or (recording.closure and not recording.first_batch):
-            return
-        for full, tensor in leaves(value, f"losses/{name}"):
-            ask = recording.due.ask(full)
-            if ask and self._keeper.is_scalar(tensor):
-                weight = recording.weight(_batch(arguments))
-                self._keeper.keep_scalar(recording, full, tensor, weight)
-            elif ask and recording.first_batch:
-                self._keep(recording, full, tensor, ask)
+        if recording.closure and not first:
+            return None
+        self._losses.take_value(recording, name, value, batch_size(batch), first_batch=first)
+        return recording
 
     def _mode(self) -> Mode | None:
         """Return the mode that the model runs in; None where it is no part of a training."""
         explicit = self._recorder.explicit_mode
         if explicit is not None:
             return explicit
+        leader = self._session.leader
+        model = leader._model if isinstance(leader, TorchAdapter) else self._model
+        if model is not self._model and not self._optimizers.known():
+            # A teacher is in eval mode, and part of the training of another model all the same.
+            return "train" if model.training else "eval"
         if not self._model.training:
             return "eval"
         # A forward in training mode without gradients is neither training nor evaluation.
         return "train" if torch.is_grad_enabled() else None
 
     def _before_forward(self, _: nn.Module, args: Any, kwargs: Any) -> None:
-        if self._outputs.there:
-            self._outputs.clear()
+        if self._hooks.there:
+            self._hooks.clear()
         if self._recorder.quiet and self._model.training:
             return
         mode = self._mode()
-        # Inside of a backward, it is checkpointing that calls the model again; a trace must show
-        # no trace of us.
-        if (
-            mode is None
-            or torch._C._current_graph_task_id() != -1
-            or torch._C._get_tracing_state() is not None
-        ):
+        # A trace must show no trace of us.
+        if mode is None or is_elsewhere() or torch._C._get_tracing_state() is not None:
             return
         if mode == "train":
             self._recorder.resume_training()
@@ -163,24 +204,25 @@ class TorchAdapter:
         recording = self._recorder.recording(mode)
         if recording is None:
             return
-        recording.forwards += 1
+        progress = self._progress(recording)
+        progress.forwards += 1
         if mode != "train":
-            recording.batch = _batch((args, kwargs)) or 1
-        if recording.first_batch:
+            recording.batch = batch_size((args, kwargs)) or 1
+        if progress.first_batch:
+            self._state.take_buffers(recording)
             if mode != "train":
-                self._take_weights(recording)
-            if recording.due.reaches("outputs"):
-                self._outputs.install(recording)
+                self._state.take_weights(recording)
+            self._hooks.install(recording, args, kwargs)
 
-    def _after_loss(self, _: nn.Module, args: Any, output: Any) -> None:
+    def _after_loss(self, _: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         if not self._recorder.quiet:
-            self.record_loss(self._loss, output, args)
+            self.record_loss(self._loss, output, (*args, *kwargs.values()))
 
     def _before_update(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         if self._recorder.quiet:
             return
-        self._outputs.clear()
-        if self._recorder.implicit_evaluation:
+        self._hooks.clear()
+        if self._recorder.implicit_evaluation and not self._model.training:
             self._session.shield.report(
                 "the model is trained in eval mode, so its losses count as evaluation; if that is "
                 "meant, put the training into `with hook.mode('train'):`"
@@ -189,73 +231,90 @@ class TorchAdapter:
         recording = self._recorder.recording("train")
         if recording is None:
             return
-        self._take_weights(recording)
+        progress = self._progress(recording)
+        if optimizer in progress.stepped:
+            # Of several steps of an optimizer in one of the training, the first is recorded.
+            return
+        progress.stepped.add(optimizer)
         # With a closure the gradients are yet to come.
-        recording.closure = _closure(args, kwargs)
-        if recording.closure:
-            recording.forwards = 0
-        else:
-            self._take_gradients(recording, optimizer)
+        closure = _closure(args, kwargs)
+        groups = self._groups_before(optimizer)
+        self._state.take_update(recording, optimizer, groups, gradients=not closure)
+        if closure:
+            recording.closure = True
+            progress.forwards = 0
 
     def _after_update(self, optimizer: Optimizer, *_: Any) -> None:
+        session = self._session
         recording = None if self._recorder.quiet else self._recorder.recording("train")
-        if recording is not None:
-            if recording.closure:
-                self._take_gradients(recording, optimizer)
-            if not recording.forwards and "outputs" in recording.due.collections():
-                self._session.shield.report(
-                    "outputs are asked for, but no call of the watched "
-                    f"{type(self._model).__name__} was seen; watch the very object that the "
-                    "training calls, such as the one that torch.compile returned"
-                )
-        if self._session.leader is None:
-            self._session.leader = self
-        if self._session.leader is self:
-            self._session.step_ended()
+        if recording is not None and recording.closure:
+            self._state.take_gradients(recording, optimizer)
+        if session.leader is None:
+            session.leader = self
+        if session.leader is self and self._optimizers.ends_step(optimizer):
+            if recording is not None and not self._progress(recording).forwards:
+                self._report_no_forward(recording)
+            session.step_ended()
 
-    def _take_weights(self, recording: Recording) -> None:
-        due = recording.due
-        if due.reaches("weights") or due.reaches("biases"):
-            for parameter, name, _ in self._names.parameters():
-                ask = due.ask(name)
-                if ask and not isinstance(parameter, UninitializedParameter):
-                    self._keep(recording, name, parameter, ask)
+    def _take_rest(self, recording: Recording) -> None:
+        """Take what is still missing of a step that ends."""
+        known = self._optimizers.known()
+        progress = self._progress(recording)
+        if not known and not progress.forwards:
+            # Nobody has changed them; else a call that was not seen may have.
+            self._state.take_buffers(recording)
+        if recording.closure:
+            for optimizer in progress.stepped:
+                self._state.take_gradients(recording, optimizer)
+        self._state.take_rest(recording, progress.stepped, known)
 
-    def _take_gradients(self, recording: Recording, optimizer: Optimizer) -> None:
-        due = recording.due
-        # What a fused optimizer is given by a GradScaler: it unscales, or skips, by itself.
-        found_inf = getattr(optimizer, "found_inf", None)
-        if not due.reaches("gradients") or (found_inf is not None and found_inf.item()):
-            return
-        scale = getattr(optimizer, "grad_scale", None)
-        for parameter, _, name in self._names.parameters():
-            gradient = parameter.grad
-            ask = due.ask(name)
-            if ask and gradient is not None:
-                true = gradient if scale is None else gradient / scale.to(gradient.device)
-                self._keep(recording, name, true, ask)
+    def _report_no_forward(self, recording: Recording) -> None:
+        asked = [kind for kind in FORWARD_KINDS if kind in recording.due.collections()]
+        if asked:
+            remedy = "watch the very object that the training calls, such as the one that "
+            remedy += "torch.compile returned"
+            if isinstance(self._root, torch.jit.ScriptModule):
+                remedy = "TorchScript lets nobody look: train the module that it was made of"
+            self._session.shield.report(
+                f"{asked[-1]} are asked for, but no call of the watched "
+                f"{own_class(self._model).__name__} was seen; {remedy}"
+            )
+
+    def _groups_before(self, optimizer: Optimizer) -> int:
+        """Return how many parameter groups the optimizers have that come before one."""
+        known = self._optimizers.known()
+        before = known[: known.index(optimizer)] if optimizer in known else known
+        return sum(len(one.param_groups) for one in before)
 
 
-def _check(loss: object, optimizer: object) -> None:
-    """Raise `ConfigError` where loss or optimizer cannot be watched."""
-    if loss is not None and not isinstance(loss, nn.Module):
+def _check_loss(loss: object) -> None:
+    """Raise `ConfigError` where a loss cannot be watched."""
+    scripted = isinstance(loss, torch.jit.ScriptModule)
+    if loss is not None and (scripted or not isinstance(loss, nn.Module)):
         name = getattr(loss, "__name__", "…")
+        what = "is of TorchScript" if scripted else "is no torch.nn.Module"
         raise ConfigError(
-            f"loss: {loss!r} is no torch.nn.Module; wrap the function, `loss_fn = "
+            f"loss: {loss!r} {what}; wrap the function, `loss_fn = "
             f"hook.loss({name})`, or call hook.save('losses/{name}', value) in the training loop"
         )
-    if optimizer is not None and not isinstance(optimizer, Optimizer):
-        raise ConfigError(
-            f"optimizer: {optimizer!r} is no torch.optim.Optimizer; leave it out, and the one that "
-            "updates the model is found"
-        )
+
+
+def _optimizers(given: object) -> list[Optimizer]:
+    """Return the optimizers that are given.
+
+    Raises:
+        ConfigError: one is none.
+    """
+    some = given if isinstance(given, (list, tuple)) else [] if given is None else [given]
+    for one in some:
+        if not isinstance(one, Optimizer):
+            raise ConfigError(
+                f"optimizer: {one!r} is no torch.optim.Optimizer; leave it out, and the one that "
+                "updates the model is found"
+            )
+    return list(some)
 
 
 def _closure(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Say whether an optimizer step was called with a closure; its own self is args[0]."""
     return kwargs.get("closure") is not None or (len(args) > 1 and callable(args[1]))
-
-
-def _batch(value: Any) -> int | None:
-    """Return the length of the first tensor in a nesting that has one; None where none has."""
-    return next((tensor.shape[0] for _, tensor in leaves(value) if tensor.ndim), None)

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from vinedresser.capture.store.step_record import HostTensor
+from vinedresser.capture.torch_.device_copies import DeviceCopies
 
 __all__ = ["BufferPool"]
 
@@ -48,10 +49,12 @@ class BufferPool:
 
     Args:
         most_idle: bytes kept for later use at the most; beyond, the kinds not used for longest go.
+        copies: copies from CUDA devices.
     """
 
-    def __init__(self, most_idle: int = 512 << 20) -> None:
+    def __init__(self, most_idle: int = 512 << 20, copies: DeviceCopies | None = None) -> None:
         self._most_idle = most_idle
+        self._copies = DeviceCopies() if copies is None else copies
         self._idle: OrderedDict[_Kind, list[HostTensor]] = OrderedDict()
         self._idle_bytes = 0
         # Of the idle ones, by identity of their view: where they are written to.
@@ -63,7 +66,7 @@ class BufferPool:
     def copy(self, tensor: torch.Tensor) -> HostTensor:
         """Return a copy of a detached, dense tensor, in row-major order.
 
-        From a CUDA device the copy is only begun: synchronize before it is read.
+        From a CUDA device the copy is only begun: see `DeviceCopies`.
 
         Raises:
             TypeError: safetensors has no such dtype.
@@ -78,7 +81,10 @@ class BufferPool:
             else:
                 host, target = _fresh(kind)
             self._out[id(host.data)] = (kind, host, target)
-        target.copy_(tensor, non_blocking=tensor.is_cuda)
+        if tensor.is_cuda:
+            self._copies.begin(tensor, target)
+        else:
+            target.copy_(tensor)
         return host
 
     def release(self, hosts: Iterable[HostTensor]) -> None:

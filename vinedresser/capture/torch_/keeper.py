@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from vinedresser.capture.config import Ask
 from vinedresser.capture.recording import Recording
+from vinedresser.capture.reductions import Statistics, channel_axis
 from vinedresser.capture.store.step_record import StepRecord
+from vinedresser.capture.torch_.aside import Aside, modes_are_on
 from vinedresser.capture.torch_.buffers import BufferPool
-from vinedresser.capture.torch_.reductions import reduce_later, reduce_now
+from vinedresser.capture.torch_.coming import coming
+from vinedresser.capture.torch_.device_copies import DeviceCopies
+from vinedresser.capture.torch_.reductions import Later, take_later, take_now
 
 __all__ = ["TorchKeeper"]
 
@@ -24,14 +29,19 @@ class TorchKeeper:
 
     A tensor that comes again in the same step under another name, unchanged (what a module returns
     that hands its child's output on), is neither copied nor reduced again. On a CUDA device copies
-    and statistics are only begun, and waited for once, when the step ends.
+    and statistics are only begun; it is the writer's thread that waits for them.
+
+    Attributes:
+        channels_last: in what it is given, channels are the last axis (`channel_axis`).
     """
 
+    channels_last = False
+
     def __init__(self) -> None:
-        self._pool = BufferPool()
-        # Figures still on a device, and what takes them once they are here.
-        self._pending: list[tuple[list[torch.Tensor], Callable[[list[float]], None]]] = []
-        self._copying: set[torch.device] = set()
+        self._copies = DeviceCopies()
+        self._pool = BufferPool(copies=self._copies)
+        # Figures that are still on a device, by the recording that they belong to.
+        self._later: dict[Recording, list[Later]] = {}
 
     def is_scalar(self, value: torch.Tensor) -> bool:
         """Say whether a tensor is one real number."""
@@ -43,16 +53,24 @@ class TorchKeeper:
         Raises:
             TypeError: its dtype cannot be stored.
         """
-        self._keep(recording, name, value, ask, self._seen(recording, value))
+        if not modes_are_on():
+            self._keep(recording, name, value, ask, self._seen(recording, value))
+            return
+        with Aside():
+            self._keep(recording, name, value, ask, self._seen(recording, value))
 
     def keep_parameter(
         self, recording: Recording, name: str, value: torch.Tensor, ask: Ask
     ) -> None:
         """Do as `keep` does with a parameter or a gradient, which comes under no other name."""
-        self._keep(recording, name, value, ask, {})
+        if not modes_are_on():
+            self._keep(recording, name, value, ask, {})
+            return
+        with Aside():
+            self._keep(recording, name, value, ask, {})
 
     def _keep(
-        self, recording: Recording, name: str, value: torch.Tensor, ask: Ask, seen: dict[str, Any]
+        self, recording: Recording, name: str, value: torch.Tensor, ask: Ask, seen: dict[Any, Any]
     ) -> None:
         """Take what is asked of a tensor, but for what was taken of it before."""
         plain: torch.Tensor | None = None
@@ -60,17 +78,16 @@ class TorchKeeper:
             host = seen.get("")
             if host is None:
                 plain = _plain(value)
-                if plain.is_cuda:
-                    self._copying.add(plain.device)
                 host = seen[""] = self._pool.copy(plain)
             recording.tensors[name] = host
-        if ask.reductions and name not in recording.reductions:
+        if ask.reductions and not recording.has_statistics(name):
+            axis = channel_axis(name, value.dim(), last=self.channels_last)
             # Filled in now, or when the step ends; shared by all names of this tensor.
-            key = ",".join(sorted(ask.reductions))
+            key = (ask.reductions, axis)
             if key not in seen:
                 plain = _plain(value) if plain is None else plain
-                seen[key] = self._reduce(plain, ask.reductions)
-            recording.reductions[name] = seen[key]
+                seen[key] = self._reduce(recording, plain, ask.reductions, axis)
+            recording.add_statistics(name, seen[key])
 
     def keep_scalar(
         self, recording: Recording, name: str, value: torch.Tensor, weight: float
@@ -80,28 +97,36 @@ class TorchKeeper:
             recording.add_scalar(name, float(value.item()), weight)
             return
 
-        def take(figures: list[float]) -> None:
-            recording.add_scalar(name, figures[0], weight)
+        def take(figures: NDArray[np.float64]) -> None:
+            recording.add_scalar(name, float(figures[0]), weight)
 
         # A copy, since a loss is often divided in place afterwards.
-        self._pending.append(([_plain(value).reshape(()).to(torch.float64, copy=True)], take))
+        figure = _plain(value).reshape(1).to(torch.float64, copy=True)
+        self._later.setdefault(recording, []).append(Later(figure, take))
+        self._copies.began(figure.device)
+        recording.awaited.add(name)
 
     def finish(self, recording: Recording) -> None:
         """See `Keeper.finish`."""
         recording.kept.clear()
-        if self._pending:
-            pending, self._pending = self._pending, []
-            figures = iter(torch.stack([one for some, _ in pending for one in some]).tolist())
-            for some, take in pending:
-                take([next(figures) for _ in some])
-        while self._copying:
-            torch.cuda.synchronize(self._copying.pop())
+        figures = coming(self._later.pop(recording, ()))
+        arrival = self._copies.arrival()
+        if arrival is None:
+            return
+
+        def complete(record: StepRecord) -> None:
+            arrival.wait()
+            for one in figures:
+                one.take()
+            record.scalars = recording.scalars()
+
+        recording.arriving.append(complete)
 
     def release(self, record: StepRecord) -> None:
         """See `Keeper.release`."""
         self._pool.release(record.tensors.values())
 
-    def _seen(self, recording: Recording, value: torch.Tensor) -> dict[str, Any]:
+    def _seen(self, recording: Recording, value: torch.Tensor) -> dict[Any, Any]:
         """Return what was taken of these very elements in this step already, to be added to."""
         if type(value) not in _ORDINARY or value.is_inference() or value.is_sparse:
             # No address, or no version counter that tells whether it was written to in between.
@@ -110,23 +135,22 @@ class TorchKeeper:
         known = recording.kept.get(key)
         # Once the tensor is gone, another may lie at its address.
         if known is not None and known[0]() is not None:
-            taken: dict[str, Any] = known[1]
+            taken: dict[Any, Any] = known[1]
             return taken
         taken = {}
         recording.kept[key] = (weakref.ref(value), taken)
         return taken
 
-    def _reduce(self, plain: torch.Tensor, names: frozenset[str]) -> dict[str, float]:
+    def _reduce(
+        self, recording: Recording, plain: torch.Tensor, words: frozenset[str], axis: int | None
+    ) -> Statistics:
         if not plain.is_cuda:
-            return reduce_now(plain.cpu(), names)
-        result: dict[str, float] = {}
-        order = sorted(names)
-
-        def take(figures: list[float]) -> None:
-            result.update(zip(order, figures, strict=True))
-
-        self._pending.append((reduce_later(plain, order), take))
-        return result
+            return take_now(plain.cpu(), words, axis)
+        statistics, later = take_later(plain, words, axis)
+        self._copies.began(plain.device)
+        if later is not None:
+            self._later.setdefault(recording, []).append(later)
+        return statistics
 
 
 def _plain(value: torch.Tensor) -> torch.Tensor:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
-import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 from torch import nn
 
-__all__ = ["Names", "NamedParameter", "leaves", "unwrapped"]
+from vinedresser.capture.torch_.stepped import Stepped
+
+__all__ = ["Names", "NamedParameter", "own_class", "unwrapped"]
 
 # What torch.compile, FSDP and checkpoint wrappers put between a module's name and its own.
 _WRAPPERS = re.compile(r"(?:_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)(?:\.|$)")
+
+
+# Where torch has its wrappers; a layer of its own may have a part that is called "module" too.
+_WRAPPERS_OF_TORCH = re.compile(r"torch\.(?!nn\.modules\.)")
+_DERIVING = ("FSDP", "Parametrized")
 
 
 class NamedParameter(NamedTuple):
@@ -30,6 +35,11 @@ class NamedParameter(NamedTuple):
     weight: str
     gradient: str
 
+    @property
+    def path(self) -> str:
+        """Its name without a kind."""
+        return self.gradient.partition("/")[2]
+
 
 class Names:
     """Walks over a model and names what it finds, anew each time, since models may change.
@@ -39,30 +49,40 @@ class Names:
     Args:
         model: the user's own model, without wrappers.
         prefix: comes before every path, with a dot between; None: nothing does.
+
+    Attributes:
+        prefix: what comes before, with its dot.
+        root: the path of the model itself.
     """
 
     def __init__(self, model: nn.Module, prefix: str | None = None) -> None:
         self._model = model
-        self._prefix = f"{prefix}." if prefix else ""
-        self._root = prefix or type(model).__name__
+        self.prefix = f"{prefix}." if prefix else ""
+        self.root = prefix or own_class(model).__name__
         # By the path that torch gives.
         self._modules: dict[str, str] = {}
         self._parameters: dict[str, tuple[str, str]] = {}
+        # This rank's shards of parameters, by the same.
+        self._shards: dict[str, nn.Parameter] = {}
 
     def modules(self) -> list[tuple[str, nn.Module]]:
         """Return the modules with their paths; wrappers are left out, the root has its class's."""
         found = []
         for path, module in self._walk():
-            if isinstance(module._modules.get("_orig_mod"), nn.Module):
+            if "_orig_mod" in module._modules:
                 continue
             name = self._modules.get(path)
             if name is None:
-                name = self._modules[path] = self._path(path) or self._root
+                name = self._modules[path] = self._path(path) or self.root
             found.append((name, module))
         return found
 
     def parameters(self) -> list[NamedParameter]:
-        """Return the parameters with their names."""
+        """Return the parameters with their names.
+
+        Of what `fully_shard` has sharded that is this rank's shard, also where the whole parameter
+        has its place for the time being.
+        """
         found = []
         seen: set[int] = set()
         for prefix, module in self._walk():
@@ -76,8 +96,28 @@ class Names:
                     clean = self._path(path)
                     kind = "biases" if "bias" in name else "weights"
                     names = self._parameters[path] = (f"{kind}/{clean}", f"gradients/{clean}")
-                found.append(NamedParameter(parameter, *names))
+                found.append(NamedParameter(self._shard(path, parameter), *names))
         return found
+
+    def buffers(self) -> list[tuple[str, torch.Tensor]]:
+        """Return the buffers with their names, such as ``buffers/bn1.running_mean``."""
+        found = []
+        seen: set[int] = set()
+        for prefix, module in self._walk():
+            for name, buffer in module._buffers.items():
+                if buffer is not None and id(buffer) not in seen:
+                    seen.add(id(buffer))
+                    path = self._path(f"{prefix}.{name}" if prefix else name)
+                    found.append((f"buffers/{path}", buffer))
+        return found
+
+    def _shard(self, path: str, parameter: nn.Parameter) -> nn.Parameter:
+        """Return the shard of a parameter that is sharded; another one as it is."""
+        if type(parameter) is nn.Parameter:
+            return self._shards.get(path, parameter) if self._shards else parameter
+        if hasattr(parameter, "to_local"):
+            self._shards[path] = parameter
+        return parameter
 
     def all(self) -> list[str]:
         """Return the names of all tensors that there are to capture."""
@@ -85,13 +125,14 @@ class Names:
         return [
             *(one.weight for one in parameters),
             *(one.gradient for one in parameters),
-            *(f"outputs/{path}" for path, _ in self.modules()),
+            *(name for name, _ in self.buffers()),
+            *(f"{kind}/{path}" for kind in ("inputs", "outputs") for path, _ in self.modules()),
         ]
 
     def _path(self, path: str) -> str:
         """Return a path as it is told; "" of the root."""
         clean = _clean(path)
-        return f"{self._prefix}{clean}" if clean else ""
+        return f"{self.prefix}{clean}" if clean else ""
 
     def _walk(self) -> Iterator[tuple[str, nn.Module]]:
         """Yield every module once, with torch's path, in the order of `nn.Module.named_modules`."""
@@ -108,35 +149,23 @@ class Names:
                     stack.append((f"{prefix}.{name}" if prefix else name, child))
 
 
+def own_class(module: nn.Module) -> type[nn.Module]:
+    """Return the class that the user made a module of; torch may have put one of its own before."""
+    found = type(module)
+    # What `fully_shard` and `register_parametrization` make: FSDPLinear, ParametrizedLinear.
+    while found.__name__ in {f"{way}{found.__bases__[-1].__name__}" for way in _DERIVING}:
+        found = found.__bases__[-1]
+    return found
+
+
 def unwrapped(model: nn.Module) -> nn.Module:
     """Return the user's own model inside the wrappers of torch (compiled, data parallel)."""
-    while type(model).__module__.startswith("torch."):
+    while isinstance(model, Stepped) or _WRAPPERS_OF_TORCH.match(own_class(model).__module__):
         inner = getattr(model, "_orig_mod", None) or getattr(model, "module", None)
         if not isinstance(inner, nn.Module):
             break
         model = inner
     return model
-
-
-def leaves(value: Any, name: str = "") -> Iterable[tuple[str, torch.Tensor]]:
-    """Return the tensors in what a module returned, each with a name that tells it apart.
-
-    Args:
-        value: a tensor, or any nesting of tuples, lists, mappings and dataclasses; whatever else it
-            holds is passed over.
-        name: of the value itself; what is inside has the place added, such as "[hidden]".
-    """
-    if isinstance(value, torch.Tensor):
-        return ((name, value),)
-    if isinstance(value, Mapping):
-        inside: Iterable[tuple[Any, Any]] = value.items()
-    elif isinstance(value, (tuple, list)):
-        inside = enumerate(value)
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        inside = ((entry.name, getattr(value, entry.name)) for entry in dataclasses.fields(value))
-    else:
-        return ()
-    return itertools.chain.from_iterable(leaves(item, f"{name}[{key}]") for key, item in inside)
 
 
 def _clean(path: str) -> str:

@@ -57,13 +57,25 @@ def start(directory: str | os.PathLike[str]) -> subprocess.Popen[bytes]:
             # -P: a module beside the training script must not shadow the standard library's.
             [sys.executable, "-P", "-m", "vinedresser.infra.supervisor", str(path), str(lock)],
             env=environment_without_run(),
-            stdin=subprocess.DEVNULL,
+            stdin=_input() if launch.forward else subprocess.DEVNULL,
             stdout=None if launch.forward else subprocess.DEVNULL,
             pass_fds=(lock,),
             start_new_session=True,
         )
     finally:
         os.close(lock)
+
+
+def _input() -> int | None:
+    """Return what a training reads as its standard input: ours, unless that is a terminal.
+
+    A terminal serves the session of whoever sits there, in which a training is not.
+    """
+    try:
+        os.fstat(0)
+    except OSError:
+        return subprocess.DEVNULL
+    return subprocess.DEVNULL if os.isatty(0) else None
 
 
 def _check(storage: LocalStorage, launch: LaunchRecord) -> None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-__all__ = ["Buffer", "Storage"]
+from vinedresser.errors import StoreError
+
+__all__ = ["TEMPORARY", "Buffer", "Storage", "check_key"]
+
+# Names that begin so are objects being written, and none to anybody else.
+TEMPORARY = ".tmp-"
 
 # What a put accepts: anything contiguous that the operating system can write as it lies.
 Buffer = bytes | bytearray | memoryview
@@ -45,8 +50,23 @@ class Storage(Protocol):
             StoreError: the storage refused otherwise.
         """
 
+    def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
+        """Return whole objects in the order of their keys, None for each that is not there.
+
+        Where each look-up takes a journey, they travel together.
+
+        Raises:
+            StoreError: the storage refused.
+        """
+
     def exists(self, key: str) -> bool:
         """Say whether an object is stored under ``key``."""
+
+    def folders(self, prefix: str = "") -> list[str]:
+        """Return what the keys that start with ``prefix`` have up to the next slash, sorted.
+
+        Of "a/x/1", "a/x/2" and "a/y" that is, for the prefix "a/", "x".
+        """
 
     def list(self, prefix: str, after: str = "") -> list[str]:
         """Return the keys that start with ``prefix`` and sort after ``after``, sorted.
@@ -56,3 +76,16 @@ class Storage(Protocol):
 
     def delete(self, key: str) -> None:
         """Remove an object; nothing happens where there is none."""
+
+
+def check_key(key: str) -> None:
+    """Check that a key is a relative name that stays inside its storage.
+
+    Raises:
+        StoreError: it is not; the message has it.
+    """
+    parts = key.split("/")
+    if "" in parts or "." in parts or ".." in parts or "\0" in key:
+        raise StoreError(f"{key!r}: a key is a relative name without '.', '..' or '//'")
+    if parts[-1].startswith(TEMPORARY):
+        raise StoreError(f"{key!r}: names that begin with {TEMPORARY} are not for keys")

@@ -5,15 +5,14 @@ from __future__ import annotations
 import errno
 import itertools
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from vinedresser.errors import KeyMissing, KeyTaken, StoreError, StoreFull
-from vinedresser.infra.storage.base import Buffer
+from vinedresser.infra.storage.base import TEMPORARY, Buffer, check_key
 
 __all__ = ["LocalStorage"]
 
-_TEMPORARY = ".tmp-"
 # Storages of several threads, processes, containers and machines may put the same key at once, each
 # to a temporary name of its own. Process ids repeat between machines; a fork repeats the token.
 _TOKEN = os.urandom(4).hex()
@@ -52,7 +51,7 @@ class LocalStorage:
         """See `Storage.put`."""
         path = self._path(key)
         folder, _, name = path.rpartition("/")
-        temporary = f"{folder}/{_TEMPORARY}{_TOKEN}-{os.getpid()}-{next(_NUMBERS)}-{name}"
+        temporary = f"{folder}/{TEMPORARY}{_TOKEN}-{os.getpid()}-{next(_NUMBERS)}-{name}"
         with _translated(path):
             try:
                 try:
@@ -81,9 +80,31 @@ class LocalStorage:
             finally:
                 os.close(descriptor)
 
+    def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
+        """See `Storage.get_many`."""
+        found: list[bytes | None] = []
+        for key in keys:
+            try:
+                found.append(self.get(key))
+            except KeyMissing:
+                found.append(None)
+        return found
+
     def exists(self, key: str) -> bool:
         """See `Storage.exists`."""
         return os.path.isfile(self._path(key))
+
+    def folders(self, prefix: str = "") -> list[str]:
+        """See `Storage.folders`; a directory without any object counts, too."""
+        folder, _, begin = prefix.rpartition("/")
+        start = self._path(folder) if folder else self._root
+        with _translated(start):
+            try:
+                with os.scandir(start) as entries:
+                    names = [entry.name for entry in entries if entry.is_dir()]
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+        return sorted(name[len(begin) :] for name in names if name.startswith(begin))
 
     def list(self, prefix: str, after: str = "") -> list[str]:
         """See `Storage.list`."""
@@ -100,11 +121,7 @@ class LocalStorage:
             os.unlink(path)
 
     def _path(self, key: str) -> str:
-        parts = key.split("/")
-        if "" in parts or "." in parts or ".." in parts or "\0" in key:
-            raise StoreError(f"{key!r}: a key is a relative name without '.', '..' or '//'")
-        if parts[-1].startswith(_TEMPORARY):
-            raise StoreError(f"{key!r}: names that begin with {_TEMPORARY} are not for keys")
+        check_key(key)
         return f"{self._root}/{key}"
 
 
@@ -118,7 +135,7 @@ def _walk(folder: str, prefix: str) -> Iterator[str]:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 yield from _walk(entry.path, f"{prefix}{entry.name}/")
-            elif not entry.name.startswith(_TEMPORARY):
+            elif not entry.name.startswith(TEMPORARY):
                 yield prefix + entry.name
 
 

@@ -59,7 +59,6 @@ class Trainer:
                 argv,
                 cwd=cwd,
                 env=environment,
-                stdin=subprocess.DEVNULL,
                 stdout=writers[0],
                 stderr=writers[1],
                 # It holds the reading ends as well: when the supervisor dies, printing must not

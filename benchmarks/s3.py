@@ -1,0 +1,210 @@
+"""S3 as the store: `python -m benchmarks.s3`. It starts a SeaweedFS server of its own on loopback.
+
+- upload: a spool of 8 MiB segments through the relay, against the same bytes as plain puts of the
+  same size (one after the other, and four at a time) and as one put per tensor.
+- requests: what the relay sends for each segment, counted at the client.
+- visibility: from the end of a step in a training to its arrival at a reader of the store, which
+  follows with and without urgency.
+- reading one tensor over all steps of a run, from the store and from a directory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.measure import interleave, medians, table
+from vinedresser.capture.store.reader import open_run
+from vinedresser.infra.relay import Relay
+from vinedresser.infra.storage import open_storage
+from vinedresser.infra.storage.s3_client import s3_client
+from vinedresser.infra.storage.spool import Target
+from vinedresser.testing.runs import make_run, step_record
+from vinedresser.testing.s3_server import BUCKET, seaweed
+
+STEPS = 24
+# Of a step: as in a network of ten layers, weights of 400 KB and three vectors of 1.6 KB each.
+SHAPES = [shape for _ in range(10) for shape in ((256, 400), (400,), (400,), (400,))]
+# A training that ends a step every 0.1 s, in which nothing but the hook takes time.
+TRAINER = """
+import sys, time
+import numpy as np
+from vinedresser.capture import Hook
+from vinedresser.capture.schedule import SaveConfig
+hook = Hook(sys.argv[1], collections={"inputs": SaveConfig(every=1)})
+print("ready", flush=True)
+values = np.zeros((64, 1024), np.float32)
+for step in range(int(sys.argv[2])):
+    time.sleep(0.1)
+    hook.step(inputs=values, loss=float(step))
+hook.close()
+"""
+
+
+def place() -> str:
+    """Return a URL at which nothing is yet."""
+    return f"s3://{BUCKET}/{uuid.uuid4().hex}"
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Return how long a piece of work takes."""
+    begun = time.perf_counter()
+    work()
+    return time.perf_counter() - begun
+
+
+def full_spool(folder: Path) -> tuple[Path, int]:
+    """Make the directory of a run that has ended; return it, and the bytes of its segments."""
+    generator = np.random.default_rng(0)
+    tensors = {
+        f"weights/{number}": generator.standard_normal(shape, np.float32)
+        for number, shape in enumerate(SHAPES)
+    }
+    make_run(folder, [step_record(step, tensors=tensors) for step in range(STEPS)])
+    return folder, sum(path.stat().st_size for path in folder.glob("segments/0/*"))
+
+
+def put(objects: Iterable[bytes], *, at_once: int = 1) -> None:
+    """Put objects, so many at the same time."""
+    storage = open_storage(place())
+    with ThreadPoolExecutor(at_once) as pool:
+        for done in [pool.submit(storage.put, str(n), [body]) for n, body in enumerate(objects)]:
+            done.result()
+
+
+def uploads(spool: Path, scratch: Path) -> dict[str, Callable[[], float]]:
+    """Return the ways to upload the segments of a run."""
+    segments = [path.read_bytes() for path in sorted(spool.glob("segments/0/*"))]
+    sizes = [4 * math.prod(shape) for shape in SHAPES] * STEPS
+    # The same bytes, but for the headers.
+    tensors = [bytes(size) for size in sizes]
+    return {
+        "relay": lambda: timed_relay(spool, scratch),
+        "put, segment by segment": lambda: seconds(lambda: put(segments)),
+        "put, four segments at a time": lambda: seconds(lambda: put(segments, at_once=4)),
+        "put, tensor by tensor": lambda: seconds(lambda: put(tensors)),
+        "put, four tensors at a time": lambda: seconds(lambda: put(tensors, at_once=4)),
+    }
+
+
+def timed_relay(spool: Path, scratch: Path) -> float:
+    """Return how long the relay takes, without the copy of the spool that it uses up."""
+    folder = scratch / uuid.uuid4().hex
+    shutil.copytree(spool, folder)
+    target = Target(place(), "")
+    one = Relay(folder, target, open_storage(target.url), print)
+
+    def bring() -> None:
+        one.claim()
+        one.run()
+
+    took = seconds(bring)
+    shutil.rmtree(folder)
+    return took
+
+
+def counted(work: Callable[[], object]) -> Counter[str]:
+    """Return how many requests of each kind a piece of work sends."""
+    counts: Counter[str] = Counter()
+
+    def count(model: Any, **_: Any) -> None:
+        counts[model.name] += 1
+
+    events = s3_client().meta.events
+    events.register("before-call.s3", count)
+    work()
+    events.unregister("before-call.s3", count)
+    return counts
+
+
+def visibility(steps: int, *, urgent: bool) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Return how long after its end each step of a training is seen by a reader, in seconds."""
+    url = place()
+    command = [sys.executable, "-c", TRAINER, url, str(steps)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as trainer:
+        assert trainer.stdout is not None
+        trainer.stdout.readline()
+        seen = [time.time() - step.time for step in open_run(url).follow(urgent=urgent)]
+    return np.array(seen)
+
+
+def reading(spool: Path) -> dict[str, Callable[[], float]]:
+    """Return the ways to read one tensor over all steps."""
+    url = place()
+    storage = open_storage(url)
+    for path in sorted(spool.rglob("*")):
+        if path.is_file():
+            storage.put(path.relative_to(spool).as_posix(), [path.read_bytes()])
+    name = "weights/4"
+
+    def read(location: str | Path) -> None:
+        found = list(open_run(location).tensor(name).values())
+        assert len(found) == STEPS
+
+    return {
+        "S3": lambda: seconds(lambda: read(url)),
+        "directory": lambda: seconds(lambda: read(spool)),
+    }
+
+
+def report(rounds: int, steps: int, scratch: Path) -> None:
+    """Measure and print."""
+    spool, size = full_spool(scratch / "spool")
+    arms = medians(interleave(uploads(spool, scratch), rounds))
+    alone = arms["put, segment by segment"]
+    rows = [
+        [name, f"{size / took / 1e6:.0f}", f"{alone / took:.2f}"] for name, took in arms.items()
+    ]
+    print(table(rows, ["upload", "MB/s", "x plain"]))
+    single = arms["put, tensor by tensor"] / arms["relay"]
+    print(f"relay against one put per tensor: {single:.1f} times as fast (goal 1.5)\n")
+    segments = len(list(spool.glob("segments/0/*")))
+    counts = counted(lambda: timed_relay(spool, scratch))
+    rest = ", ".join(f"{name} {number}" for name, number in sorted(counts.items()))
+    puts = counts["PutObject"]
+    print(f"requests for {segments} segments and the end of the run: {rest}")
+    print(f"puts per segment: {puts / segments:.2f} (goal: 2, and 2 a second)\n")
+    rows = []
+    for urgent in (False, True):
+        seen = 1000 * visibility(steps, urgent=urgent)
+        figures = [f"{np.percentile(seen, share):.0f}" for share in (50, 95)]
+        rows.append(["urgent" if urgent else "cut every second", *figures])
+    print(table(rows, ["visible after, ms", "p50", "p95"]))
+    print("goal: p50 within 50 ms of the cut, so below 1050 where it comes every second\n")
+    arms = medians(interleave(reading(spool), rounds))
+    rows = [[name, f"{1000 * took:.0f}"] for name, took in arms.items()]
+    print(table(rows, [f"one tensor, {STEPS} steps, from", "ms"]))
+
+
+def main() -> None:
+    """Start the server, measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=100, help="of the training that is followed")
+    options = parser.parse_args()
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        seaweed(Path(folder, "server"), volumes=200) as server,
+    ):
+        os.environ |= server.environment
+        os.environ["VINEDRESSER_SPOOL"] = str(Path(folder, "spools"))
+        report(options.rounds, options.steps, Path(folder))
+
+
+if __name__ == "__main__":
+    main()

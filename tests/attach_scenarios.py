@@ -1,0 +1,259 @@
+"""Torch trainings in one process, one after the other, none of which knows of any capture.
+
+Each prints what it ends with. Run as a script with the names of the trainings.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import io
+import pickle
+import sys
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
+
+__all__ = ["SCENARIOS", "STEPS"]
+
+STEPS = 6
+
+
+def rows() -> tuple[Tensor, Tensor]:
+    """Return 16 rows of 4 numbers and a label each."""
+    generator = torch.Generator().manual_seed(5)
+    x = torch.randn(16, 4, generator=generator)
+    return x, torch.randint(0, 2, (16,), generator=generator)
+
+
+def perceptron() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Dropout(0.2), nn.Linear(8, 2))
+
+
+def show(*models: nn.Module, losses: list[float]) -> None:
+    digest = hashlib.sha256()
+    for model in models:
+        for value in model.state_dict().values():
+            digest.update(value.numpy().tobytes())
+    print(*losses, digest.hexdigest())  # noqa: T201
+
+
+def plain() -> None:
+    """An ordinary loop, with evaluations, copies, pickles and workers."""
+    model, criterion = perceptron(), nn.CrossEntropyLoss()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
+    loader = DataLoader(TensorDataset(*rows()), batch_size=16, num_workers=1)
+    losses = []
+    for _ in range(STEPS):
+        model.train()
+        for x, y in loader:
+            optimizer.zero_grad()
+            loss = criterion(model(x), y)
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        model.eval()
+        with torch.no_grad():
+            losses.append(criterion(model(x), y).item())
+        copy.deepcopy(model)(x)
+        torch.save(model, io.BytesIO())
+        pickle.dumps((model, criterion, optimizer))
+    show(model, losses=losses)
+
+
+def functional() -> None:
+    """A loss that is a function, accumulated over two halves and scaled."""
+    model = perceptron()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    x, y = rows()
+    losses = []
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        total = 0.0
+        for half in (slice(0, 8), slice(8, 16)):
+            loss = F.cross_entropy(model(x[half]), y[half]) / 2
+            scaler.scale(loss).backward()
+            total += loss.item()
+        scaler.step(optimizer)
+        scaler.update()
+        losses.append(total)
+    show(model, losses=losses)
+
+
+def adversarial() -> None:
+    """Two models that train against each other."""
+    generator = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 4))
+    critic = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+    criterion = F.binary_cross_entropy_with_logits
+    on_critic = torch.optim.Adam(critic.parameters(), lr=0.01)
+    on_generator = torch.optim.Adam(generator.parameters(), lr=0.01)
+    real, ones, zeros = rows()[0], torch.ones(16, 1), torch.zeros(16, 1)
+    losses = []
+    for _ in range(STEPS):
+        fake = generator(torch.randn(16, 3))
+        on_critic.zero_grad()
+        first = criterion(critic(real), ones)
+        first.backward()
+        second = criterion(critic(fake.detach()), zeros)
+        second.backward()
+        on_critic.step()
+        on_generator.zero_grad()
+        third = criterion(critic(fake), ones)
+        third.backward()
+        on_generator.step()
+        losses += [first.item() + second.item(), third.item()]
+    show(generator, critic, losses=losses)
+
+
+def compiled() -> None:
+    """A compiled model, whose optimizer was made before it was compiled."""
+    plain_model = perceptron()
+    optimizer = torch.optim.SGD(plain_model.parameters(), lr=0.1)
+    model = torch.compile(plain_model, backend="aot_eager")
+    x, y = rows()
+    losses = []
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    show(plain_model, losses=losses)
+
+
+def compiled_loss() -> None:
+    """A model that is called by nothing but compiled code."""
+    model = perceptron()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    x, y = rows()
+
+    @torch.compile(backend="aot_eager")
+    def loss_of(x: Tensor, y: Tensor) -> Tensor:
+        return F.cross_entropy(model(x), y)
+
+    losses = []
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        loss = loss_of(x, y)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    show(model, losses=losses)
+
+
+class AutoEncoder(nn.Module):
+    """A model whose own forward nobody calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder = nn.Linear(4, 2)
+        self.decoder = nn.Linear(2, 4)
+
+
+def parts() -> None:
+    model = AutoEncoder()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    x, _ = rows()
+    losses = []
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        loss = F.mse_loss(model.decoder(model.encoder(x)), x)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    show(model, losses=losses)
+
+
+def closure() -> None:
+    """An optimizer that runs the model itself, several times a step."""
+    model = nn.Linear(4, 2)
+    optimizer = torch.optim.LBFGS(model.parameters(), lr=0.5, max_iter=4)
+    x, y = rows()
+
+    def evaluate() -> Tensor:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        return loss
+
+    show(model, losses=[float(optimizer.step(evaluate)) for _ in range(STEPS)])
+
+
+def tensors() -> None:
+    """No module at all."""
+    weights = torch.zeros(4, requires_grad=True)
+    optimizer = torch.optim.SGD([weights], lr=0.1)
+    x, y = rows()
+    losses = []
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        loss = F.mse_loss(x @ weights, y.float())
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    print(*losses, weights.tolist())  # noqa: T201
+
+
+def phases() -> None:
+    """A model that is trained on by a second optimizer, beside which the first lives on."""
+    model = perceptron()
+    x, y = rows()
+    head = torch.optim.SGD(model[3].parameters(), lr=0.1)
+    losses = []
+    for _ in range(STEPS):
+        head.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        head.step()
+        losses.append(loss.item())
+    everything = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(STEPS):
+        everything.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        everything.step()
+        losses.append(loss.item())
+    show(model, losses=losses)
+
+
+def renewed() -> None:
+    """An optimizer that is made anew again and again for the same model."""
+    model = perceptron()
+    x, y = rows()
+    losses = []
+    for epoch in range(3):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1 / (1 + epoch))
+        for _ in range(2):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+    show(model, losses=losses)
+
+
+SCENARIOS: dict[str, Callable[[], None]] = {
+    one.__name__: one
+    for one in (
+        plain,
+        functional,
+        adversarial,
+        compiled,
+        compiled_loss,
+        parts,
+        closure,
+        tensors,
+        phases,
+        renewed,
+    )
+}
+
+if __name__ == "__main__":
+    torch.manual_seed(1)
+    for name in sys.argv[1:]:
+        SCENARIOS[name]()
+    print(torch.rand(1).item())  # noqa: T201

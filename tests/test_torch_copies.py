@@ -1,0 +1,118 @@
+"""A watched model is copied, averaged, pickled and exported as if nobody watched it."""
+
+from __future__ import annotations
+
+import copy
+import io
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel
+
+from vinedresser.capture import Hook, SaveConfig, open_run
+
+ALL = dict.fromkeys(("losses", "weights", "inputs", "outputs", "gradients"), SaveConfig(every=1))
+
+
+def net() -> nn.Sequential:
+    torch.manual_seed(3)
+    return nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Dropout(0.5), nn.Linear(4, 1))
+
+
+def saved(model: nn.Module) -> bytes:
+    file = io.BytesIO()
+    torch.save(model, file)
+    return file.getvalue()
+
+
+def train(hook: Hook | None, between: Callable[[nn.Module], Any]) -> dict[str, Tensor]:
+    """Train, and do something with the model at every moment of every step."""
+    model, loss = net(), nn.MSELoss()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    if hook is not None:
+        hook.watch(model, loss, optimizer)
+    for step in range(3):
+        between(model)
+        value = loss(model(torch.full((8, 2), 1.0 + step)), torch.zeros(8, 1))
+        between(model)
+        optimizer.zero_grad()
+        value.backward()
+        between(model)
+        optimizer.step()
+        between(model)
+    return model.state_dict()
+
+
+def evaluate_a_copy(model: nn.Module) -> None:
+    twin = copy.deepcopy(model)
+    twin.eval()
+    with torch.no_grad():
+        twin(torch.zeros(5, 2))
+    twin.train()
+    twin(torch.zeros(5, 2)).sum().backward()
+
+
+def load_a_pickle(model: nn.Module) -> None:
+    twin = torch.load(io.BytesIO(saved(model)), weights_only=False)
+    assert torch.equal(twin[0].weight, model[0].weight)  # type: ignore[index]
+    twin(torch.zeros(5, 2)).sum().backward()
+
+
+def average(model: nn.Module) -> None:
+    averaged = AveragedModel(model)
+    averaged.update_parameters(model)
+    averaged(torch.zeros(5, 2))
+
+
+def export(model: nn.Module) -> None:
+    torch.export.export(copy.deepcopy(model).eval(), (torch.zeros(5, 2),))
+
+
+def trace(model: nn.Module) -> None:
+    training = model.training
+    torch.jit.trace(model.eval(), torch.zeros(5, 2), check_trace=False)
+    model.train(training)
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.*is deprecated")
+@pytest.mark.parametrize("between", [evaluate_a_copy, load_a_pickle, average, export, trace])
+def test_what_is_done_with_copies_is_none_of_the_training(
+    between: Callable[[nn.Module], Any], tmp_path: Path
+) -> None:
+    plain = train(None, between)
+    with Hook(tmp_path / "run", collections=ALL) as hook:
+        hooked = train(hook, between)
+    assert hook.problems == []
+    for name, value in plain.items():
+        assert torch.equal(hooked[name], value), name
+    run = open_run(tmp_path / "run")
+    assert run.steps(mode=None).tolist() == [0, 1, 2]
+    for step in range(3):
+        # The training's own batch, of 8 rows.
+        expected = np.full((8, 2), 1.0 + step)
+        np.testing.assert_array_equal(run.tensor("inputs/0").value(step), expected)
+        assert run.tensor("outputs/3").value(step).shape == (8, 1)
+
+
+def test_a_pickle_is_read_without_us(tmp_path: Path) -> None:
+    model = net()
+    hook = Hook(tmp_path / "run", collections=ALL).watch(model)
+    model(torch.zeros(5, 2))
+    (tmp_path / "model.pt").write_bytes(saved(model))
+    hook.close()
+    program = (
+        "import sys; sys.modules['vinedresser'] = None\n"
+        "import torch\n"
+        "model = torch.load(sys.argv[1], weights_only=False)\n"
+        "print(model(torch.zeros(5, 2)).shape[0])"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path / "model.pt")]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.stdout == "5\n", done.stderr

@@ -1,0 +1,103 @@
+"""Finding what trains with Keras: by fit, batch by batch, or in a loop of the script's own."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import keras
+
+from vinedresser.capture.attach.attachment import ATTACHMENT, Attachment
+from vinedresser.capture.attach.fetching import listen
+from vinedresser.capture.attach.tracebacks import PlainTracebacks, without_ours
+
+if TYPE_CHECKING:
+    from vinedresser.capture.attach.attached_hook import AttachedHook
+
+__all__ = ["KerasTrainings", "attach"]
+
+# Of two models that train against each other the second may have its first batch after so many.
+_SOON = 10
+
+
+class KerasTrainings:
+    """Has Keras models watched when they begin to be trained.
+
+    The first ``fit`` of a model begins a training, and so does a model that is trained batch by
+    batch or called under TensorFlow's gradient tape; but such models that come one soon after the
+    other, as those that train against each other, are one training together.
+
+    Args:
+        attachment: opens the hooks.
+    """
+
+    def __init__(self, attachment: Attachment) -> None:
+        self._attachment = attachment
+        self._hook: AttachedHook | None = None
+        # The training is that of one model.
+        self._alone = False
+        # The watched models and all in them, by id.
+        self._known: dict[int, weakref.ref[keras.layers.Layer]] = {}
+        self._ends: list[Callable[[], None]] = []
+        self._tracebacks: PlainTracebacks | None = None
+
+    def start(self) -> None:
+        """See `Finder.start`."""
+        guard = self._attachment.shield.guard("attaching to Keras", self._begins)
+
+        def fit(model: keras.Model) -> None:
+            guard(model, alone=True)
+
+        def together(model: keras.Model) -> None:
+            guard(model, alone=False)
+
+        def called(model: keras.Model) -> None:
+            if _taped():
+                guard(model, alone=False)
+
+        listeners = (("fit", fit), ("train_on_batch", together), ("__call__", called))
+        self._ends = [listen(keras.Model, name, listener) for name, listener in listeners]
+
+    def end(self) -> None:
+        """See `Finder.end`."""
+        while self._ends:
+            self._ends.pop()()
+        if self._tracebacks is not None:
+            self._tracebacks.remove()
+        self._hook = self._tracebacks = None
+        self._known.clear()
+
+    def _begins(self, model: keras.Model, *, alone: bool) -> None:
+        """Have a model watched that is about to be trained.
+
+        Args:
+            model: the model.
+            alone: the training is that of this one model.
+        """
+        reference = self._known.get(id(model))
+        if reference is not None and reference() is model:
+            return
+        hook = self._hook
+        if hook is None or alone or self._alone or hook.steps > _SOON:
+            self._alone = alone
+            self._known.clear()
+            hook = self._hook = self._attachment.begin(hook)
+            if self._tracebacks is None:
+                self._tracebacks = PlainTracebacks(self._attachment.shield, without_ours)
+        name = model.name if self._known else None
+        for layer in model._flatten_layers():
+            self._known[id(layer)] = weakref.ref(layer)
+        hook.watch(model, name=name)
+
+
+def attach() -> None:
+    """Look for trainings from now on."""
+    ATTACHMENT.search(KerasTrainings(ATTACHMENT))
+
+
+def _taped() -> bool:
+    """Say whether a gradient tape of TensorFlow is recording."""
+    record = sys.modules.get("tensorflow.python.eager.record")
+    return record is not None and bool(record.could_possibly_record())

@@ -1,0 +1,32 @@
+"""What a launcher does so that all Pythons of a run look for trainings."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from vinedresser.capture.attach.claims import MOST_RUNS, further_location
+from vinedresser.infra.run_directory import ATTACH_VARIABLE, ClaimRecord
+
+__all__ = ["attach_environment", "further_runs"]
+
+_SITE = str(Path(__file__).with_name("site"))
+
+
+def attach_environment(variables: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the environment variables by which a launched Python attaches to what it trains.
+
+    Args:
+        variables: the environment that they are added to; None: this process's.
+    """
+    given = (os.environ if variables is None else variables).get("PYTHONPATH", "")
+    # An empty entry is the working directory; an empty list has none.
+    paths = [path for path in given.split(os.pathsep) if path != _SITE] if given else []
+    return {ATTACH_VARIABLE: "1", "PYTHONPATH": os.pathsep.join([_SITE, *paths])}
+
+
+def further_runs(directory: Path) -> list[Path]:
+    """Return the runs of the further trainings that a launched script has made."""
+    places = (Path(further_location(str(directory), number)) for number in range(2, MOST_RUNS + 1))
+    return [place for place in places if (place / ClaimRecord.KEY).is_file()]

@@ -1,0 +1,160 @@
+"""Which torch models are watched in a training, and what they are called."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import sys
+import weakref
+from collections.abc import Iterable, Iterator
+from types import FrameType
+
+import torch
+from torch import nn
+from torch.optim.optimizer import Optimizer
+
+__all__ = ["WatchedModels", "holders", "parameters"]
+
+
+class _Watched:
+    """A watched model.
+
+    Args:
+        module: the model.
+        name: under which it is watched; None: without one.
+        optimizers: those that update it.
+    """
+
+    def __init__(
+        self, module: nn.Module, name: str | None, optimizers: Iterable[Optimizer]
+    ) -> None:
+        self.module = weakref.ref(module)
+        self.name = name
+        self.optimizers = weakref.WeakSet(optimizers)
+
+
+class WatchedModels:
+    """The models of one training, none of which is kept alive."""
+
+    def __init__(self) -> None:
+        self._watched: list[_Watched] = []
+        # By id: a module may compare and hash as it likes.
+        self._known: dict[int, weakref.ref[nn.Module]] = {}
+
+    def __bool__(self) -> bool:
+        """Say whether a model is watched."""
+        return bool(self._watched)
+
+    def known(self, module: nn.Module) -> bool:
+        """Say whether a module is part of a watched model, or was passed over."""
+        reference = self._known.get(id(module))
+        return reference is not None and reference() is module
+
+    def pass_over(self, module: nn.Module) -> None:
+        """Note a module that is not to be looked at again, and all that is in it."""
+        for part in module.modules():
+            self._known[id(part)] = weakref.ref(part)
+
+    def add(self, module: nn.Module, name: str | None, optimizers: Iterable[Optimizer]) -> None:
+        """Note a model that is watched from now on."""
+        self.pass_over(module)
+        self._watched.append(_Watched(module, name, optimizers))
+
+    def add_optimizer(self, module: nn.Module, optimizer: Optimizer) -> None:
+        """Note a further optimizer of a watched model."""
+        for one in self._watched:
+            if one.module() is module:
+                one.optimizers.add(optimizer)
+
+    def updated_by(self, optimizer: Optimizer) -> list[nn.Module]:
+        """Return the watched models of which an optimizer updates a parameter."""
+        ids = set(map(id, parameters(optimizer)))
+        models = [one.module() for one in self._watched]
+        return [
+            model
+            for model in models
+            if model is not None and not ids.isdisjoint(map(id, model.parameters()))
+        ]
+
+    def has_other_optimizer(self, module: nn.Module, optimizer: Optimizer) -> bool:
+        """Say whether another optimizer of a watched model is still there."""
+        return any(
+            other is not optimizer
+            for one in self._watched
+            if one.module() is module
+            for other in one.optimizers
+        )
+
+    def loss_name(self, optimizer: Optimizer | None) -> str:
+        """Return what the loss is called that an optimizer brings down."""
+        names = [one.name for one in self._watched if optimizer in [*one.optimizers]]
+        return next((name for name in names if name is not None and len(names) == 1), "loss")
+
+    def name(self, module: nn.Module, updated: Iterable[torch.Tensor]) -> str | None:
+        """Return the name under which a model is to be watched; None where it is the only one.
+
+        It is the model's path in the module that holds it, else the name of the variable that does
+        where it is called, else its class's.
+
+        Args:
+            module: the model.
+            updated: all that the optimizers of the training update.
+        """
+        own = set(map(id, module.parameters()))
+        if not self._watched and own.issuperset(map(id, updated)):
+            return None
+        wanted = _path(module) or _variable(module) or type(module).__name__
+        taken = {one.name for one in self._watched}
+        names = (wanted if number == 1 else f"{wanted}-{number}" for number in itertools.count(1))
+        return next(name for name in names if name not in taken)
+
+
+def parameters(optimizer: Optimizer) -> list[torch.Tensor]:
+    """Return what an optimizer updates."""
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+def holders(updated: Iterable[torch.Tensor]) -> list[nn.Module]:
+    """Return the outermost modules that hold any of some parameters."""
+    ids = set(map(id, updated))
+    return _outermost(
+        one for one in _all_modules() if not ids.isdisjoint(map(id, one.parameters()))
+    )
+
+
+def _all_modules() -> Iterator[nn.Module]:
+    """Yield every module that there is, once it has been made."""
+    for one in gc.get_objects():
+        # Not isinstance: it would ask objects that make their class up when asked.
+        if nn.Module in type(one).__mro__ and "_modules" in one.__dict__:
+            yield one
+
+
+def _outermost(modules: Iterable[nn.Module]) -> list[nn.Module]:
+    """Return those that are in no other one."""
+    found = list(modules)
+    inside = {id(part) for one in found for part in one.modules() if part is not one}
+    return [one for one in found if id(one) not in inside]
+
+
+def _path(module: nn.Module) -> str:
+    """Return the path of a module in the outermost one that holds it; "" where none does."""
+    around = [one for one in _all_modules() if any(part is module for part in one.modules())]
+    for one in _outermost(around):
+        for path, part in one.named_modules():
+            if part is module:
+                return str(path)
+    return ""
+
+
+def _variable(module: nn.Module) -> str:
+    """Return the name of the variable that holds a module, where it is called; "" for none."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        package = frame.f_globals.get("__name__", "").partition(".")[0]
+        if package not in ("vinedresser", "torch"):
+            for name, value in frame.f_locals.items():
+                if value is module and name.isidentifier() and name != "self":
+                    return name
+        frame = frame.f_back
+    return ""

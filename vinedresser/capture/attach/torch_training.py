@@ -1,0 +1,254 @@
+"""Finding what trains with torch: which models, by which optimizers, to which loss."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+from torch.optim.optimizer import (
+    Optimizer,
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+
+from vinedresser.capture.attach.attachment import ATTACHMENT, Attachment
+from vinedresser.capture.attach.fetching import listen
+from vinedresser.capture.attach.torch_losses import TorchLosses
+from vinedresser.capture.attach.torch_models import WatchedModels, holders, parameters
+from vinedresser.capture.attach.torch_tracebacks import without_capture
+from vinedresser.capture.attach.tracebacks import PlainTracebacks
+
+if TYPE_CHECKING:
+    from vinedresser.capture.attach.attached_hook import AttachedHook
+
+__all__ = ["TorchTrainings", "attach"]
+
+# After so many steps no further models are looked for, though an optimizer has not stepped yet.
+_PATIENCE = 1000
+_COMPILER = "torch._dynamo"
+
+
+class TorchTrainings:
+    """Has the models watched that torch optimizers update.
+
+    Nothing happens before an optimizer is made. From then on the calls of modules are seen, and the
+    outermost one in training mode whose parameters an optimizer updates is watched before its first
+    forward runs; likewise every further one, until each optimizer has taken a step. Then an
+    optimizer step and a backward are all that is looked at.
+
+    A model whose optimizer was made after others had taken steps begins a further training, unless
+    it takes over from an optimizer of the same model that is gone.
+
+    Args:
+        attachment: opens the hooks.
+    """
+
+    def __init__(self, attachment: Attachment) -> None:
+        self._attachment = attachment
+        self._hook: AttachedHook | None = None
+        # How many steps the training had taken when an optimizer was made.
+        self._made: weakref.WeakKeyDictionary[Optimizer, int] = weakref.WeakKeyDictionary()
+        # Those that have taken no step, and those of which no training is known yet.
+        self._idle: weakref.WeakSet[Optimizer] = weakref.WeakSet()
+        self._unplaced: weakref.WeakSet[Optimizer] = weakref.WeakSet()
+        # The optimizer of a training without models.
+        self._bare: weakref.ref[Optimizer] | None = None
+        # The optimizer that is taking a step, and what it was called with.
+        self._stepping: tuple[Optimizer, Any, Any] | None = None
+        self._models = WatchedModels()
+        self._losses = TorchLosses(attachment)
+        self._tracebacks: PlainTracebacks | None = None
+        self._steps = 0
+        self._ends: list[Callable[[], None]] = []
+        self._end_calls: Callable[[], None] | None = None
+
+    def start(self) -> None:
+        """See `Finder.start`."""
+        guard, skip = self._attachment.shield.guard, torch.compiler.is_compiling
+        made = guard("noticing an optimizer", self._optimizer_made)
+        before = guard("the start of an optimizer step", self._before_step, skip=skip)
+        after = guard("the end of an optimizer step", self._after_step, skip=skip)
+        self._ends = [
+            # Every optimizer calls this when it is made.
+            listen(Optimizer, "add_param_group", made),
+            listen(torch.Tensor, "backward", guard("noticing a loss", self._backward)),
+            listen(torch.amp.GradScaler, "scale", guard("noticing a scaler", self._losses.scaled)),
+            register_optimizer_step_pre_hook(before).remove,
+            register_optimizer_step_post_hook(after).remove,
+        ]
+        if self._made:
+            self._watch_calls()
+
+    def end(self) -> None:
+        """See `Finder.end`."""
+        self._stop_watching_calls()
+        while self._ends:
+            self._ends.pop()()
+        if self._tracebacks is not None:
+            self._tracebacks.remove()
+        self._hook = self._tracebacks = None
+        self._idle.update(self._made)
+        self._unplaced.update(self._made)
+        self._forget()
+
+    def _watch_calls(self) -> None:
+        if self._end_calls is None:
+            called = self._attachment.shield.guard("looking for a model", self._called)
+            self._end_calls = listen(nn.Module, "__call__", called)
+
+    def _stop_watching_calls(self) -> None:
+        end, self._end_calls = self._end_calls, None
+        if end is not None:
+            end()
+
+    def _optimizer_made(self, optimizer: Optimizer) -> None:
+        self._made.setdefault(optimizer, self._steps)
+        self._idle.add(optimizer)
+        self._unplaced.add(optimizer)
+        self._watch_calls()
+
+    def _called(self, module: nn.Module) -> None:
+        """Look at a module that is about to be called."""
+        if self._models.known(module) or not module.training or not torch.is_grad_enabled():
+            return
+        # Checkpointing calls modules again in the backward; a trace must show no trace of us.
+        if (
+            torch._C._current_graph_task_id() != -1
+            or torch._C._get_tracing_state() is not None
+            or _compiling(module)
+        ):
+            return
+        optimizers = self._optimizers_of(module)
+        if optimizers:
+            self._found(module, optimizers)
+        else:
+            self._losses.consider(module)
+            self._models.pass_over(module)
+
+    def _optimizers_of(self, module: nn.Module) -> list[Optimizer]:
+        """Return the optimizers that update a module, in the order in which they were made."""
+        own = {id(parameter) for parameter in module.parameters()}
+        return [one for one in self._made if not own.isdisjoint(map(id, parameters(one)))]
+
+    def _found(self, module: nn.Module, optimizers: list[Optimizer]) -> None:
+        """Have a model watched."""
+        hook = self._training_of(optimizers)
+        together = [one for one in self._made if not self._made[one]]
+        updated = [parameter for one in together for parameter in parameters(one)]
+        name = self._models.name(module, updated)
+        self._models.add(module, name, optimizers)
+        self._unplaced.difference_update(optimizers)
+        # Of several optimizers, the one that was made last usually takes its step last.
+        leads = not together or together[-1] in optimizers
+        before = {id(one): set(one._optimizer_step_pre_hooks) for one in optimizers}
+        hook.watch_trained(module, optimizers, name, leads=leads)
+        self._catch_up(before)
+
+    def _catch_up(self, before: dict[int, set[int]]) -> None:
+        """Call the hooks that a step still needs that has begun without them, such as a closure's.
+
+        Args:
+            before: by id, which hooks the optimizers of a model had before it was watched.
+        """
+        if self._stepping is None or id(self._stepping[0]) not in before:
+            return
+        optimizer, args, kwargs = self._stepping
+        for key, hook in list(optimizer._optimizer_step_pre_hooks.items()):
+            if key not in before[id(optimizer)]:
+                hook(optimizer, args, kwargs)
+
+    def _training_of(self, optimizers: list[Optimizer]) -> AttachedHook:
+        """Return the hook of the training that optimizers belong to, which may begin with them."""
+        if self._hook is None or all(self._made[one] for one in optimizers):
+            self._forget()
+            self._hook = self._attachment.begin(self._hook)
+            if self._tracebacks is None:
+                self._tracebacks = PlainTracebacks(self._attachment.shield, without_capture)
+            self._losses.hook = self._hook
+        return self._hook
+
+    def _forget(self) -> None:
+        """Let go of a training; the next is of the optimizers that have taken no step."""
+        self._steps = 0
+        self._bare = None
+        self._models = WatchedModels()
+        self._losses.forget()
+        for optimizer in list(self._made):
+            # Another may go on, but not with the next training.
+            self._made[optimizer] = 0 if optimizer in self._idle else _PATIENCE
+
+    def _backward(self, loss: torch.Tensor) -> None:
+        """Notice a loss, whose optimizers must all be known by now."""
+        self._place_all()
+        self._losses.backward(loss)
+
+    def _place_all(self) -> None:
+        """Find the trainings of optimizers whose models nobody has called."""
+        for optimizer in [one for one in self._made if one in self._unplaced]:
+            self._unplaced.discard(optimizer)
+            self._place(optimizer)
+
+    def _place(self, optimizer: Optimizer) -> None:
+        models = self._models.updated_by(optimizer)
+        if models:
+            if self._made[optimizer] and self._models.has_other_optimizer(models[0], optimizer):
+                # Made late, for a model whose other optimizer may come back: another training.
+                self._found(models[0], [optimizer])
+            else:
+                self._models.add_optimizer(models[0], optimizer)
+            return
+        # The calls of a module are not seen where they are compiled together with the loss.
+        modules = holders(parameters(optimizer))
+        for module in modules:
+            self._found(module, [optimizer])
+        if not modules and (self._made[optimizer] or not self._models):
+            self._training_of([optimizer])
+            self._bare = weakref.ref(optimizer)
+
+    def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        closure = kwargs.get("closure") is not None or (len(args) > 1 and callable(args[1]))
+        self._stepping = optimizer, args, kwargs
+        # None is kept alive by us.
+        stepping = weakref.ref(optimizer)
+        self._losses.step_begins(lambda: self._models.loss_name(stepping()), closure=closure)
+
+    def _after_step(self, optimizer: Optimizer, *_: Any) -> None:
+        self._stepping = None
+        if optimizer not in self._made:
+            # One that was copied or unpickled.
+            self._optimizer_made(optimizer)
+        self._idle.discard(optimizer)
+        self._steps += 1
+        if self._end_calls is not None and (not self._idle or self._steps >= _PATIENCE):
+            self._stop_watching_calls()
+        loss = self._losses.step_ended()
+        # Not before the step: torch walks over the hooks then that a watched model needs.
+        if self._unplaced:
+            self._place_all()
+        elif self._bare is not None and self._bare() is optimizer and not self._models:
+            assert self._hook is not None, "a training has a hook"
+            self._hook.step(loss=loss)
+
+
+def attach() -> None:
+    """Look for trainings from now on."""
+    ATTACHMENT.search(TorchTrainings(ATTACHMENT))
+
+
+def _compiling(module: nn.Module) -> bool:
+    """Say whether it is torch.compile that looks at a module, and nobody who calls it."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and _module(frame).startswith("vinedresser."):
+        frame = frame.f_back
+    of_compiler = type(module).__module__.startswith(_COMPILER)
+    return frame is not None and _module(frame).startswith(_COMPILER) and not of_compiler
+
+
+def _module(frame: FrameType) -> str:
+    """Return the name of the module whose code runs in a frame."""
+    return str(frame.f_globals.get("__name__", ""))

@@ -1,0 +1,54 @@
+"""Finding what trains with XGBoost, by its native or its scikit-learn API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from xgboost.callback import CallbackContainer
+
+from vinedresser.capture.attach.attachment import ATTACHMENT, Attachment
+from vinedresser.capture.attach.fetching import listen
+
+if TYPE_CHECKING:
+    from vinedresser.capture.attach.attached_hook import AttachedHook
+
+__all__ = ["XGBoostTrainings", "attach"]
+
+
+class XGBoostTrainings:
+    """Gives every training a callback of ours, behind those that it has.
+
+    Each training is a run: the first the one that was launched, every other one a further one.
+    Cross-validation by ``xgboost.cv`` is left alone.
+
+    Args:
+        attachment: opens the hooks.
+    """
+
+    def __init__(self, attachment: Attachment) -> None:
+        self._attachment = attachment
+        self._hook: AttachedHook | None = None
+        self._end: Callable[[], None] | None = None
+
+    def start(self) -> None:
+        """See `Finder.start`."""
+        begins = self._attachment.shield.guard("attaching to XGBoost", self._training_begins)
+        self._end = listen(CallbackContainer, "before_training", begins)
+
+    def end(self) -> None:
+        """See `Finder.end`."""
+        end, self._end = self._end, None
+        self._hook = None
+        if end is not None:
+            end()
+
+    def _training_begins(self, callbacks: CallbackContainer) -> None:
+        if not callbacks.is_cv:
+            self._hook = self._attachment.begin(self._hook)
+            callbacks.callbacks.append(self._hook.xgboost())
+
+
+def attach() -> None:
+    """Look for trainings from now on."""
+    ATTACHMENT.search(XGBoostTrainings(ATTACHMENT))

@@ -1,0 +1,29 @@
+"""What an attachment does when the script turns out to have a hook of its own."""
+
+from __future__ import annotations
+
+from vinedresser.capture.attach.attachment import ATTACHMENT
+from vinedresser.capture.attach.claims import claim
+from vinedresser.capture.environment import Environment
+from vinedresser.capture.run_opening import OpenedRun, launched_run
+from vinedresser.infra.run_directory import ClaimRecord
+from vinedresser.infra.storage import open_storage
+
+__all__ = ["make_way"]
+
+
+def make_way(environment: Environment) -> OpenedRun:
+    """Open the run for a hook that the script of a launched process makes by itself.
+
+    Whatever was attached to this process lets go. Where an attached hook had the run already, there
+    or in another process, the script's own gets a further one.
+
+    Raises:
+        NotARun: there is no run for which this process was launched.
+        Damaged: a record cannot be read.
+        StoreError: the storage refused.
+    """
+    ATTACHMENT.retire()
+    if open_storage(environment.run).exists(ClaimRecord.KEY):
+        return claim(environment)
+    return launched_run(environment.run)

@@ -1,0 +1,1 @@
+"""Capture from Keras 3, on its TensorFlow and torch backends."""

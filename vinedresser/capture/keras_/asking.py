@@ -1,0 +1,36 @@
+"""What is asked of a step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from vinedresser.capture.config import Due
+from vinedresser.capture.keras_.collector import Collector, Take
+
+__all__ = ["Asks", "MakeCollector", "asks_of"]
+
+# Says of a full name whether the tensor is asked for.
+Asks = Callable[[str], bool]
+# Makes a collector of what is asked, and of what takes it.
+MakeCollector = Callable[[Asks, Take], Collector]
+
+# All else is of the first batch.
+_OF_EACH_BATCH = ("losses/", "gradients/")
+
+
+def asks_of(method: str, due: Due | None, *, later: bool) -> Asks:
+    """Return what says whether a tensor of a name is asked for.
+
+    Args:
+        method: "train_step", or another, whose losses Keras says itself in the end.
+        due: the collections; None: nothing.
+        later: it is not the first batch of its step, of which less is taken.
+    """
+
+    def asks(name: str) -> bool:
+        of_each_batch = name.startswith(_OF_EACH_BATCH)
+        if due is None or (method != "train_step" if of_each_batch else later):
+            return False
+        return bool(due.ask(name))
+
+    return asks

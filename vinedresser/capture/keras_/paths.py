@@ -1,0 +1,112 @@
+"""Paths of layers: stable and unique, whatever else the process has made."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict, deque
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import keras
+from keras.src.models.functional import Functional
+from keras.src.utils.naming import to_snake_case
+
+__all__ = ["layer_paths", "own_name"]
+
+_AUTOMATIC = re.compile(r"(.+?)(?:_(\d+))?")
+# Where Keras itself keeps account of all layers and variables.
+_KERAS_OWN = frozenset(
+    re.findall(
+        r"\w+",
+        "_layers _metrics _modules _operations _operations_by_depth _functional _tracker "
+        "_trainable_variables _non_trainable_variables",
+    )
+)
+
+
+def layer_paths(model: Any, prefix: str) -> list[tuple[str, Any]]:
+    """Return a model's layers, itself first, each once, with their paths.
+
+    A layer is called by the name that it was given. One that Keras has numbered itself is called by
+    its attribute (``fc1``, ``blocks.0``), or, in a Sequential or functional model, by its number
+    among the layers of its class in this model: ``conv2d``, ``conv2d_1``, as Keras counts in a
+    process that makes no other model. Inside of layers that come with Keras, attributes come first.
+
+    Args:
+        model: the root; its own path is "".
+        prefix: comes before every path, such as "generator."; "" for none.
+    """
+    numbers = _renumbered(model)
+    found: list[tuple[str, Any]] = [("", model)]
+    seen = {id(model)}
+    queue: deque[tuple[str, Any]] = deque(found)
+    while queue:
+        path, container = queue.popleft()
+        taken: set[str] = set()
+        for layer in container._flatten_layers(include_self=False, recursive=False):
+            name = _unique(_name(container, layer, numbers), taken)
+            if id(layer) in seen:
+                continue
+            seen.add(id(layer))
+            inner = f"{path}.{name}" if path else f"{prefix}{name}"
+            found.append((inner, layer))
+            queue.append((inner, layer))
+    return found
+
+
+def own_name(owner: Any, thing: Any) -> str | None:
+    """Return the name of the attribute in which a thing is, such as "fc1", "blocks.0"; or None."""
+    # What has a public name is found by that first.
+    for attribute in sorted(map(str, vars(owner)), key=lambda one: one.startswith("_")):
+        if attribute in _KERAS_OWN or attribute.startswith("_self_"):
+            continue
+        name, value = attribute.lstrip("_"), vars(owner)[attribute]
+        if value is thing:
+            return name
+        for key, item in _items(value):
+            if item is thing:
+                return f"{name}.{key}"
+    return None
+
+
+def _items(value: Any) -> Iterator[tuple[Any, Any]]:
+    if isinstance(value, Mapping):
+        yield from value.items()
+    elif isinstance(value, (list, tuple)):
+        yield from enumerate(value)
+
+
+def _name(container: Any, layer: Any, numbers: Mapping[int, str]) -> str:
+    """Return what a layer is called inside of its container."""
+    explicit = str(layer.name).replace("/", "_")
+    automatic = numbers.get(id(layer))
+    if isinstance(container, (keras.Sequential, Functional)):
+        return automatic or explicit
+    if automatic is None and not type(container).__module__.startswith("keras."):
+        return explicit
+    return own_name(container, layer) or automatic or explicit
+
+
+def _renumbered(model: Any) -> dict[int, str]:
+    """Return names for layers that Keras has named itself, by identity."""
+    numbered: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for layer in model._flatten_layers(include_self=False):
+        kind = to_snake_case(type(layer).__name__)
+        match = _AUTOMATIC.fullmatch(str(layer.name))
+        if match is not None and match[1] == kind:
+            numbered[kind].append((int(match[2] or 0), id(layer)))
+    return {
+        identity: f"{kind}_{number}" if number else kind
+        for kind, found in numbered.items()
+        for number, (_, identity) in enumerate(sorted(found))
+    }
+
+
+def _unique(name: str, taken: set[str]) -> str:
+    """Return a name that no other layer of the container has, and take it."""
+    found, number = name, 0
+    while found in taken:
+        number += 1
+        found = f"{name}_{number}"
+    taken.add(found)
+    return found

@@ -1,0 +1,76 @@
+"""A second function of a model that does one step and returns what is to be captured of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from vinedresser.capture.keras_.asking import Asks, MakeCollector
+from vinedresser.capture.keras_.graph_table import GraphTable
+from vinedresser.capture.keras_.interception import collecting
+from vinedresser.capture.keras_.traced import Traced
+
+__all__ = ["TracedStep"]
+
+
+class TracedStep(Traced):
+    """Does what Keras's own function does with one batch, and returns tensors besides.
+
+    It is traced when it is first called, and again only where Keras would trace its own again: the
+    step runs once more in Python while the collector looks on. What it computes is what the model's
+    function computes; it only has more outputs.
+
+    Args:
+        model: whose step.
+        method: of the model: "train_step", "test_step" or "predict_step".
+        asks: says of a full name whether the tensor is to be returned.
+        make_collector: sees the step while it is traced.
+    """
+
+    def __init__(self, model: Any, method: str, asks: Asks, make_collector: MakeCollector) -> None:
+        super().__init__(asks)
+        self._make_collector = make_collector
+        self._model = model
+        self._method = method
+        # In this shape Keras makes its own: a function of a batch inside of one of an iterator.
+        step = tf.autograph.experimental.do_not_convert(self._step)
+        self._compiled = self.compiled(step, reduce_retracing=True, jit_compile=model.jit_compile)
+        # Keras's own: what is missing in a batch comes as None.
+        self._on_data = model._autoconvert_optionals(self._compiled)
+        self._on_iterator = self.compiled(
+            lambda iterator: self._on_data(iterator.get_next()), reduce_retracing=True
+        )
+        self._on_optional = self.compiled(
+            lambda batch: self._on_data(batch.get_value()), reduce_retracing=True
+        )
+
+    def run(self, iterator: Any) -> tuple[Any, dict[str, Any]]:
+        """Do a step on the next batch of an iterator of tf.data, or on an Optional of one.
+
+        Returns:
+            What the model's step returned, and the tensors by name.
+
+        Raises:
+            ConfigError: it would change the training.
+        """
+        optional = isinstance(iterator, tf.experimental.Optional)
+        function = self._on_optional if optional else self._on_iterator
+        self.prepare(function, iterator)
+        return self.unfolded(function(iterator))
+
+    def run_on(self, data: Any) -> tuple[Any, dict[str, Any]]:
+        """Do a step on a batch; see `run`."""
+        self.prepare(self._compiled, data)
+        return self.unfolded(self._on_data(data))
+
+    def _step(self, data: Any) -> tuple[Any, dict[str, Any]]:
+        def body(table: GraphTable) -> Any:
+            collector = self._make_collector(self.note, table.take)
+            with collecting(collector):
+                step = getattr(self._model, self._method)
+                outputs = self._model.distribute_strategy.run(step, args=(data,))
+                collector.see_data(data)
+            return outputs
+
+        return self.trace(body)

@@ -1,0 +1,153 @@
+"""The adapter for Lightning: a torch model whose steps are those of a trainer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+from torch.optim import Optimizer
+from torch.utils.hooks import RemovableHandle
+
+from vinedresser.capture.lightning_.stand_in import StandIn
+from vinedresser.capture.modules import ModuleInfo
+from vinedresser.capture.session import Session
+from vinedresser.capture.torch_.adapter import TorchAdapter
+from vinedresser.capture.torch_.stepped import Stepped
+
+__all__ = ["LightningAdapter"]
+
+_STEPS = ("training_step", "validation_step", "test_step", "predict_step")
+
+
+class LightningAdapter:
+    """Watches the Lightning module that a trainer is at work with.
+
+    What the trainer calls in a step (``training_step`` and its like) counts as the forward of the
+    whole model: it is told by the method's arguments and return, whatever the module's own forward
+    is for.
+
+    Args:
+        session: takes what is seen.
+        versions: of the framework and of what it runs on, by name.
+        log: called with the name and the value of what the module logs.
+
+    Attributes:
+        stepped: an optimizer has taken a step since this was last set to False.
+    """
+
+    def __init__(
+        self, session: Session, versions: dict[str, str], log: Callable[[str, Any], None]
+    ) -> None:
+        self.stepped = False
+        self._session = session
+        self._versions = versions
+        self._log = session.shield.guard("a logged value", log, names=0)
+        self._taking = session.shield.guard("the loss", self._take_loss)
+        self._inner: TorchAdapter | None = None
+        self._model: Stepped | None = None
+        self._stand_ins: list[StandIn] = []
+        self._handles: list[RemovableHandle] = []
+
+    @property
+    def framework(self) -> str:
+        """See `Adapter.framework`."""
+        return "torch"
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """See `Adapter.versions`."""
+        return self._versions
+
+    def names(self) -> list[str]:
+        """See `Adapter.names`."""
+        return [] if self._inner is None else self._inner.names()
+
+    def modules(self) -> dict[str, ModuleInfo]:
+        """See `Adapter.modules`."""
+        return {} if self._inner is None else self._inner.modules()
+
+    def path_of(self, module: Any) -> str | None:
+        """See `Adapter.path_of`."""
+        return None if self._inner is None else self._inner.path_of(module)
+
+    def checkpoint(self, directory: Path, step: int) -> None:
+        """See `Adapter.checkpoint`."""
+        if self._inner is not None:
+            self._inner.checkpoint(directory, step)
+
+    def record_loss(self, name: str, value: Any, arguments: tuple[Any, ...]) -> None:
+        """See `LossTaker.record_loss`."""
+        if self._inner is not None:
+            self._inner.record_loss(name, value, arguments)
+
+    def record_value(self, name: str, value: Any, batch: Any) -> None:
+        """Take a loss alone.
+
+        Args:
+            name: of the loss.
+            value: of the loss, a nesting of tensors.
+            batch: what it is the loss of, a nesting of tensors with as many rows.
+        """
+        if self._inner is not None:
+            self._inner.record_value(name, value, batch)
+
+    def attach(self, module: nn.Module, optimizers: Sequence[Optimizer], *, manual: bool) -> None:
+        """Watch a module from now on, and no other.
+
+        Args:
+            module: the user's Lightning module, without what a strategy has put around it.
+            optimizers: that update it.
+            manual: the module calls the optimizers itself; a step is then a batch in which it did,
+                and whoever called this ends it.
+        """
+        self.detach()
+        self._session.leader = self if manual else None
+        self._model = Stepped(module)
+        given = list(optimizers) if len(optimizers) > 1 else next(iter(optimizers), None)
+        self._inner = TorchAdapter(self._session, self._model, None, given)
+        self._session.leader = self if manual else self._inner
+        self._stand_ins = [StandIn(module, name, self._step) for name in _STEPS]
+        self._stand_ins.append(StandIn(module, "log", self._logging))
+        self._handles = [one.register_step_post_hook(self._after_update) for one in optimizers]
+
+    def detach(self) -> None:
+        """See `Adapter.detach`."""
+        while self._stand_ins:
+            self._stand_ins.pop().leave()
+        while self._handles:
+            self._handles.pop().remove()
+        if self._inner is not None:
+            self._inner.detach()
+        self._inner = self._model = None
+
+    def _after_update(self, *_: Any) -> None:
+        self.stepped = True
+
+    def _step(
+        self, method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Run a step of the module as the forward of the whole model."""
+        model = self._model
+        if model is None or not self._session.shield.ours:
+            return method(*args, **kwargs)
+        result = model.run(method, args, kwargs)
+        if method.__name__ != "predict_step" and self._session.leader is not self:
+            self._taking(result, (*args, *kwargs.values()))
+        return result
+
+    def _take_loss(self, result: Any, arguments: tuple[Any, ...]) -> None:
+        """Take the loss out of what a step returns: itself, or a mapping's "loss"."""
+        loss = result.get("loss") if isinstance(result, dict) else result
+        if loss is not None and not self._session.recorder.quiet:
+            self.record_value("loss", loss, arguments)
+
+    def _logging(
+        self, method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Log, and take what is logged."""
+        result = method(*args, **kwargs)
+        both = dict(zip(("name", "value"), args, strict=False)) | kwargs
+        self._log(both["name"], both["value"])
+        return result

@@ -1,0 +1,185 @@
+"""The callback that ties a hook to Lightning's trainer."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from vinedresser.capture.lightning_.adapter import LightningAdapter
+from vinedresser.capture.lightning_.package import CALLBACK, VERSION
+from vinedresser.capture.stopping import TrainingStopped
+from vinedresser.capture.store.step_record import Mode
+
+if TYPE_CHECKING:
+    from vinedresser.capture.hook import Hook
+
+__all__ = ["LightningCallback"]
+
+
+class LightningCallback(CALLBACK):  # type: ignore[misc]
+    """Watches whatever a trainer fits, validates, tests or predicts with.
+
+        trainer = Trainer(callbacks=[hook.lightning()])
+
+    - A train step is an optimizer step; with manual optimization, a batch in which any optimizer
+      took one.
+    - ``losses/loss`` is what ``training_step`` and ``validation_step`` return, or its "loss"; with
+      manual optimization what ``manual_backward`` is given, the second one of a batch ``loss#1``.
+    - What ``self.log`` is given in a train step is ``metrics/<name>``; in an evaluation it is what
+      Lightning makes of it at the end.
+    - A validation or test is one record of mode "eval", a prediction one of mode "predict". The
+      sanity check before a training is none.
+
+    Args:
+        hook: captures.
+    """
+
+    def __init__(self, hook: Hook) -> None:
+        self._hook = hook
+        self._session = hook._session
+        guard = self._session.shield.guard
+        versions = {"torch": torch.__version__, "lightning": VERSION}
+        self._adapter = LightningAdapter(self._session, versions, self._take_logged)
+        self._attach = guard("watching the Lightning module", self._watch)
+        self._open = guard("the start of an evaluation", self._begin_evaluation)
+        self._close = guard("the end of an evaluation", self._end_evaluation)
+        self._leave = guard("leaving the Lightning module", self._detach)
+        self._lose = guard("the loss", self._take_loss)
+        self._end_batch = guard("the end of a batch", self._end_manual_step)
+        self._block = ExitStack()
+        # Names that were logged in the evaluation that is open.
+        self._logged: set[str] = set()
+        self._watched: nn.Module | None = None
+        self._backwards = 0
+
+    def setup(self, *_: Any, **__: Any) -> None:
+        """Take over SIGTERM before the trainer does, which then passes it on."""
+        if not self._session.shield.ours:
+            self._session.shield.report(
+                "nothing is captured in a process that the trainer forked; take another strategy, "
+                "such as 'ddp'"
+            )
+        elif not self._hook._closed:
+            self._hook._begin(describe=False)
+            self._note(None)
+
+    def on_train_start(self, trainer: Any, module: Any) -> None:
+        """Watch the module and its optimizers."""
+        self._attach(trainer, module)
+
+    def on_train_batch_start(self, *_: Any) -> None:
+        """Count the losses of a batch from 0."""
+        self._backwards = 0
+
+    def on_before_backward(self, _trainer: Any, _module: Any, loss: Any) -> None:
+        """Take a loss of a manual optimization."""
+        if self._session.leader is self._adapter:
+            self._lose(loss)
+
+    def on_train_batch_end(self, *_: Any) -> None:
+        """End a step of a manual optimization."""
+        if self._session.leader is self._adapter and self._adapter.stepped:
+            self._end_batch()
+
+    def on_validation_start(self, trainer: Any, module: Any) -> None:
+        """Begin an evaluation."""
+        if not trainer.sanity_checking:
+            self._open(trainer, module, "eval")
+
+    def on_validation_end(self, trainer: Any, _module: Any) -> None:
+        """End an evaluation."""
+        if not trainer.sanity_checking:
+            self._close(trainer)
+
+    def on_test_start(self, trainer: Any, module: Any) -> None:
+        """Begin an evaluation."""
+        self._open(trainer, module, "eval")
+
+    def on_test_end(self, trainer: Any, _module: Any) -> None:
+        """End an evaluation."""
+        self._close(trainer)
+
+    def on_predict_start(self, trainer: Any, module: Any) -> None:
+        """Begin a prediction."""
+        self._open(trainer, module, "predict")
+
+    def on_predict_end(self, trainer: Any, _module: Any) -> None:
+        """End a prediction."""
+        self._close(trainer)
+
+    def on_exception(self, _trainer: Any, _module: Any, exception: BaseException) -> None:
+        """Note with what the training ends, and leave the module as it was."""
+        if self._session.signal.requested and isinstance(exception, SystemExit):
+            # Lightning may see SIGTERM first, and then ends the training in its own way.
+            with suppress(TrainingStopped):
+                self._session.stop_if_asked()
+        self._note(exception)
+        self._leave()
+
+    def teardown(self, *_: Any, **__: Any) -> None:
+        """Leave the module as it was."""
+        self._leave()
+
+    def __getstate__(self) -> dict[str, Any]:
+        raise TypeError(
+            "a hook belongs to the process that made it: its callback cannot be handed to the "
+            "processes of a strategy such as 'ddp_spawn'; take 'ddp'"
+        )
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> LightningCallback:
+        # Lightning's tuner copies callbacks, to bring them back as they were.
+        return self
+
+    def _note(self, error: BaseException | None) -> None:
+        if self._hook._ending is not None and not self._hook._closed:
+            self._hook._ending.note(error)
+
+    def _watch(self, trainer: Any, module: nn.Module) -> None:
+        if self._hook._closed or self._watched is module:
+            return
+        optimizers = trainer.optimizers if trainer.training else ()
+        manual = trainer.training and not module.automatic_optimization
+        self._adapter.attach(module, optimizers, manual=manual)
+        self._watched = module
+        # A trainer starts its other ranks after the hook was made.
+        self._hook._control.world_size = trainer.world_size
+        self._hook._introduce(self._adapter)
+
+    def _detach(self) -> None:
+        self._block.close()
+        self._adapter.detach()
+        self._watched = None
+
+    def _begin_evaluation(self, trainer: Any, module: nn.Module, mode: Mode) -> None:
+        self._attach(trainer, module)
+        self._logged.clear()
+        if self._session.recorder.explicit_mode is None:
+            self._block.enter_context(self._session.recorder.mode(mode))
+
+    def _end_evaluation(self, trainer: Any) -> None:
+        for name, value in trainer.callback_metrics.items():
+            # With several data loaders, Lightning adds which one.
+            if name.partition("/dataloader_idx_")[0] in self._logged:
+                self._hook.metric(name, value)
+        self._block.close()
+
+    def _take_logged(self, name: str, value: Any) -> None:
+        if self._session.recorder.explicit_mode in (None, "train"):
+            # Of a metric object, what its last call has returned.
+            now = getattr(value, "_forward_cache", None) if isinstance(value, nn.Module) else value
+            if now is not None:
+                self._hook.metric(name, now)
+        else:
+            self._logged.add(name)
+
+    def _take_loss(self, loss: Any) -> None:
+        name = f"loss#{self._backwards}" if self._backwards else "loss"
+        self._backwards += 1
+        self._adapter.record_value(name, loss, ())
+
+    def _end_manual_step(self) -> None:
+        self._adapter.stepped = False
+        self._session.step_ended()

@@ -1,0 +1,72 @@
+"""Being called before a model is, and after, compiled or not."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+from torch import nn
+from torch.utils.hooks import RemovableHandle
+
+from vinedresser.capture.torch_.module_hook import ModuleHook
+
+__all__ = ["Removable", "before_calls"]
+
+_Before = Callable[[nn.Module, Any, Any], None]
+
+
+class Removable(Protocol):
+    """What was set and can be taken away."""
+
+    def remove(self) -> None:
+        """Take it away."""
+
+
+class _CompiledCalls:
+    """Comes before the compiled code of a model on which ``model.compile()`` was called.
+
+    The model's own hooks are compiled together with it. Torch leaves this attribute out of copies
+    and pickles.
+
+    Args:
+        model: compiled.
+        before: called with the model, its arguments and its keyword arguments.
+        after: called at the end of each call.
+    """
+
+    def __init__(self, model: nn.Module, before: _Before, after: Callable[[], object]) -> None:
+        self._model = model
+        self._compiled: Any = model._compiled_call_impl
+        self._before = before
+        self._after = after
+        model._compiled_call_impl = self
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self._before(self._model, args, kwargs)
+        try:
+            return self._compiled(*args, **kwargs)
+        finally:
+            self._after()
+
+    def remove(self) -> None:
+        if self._model._compiled_call_impl is self:
+            self._model._compiled_call_impl = self._compiled
+
+
+def before_calls(model: nn.Module, before: _Before, after: Callable[[], object]) -> Removable:
+    """Have a function called before each call of a model; return what takes it away.
+
+    Args:
+        model: perhaps compiled.
+        before: called with the model, its arguments and its keyword arguments; returns nothing.
+        after: called at the end of each call of a model on which ``model.compile()`` was called;
+            its own forward hooks run earlier, inside of what is compiled.
+    """
+    if isinstance(model, torch.jit.ScriptModule):
+        # It takes no hooks, so its calls are not seen.
+        return RemovableHandle(OrderedDict())
+    if model._compiled_call_impl is not None:
+        return _CompiledCalls(model, before, after)
+    return model.register_forward_pre_hook(ModuleHook(before, model), with_kwargs=True)

@@ -1,0 +1,78 @@
+"""Capturing losses, and what they compare."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+
+from vinedresser.capture.config import Ask
+from vinedresser.capture.recording import Recording
+from vinedresser.capture.torch_.keeper import TorchKeeper
+from vinedresser.capture.torch_.nesting import leaves
+
+__all__ = ["Losses", "batch_size"]
+
+_Keep = Callable[[Recording, str, Tensor, Ask], object]
+
+
+class Losses:
+    """Takes into a recording what a loss has returned and was called with.
+
+    Args:
+        keeper: takes single numbers.
+        keep: takes tensors, as `TorchKeeper.keep` does.
+    """
+
+    def __init__(self, keeper: TorchKeeper, keep: _Keep) -> None:
+        self._keeper = keeper
+        self._keep = keep
+
+    def take_value(
+        self, recording: Recording, name: str, value: Any, batch: int | None, *, first_batch: bool
+    ) -> None:
+        """Take what a loss has returned.
+
+        Args:
+            recording: takes it.
+            name: of the loss.
+            value: numbers go into the mean of their name; of others, the first batch is kept.
+            batch: samples behind it; None: not known.
+            first_batch: nothing of a batch before is in the recording.
+        """
+        for full, tensor in leaves(value, f"losses/{name}"):
+            ask = recording.due.ask(full)
+            if ask and self._keeper.is_scalar(tensor):
+                self._keeper.keep_scalar(recording, full, tensor, recording.weight(batch))
+            elif ask and first_batch:
+                self._keep(recording, full, tensor, ask)
+
+    def take_arguments(self, recording: Recording, name: str, arguments: tuple[Any, ...]) -> None:
+        """Take predictions and labels: the first and second argument in which there are tensors.
+
+        Args:
+            recording: takes them.
+            name: of the loss.
+            arguments: of the loss.
+        """
+        due = recording.due
+        if not (due.reaches("predictions") or due.reaches("labels")):
+            return
+        kinds = iter(("predictions", "labels"))
+        for argument in arguments:
+            found = list(leaves(argument))
+            if not found:
+                continue
+            kind = next(kinds, None)
+            if kind is None:
+                return
+            for place, tensor in found:
+                full = f"{kind}/{name}{place}"
+                if ask := due.ask(full):
+                    self._keep(recording, full, tensor, ask)
+
+
+def batch_size(value: Any) -> int | None:
+    """Return the length of the first tensor in a nesting that has one; None where none has."""
+    return next((tensor.shape[0] for _, tensor in leaves(value) if tensor.ndim), None)

@@ -1,0 +1,172 @@
+"""Capturing what a torch model and its optimizers hold: parameters, gradients, buffers, state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from torch import Tensor
+from torch.nn.parameter import is_lazy
+from torch.optim import Optimizer
+
+from vinedresser.capture.config import Ask
+from vinedresser.capture.recording import Recording
+from vinedresser.capture.torch_.keeper import TorchKeeper
+from vinedresser.capture.torch_.names import NamedParameter, Names
+from vinedresser.capture.torch_.optimizer_state import hyperparameters, slots
+from vinedresser.capture.torch_.optimizers import updated
+
+__all__ = ["ModelState"]
+
+_Keep = Callable[[Recording, str, Tensor, Ask], object]
+
+_WEIGHTS = ("weights", "biases")
+
+
+class ModelState:
+    """Takes into a recording what it has not yet of a model.
+
+    Args:
+        names: of the model.
+        keeper: takes single numbers.
+        keep: takes tensors, as `TorchKeeper.keep_parameter` does.
+    """
+
+    def __init__(self, names: Names, keeper: TorchKeeper, keep: _Keep) -> None:
+        self._names = names
+        self._keeper = keeper
+        self._keep = keep
+
+    def take_weights(self, recording: Recording) -> None:
+        """Take all parameters as they are now."""
+        if _reaches(recording, _WEIGHTS):
+            self._take_weights(recording, self._names.parameters())
+
+    def take_update(
+        self, recording: Recording, optimizer: Optimizer, groups: int, *, gradients: bool
+    ) -> None:
+        """Take what an optimizer that is about to step updates, and what it does so with.
+
+        Args:
+            recording: takes it.
+            optimizer: before its step.
+            groups: parameter groups of the optimizers before it.
+            gradients: they are there already.
+        """
+        if _reaches(recording, (*_WEIGHTS, "gradients", "optimizer_state")):
+            parameters = self._names.parameters()
+            ids = updated([optimizer])
+            owned = [one for one in parameters if id(one.value) in ids]
+            self._take_weights(recording, owned)
+            self._take_optimizer(recording, optimizer, groups, owned)
+            if gradients:
+                self._take_consumed(recording, optimizer, owned)
+
+    def take_gradients(self, recording: Recording, optimizer: Optimizer) -> None:
+        """Take the gradients that an optimizer has consumed."""
+        if recording.due.reaches("gradients"):
+            ids = updated([optimizer])
+            owned = [one for one in self._names.parameters() if id(one.value) in ids]
+            self._take_consumed(recording, optimizer, owned)
+
+    def take_rest(
+        self, recording: Recording, stepped: Iterable[Optimizer], known: Iterable[Optimizer]
+    ) -> None:
+        """Take the weights that no optimizer has updated, and gradients that none consumes.
+
+        Args:
+            recording: takes them.
+            stepped: the optimizers that have taken a step.
+            known: all that update the model.
+        """
+        if _reaches(recording, (*_WEIGHTS, "gradients")):
+            parameters = self._names.parameters()
+            ids = updated(stepped)
+            left = [one for one in parameters if id(one.value) not in ids]
+            if left:
+                self._take_weights(recording, left)
+                ids = updated(known)
+                free = [one for one in left if id(one.value) not in ids]
+                self._take_gradients(recording, free, None)
+
+    def take_buffers(self, recording: Recording) -> None:
+        """Take the buffers as they are now; a forward may change them."""
+        due = recording.due
+        if due.reaches("buffers"):
+            for name, buffer in self._names.buffers():
+                ask = due.ask(name)
+                if ask and not is_lazy(buffer):
+                    self._keep(recording, name, buffer, ask)
+
+    def names(self, optimizers: list[Optimizer]) -> list[str]:
+        """Return the names of all tensors that are known to be there to capture."""
+        parameters = self._names.parameters()
+        ours = [one.value for one in parameters]
+        found = self._names.all()
+        groups = 0
+        for one in optimizers:
+            found += (name for name, _ in hyperparameters(one, self._names.prefix, groups, ours))
+            found += (name for name, _, _ in slots(one, parameters))
+            groups += len(one.param_groups)
+        return found
+
+    def _take_weights(self, recording: Recording, parameters: list[NamedParameter]) -> None:
+        due = recording.due
+        if due.reaches("weights") or due.reaches("biases"):
+            for one in parameters:
+                ask = due.ask(one.weight)
+                if ask and not is_lazy(one.value):
+                    self._keep(recording, one.weight, one.value, ask)
+
+    def _take_consumed(
+        self, recording: Recording, optimizer: Optimizer, owned: list[NamedParameter]
+    ) -> None:
+        # What a fused optimizer is given by a GradScaler: it unscales, or skips, by itself.
+        found_inf = getattr(optimizer, "found_inf", None)
+        if recording.due.reaches("gradients") and not (found_inf is not None and found_inf.item()):
+            self._take_gradients(recording, owned, getattr(optimizer, "grad_scale", None))
+
+    def _take_gradients(
+        self, recording: Recording, parameters: list[NamedParameter], scale: Tensor | None
+    ) -> None:
+        due = recording.due
+        if not due.reaches("gradients"):
+            return
+        for one in parameters:
+            gradient = one.value.grad
+            ask = due.ask(one.gradient)
+            if ask and gradient is not None:
+                true = gradient if scale is None else gradient / scale.to(gradient.device)
+                self._keep(recording, one.gradient, true, ask)
+
+    def _take_optimizer(
+        self,
+        recording: Recording,
+        optimizer: Optimizer,
+        groups: int,
+        owned: list[NamedParameter],
+    ) -> None:
+        due = recording.due
+        if not due.reaches("optimizer_state"):
+            return
+        ours = [one.value for one in owned]
+        for name, number in hyperparameters(optimizer, self._names.prefix, groups, ours):
+            if due.ask(name):
+                self._take_number(recording, name, number)
+        for name, value, is_tensor in slots(optimizer, owned):
+            ask = due.ask(name)
+            if ask and is_tensor:
+                assert isinstance(value, Tensor)
+                self._keep(recording, name, value, ask)
+            elif ask:
+                self._take_number(recording, name, value)
+
+    def _take_number(self, recording: Recording, name: str, number: float | Tensor) -> None:
+        if isinstance(number, Tensor):
+            self._keeper.keep_scalar(recording, name, number, 1.0)
+        else:
+            recording.add_scalar(name, number)
+
+
+def _reaches(recording: Recording, kinds: Iterable[str]) -> bool:
+    """Say whether anything of some kinds may be asked for."""
+    return any(map(recording.due.reaches, kinds))

@@ -1,0 +1,63 @@
+"""Checking JSON against the fields of a dataclass; only the standard library is used here."""
+
+from __future__ import annotations
+
+import types
+import typing
+from dataclasses import fields
+from typing import Any, Literal
+
+__all__ = ["known_fields"]
+
+_HINTS: dict[Any, dict[str, Any]] = {}
+
+
+def known_fields(kind: type[Any], document: Any) -> dict[str, Any]:
+    """Return what a JSON object says of the fields of a dataclass; other keys are left out.
+
+    Args:
+        kind: the dataclass, whose annotations are plain JSON types, literals and unions of them.
+        document: what `json.loads` gave.
+
+    Raises:
+        TypeError: it is no object, or a value does not have its field's type; which one, and what
+            it is.
+    """
+    if not isinstance(document, dict):
+        raise TypeError(f"{_shown(document)} is not a JSON object")
+    found = {key: document[key] for key in _hints(kind) if key in document}
+    for key, value in found.items():
+        hint = _hints(kind)[key]
+        if not _fits(value, hint):
+            name = getattr(hint, "__name__", str(hint))
+            raise TypeError(f"{key} is {_shown(value)}, which is not {name}")
+    return found
+
+
+def _hints(kind: type[Any]) -> dict[str, Any]:
+    """Return the type of each field; working it out takes longer than all checks."""
+    if kind not in _HINTS:
+        hints = typing.get_type_hints(kind)
+        _HINTS[kind] = {entry.name: hints[entry.name] for entry in fields(kind)}
+    return _HINTS[kind]
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Say whether a JSON value has an annotated type; a whole number is also a float."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Literal:
+        return value in arguments
+    if origin in (typing.Union, types.UnionType):
+        return any(_fits(value, one) for one in arguments)
+    if origin is list:
+        return isinstance(value, list) and all(_fits(one, arguments[0]) for one in value)
+    if origin is dict:
+        return isinstance(value, dict) and all(_fits(one, arguments[1]) for one in value.values())
+    if hint is float:
+        return type(value) in (int, float)
+    return hint is Any or type(value) is hint
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:40]}..."

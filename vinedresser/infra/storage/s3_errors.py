@@ -1,0 +1,100 @@
+"""What S3 answers when it refuses, as one clear sentence of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from botocore import exceptions as boto
+
+from vinedresser.errors import KeyMissing, KeyTaken, StoreError, StoreFull
+
+__all__ = ["code_of", "retried", "translated"]
+
+_MISSING = frozenset({"NoSuchKey", "404", "NotFound"})
+_TAKEN = frozenset({"PreconditionFailed", "412"})
+_FULL = frozenset(
+    {
+        "507",
+        "InsufficientStorage",
+        "QuotaExceeded",
+        "XMinioStorageFull",
+        "XMinioAdminBucketQuotaExceeded",
+    }
+)
+_PUTS = frozenset({"PutObject", "UploadPart", "CompleteMultipartUpload"})
+_REFUSED = {
+    "NoSuchBucket": "there is no bucket {bucket}; make it, or give another",
+    "InvalidAccessKeyId": "the server does not know the access key; check AWS_ACCESS_KEY_ID",
+    "SignatureDoesNotMatch": (
+        "the secret key does not belong to the access key; check AWS_SECRET_ACCESS_KEY"
+    ),
+    "ExpiredToken": "the session token has expired; get new credentials",
+    "InvalidToken": "the session token is not valid; check AWS_SESSION_TOKEN",
+    "RequestTimeTooSkewed": "this machine's clock and the server's differ too much; set it",
+    "AccessDenied": "these credentials may not do that; they need s3:ListBucket on the bucket, and "
+    "s3:GetObject, s3:PutObject and s3:DeleteObject below the prefix",
+    "403": "these credentials are wrong, or may not do that",
+}
+_NO_CREDENTIALS = (
+    "no credentials for S3; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+)
+# Botocore's errors that are not answers, the more special first.
+_AWAY: tuple[tuple[type[Exception], str], ...] = (
+    (boto.NoCredentialsError, _NO_CREDENTIALS),
+    (boto.PartialCredentialsError, _NO_CREDENTIALS),
+    (boto.ProfileNotFound, "AWS_PROFILE names a profile that is not in ~/.aws"),
+    (boto.EndpointConnectionError, "no server answers at {endpoint}; check AWS_ENDPOINT_URL"),
+    (boto.ConnectTimeoutError, "no server answers at {endpoint}; check AWS_ENDPOINT_URL"),
+    (boto.SSLError, "no secure connection to {endpoint}; check AWS_ENDPOINT_URL and AWS_CA_BUNDLE"),
+    (boto.HTTPClientError, "the connection to {endpoint} broke"),
+)
+
+
+@contextmanager
+def translated(url: str, endpoint: str = "") -> Iterator[None]:
+    """Turn botocore's errors into ours.
+
+    Args:
+        url: of the object or place that it is about, ``s3://bucket/…``.
+        endpoint: where the requests go.
+    """
+    try:
+        yield
+    except boto.ClientError as error:
+        raise _answer(url, error) from error
+    except (boto.BotoCoreError, boto.HTTPClientError) as error:
+        for kind, sentence in _AWAY:
+            if isinstance(error, kind):
+                raise StoreError(f"{url}: {sentence.format(endpoint=endpoint)}") from error
+        raise StoreError(f"{url}: {error}") from error
+
+
+def code_of(error: boto.ClientError) -> str:
+    """Return S3's word for why it refused, or the HTTP status where the answer had no words."""
+    return str(error.response.get("Error", {}).get("Code", ""))
+
+
+def retried(error: boto.ClientError) -> bool:
+    """Say whether the request was sent more than once, so that an earlier one may have worked."""
+    return bool(error.response.get("ResponseMetadata", {}).get("RetryAttempts", 0))
+
+
+def _answer(url: str, error: boto.ClientError) -> StoreError:
+    code = code_of(error)
+    meta: dict[str, Any] = error.response.get("ResponseMetadata", {})
+    if code in _MISSING:
+        return KeyMissing(f"{url}: no such object")
+    if code in _TAKEN:
+        return KeyTaken(f"{url}: already exists")
+    if code in _FULL or meta.get("HTTPStatusCode") == 507:
+        return StoreFull(f"{url}: the store has no room left ({code})")
+    server = str(meta.get("HTTPHeaders", {}).get("server", ""))
+    if code == "InternalError" and error.operation_name in _PUTS and "SeaweedFS" in server:
+        # Its only answer when its disk or its volumes are full.
+        return StoreFull(f"{url}: SeaweedFS cannot store it ({code}): it has no room left")
+    if code in _REFUSED:
+        bucket = url.removeprefix("s3://").partition("/")[0]
+        return StoreError(f"{url}: {_REFUSED[code].format(bucket=bucket)} ({code})")
+    return StoreError(f"{url}: {error}")
