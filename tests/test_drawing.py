@@ -102,8 +102,8 @@ def test_the_command_line_draws(run: Run, tmp_path: Path) -> None:
 
 def test_filters_are_centred_one_by_one() -> None:
     filters = np.zeros((2, 1, 2, 2))
-    filters[0, 0] = [[-2, 0], [1, 2]]
-    filters[1, 0] = [[0.1, 0], [0, 0]]
+    filters[0, 0] = np.array([[-2, 0], [1, 2]])
+    filters[1, 0] = np.array([[0.1, 0], [0, 0]])
     ((first, second),) = tile_images(filters, filters=True)
     np.testing.assert_allclose(first, [[0, 0.5], [0.75, 1]])
     np.testing.assert_allclose(second, [[1, 0.5], [0.5, 0.5]])
