@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import weakref
 from collections.abc import Callable, Iterator
@@ -421,6 +422,26 @@ def test_nothing_keeps_the_activations_alive(tmp_path: Path) -> None:
         model(torch.ones(2, 3))
         gc.collect()
         assert [reference() for reference in seen] == [None, None]
+
+
+def test_a_layer_alone_is_evaluated_by_torchs_fast_path_too(tmp_path: Path) -> None:
+    torch.manual_seed(3)
+    model = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    x = torch.randn(3, 5, 8)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with Hook(tmp_path / "run", collections=BOTH) as hook:
+        hook.watch(model, optimizer=optimizer)
+        assert copy.deepcopy(model)._compiled_call_impl is None
+        model(x).sum().backward()
+        optimizer.step()
+        model.eval()
+        with torch.no_grad(), torch.profiler.profile() as profile:
+            model(x)
+    assert "aten::_transformer_encoder_layer_fwd" in {one.key for one in profile.key_averages()}
+    run = open_run(tmp_path / "run")
+    assert run.tensor("outputs/TransformerEncoderLayer").steps("train").tolist() == [0]
+    assert run.tensor("inputs/linear1").steps("train").tolist() == [0]
+    assert model._compiled_call_impl is None
 
 
 def test_an_evaluation_by_torchs_fast_path_is_bit_identical(tmp_path: Path) -> None:

@@ -32,8 +32,9 @@ _MOST_BYTES = 2**62
 
 # The mode of each letter.
 _NO_MODE = 255
+_BYTES = np.frombuffer(LETTERS.encode(), np.uint8)
 _CODES = np.full(256, _NO_MODE, np.uint8)
-_CODES[np.frombuffer(LETTERS.encode(), np.uint8)] = np.arange(len(LETTERS))
+_CODES[_BYTES] = np.arange(len(LETTERS))
 
 
 class Layouts(NamedTuple):

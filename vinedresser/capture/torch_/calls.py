@@ -27,8 +27,9 @@ class Removable(Protocol):
 class _CompiledCalls:
     """Comes before the compiled code of a model on which ``model.compile()`` was called.
 
-    The model's own hooks are compiled together with it. Torch leaves this attribute out of copies
-    and pickles.
+    The model's own hooks are compiled together with it. In a model that is not compiled it takes
+    the place of such code, and calls the model as torch does. Torch leaves this attribute out of
+    copies and pickles.
 
     Args:
         model: compiled.
@@ -39,6 +40,7 @@ class _CompiledCalls:
     def __init__(self, model: nn.Module, before: _Before, after: Callable[[], object]) -> None:
         self._model = model
         self._compiled: Any = model._compiled_call_impl
+        self._call = self._compiled or model._call_impl
         self._before = before
         self._after = after
         model._compiled_call_impl = self
@@ -46,7 +48,7 @@ class _CompiledCalls:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         self._before(self._model, args, kwargs)
         try:
-            return self._compiled(*args, **kwargs)
+            return self._call(*args, **kwargs)
         finally:
             self._after()
 
@@ -61,12 +63,13 @@ def before_calls(model: nn.Module, before: _Before, after: Callable[[], object])
     Args:
         model: perhaps compiled.
         before: called with the model, its arguments and its keyword arguments; returns nothing.
-        after: called at the end of each call of a model on which ``model.compile()`` was called;
-            its own forward hooks run earlier, inside of what is compiled.
+        after: called at the end of each call of a model on which ``model.compile()`` was called,
+            or that takes no hooks; its own forward hooks run earlier, inside of what is compiled.
     """
     if isinstance(model, torch.jit.ScriptModule):
         # It takes no hooks, so its calls are not seen.
         return RemovableHandle(OrderedDict())
-    if model._compiled_call_impl is not None:
+    # A transformer layer with a hook would not take torch's fast path in evaluations.
+    if model._compiled_call_impl is not None or isinstance(model, nn.TransformerEncoderLayer):
         return _CompiledCalls(model, before, after)
     return model.register_forward_pre_hook(ModuleHook(before, model), with_kwargs=True)
