@@ -69,8 +69,14 @@ format: env  ## put the code into the one format
 bench: env  ## print the measurements beside their budgets
 	$(BIN)/python -m benchmarks.imports
 	$(BIN)/python -m benchmarks.store
+	$(BIN)/python -m benchmarks.long_run
+	$(BIN)/python -m benchmarks.s3
+	$(BIN)/python -m benchmarks.reductions
 	$(BIN)/python -m benchmarks.overhead --model mlp
 	$(BIN)/python -m benchmarks.overhead --model resnet
+	$(BIN)/python -m benchmarks.memory
+	$(BIN)/python -m benchmarks.keras_overhead
+	$(BIN)/python -m benchmarks.xgboost_overhead
 	$(BIN)/python -m benchmarks.reaction
 
 clean:  ## remove what can be made again, .venv too; runs/ stays
