@@ -80,6 +80,8 @@ def test_what_cannot_be_drawn_is_named(run: Run, tmp_path: Path) -> None:
         draw(run, "losses/loss", tmp_path / "no" / "a.png")
     with pytest.raises(UnknownTensor, match=r"did you mean weights/conv.weight"):
         draw(run, "weights/conv.weigt", tmp_path / "a.png")
+    with pytest.raises(UnknownTensor, match=r"did you mean losses/loss"):
+        draw(run, "losses/los", tmp_path / "a.png")
     with pytest.raises(UnknownStep, match="nearest steps"):
         draw(run, "weights/conv.weight", tmp_path / "a.png", step=99)
     with pytest.raises(UnknownStep, match="no statistics"):

@@ -15,7 +15,13 @@ from numpy.typing import NDArray
 from vinedresser.capture.store.reader import Run
 from vinedresser.capture.store.series import Column
 from vinedresser.capture.store.step_record import MODES, Mode
-from vinedresser.errors import ConfigError, MissingDependency, UnknownStep
+from vinedresser.errors import (
+    ConfigError,
+    MissingDependency,
+    UnknownStep,
+    UnknownTensor,
+    did_you_mean,
+)
 from vinedresser.explain.tensor_images import mosaic, tile_images
 
 if TYPE_CHECKING:
@@ -72,6 +78,9 @@ def draw(
     """
     if target.suffix.lower() not in _FORMATS:
         raise ConfigError(f"{target}: pictures are {' or '.join(_FORMATS)} files")
+    known = [*run.scalar_names(), *run.tensor_names()]
+    if name not in known:
+        raise UnknownTensor(f"{run.path}: no tensor or scalar {name}{did_you_mean(name, known)}")
     subject = _Subject(run, name, step, mode, rank)
     figure = _figure()
     chosen = kind or subject.fitting()

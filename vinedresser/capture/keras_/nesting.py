@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+
+from vinedresser.capture.nesting import inside
 
 __all__ = ["arguments", "leaves"]
 
@@ -12,20 +14,15 @@ def leaves(value: Any, name: str, is_leaf: Callable[[Any], bool]) -> Iterator[tu
     """Yield the tensors in a nesting, each with a name that tells it apart.
 
     Args:
-        value: a tensor, or any nesting of tuples, lists and mappings; whatever else it holds is
-            passed over.
+        value: a tensor, or any nesting of tuples, lists, mappings and dataclasses; whatever else it
+            holds is passed over.
         name: of the value itself; what is inside has the place added, such as "[hidden]".
         is_leaf: says whether a value is a tensor.
     """
     if is_leaf(value):
         yield name, value
         return
-    inside: Iterable[tuple[Any, Any]] = ()
-    if isinstance(value, Mapping):
-        inside = value.items()
-    elif isinstance(value, (tuple, list)):
-        inside = enumerate(value)
-    for key, item in inside:
+    for key, item in inside(value):
         yield from leaves(item, f"{name}[{key}]", is_leaf)
 
 

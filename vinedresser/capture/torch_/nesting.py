@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
 from torch.nn.utils.rnn import PackedSequence
+
+from vinedresser.capture.nesting import inside
 
 __all__ = ["argument_leaves", "leaves"]
 
@@ -24,17 +25,10 @@ def leaves(value: Any, name: str = "") -> Iterable[tuple[str, torch.Tensor]]:
     """
     if isinstance(value, torch.Tensor):
         return ((name, value),)
-    if isinstance(value, Mapping):
-        inside: Iterable[tuple[Any, Any]] = value.items()
-    elif isinstance(value, PackedSequence):
+    if isinstance(value, PackedSequence):
         return itertools.chain([(name, value.data)], leaves(_packing(value), name))
-    elif isinstance(value, (tuple, list)):
-        inside = enumerate(value)
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        inside = ((entry.name, getattr(value, entry.name)) for entry in dataclasses.fields(value))
-    else:
-        return ()
-    return itertools.chain.from_iterable(leaves(item, f"{name}[{key}]") for key, item in inside)
+    parts = (leaves(item, f"{name}[{key}]") for key, item in inside(value))
+    return itertools.chain.from_iterable(parts)
 
 
 def argument_leaves(
