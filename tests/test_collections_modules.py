@@ -136,3 +136,17 @@ def test_a_predicate_that_fails_is_said_once_and_harms_nothing(
     assert said.count("capture failed in the predicate") == 1
     assert "RuntimeError: train 0; training goes on" in said
     assert open_run(tmp_path / "run").status.state == "finished"
+
+
+def test_what_a_whole_model_is_called_with_and_returns(tmp_path: Path) -> None:
+    train(tmp_path / "run", network(), {"model_inputs": EVERY, "model_outputs": EVERY})
+    run = open_run(tmp_path / "run")
+    assert run.tensor_names() == ["inputs/Sequential", "outputs/Sequential"]
+    assert run.tensor_names(collection="model_inputs") == ["inputs/Sequential"]
+    assert run.info.modules["Sequential"] == ["Sequential", "", "model"]
+
+
+def test_what_a_loop_of_its_own_reports_is_a_models_too(tmp_path: Path) -> None:
+    with Hook(tmp_path / "run", collections={"model_inputs": EVERY}) as hook:
+        hook.step(inputs=[[1.0, 2.0]], outputs=[3.0], loss=0.5)
+    assert open_run(tmp_path / "run").tensor_names() == ["inputs/batch"]

@@ -34,9 +34,13 @@ KINDS = (
     "shap",
     "saved",
 )
+# Collections without names of their own: the outputs of activation functions; what a model as a whole
+# is called with, and what it returns.
 _ACTIVATIONS = "activations"
-# "activations" has no names of its own: it is those outputs that come from activation functions.
-BUILT_IN = (*KINDS, _ACTIVATIONS)
+_OF_MODELS = {"model_inputs": "inputs", "model_outputs": "outputs"}
+BUILT_IN = (*KINDS, _ACTIVATIONS, *_OF_MODELS)
+# What a loop of its own reports by `hook.step` is called so, as if it were a model's path.
+_REPORTED = "batch"
 
 
 @dataclass(frozen=True)
@@ -126,6 +130,8 @@ class Collection:
             return True
         if self.name == _ACTIVATIONS and name.startswith("outputs/") and activation_of(name, {}):
             return True
+        if name.startswith(f"{_OF_MODELS.get(self.name)}/") and module_of(name) == _REPORTED:
+            return True
         if not self._paths:
             return False
         if self.kinds and name.partition("/")[0] not in self.kinds:
@@ -138,6 +144,8 @@ class Collection:
             return True
         if self.name == _ACTIVATIONS:
             return kind == "outputs"
+        if self.name in _OF_MODELS:
+            return kind == _OF_MODELS[self.name]
         if (self.modules or self.types) and (not self.kinds or kind in self.kinds):
             return True
         if self.regex is None:
@@ -158,6 +166,10 @@ class Collection:
             found = [path for path, info in modules.items() if info.activation]
             paths = dict.fromkeys([*self.modules, *found])
             return replace(self, modules=tuple(paths), kinds=("outputs",))
+        if self.name in _OF_MODELS:
+            roots = [path for path, info in modules.items() if info.root]
+            paths = dict.fromkeys([*self.modules, *roots])
+            return replace(self, modules=tuple(paths), kinds=(_OF_MODELS[self.name],))
         if not (self.modules or self.types):
             return self
         of_types = [path for path, info in modules.items() if info.type in self.types]

@@ -147,7 +147,7 @@ class CaptureControl:
         return found
 
     def _modules(self) -> dict[str, list[str]]:
-        return {path: list(info) for path, info in self._found().items()}
+        return {path: info.words() for path, info in self._found().items()}
 
     def _tabular(self) -> dict[str, list[str]]:
         """Return the features and the classes of a model that has names for them."""

@@ -34,10 +34,16 @@ class ModuleInfo(NamedTuple):
         type: the name of its class, such as "Conv2d".
         activation: what function its output is of, element by element or over classes, such as
             "relu" or "softmax"; "" where it is none.
+        root: it is a watched model itself, not a part of one.
     """
 
     type: str
     activation: str = ""
+    root: bool = False
+
+    def words(self) -> list[str]:
+        """Return it as a run's record has it (`RunRecord.modules`)."""
+        return [self.type, self.activation, *(["model"] if self.root else [])]
 
 
 def module_of(name: str) -> str | None:

@@ -180,7 +180,7 @@ class RunRecord(Record):
         capture_digest: SHA-256 of it.
         needs: of the capture configuration, what the rules ask for.
         modules: of the watched models, type and activation function ("" where the module is none)
-            of each module or layer by its path.
+            of each module or layer by its path, and "model" after them for a watched model itself.
         features: names of the input's features, in the order in which tensors have them.
         classes: the classes, in the order of their numbers; both [] where a model has none.
         code: the version control's id of the code, "" when there is none.

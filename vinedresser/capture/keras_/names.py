@@ -61,7 +61,7 @@ class Names:
     def modules(self) -> dict[str, ModuleInfo]:
         """Return what the layers are, by path."""
         return {
-            path: ModuleInfo(type(layer).__name__, activation_name(layer))
+            path: ModuleInfo(type(layer).__name__, activation_name(layer), layer is self.model)
             for path, layer in self.layers()
             if not isinstance(layer, keras.layers.InputLayer)
         }

@@ -116,7 +116,9 @@ class TorchAdapter:
     def modules(self) -> dict[str, ModuleInfo]:
         """See `Adapter.modules`."""
         return {
-            path: ModuleInfo(own_class(module).__name__, activation_name(module))
+            path: ModuleInfo(
+                own_class(module).__name__, activation_name(module), path == self._names.root
+            )
             for path, module in self._names.modules()
         }
 
