@@ -13,9 +13,10 @@ from vinedresser.capture.store.step import Step
 from vinedresser.capture.store.step_record import StepRecord
 from vinedresser.errors import ConfigError
 from vinedresser.infra.run_directory import RunRecord
-from vinedresser.rules.base import Need, Rule, capture_for
+from vinedresser.rules.base import Rule, capture_for
 from vinedresser.rules.engine import Engine
 from vinedresser.rules.judge import judge
+from vinedresser.rules.need import Need
 from vinedresser.rules.overfitting import Overfitting
 from vinedresser.rules.registry import RULES
 from vinedresser.testing.runs import make_run, step_record

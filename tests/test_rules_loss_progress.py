@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from vinedresser.rules.loss_progress import LossProgress, spread
-from vinedresser.rules.metric_trend import MetricTrend, direction
+from vinedresser.rules.signals.loss_progress import LossProgress, spread
+from vinedresser.rules.signals.metric_trend import MetricTrend, direction
 
 Series = NDArray[np.float64]
 T = np.arange(2000)

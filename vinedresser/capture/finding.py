@@ -32,6 +32,8 @@ class Finding(Record):
         cause: the likely cause.
         remedy: the concrete change to try.
         evidence: the figures behind it, as plain JSON types.
+        fault: the kind of fault that it is a sign of, a word such as "learning_rate_too_high"; ""
+            where the rule does not say.
     """
 
     KEY: ClassVar[str] = "findings"
@@ -51,3 +53,4 @@ class Finding(Record):
     cause: str
     remedy: str
     evidence: dict[str, Any] = field(default_factory=dict)
+    fault: str = ""

@@ -6,11 +6,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from vinedresser.rules.base import Need as Need
     from vinedresser.rules.base import Rule as Rule
     from vinedresser.rules.base import capture_for as capture_for
     from vinedresser.rules.engine import Engine as Engine
     from vinedresser.rules.loss_not_decreasing import LossNotDecreasing as LossNotDecreasing
+    from vinedresser.rules.need import Need as Need
     from vinedresser.rules.nonfinite import Nonfinite as Nonfinite
     from vinedresser.rules.overfitting import Overfitting as Overfitting
     from vinedresser.rules.registry import RULES as RULES
@@ -23,7 +23,7 @@ _HOMES = {
     "RULES": "registry",
     "Engine": "engine",
     "LossNotDecreasing": "loss_not_decreasing",
-    "Need": "base",
+    "Need": "need",
     "Nonfinite": "nonfinite",
     "Overfitting": "overfitting",
     "Rule": "base",

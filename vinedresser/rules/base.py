@@ -2,85 +2,23 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from vinedresser.capture.collections import Collection
 from vinedresser.capture.config import CaptureConfig
 from vinedresser.capture.finding import Finding, Severity
-from vinedresser.capture.schedule import SaveConfig
+from vinedresser.rules.faults import Fault
+from vinedresser.rules.need import Need
+from vinedresser.rules.signals.base import constructor_parameters, signals_of
 
 if TYPE_CHECKING:
     from vinedresser.capture.store.step import Step
     from vinedresser.infra.run_directory import RunRecord
 
-__all__ = ["Need", "Rule", "capture_for"]
-
-
-@dataclass(frozen=True)
-class Need:
-    """What a rule has to be shown.
-
-    Attributes:
-        collection: name of a built-in collection, or of one of the rule's own with a ``regex``.
-        every: at every so many train steps, from step 0; each evaluation and prediction is shown.
-        reductions: statistics (`vinedresser.capture.reductions`). Scalars such as losses and
-            metrics have none.
-        modes: "train", "eval", "predict".
-        tensor: the full tensors too.
-        regex: found (`re.search`) in the full names of the tensors.
-        required: say so when nothing of it is there; False: the rule is only better with it.
-    """
-
-    collection: str
-    every: int = 1
-    reductions: tuple[str, ...] = ()
-    modes: tuple[str, ...] = ("train",)
-    tensor: bool = False
-    regex: str | None = None
-    required: bool = True
-
-    @cached_property
-    def save(self) -> SaveConfig:
-        """What the hook has to save for it.
-
-        Raises:
-            ConfigError: a value is not right.
-        """
-        return SaveConfig(
-            every=self.every,
-            modes=self.modes,
-            reductions=self.reductions,
-            tensor=self.tensor if self.reductions else None,
-        )
-
-    @cached_property
-    def names(self) -> Collection:
-        """The collection of the names that it is about.
-
-        Raises:
-            ConfigError: the regex is not valid.
-        """
-        return Collection(self.collection, self.regex, self.save)
-
-    def due(self, step: Step) -> bool:
-        """Say whether something of it has to be in this step."""
-        return self.save.due(step.step, step.mode)
-
-    def met(self, step: Step) -> bool:
-        """Say whether something of it is in this step."""
-        if self.reductions:
-            return any(
-                self.names.holds(name) and all(word in statistics for word in self.reductions)
-                for name, statistics in step.reductions.items()
-            )
-        return any(self.names.holds(name) for name in (*step.scalars, *step.tensor_names))
+__all__ = ["Rule", "capture_for"]
 
 
 class Rule(ABC):
@@ -93,11 +31,13 @@ class Rule(ABC):
     Attributes:
         name: of the rule, in snake case; made from the class's name.
         severity: of its findings: "stop" ends the run, "warning" and "info" do not.
-        needs: what the hook has to capture for it.
+        fault: of its findings, as far as it is always the same (`vinedresser.rules.faults`).
+        needs: what the hook has to capture for it, besides what its signals need.
     """
 
     name: ClassVar[str]
     severity: Severity = "stop"
+    fault: Fault = ""
     needs: tuple[Need, ...]
 
     def __init_subclass__(cls) -> None:
@@ -127,8 +67,13 @@ class Rule(ABC):
     @property
     def params(self) -> dict[str, Any]:
         """The parameters of its constructor, as plain JSON types."""
-        parameters = inspect.signature(type(self)).parameters
-        return {name: getattr(self, name) for name in parameters}
+        return constructor_parameters(self)
+
+    @property
+    def all_needs(self) -> tuple[Need, ...]:
+        """What the hook has to capture for it and for the signals that it holds."""
+        held = (need for signal in signals_of(self) for need in signal.needs)
+        return tuple(dict.fromkeys((*self.needs, *held)))
 
     def found(
         self,
@@ -144,8 +89,11 @@ class Rule(ABC):
         cause: str,
         remedy: str,
         evidence: dict[str, Any],
+        fault: Fault | None = None,
     ) -> Finding:
         """Return a finding of this rule at a step; see `Finding` for the arguments.
+
+        A finding is of the rule's own fault unless another is given.
 
         NaN and infinities in the evidence become text, for the sake of whoever reads it as JSON.
         """
@@ -164,6 +112,7 @@ class Rule(ABC):
             seen=seen,
             cause=cause,
             remedy=remedy,
+            fault=self.fault if fault is None else fault,
             evidence={key: _plain(value) for key, value in evidence.items()},
         )
 
@@ -188,6 +137,6 @@ def capture_for(rules: Iterable[Rule]) -> CaptureConfig:
     """
     config = CaptureConfig()
     for rule in rules:
-        for need in rule.needs:
+        for need in rule.all_needs:
             config = config.merged(CaptureConfig({need.collection: need.names}))
     return config

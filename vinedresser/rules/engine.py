@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from vinedresser.capture.finding import Finding
 from vinedresser.rules.base import Rule
+from vinedresser.rules.signals.base import SignalPool
 from vinedresser.rules.watch import RuleWatch
 
 if TYPE_CHECKING:
@@ -19,20 +21,29 @@ __all__ = ["Engine"]
 class Engine:
     """Shows each step to each rule, in a fixed order; a pure fold over the steps.
 
+    Signals that several rules hold are shared, and shown each step first.
+
     Args:
         rules: what to judge by; they are copied, and stay as they are.
     """
 
     def __init__(self, rules: Iterable[Rule]) -> None:
-        self._watches = [RuleWatch(rule) for rule in rules]
+        self._pool = SignalPool()
+        self._watches = []
+        for rule in rules:
+            own = copy.deepcopy(rule)
+            self._pool.adopt(own)
+            self._watches.append(RuleWatch(own, self._pool))
 
     def begin(self, info: RunRecord) -> None:
         """Tell the rules about the run, before its first step."""
+        self._pool.begin(info)
         for watch in self._watches:
             watch.begin(info)
 
     def update(self, step: Step) -> list[Finding]:
         """Show the next step to all rules; return what they find, in the order of the rules."""
+        self._pool.update(step)
         return [finding for watch in self._watches for finding in watch.update(step)]
 
     def finish(self) -> list[Finding]:

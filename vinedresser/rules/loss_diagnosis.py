@@ -6,9 +6,9 @@ import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vinedresser.rules.advice import Advice
-from vinedresser.rules.gradient_norms import GradientNorms
-from vinedresser.rules.learning_rate import LearningRate
-from vinedresser.rules.loss_progress import LossProgress
+from vinedresser.rules.signals.gradient_norms import GradientNorms
+from vinedresser.rules.signals.learning_rate import LearningRate
+from vinedresser.rules.signals.loss_progress import LossProgress
 
 if TYPE_CHECKING:
     from vinedresser.capture.store.step import Step

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from vinedresser.capture.finding import Finding
 from vinedresser.errors import ConfigError
-from vinedresser.rules.base import Need, Rule
-from vinedresser.rules.confidence import confidence
-from vinedresser.rules.learning_outcome import OUTCOME_NEEDS, LearningOutcome
-from vinedresser.rules.learning_rate import LearningRate
+from vinedresser.rules.base import Rule
 from vinedresser.rules.loss_diagnosis import LossDiagnosis
-from vinedresser.rules.loss_progress import LossProgress
+from vinedresser.rules.need import Need
+from vinedresser.rules.signals.confidence import confidence
+from vinedresser.rules.signals.learning_outcome import LearningOutcome
+from vinedresser.rules.signals.learning_rate import LearningRate
+from vinedresser.rules.signals.loss_progress import LossProgress
 
 if TYPE_CHECKING:
     from vinedresser.capture.store.step import Step
@@ -53,7 +54,6 @@ class LossNotDecreasing(Rule):
         self.drop = drop
         self.rise = rise
         self.needs = (
-            *OUTCOME_NEEDS,
             # For the cause alone: does anything arrive at the weights, and do they move?
             Need("gradients", every=20, reductions=("l2",), required=False),
             Need("weights", every=20, reductions=("l2",), required=False),
@@ -71,7 +71,7 @@ class LossNotDecreasing(Rule):
         if self._fired or step.rank != 0:
             return None
         self._diagnosis.add(step)
-        if not self._outcome.add(step):
+        if not self._outcome.renewed:
             return None
         blown = {name: p for name, p in self._outcome.losses.items() if p.blown_up(self.rise)}
         still = {name: p for name, p in self._outcome.losses.items() if p.stuck()}

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from vinedresser.capture.finding import Finding
 from vinedresser.errors import ConfigError
 from vinedresser.rules.advice import Advice
-from vinedresser.rules.base import Need, Rule
-from vinedresser.rules.learning_rate import LearningRate
-from vinedresser.rules.recent_past import Growth, RecentPast
+from vinedresser.rules.base import Rule
+from vinedresser.rules.need import Need
+from vinedresser.rules.signals.learning_rate import LearningRate
+from vinedresser.rules.signals.recent_past import Growth, RecentPast
 
 if TYPE_CHECKING:
     from vinedresser.capture.store.step import Step

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 from vinedresser.capture.finding import Finding
 from vinedresser.errors import ConfigError
-from vinedresser.rules.base import Need, Rule
-from vinedresser.rules.bounded import bounded
-from vinedresser.rules.confidence import confidence
-from vinedresser.rules.evaluation_series import Evaluation, EvaluationSeries, Parting
-from vinedresser.rules.metric_trend import direction
+from vinedresser.rules.base import Rule
+from vinedresser.rules.need import Need
+from vinedresser.rules.signals.bounded import bounded
+from vinedresser.rules.signals.confidence import confidence
+from vinedresser.rules.signals.evaluation_series import Evaluation, EvaluationSeries, Parting
+from vinedresser.rules.signals.metric_trend import direction
 
 if TYPE_CHECKING:
     from vinedresser.capture.store.step import Step

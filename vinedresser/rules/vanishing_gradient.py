@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from vinedresser.capture.finding import Finding
 from vinedresser.errors import ConfigError
 from vinedresser.rules.advice import Advice
-from vinedresser.rules.base import Need, Rule
-from vinedresser.rules.learning_outcome import OUTCOME_NEEDS, LearningOutcome
+from vinedresser.rules.base import Rule
+from vinedresser.rules.need import Need
+from vinedresser.rules.signals.learning_outcome import LearningOutcome
 
 if TYPE_CHECKING:
     from vinedresser.capture.store.step import Step
@@ -55,7 +56,6 @@ class VanishingGradient(Rule):
         self.every = every
         self.patience = patience
         self.needs = (
-            *OUTCOME_NEEDS,
             Need("gradients", every=every, reductions=("abs_mean",)),
             Need("weights", every=every, reductions=("std", "l2"), required=False),
         )
@@ -68,7 +68,6 @@ class VanishingGradient(Rule):
         """See `Rule.update`."""
         if self._fired or step.rank != 0:
             return None
-        self._outcome.add(step)
         profile = _profile(step)
         if profile is None:
             return None

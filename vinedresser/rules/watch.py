@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from difflib import get_close_matches
 from functools import partial
@@ -10,7 +9,9 @@ from typing import TYPE_CHECKING
 
 from vinedresser.capture.finding import Finding
 from vinedresser.errors import Damaged
-from vinedresser.rules.base import Need, Rule
+from vinedresser.rules.base import Rule
+from vinedresser.rules.need import Need
+from vinedresser.rules.signals.base import SignalPool, signals_of
 
 if TYPE_CHECKING:
     from vinedresser.capture.store.step import Step
@@ -26,18 +27,21 @@ _HINTS = {
 
 
 class RuleWatch:
-    """Runs a copy of a rule over a run.
+    """Runs a rule over a run.
 
     What a rule raises is turned into a finding of severity "warning", and the rule is switched off;
     data that cannot be read is told of once, and the rule goes on with what can.
 
     Args:
-        rule: as it was made; it is left as it is, so that it can judge again.
+        rule: freshly made, its signals those of the pool.
+        pool: shows the signals each step before the rule.
     """
 
-    def __init__(self, rule: Rule) -> None:
-        self._rule = copy.deepcopy(rule)
-        self._unmet = [need for need in rule.needs if need.required]
+    def __init__(self, rule: Rule, pool: SignalPool) -> None:
+        self._rule = rule
+        self._pool = pool
+        self._signals = signals_of(rule)
+        self._unmet = [need for need in rule.all_needs if need.required]
         self._found: list[Finding] = []
         self._last: Step | None = None
         self._failed = False
@@ -52,7 +56,7 @@ class RuleWatch:
         self._last = step
         if self._unmet:
             self._shielded(lambda: self._check_needs(step))
-        self._shielded(lambda: self._rule.update(step))
+        self._shielded(lambda: self._update(step))
         return self._taken()
 
     def finish(self) -> list[Finding]:
@@ -62,6 +66,10 @@ class RuleWatch:
         self._unmet = []
         self._shielded(self._rule.finish)
         return self._taken()
+
+    def _update(self, step: Step) -> Finding | None:
+        self._pool.check(self._signals)
+        return self._rule.update(step)
 
     def _taken(self) -> list[Finding]:
         found, self._found = self._found, []

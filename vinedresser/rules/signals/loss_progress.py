@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise, takewhile
 
-from vinedresser.rules.bounded import bounded
+from vinedresser.rules.signals.bounded import bounded
 
 __all__ = ["LossProgress", "Stretch", "spread"]
 

@@ -7,7 +7,7 @@ import statistics
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from vinedresser.rules.gradient_norms import GradientNorms
+from vinedresser.rules.signals.gradient_norms import GradientNorms
 
 if TYPE_CHECKING:
     from vinedresser.capture.store.step import Step

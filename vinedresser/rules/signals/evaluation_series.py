@@ -9,8 +9,8 @@ from collections import deque
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from vinedresser.rules.loss_progress import spread
-from vinedresser.rules.metric_trend import direction
+from vinedresser.rules.signals.loss_progress import spread
+from vinedresser.rules.signals.metric_trend import direction
 
 __all__ = ["Evaluation", "EvaluationSeries", "Parting"]
 

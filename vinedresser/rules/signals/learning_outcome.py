@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vinedresser.rules.base import Need
-from vinedresser.rules.loss_progress import LossProgress
-from vinedresser.rules.metric_trend import MetricTrend
+from vinedresser.rules.need import Need
+from vinedresser.rules.signals.base import Signal
+from vinedresser.rules.signals.loss_progress import LossProgress
+from vinedresser.rules.signals.metric_trend import MetricTrend
 
 if TYPE_CHECKING:
     from vinedresser.capture.store.step import Step
 
-__all__ = ["OUTCOME_NEEDS", "LearningOutcome"]
-
-OUTCOME_NEEDS = (
-    Need("losses"),
-    Need("metrics", modes=("train", "eval"), required=False),
-)
+__all__ = ["LearningOutcome"]
 
 
-class LearningOutcome:
+class LearningOutcome(Signal):
     """How the losses and metrics of rank 0 have moved so far; the losses of all ranks are alike.
 
     Where there are several losses, one that falls is enough: a part of a sum may rise while the
@@ -31,28 +27,31 @@ class LearningOutcome:
 
     Attributes:
         losses: the progress of each training loss, by name.
+        renewed: there is enough new in the last step to ask again.
     """
 
+    needs = (Need("losses"), Need("metrics", modes=("train", "eval"), required=False))
+
     def __init__(self, patience: int, drop: float) -> None:
+        self.patience = patience
+        self.drop = drop
         self.losses: dict[str, LossProgress] = {}
-        self._patience = patience
-        self._drop = drop
+        self.renewed = False
         self._metrics: dict[tuple[str, str], MetricTrend] = {}
 
-    def add(self, step: Step) -> bool:
-        """Take in a step; return whether there is enough new to ask again."""
+    def update(self, step: Step) -> None:
+        """See `Signal.update`."""
+        self.renewed = False
         if step.rank != 0 or step.mode == "predict":
-            return False
+            return
         for name, value in step.scalars_of("metrics").items():
             self._metrics.setdefault((name, step.mode), MetricTrend(name)).add(value)
         if step.mode != "train":
-            return False
-        completed = False
+            return
         for name, value in step.scalars_of("losses").items():
             if name not in self.losses:
-                self.losses[name] = LossProgress(self._patience, self._drop)
-            completed |= self.losses[name].add(step.step, value)
-        return completed
+                self.losses[name] = LossProgress(self.patience, self.drop)
+            self.renewed |= self.losses[name].add(step.step, value)
 
     def ripe(self) -> bool:
         """Say whether there are enough losses to ask whether it has learned."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from vinedresser.rules.bounded import bounded
+from vinedresser.rules.signals.bounded import bounded
 
 __all__ = ["MetricTrend", "direction"]
 

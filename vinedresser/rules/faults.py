@@ -1,0 +1,124 @@
+"""The kinds of faults that findings are signs of, and which of them bring others about.
+
+The words are those of the studies of faulty trainings (DeepFD, ICSE 2022; AUTOTRAINER, ICSE 2021;
+UMLAUT, CHI 2021; Humbatova et al., "Taxonomy of real faults in deep learning systems", ICSE 2020).
+"""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+__all__ = ["CONSEQUENCES", "FAULTS", "Fault", "brings_about"]
+
+Fault = Literal[
+    "",
+    # Data
+    "class_imbalance",
+    "corrupt_inputs",
+    "corrupt_labels",
+    "data_leakage",
+    "single_label",
+    "token_ratio",
+    "unnormalised_inputs",
+    "unnormalised_targets",
+    # Model and loss
+    "bad_initialisation",
+    "identical_units",
+    "loss_output_mismatch",
+    "loss_scale",
+    # Optimisation
+    "gradients_not_cleared",
+    "learning_rate_too_high",
+    "learning_rate_too_low",
+    "oscillating_loss",
+    "over_regularisation",
+    "scheduler_not_stepped",
+    "untrained_parameters",
+    "wrong_mode",
+    # What happens inside
+    "dying_relu",
+    "exploding_gradient",
+    "mixed_precision",
+    "nonfinite",
+    "saturated_activation",
+    "stale_statistics",
+    "unchanged_tensor",
+    "vanishing_gradient",
+    # What comes out
+    "classifier_confusion",
+    "constant_predictions",
+    "not_learning",
+    "overfitting",
+    "overtraining",
+    "underfitting",
+    # Trees
+    "feature_dominance",
+    "tree_depth",
+    # System
+    "replica_divergence",
+    "slow_input",
+    "stalled",
+]
+
+FAULTS: tuple[Fault, ...] = tuple(word for word in get_args(Fault) if word)
+
+# What any fault ends in.
+_OUTCOMES: frozenset[Fault] = frozenset(
+    {"not_learning", "underfitting", "constant_predictions", "classifier_confusion", "overtraining"}
+)
+_INSIDE: frozenset[Fault] = frozenset(
+    {
+        "vanishing_gradient",
+        "exploding_gradient",
+        "dying_relu",
+        "saturated_activation",
+        "nonfinite",
+        "unchanged_tensor",
+        "mixed_precision",
+    }
+)
+_UNSTEADY: frozenset[Fault] = frozenset({"oscillating_loss", "learning_rate_too_high"})
+
+# By fault, those that it can bring about: where both are found it is the cause.
+CONSEQUENCES: dict[Fault, frozenset[Fault]] = {
+    **dict.fromkeys(_INSIDE, _OUTCOMES),
+    "nonfinite": _OUTCOMES | {"dying_relu", "exploding_gradient"},
+    "exploding_gradient": _OUTCOMES | {"nonfinite", "dying_relu", "oscillating_loss"},
+    "dying_relu": _OUTCOMES | {"vanishing_gradient", "unchanged_tensor"},
+    "saturated_activation": _OUTCOMES | {"vanishing_gradient", "unchanged_tensor"},
+    "vanishing_gradient": _OUTCOMES | {"unchanged_tensor", "learning_rate_too_low"},
+    "oscillating_loss": _OUTCOMES,
+    "learning_rate_too_high": _OUTCOMES | _INSIDE | {"oscillating_loss"},
+    "learning_rate_too_low": _OUTCOMES | {"unchanged_tensor"},
+    "gradients_not_cleared": _OUTCOMES | _INSIDE | _UNSTEADY,
+    "over_regularisation": _OUTCOMES | {"vanishing_gradient"},
+    "untrained_parameters": _OUTCOMES | {"unchanged_tensor", "learning_rate_too_low"},
+    "wrong_mode": _OUTCOMES | {"stale_statistics", "overfitting"},
+    "stale_statistics": _OUTCOMES | {"overfitting"},
+    "identical_units": _OUTCOMES | {"vanishing_gradient", "learning_rate_too_low"},
+    "bad_initialisation": _OUTCOMES | _INSIDE | _UNSTEADY | {"identical_units", "loss_scale"},
+    "loss_output_mismatch": _OUTCOMES
+    | _INSIDE
+    | {"loss_scale", "learning_rate_too_low", "oscillating_loss"},
+    "loss_scale": _OUTCOMES | _UNSTEADY | {"exploding_gradient", "nonfinite"},
+    "unnormalised_inputs": _OUTCOMES | _INSIDE | _UNSTEADY | {"loss_scale"},
+    "unnormalised_targets": _OUTCOMES | _INSIDE | _UNSTEADY | {"loss_scale"},
+    "single_label": _OUTCOMES | {"data_leakage"},
+    "corrupt_labels": _OUTCOMES | {"overfitting"},
+    "corrupt_inputs": _OUTCOMES | {"overfitting"},
+    "class_imbalance": frozenset({"constant_predictions", "classifier_confusion", "not_learning"}),
+    "mixed_precision": _OUTCOMES | {"nonfinite", "vanishing_gradient"},
+    "underfitting": frozenset({"not_learning"}),
+    "constant_predictions": frozenset({"not_learning", "underfitting"}),
+    "overfitting": frozenset({"overtraining"}),
+}
+
+
+def brings_about(cause: str, symptom: str) -> bool:
+    """Say whether one fault can bring about the other.
+
+    Args:
+        cause: a word of `FAULTS`; of an unknown one nothing is known.
+        symptom: the same.
+    """
+    return symptom in CONSEQUENCES.get(cause, frozenset())  # type: ignore[call-overload]
