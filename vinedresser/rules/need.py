@@ -26,6 +26,7 @@ class Need:
             metrics have none.
         modes: "train", "eval", "predict".
         tensor: the full tensors too.
+        rows: of a full tensor, at most so many rows (`SaveConfig.rows`); None: all.
         regex: found (`re.search`) in the full names of the tensors.
         required: say so when nothing of it is there; False: the rule is only better with it.
     """
@@ -35,6 +36,7 @@ class Need:
     reductions: tuple[str, ...] = ()
     modes: tuple[str, ...] = ("train",)
     tensor: bool = False
+    rows: int | None = None
     regex: str | None = None
     required: bool = True
 
@@ -50,6 +52,7 @@ class Need:
             modes=self.modes,
             reductions=self.reductions,
             tensor=self.tensor if self.reductions else None,
+            **({} if self.rows is None else {"rows": self.rows}),
         )
 
     @cached_property

@@ -84,6 +84,8 @@ class Step:
         self.ordinal = columns.first + row
         self._columns = columns
         self._row = row
+        # Statistics that were asked for: several rules ask for the same.
+        self._taken: dict[tuple[str, str], dict[str, float]] = {}
 
     def __repr__(self) -> str:
         return f"Step({self.mode} {self.step}, rank {self.rank})"
@@ -126,6 +128,11 @@ class Step:
             if base_name(name) is None
         )
 
+    def tensors_of(self, collection: str) -> list[str]:
+        """Return the names of those full tensors of this step that are in a collection."""
+        member = self._columns.selector.members(collection)
+        return [name for name in self.tensor_names if member(name)]
+
     def tensor(self, name: str) -> NDArray[Any]:
         """Return a full tensor, read now; read-only, bfloat16 and float8 as `ml_dtypes`.
 
@@ -153,7 +160,7 @@ class Step:
             found.update(zip(names, values[places].tolist(), strict=True))
         return found
 
-    def reduction_of(self, collection: str, reduction: str) -> dict[str, float]:
+    def reduction_of(self, collection: str, reduction: str) -> Mapping[str, float]:
         """Return one statistic of every tensor of a collection.
 
         Args:
@@ -163,10 +170,12 @@ class Step:
         Raises:
             Damaged: the bytes on disk do not match their checksum.
         """
-        found: dict[str, float] = {}
-        for layout, values in self._columns.at(self._row, scalars=False):
-            if reduction in (layout.reductions or ()):
-                names, places = self._columns.selector.places(layout, collection)
-                third = (layout.reductions or ()).index(reduction)
-                found.update(zip(names, values[places, third].tolist(), strict=True))
-        return found
+        key = (collection, reduction)
+        if key not in self._taken:
+            found = self._taken[key] = {}
+            for layout, values in self._columns.at(self._row, scalars=False):
+                if reduction in (layout.reductions or ()):
+                    names, places = self._columns.selector.places(layout, collection)
+                    third = (layout.reductions or ()).index(reduction)
+                    found.update(zip(names, values[places, third].tolist(), strict=True))
+        return self._taken[key]

@@ -1,0 +1,98 @@
+"""The labels and predictions of a batch, as the loss compared them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vinedresser.capture.strided_rows import strided_rows
+from vinedresser.rules.need import Need
+from vinedresser.rules.signals.base import Signal
+
+if TYPE_CHECKING:
+    from vinedresser.capture.store.step import Step
+
+__all__ = ["Batches", "Compared"]
+
+_LABELS, _PREDICTIONS = "labels/", "predictions/"
+
+
+class Compared(NamedTuple):
+    """What a loss compared in one step; of a large batch, some evenly strided rows.
+
+    Attributes:
+        loss: the loss's name without its kind, such as "CrossEntropyLoss"; "batch" where a loop
+            reported them itself.
+        labels: [rows, ...], of any dtype.
+        predictions: [rows, ...], float64; classes are the last axis.
+    """
+
+    loss: str
+    labels: NDArray[Any]
+    predictions: NDArray[Any]
+
+
+class Batches(Signal):
+    """What the model saw, said and should have said in the last step, where it was captured.
+
+    Args:
+        every: train steps from one look to the next; each evaluation is looked at.
+        rows: of a batch, at the most.
+
+    Attributes:
+        compared: of each loss, labels and predictions of the last step; [] where none are there.
+        inputs: by name, what the models were called with in the last step: [rows, ...].
+    """
+
+    def __init__(self, every: int = 5, rows: int = 64) -> None:
+        self.every = every
+        self.rows = rows
+        self.compared: list[Compared] = []
+        self.inputs: dict[str, NDArray[Any]] = {}
+        self.needs = tuple(
+            Need(
+                collection,
+                every=every,
+                modes=("train", "eval"),
+                tensor=True,
+                rows=rows,
+                required=False,
+            )
+            for collection in ("labels", "predictions", "model_inputs")
+        )
+
+    def update(self, step: Step) -> None:
+        """See `Signal.update`."""
+        self.compared, self.inputs = [], {}
+        if step.rank != 0 or not self.needs[0].due(step):
+            return
+        predictions = step.tensors_of("predictions")
+        for name in step.tensors_of("labels"):
+            loss = name.removeprefix(_LABELS)
+            if f"{_PREDICTIONS}{loss}" in predictions:
+                self._compare(step, loss)
+        for name in step.tensors_of("model_inputs"):
+            self.inputs[name] = _rows(step.tensor(name), self.rows)
+
+    def _compare(self, step: Step, loss: str) -> None:
+        labels = _rows(step.tensor(f"{_LABELS}{loss}"), self.rows)
+        predictions = _rows(step.tensor(f"{_PREDICTIONS}{loss}"), self.rows)
+        if labels.ndim and predictions.ndim and len(labels) == len(predictions) > 0:
+            wide = _classes_last(labels, np.asarray(predictions, np.float64))
+            self.compared.append(Compared(loss, labels, wide))
+
+
+def _classes_last(labels: NDArray[Any], predictions: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return predictions with the classes, which torch has second, as the last axis."""
+    second_left_out = predictions.shape[:1] + predictions.shape[2:]
+    if labels.ndim > 1 and second_left_out == labels.shape != predictions.shape[:-1]:
+        return np.moveaxis(predictions, 1, -1)
+    return predictions
+
+
+def _rows(values: NDArray[Any], most: int) -> NDArray[Any]:
+    """Return the rows that are looked at where more were captured than are wanted."""
+    chosen = strided_rows(len(values), most) if values.ndim else None
+    return values if chosen is None else values[chosen]

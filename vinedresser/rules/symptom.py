@@ -1,0 +1,115 @@
+"""Rules that look for a symptom at single steps: confirmed over several, and by the outcome."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from vinedresser.capture.finding import Finding
+from vinedresser.errors import ConfigError
+from vinedresser.rules.base import Rule
+from vinedresser.rules.faults import Fault
+from vinedresser.rules.signals.outcome import Outcome, Verdict
+
+if TYPE_CHECKING:
+    from vinedresser.capture.store.step import Step
+
+__all__ = ["Symptom", "SymptomRule"]
+
+
+@dataclass(frozen=True)
+class Symptom:
+    """What a rule sees at one step; see `Finding` for the attributes."""
+
+    tensor: str
+    statistic: str
+    value: float
+    threshold: float
+    confidence: float
+    seen: str
+    cause: str
+    remedy: str
+    evidence: dict[str, Any] = field(default_factory=dict)
+    fault: Fault | None = None
+
+
+class SymptomRule(Rule):
+    """Fires once, when it has seen its symptom at some looks in a row and the outcome agrees.
+
+    A subclass says at which steps it looks (`looks_at`) and what it sees there (`look`). Only rank
+    0 is looked at.
+
+    Args:
+        patience: looks in a row.
+
+    Attributes:
+        gate: "poor": it counts only in a training that does not learn as it should (`Outcome`),
+            and in its last step also where it ended so; "none": in any.
+        outcome: of the training.
+    """
+
+    gate: ClassVar[Literal["poor", "none"]] = "poor"
+
+    def __init__(self, patience: int) -> None:
+        if patience < 1:
+            raise ConfigError(f"patience = {patience}: must be at least 1 look")
+        self.patience = patience
+        self.outcome = Outcome()
+        self._looks = 0
+        self._since = 0
+        self._seen: tuple[Step, Symptom] | None = None
+        self._fired = False
+
+    @abstractmethod
+    def look(self, step: Step) -> Symptom | None:
+        """Return what is wrong at a step at which it looks; None: nothing."""
+
+    def looks_at(self, step: Step) -> bool:
+        """Say whether this step shows anything: by default, when all that it requires is there."""
+        return all(need.due(step) and need.met(step) for need in self.needs if need.required)
+
+    def update(self, step: Step) -> Finding | None:
+        """See `Rule.update`."""
+        if self._fired or step.rank != 0 or not self.looks_at(step):
+            return None
+        symptom = self.look(step)
+        if symptom is None:
+            self._looks, self._seen = 0, None
+            return None
+        if not self._looks:
+            self._since = step.step
+        self._looks += 1
+        self._seen = (step, symptom)
+        if self._looks < self.patience:
+            return None
+        if self.gate == "none":
+            return self._fire(Verdict("open"))
+        verdict = self.outcome.verdict()
+        return self._fire(verdict) if verdict.kind == "poor" else None
+
+    def finish(self) -> Finding | None:
+        """Return the symptom that was there until the end of a training that came to little."""
+        if self._fired or self._seen is None or self._looks < self.patience:
+            return None
+        verdict = self.outcome.final()
+        return self._fire(verdict) if verdict.kind == "poor" else None
+
+    def _fire(self, verdict: Verdict) -> Finding:
+        assert self._seen is not None, "it fires for what it has seen"
+        step, symptom = self._seen
+        self._fired = True
+        return self.found(
+            step,
+            since=self._since,
+            tensor=symptom.tensor,
+            statistic=symptom.statistic,
+            value=symptom.value,
+            threshold=symptom.threshold,
+            confidence=symptom.confidence,
+            seen=f"{symptom.seen}; {verdict.reason}" if verdict.reason else symptom.seen,
+            cause=symptom.cause,
+            remedy=symptom.remedy,
+            evidence={**symptom.evidence, "looks": self._looks},
+            fault=symptom.fault,
+        )
