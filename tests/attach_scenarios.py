@@ -10,6 +10,7 @@ import hashlib
 import io
 import pickle
 import sys
+import warnings
 from collections.abc import Callable
 
 import torch
@@ -198,6 +199,27 @@ def tensors() -> None:
     print(*losses, weights.tolist())  # noqa: T201
 
 
+def autograd_backward() -> None:
+    """The backward of several losses is taken by the function; then TorchScript takes the model."""
+    model = perceptron()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    x, y = rows()
+    losses = []
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        output = model(x)
+        first, second = F.cross_entropy(output, y), output.square().mean()
+        torch.autograd.backward([first, second])
+        optimizer.step()
+        losses.append((first + second).item())
+    model.eval()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        scripted = torch.jit.script(model)
+    assert torch.equal(scripted(x), model(x))
+    show(model, losses=losses)
+
+
 def phases() -> None:
     """A model that is trained on by a second optimizer, beside which the first lives on."""
     model = perceptron()
@@ -247,6 +269,7 @@ SCENARIOS: dict[str, Callable[[], None]] = {
         parts,
         closure,
         tensors,
+        autograd_backward,
         phases,
         renewed,
     )

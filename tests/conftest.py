@@ -30,14 +30,24 @@ def pytest_configure(config: pytest.Config) -> None:
     """Set the environment before anything is imported that reads it.
 
     Each worker of xdist gets a home of its own: several Prefect servers that start on one fail.
+    Temporary files lie in the home, and so do the homes of the workers: all goes with it.
     """
-    home = Path(tempfile.mkdtemp(prefix="vinedresser-tests-"))
+    # What pytest keeps for a look afterwards, and what is slow to make anew, stays where it was.
+    shared = os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", f"{shared}/vinedresser-tests-inductor")
+    # Short, since sockets lie below it, whose paths have 108 bytes at the most.
+    worker = hasattr(config, "workerinput")
+    home = Path(tempfile.mkdtemp(prefix="w-" if worker else "vinedresser-tests-"))
     config.stash[_HOME] = home
+    temporary = home / "tmp"
+    temporary.mkdir()
+    tempfile.tempdir = str(temporary)
     for name in list(os.environ):
         if name.startswith(_FOREIGN) or name in _FOREIGN_RANKS:
             del os.environ[name]
     os.environ |= {
         "HOME": str(home),
+        "TMPDIR": str(temporary),
         "PREFECT_HOME": str(home / "prefect"),
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "DO_NOT_TRACK": "true",
@@ -50,7 +60,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Remove the home."""
+    """Remove the home, with all that is in it."""
+    tempfile.tempdir = None
     shutil.rmtree(config.stash[_HOME], ignore_errors=True)
 
 
@@ -61,6 +72,16 @@ def seeded() -> None:
     np.random.seed(0)
     if "torch" in sys.modules:
         sys.modules["torch"].manual_seed(0)
+
+
+@pytest.fixture
+def fresh_compiler() -> Iterator[None]:
+    """Forget what torch has compiled, before the test and after it."""
+    import torch
+
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
 
 
 _READ_MLFLOW = """

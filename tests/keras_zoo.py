@@ -39,6 +39,7 @@ KINDS = (
     "weights",
     "biases",
     "gradients",
+    "updates",
     "inputs",
     "outputs",
     "buffers",

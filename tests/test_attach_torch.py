@@ -49,7 +49,10 @@ def test_the_trainings_do_what_they_do_by_themselves(trained: Both) -> None:
     assert [line for line in said if not any(words in line for words in expected)] == []
 
 
-@pytest.mark.parametrize("name", ["functional", "compiled", "compiled_loss", "closure", "tensors"])
+@pytest.mark.parametrize(
+    "name",
+    ["functional", "compiled", "compiled_loss", "closure", "tensors", "autograd_backward"],
+)
 def test_the_loss_is_what_the_backward_is_taken_of(trained: Both, name: str) -> None:
     run = trained.open(NUMBERS[name])
     np.testing.assert_allclose(losses(run, "loss"), printed(trained, name), rtol=1e-6)

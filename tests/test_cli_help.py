@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer.main
@@ -14,7 +15,18 @@ from vinedresser.cli import app
 HERE = Path(__file__).parent
 GROUP = typer.main.get_command(app)
 assert isinstance(GROUP, TyperGroup)
-COMMANDS = {"": GROUP, **GROUP.commands}
+
+
+def commands(group: TyperGroup, before: str = "") -> dict[str, Any]:
+    """Return a group and its commands, those of groups in it too, by the words that call them."""
+    found: dict[str, Any] = {before: group}
+    for name, command in group.commands.items():
+        words = f"{before} {name}".strip()
+        found |= commands(command, words) if isinstance(command, TyperGroup) else {words: command}
+    return found
+
+
+COMMANDS = commands(GROUP)
 
 
 def frozen_lines() -> Iterator[str]:

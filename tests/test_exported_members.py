@@ -24,11 +24,6 @@ def is_type_variable(value: ast.expr | None) -> bool:
     return isinstance(value, ast.Call) and ast.unparse(value.func) in ("TypeVar", "ParamSpec")
 
 
-def is_command(node: ast.FunctionDef) -> bool:
-    """Say whether a function is called from the command line only: ``@app.command`` has it."""
-    return any(ast.unparse(one).startswith("app.") for one in node.decorator_list)
-
-
 def defined_names(body: list[ast.stmt], *, reexports: bool) -> Iterator[str]:
     """Yield the names that statements at the top of a module bind.
 
@@ -38,8 +33,6 @@ def defined_names(body: list[ast.stmt], *, reexports: bool) -> Iterator[str]:
     """
     for node in body:
         match node:
-            case ast.FunctionDef() if is_command(node):
-                pass
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                 yield node.name
             case ast.Assign() if not is_type_variable(node.value):

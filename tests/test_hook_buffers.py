@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import numpy as np
 import pytest
 import torch
@@ -26,6 +28,22 @@ def test_a_buffer_that_is_released_twice_is_handed_out_once() -> None:
     pool.release([host, host])
     pool.release([host])
     assert pool.copy(torch.ones(5)).data is not pool.copy(torch.ones(5)).data
+
+
+def test_copies_leave_nothing_for_the_garbage_collector_to_walk_over() -> None:
+    pool, tensors = BufferPool(), [torch.zeros(3, 4)] * 500
+    pool.release([pool.copy(tensor) for tensor in tensors])
+    held: list[object] = [None] * len(tensors)
+    gc.collect()
+    gc.disable()
+    try:
+        before = len(gc.get_objects())
+        for place, tensor in enumerate(tensors):
+            held[place] = pool.copy(tensor)
+        came = len(gc.get_objects()) - before
+    finally:
+        gc.enable()
+    assert came < len(tensors) / 10
 
 
 def test_idle_memory_is_bounded_and_the_least_used_kind_goes_first() -> None:

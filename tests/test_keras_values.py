@@ -304,5 +304,7 @@ def test_collections_by_layer_type_and_activation(tmp_path: Path) -> None:
         "optimizer_state/dense.kernel.momentum",
         "optimizer_state/dense.kernel.velocity",
         "outputs/dense",
+        "updates/dense.bias",
+        "updates/dense.kernel",
         "weights/dense.kernel",
     ]

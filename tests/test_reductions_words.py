@@ -90,7 +90,8 @@ def test_the_document_has_every_word() -> None:
     table = document.partition("| statistic |")[2].partition("\n\n")[0]
     first = [row.split("|")[1] for row in table.splitlines()[2:]]
     words = [word for cell in first for word in re.findall(r"`([^`]+)`", cell)]
-    assert sorted(words) == sorted([*REDUCTIONS, "p<percent>", "histogram"])
+    alone = ["fingerprint", "unit_similarity"]
+    assert sorted(words) == sorted([*REDUCTIONS, "p<percent>", "histogram", *alone])
     for word in re.findall(r"`((?:channel_|abs_)*[a-z]+[0-9]*)`", document):
         if word.startswith(("channel_", "abs_")) and not word.endswith("_"):
             parse_word(word)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from vinedresser.capture.config import CaptureConfig
+from vinedresser.capture.config import Ask, CaptureConfig
 from vinedresser.capture.finding import Finding
 from vinedresser.capture.schedule import SaveConfig
 from vinedresser.capture.store.step import Step
@@ -144,7 +144,7 @@ def test_needs_become_the_capture_configuration() -> None:
 
     config = capture_for([Greedy()])
     assert config.asks("losses/x", 5, "eval")
-    assert config.asks("gradients/a", 7, "train") == (False, frozenset({"l2"}), True)
+    assert config.asks("gradients/a", 7, "train") == Ask(False, frozenset({"l2"}))
     assert not config.asks("gradients/a", 8, "train")
     assert config.asks("weights/a", 50, "train").tensor
     assert config.asks("outputs/relu1", 3, "train").reductions == {"zero_share"}
@@ -232,5 +232,5 @@ def test_the_engine_is_a_fold_of_its_own(tmp_path: Path) -> None:
 def test_capture_that_a_user_asked_for_is_kept_beside_the_rules_needs() -> None:
     users = CaptureConfig.of({"gradients": SaveConfig(every=500, tensor=True)})
     both = users.merged(capture_for([RULES["vanishing_gradient"]()]))
-    assert both.asks("gradients/a", 500, "train") == (True, frozenset({"abs_mean"}), True)
+    assert both.asks("gradients/a", 500, "train") == Ask(True, frozenset({"abs_mean"}))
     assert not both.asks("gradients/a", 20, "train").tensor

@@ -9,14 +9,15 @@ import pytest
 from vinedresser.errors import ConfigError
 from vinedresser.rules.registry import RULES, describe, rules_from_table
 
+SHOWN = '("vinedresser rules list" shows all; one of your own is path/to/file.py:Name)'
 TABLES: list[tuple[dict[str, Any], str]] = [
     (
         {"vanishing_gradent": {}},
-        "rules.vanishing_gradent: no such rule; did you mean vanishing_gradient?",
+        f"rules.vanishing_gradent: no such rule; did you mean vanishing_gradient? {SHOWN}",
     ),
     (
         {"xyz": {}},
-        f"rules.xyz: no such rule; the rules are {', '.join(RULES)}",
+        f"rules.xyz: no such rule; the rules are {', '.join(RULES)} {SHOWN}",
     ),
     (
         {"vanishing_gradient": {"ration": 1e-4}},

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import itertools
+import threading
+import time
+from pathlib import Path
 
+from vinedresser.capture import open_run
 from vinedresser.capture.finding import Finding, Severity
+from vinedresser.capture.store.step import Step
+from vinedresser.capture.store.writer import RunWriter
+from vinedresser.infra.run_directory import StopRecord, read_record
+from vinedresser.infra.storage import LocalStorage
+from vinedresser.rules.base import Rule
 from vinedresser.rules.faults import CONSEQUENCES, FAULTS, brings_about
+from vinedresser.rules.judge import judge
 from vinedresser.rules.root_cause import root_causes
+from vinedresser.testing.runs import end_run, start_run, step_record
 
 
 def finding(fault: str, step: int = 100, severity: Severity = "stop") -> Finding:
@@ -49,3 +60,43 @@ def test_every_fault_is_known_and_none_brings_about_itself() -> None:
     assert not any(brings_about(fault, fault) for fault in FAULTS)
     assert not brings_about("", "not_learning")
     assert not brings_about("of a newer version", "not_learning")
+
+
+class Reports(Rule):
+    """Finds one fault at one step."""
+
+    needs = ()
+
+    def __init__(self, kind: str, at: int, weight: Severity = "stop") -> None:
+        self.kind = kind
+        self.at = at
+        self.weight = weight
+
+    def update(self, step: Step) -> Finding | None:
+        return finding(self.kind, step.step, self.weight) if step.step == self.at else None
+
+
+def test_a_run_is_stopped_for_the_root_cause(tmp_path: Path) -> None:
+    start_run(tmp_path)
+    storage = LocalStorage(tmp_path)
+    # Of severity "warning" it does not end the run by itself.
+    cause, end = Reports("learning_rate_too_high", 1, "warning"), Reports("not_learning", 3)
+    told: list[Finding] = []
+    judging = threading.Thread(
+        target=lambda: judge(
+            open_run(tmp_path), [cause, end], live=True, on_finding=told.append, poll=0.01
+        )
+    )
+    judging.start()
+    writer = RunWriter(storage, 0)
+    for step in range(5):
+        writer.add(step_record(step, scalars={"losses/a": 1.0}))
+    deadline = time.monotonic() + 30
+    while (stop := read_record(storage, StopRecord)) is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    writer.close()
+    end_run(tmp_path, "stopped")
+    judging.join(30)
+    assert [one.rule for one in told] == ["learning_rate_too_high", "not_learning"]
+    assert (stop.rule, stop.step) == ("learning_rate_too_high", 3)

@@ -65,7 +65,7 @@ def test_reconcile_uploads_what_a_crash_left_behind(s3: str) -> None:
     said = vinedresser("reconcile", s3).stdout
     assert re.search(rf"{s3}/run +uploaded to its end", said)
     assert "killed" in vinedresser("status", s3).stdout
-    assert "no such directory" in vinedresser("reconcile", s3, code=2).stderr
+    assert "nothing to reconcile" in vinedresser("reconcile", s3).stdout
 
 
 SCRIPT = """
@@ -107,6 +107,21 @@ def test_a_rule_stops_a_script_whose_run_is_on_s3(s3: str, tmp_path: Path) -> No
     run = open_run(f"{s3}/fit-1")
     assert (run.status.state, run.status.rule) == ("stopped", "nonfinite")
     assert {finding.rule for finding in run.findings()} == {"nonfinite"}
+    assert spools() == []
+
+
+def test_the_further_trainings_of_a_script_are_judged_on_s3(s3: str) -> None:
+    script = str(Path(__file__).with_name("unhooked_training.py"))
+    words = ("--trainings", "3", "--nan", "2", "--pause", "0.01")
+    done = vinedresser("run", "--store", s3, "--rule", "nonfinite", script, *words, code=3)
+    first, second = (open_run(f"{s3}/unhooked_training-1{number}") for number in ("", ".2"))
+    for run in (first, second):
+        assert (run.status.state, run.status.rule) == ("stopped", "nonfinite")
+        assert b"<html" in run.storage.get("report.html")
+    assert first.status.reason.startswith("unhooked_training-1.2: losses/MSELoss is nan")
+    assert (first.findings(), len(second.findings())) == ([], 1)
+    assert open_storage(s3).folders() == ["unhooked_training-1", "unhooked_training-1.2"]
+    assert f"run {s3}/unhooked_training-1.2" in done.stderr
     assert spools() == []
 
 

@@ -6,12 +6,12 @@ import json
 import subprocess
 import sys
 import time
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.counting_storage import CountingStorage
 from vinedresser.capture.finding import Finding
 from vinedresser.capture.store.reader import Run, open_run
 from vinedresser.capture.store.step_record import StepRecord
@@ -54,26 +54,6 @@ def records() -> list[StepRecord]:
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
     return make_run(tmp_path / "run", records(), capture=CAPTURE)
-
-
-class CountingStorage(LocalStorage):
-    """A local storage that counts what it is asked."""
-
-    def __init__(self, root: Path) -> None:
-        super().__init__(root)
-        self.asked: Counter[str] = Counter()
-
-    def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
-        self.asked[key.partition("/")[0]] += 1
-        return super().get(key, start, length)
-
-    def exists(self, key: str) -> bool:
-        self.asked["exists"] += 1
-        return super().exists(key)
-
-    def list(self, prefix: str, after: str = "") -> list[str]:
-        self.asked["list"] += 1
-        return super().list(prefix, after)
 
 
 # Opening

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,21 +13,15 @@ from torch import Tensor, nn
 from vinedresser.capture import Hook, SaveConfig, open_run
 from vinedresser.capture.store.reader import Run
 
-# What the compiler itself still uses.
 pytestmark = [
+    pytest.mark.usefixtures("fresh_compiler"),
+    # What the compiler itself still uses.
     pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated"),
     pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf"),
 ]
 
 SAVED = dict.fromkeys(("inputs", "outputs", "gradients", "weights"), SaveConfig(every=2, start=1))
 STEPS = 5
-
-
-@pytest.fixture(autouse=True)
-def fresh_compiler() -> Iterator[None]:
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
 
 
 class Net(nn.Module):
@@ -124,6 +118,16 @@ def test_all_is_captured_on_saved_steps_and_losses_on_all(
         torch.testing.assert_close(one, other, rtol=0 if exact else 1e-3, atol=0 if exact else 1e-4)
 
 
+def test_what_is_compiled_stays_so_through_steps_that_are_saved(tmp_path: Path) -> None:
+    model, backend = Net(), Counting()
+    compiled = torch.compile(model, backend=backend, fullgraph=True)
+    assert isinstance(compiled, nn.Module)
+    with Hook(tmp_path / "run", collections=SAVED) as hook:
+        fit(compiled, hook)
+    assert backend.graphs == 1
+    assert hook.problems == []
+
+
 def test_what_is_compiled_by_its_method_stays_compiled_and_gets_its_code_back(
     tmp_path: Path,
 ) -> None:
@@ -138,16 +142,18 @@ def test_what_is_compiled_by_its_method_stays_compiled_and_gets_its_code_back(
 
 
 def test_a_model_that_is_compiled_after_it_was_watched(tmp_path: Path) -> None:
-    model = Net()
+    model, backend = Net(), Counting()
     hook = Hook(tmp_path / "run", collections=SAVED)
-    compiled = torch.compile(model, backend="eager")
+    compiled = torch.compile(model, backend=backend, fullgraph=True)
     assert isinstance(compiled, nn.Module)
     values = fit(compiled, hook, watched=model)
     hook.close()
+    assert backend.graphs == 1
     # Its forward cannot be seen, and that is told; all else is there.
     (problem,) = hook.problems
     assert "watch the very object that the training calls" in problem
     run = open_run(tmp_path / "run")
+    assert not run.tensor_names(collection="outputs")
     assert run.tensor("gradients/first.weight").steps().tolist() == [1, 3]
     assert run.tensor("weights/first.weight").steps().tolist() == [1, 3]
     assert run.scalars("losses")["losses/MSELoss"].values.tolist() == pytest.approx(values)
@@ -158,13 +164,15 @@ def test_a_part_that_is_compiled(way: str, tmp_path: Path) -> None:
     with Hook(tmp_path / "eager", collections=SAVED) as hook:
         fit(nn.Sequential(Net(), nn.Tanh()), hook)
     part: nn.Module = Net()
+    backend = Counting()
     if way == "function":
-        part = torch.compile(part, backend="eager")  # type: ignore[assignment]
+        part = torch.compile(part, backend=backend)  # type: ignore[assignment]
     else:
-        part.compile(backend="eager")
+        part.compile(backend=backend)
     with Hook(tmp_path / "run", collections=SAVED) as hook:
         fit(nn.Sequential(part, nn.Tanh()), hook)
     assert hook.problems == []
+    assert backend.graphs == 1
     compare(open_run(tmp_path / "run"), open_run(tmp_path / "eager"), exact=True)
 
 

@@ -81,8 +81,19 @@ def trace(model: nn.Module) -> None:
     model.train(training)
 
 
+def script(model: nn.Module) -> None:
+    """Compile the model, and one that holds it; both go by its parameters."""
+    x = torch.ones(5, 2)
+    model.eval()
+    for one in (torch.jit.script(model), torch.jit.script(nn.Sequential(model))):
+        assert torch.equal(one(x), model.forward(x))
+    model.train()
+
+
 @pytest.mark.filterwarnings("ignore:.torch.jit.*is deprecated")
-@pytest.mark.parametrize("between", [evaluate_a_copy, load_a_pickle, average, export, trace])
+@pytest.mark.parametrize(
+    "between", [evaluate_a_copy, load_a_pickle, average, export, trace, script]
+)
 def test_what_is_done_with_copies_is_none_of_the_training(
     between: Callable[[nn.Module], Any], tmp_path: Path
 ) -> None:
@@ -99,6 +110,27 @@ def test_what_is_done_with_copies_is_none_of_the_training(
         expected = np.full((8, 2), 1.0 + step)
         np.testing.assert_array_equal(run.tensor("inputs/0").value(step), expected)
         assert run.tensor("outputs/3").value(step).shape == (8, 1)
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.*is deprecated")
+@pytest.mark.parametrize(
+    "model",
+    [nn.MSELoss(), nn.TransformerEncoderLayer(4, 2, batch_first=True)],
+    ids=["loss", "fast"],
+)
+def test_torchscript_compiles_what_is_watched_and_the_users_hooks(
+    model: nn.Module, tmp_path: Path
+) -> None:
+    loss = model if isinstance(model, nn.MSELoss) else None
+    with Hook(tmp_path / "run") as hook:
+        hook.watch(nn.Linear(2, 2) if loss else model, loss=loss)
+        before = {name: dict(getattr(model, name)) for name in ("_forward_hooks", "_modules")}
+        torch.jit.script(model)
+        assert {name: dict(getattr(model, name)) for name in before} == before
+        model.register_forward_hook(lambda *_: None)
+        # What is not ours is refused as ever.
+        with pytest.raises(RuntimeError):
+            torch.jit.script(model)
 
 
 def test_a_pickle_is_read_without_us(tmp_path: Path) -> None:

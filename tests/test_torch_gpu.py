@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.torch_zoo import EVERYTHING, Block
+from tests.torch_zoo import EVERYTHING
+from tests.torch_zoo_modules import Block
 from vinedresser.capture import Hook, SaveConfig, open_run
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")

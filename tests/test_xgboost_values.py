@@ -169,6 +169,44 @@ def test_predictions_are_those_of_the_model_then(name: str, tmp_path: Path) -> N
     np.testing.assert_array_equal(run.tensor("labels/train").value(last), data.get_label())
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["sampled rows and columns", "forest of each class", "absolute error", "two outputs"],
+)
+def test_margins_that_xgboost_has_kept_are_those_of_a_model_that_never_saw_the_rows(
+    name: str, tmp_path: Path
+) -> None:
+    problem = PROBLEMS[name]
+    data = problem.make()
+    with Hook(tmp_path / "run", collections={"predictions": SaveConfig(every=2)}) as hook:
+        booster = problem.train(hook.xgboost(train=data, rows=100), data=data)
+    predicted = open_run(tmp_path / "run").tensor("predictions/train")
+    last = int(predicted.steps()[-1])
+    rows = np.linspace(0, data.num_row() - 1, 100).round().astype(int)
+    stranger = xgboost.Booster(model_file=booster[: last + 1].save_raw())
+    expected = stranger.predict(problem.make())[rows]
+    np.testing.assert_array_equal(predicted.value(last), expected)
+
+
+def test_trees_of_every_round_beside_importance_of_some(tmp_path: Path) -> None:
+    problem = PROBLEMS["classes"]
+    collections = {"trees": SaveConfig(every=1), "feature_importance": SaveConfig(every=2)}
+    with Hook(tmp_path / "run", collections=collections) as hook:
+        booster = problem.train(hook.xgboost())
+    run = open_run(tmp_path / "run")
+    for step in range(problem.rounds):
+        table = booster[step : step + 1].trees_to_dataframe().sort_values(["Tree", "Node"])
+        np.testing.assert_array_equal(run.tensor("trees/node").value(step), table["Node"])
+        # The table is made of text, which cuts digits off.
+        cover = run.tensor("trees/cover").value(step)
+        np.testing.assert_allclose(cover, table["Cover"], rtol=1e-6)
+    gain = run.tensor("feature_importance/total_gain")
+    assert gain.steps().tolist() == [0, 2]
+    scores = booster.get_score(importance_type="total_gain")
+    expected = [scores.get(f"f{feature}", 0.0) for feature in range(booster.num_features())]
+    np.testing.assert_allclose(gain.value(2), expected, rtol=1e-6)
+
+
 @pytest.mark.parametrize("name", ["binary", "quantized", "ranking"])
 def test_of_many_rows_a_strided_sample_is_taken(name: str, tmp_path: Path) -> None:
     problem = PROBLEMS[name]

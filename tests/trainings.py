@@ -20,7 +20,7 @@ from vinedresser.capture.hook import Hook
 from vinedresser.rules.base import capture_for
 from vinedresser.rules.registry import RULES
 
-__all__ = ["FAULTY", "HEALTHY", "train"]
+__all__ = ["FAULTY", "HEALTHY", "RowReader", "diabetes", "digits", "mlp", "train"]
 
 
 @dataclass

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from rich.console import Console
 from rich.progress import (
@@ -22,12 +23,15 @@ from rich.text import Text
 
 from vinedresser.capture.finding import Finding
 from vinedresser.capture.store.status import Status, run_status
-from vinedresser.errors import VinedresserError
+from vinedresser.errors import StoreError, VinedresserError
 from vinedresser.infra.run_directory import RunRecord, read_record
-from vinedresser.infra.storage import LocalStorage
+from vinedresser.infra.storage import open_storage
+from vinedresser.rules.base import Rule
+from vinedresser.rules.faults import brings_about
+from vinedresser.rules.trial import Trial
 from vinedresser.tasks.outcome import Outcome, outcome
 from vinedresser.tasks.settle import REPORT
-from vinedresser.tasks.store import run_directories
+from vinedresser.tasks.store import places_in
 
 __all__ = [
     "console",
@@ -35,13 +39,18 @@ __all__ = [
     "outcome_table",
     "print_finding",
     "print_outcome",
+    "print_trial",
     "progress",
     "relative",
+    "rules_table",
 ]
 
 console = Console(highlight=False)
 # What is said beside the output of a script, which stays as it is.
 error_console = Console(highlight=False, stderr=True)
+
+# Seconds between two looks at the runs on an object store, of which each costs requests.
+_FAR_LOOK = 2.0
 
 _STYLES = {
     "finished": "green",
@@ -101,7 +110,11 @@ def print_outcome(entry: Outcome, *, to: Console = console) -> None:
         _say(Text(f"  {entry.status.reason}"), to)
     for other in entry.findings:
         if other is not finding:
-            _say(Text(f"  {other.severity}: {other.rule}: {other.seen}"), to)
+            brought = finding is not None and brings_about(finding.fault, other.fault)
+            _say(
+                Text(f"  {'with it' if brought else other.severity}: {other.rule}: {other.seen}"),
+                to,
+            )
     where = [f"saved {entry.steps_saved} of {entry.total_steps} steps"] if entry.steps_saved else []
     if isinstance(entry.directory, Path):
         where.append(f"report {relative(entry.directory / REPORT)}")
@@ -119,18 +132,43 @@ def print_finding(finding: Finding, *, to: Console = console) -> None:
     _say(Text(f"  try            {finding.remedy}"), to)
 
 
+def rules_table(rules: Mapping[str, type[Rule]]) -> Table:
+    """Return the table of the rules: what each finds, in one line, and what follows."""
+    table = Table(header_style="bold", box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for name in ("rule", "severity", "finds"):
+        table.add_column(name, no_wrap=name != "finds")
+    for name, rule in rules.items():
+        table.add_row(name, rule.severity, (inspect.getdoc(rule) or "").partition("\n")[0])
+    return table
+
+
+def print_trial(trial: Trial, *, to: Console = console) -> None:
+    """Print what rules found in a recorded run, and how they behaved."""
+    each = 1e6 * trial.seconds / trial.steps if trial.steps else 0.0
+    names = ", ".join(trial.rules)
+    _say(Text(f"{trial.run}: {names}: {trial.steps} steps, {each:.0f} us each"), to)
+    for finding in trial.findings:
+        _say(Text(f"  {finding.severity} at step {finding.step}"), to)
+        print_finding(finding, to=to)
+    if not trial.findings:
+        _say(Text("  found nothing"), to)
+    if not trial.same:
+        said = "  found another thing when shown the same steps again: it keeps something elsewhere"
+        _say(Text(said, style="red"), to)
+
+
 def _say(line: Text, to: Console = console) -> None:
     """Print a line; only a terminal breaks it, a file or pipe gets it whole."""
     to.print(line, soft_wrap=not to.is_terminal)
 
 
 @contextmanager
-def progress(store: Path) -> Iterator[None]:
+def progress(store: Path | str) -> Iterator[None]:
     """Show the runs that appear in a store while the body runs.
 
     Bars on a terminal; elsewhere a plain line whenever a run begins or ends.
     """
-    before = set(run_directories(store))
+    before = set[Path | str](places_in(store))
     over = threading.Event()
     show = _show_bars if console.is_terminal else _show_lines
     thread = threading.Thread(target=show, args=(store, before, over), daemon=True)
@@ -142,20 +180,21 @@ def progress(store: Path) -> Iterator[None]:
         thread.join()
 
 
-def _show_lines(store: Path, before: set[Path], over: threading.Event) -> None:
+def _show_lines(store: Path | str, before: set[Path | str], over: threading.Event) -> None:
     """Print a line when a run begins, and its story when it has ended."""
-    begun: set[Path] = set()
+    begun: set[Path | str] = set()
+    pause = 0.5 if isinstance(store, Path) else _FAR_LOOK
     told = set(before)
     last_look = False
     while not last_look:
-        last_look = over.wait(0.5)
+        last_look = over.wait(pause)
         for directory, info, status in _glances(store, told):
             if directory not in begun and (status.step is not None or status.over):
                 begun.add(directory)
                 _say(Text(f"{info.name}   started"))
 
 
-def _show_bars(store: Path, before: set[Path], over: threading.Event) -> None:
+def _show_bars(store: Path | str, before: set[Path | str], over: threading.Event) -> None:
     """Draw a bar per run; the story of a run goes above the bars when it has ended."""
     columns = (
         TextColumn("{task.description}"),
@@ -166,12 +205,13 @@ def _show_bars(store: Path, before: set[Path], over: threading.Event) -> None:
     )
     told = set(before)
     with Progress(*columns, console=console) as bars:
-        rows: dict[Path, TaskID] = {}
+        rows: dict[Path | str, TaskID] = {}
+        pause = 0.2 if isinstance(store, Path) else _FAR_LOOK
         # An empty display would scroll; and the servers take their time to start.
         waiting = bars.add_task("starting Prefect and MLflow", total=None, state="")
         last_look = False
         while not last_look:
-            last_look = over.wait(0.2)
+            last_look = over.wait(pause)
             for directory, info, status in _glances(store, told):
                 bars.update(waiting, visible=False)
                 if directory not in rows:
@@ -182,27 +222,39 @@ def _show_bars(store: Path, before: set[Path], over: threading.Event) -> None:
                     bars.stop_task(rows[directory])
 
 
-def _glances(store: Path, told: set[Path]) -> Iterator[tuple[Path, RunRecord, Status]]:
+def _glances(
+    store: Path | str, told: set[Path | str]
+) -> Iterator[tuple[Path | str, RunRecord, Status]]:
     """Yield how the runs stand whose end has not been told; then tell the ends.
 
     Only the small records of a run are read as long as it trains, however long that is.
     """
-    for directory in run_directories(store):
-        if directory in told:
-            continue
+    for location in _untold(store, told):
         try:
-            storage = LocalStorage(directory)
-            info, status = read_record(storage, RunRecord), run_status(storage)
+            storage = open_storage(location)
+            info = read_record(storage, RunRecord)
             if info is None:
                 continue
-            yield directory, info, status
+            status = run_status(storage)
+            yield location, info, status
             if status.over:
-                told.add(directory)
-                print_outcome(outcome(directory))
+                told.add(location)
+                print_outcome(outcome(location))
         except VinedresserError as error:
+            if isinstance(location, str) and isinstance(error, StoreError):
+                # The store is away, which its upload says; the next look may find it again.
+                continue
             # Whoever works on the run reports it; the display only has nothing to show.
-            told.add(directory)
-            _say(Text(f"{directory.name}: {error}", style="red"))
+            told.add(location)
+            _say(Text(f"{PurePath(location).name}: {error}", style="red"))
+
+
+def _untold(store: Path | str, told: set[Path | str]) -> list[Path | str]:
+    """Return where there may be runs whose end has not been told; none while the store is away."""
+    try:
+        return [location for location in places_in(store) if location not in told]
+    except StoreError:
+        return []
 
 
 def _figure(values: Mapping[str, float]) -> str:
@@ -218,6 +270,8 @@ def _accuracy(metrics: Mapping[str, float]) -> dict[str, float]:
     return {name: value for name, value in metrics.items() if "accuracy" in name.lower()}
 
 
-def relative(path: Path) -> Path:
-    """Return a path as one would type it here."""
+def relative(path: Path | str) -> Path | str:
+    """Return a path as one would type it here; a URL is one already."""
+    if isinstance(path, str):
+        return path
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path

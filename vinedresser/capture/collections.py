@@ -22,6 +22,7 @@ KINDS = (
     "weights",
     "biases",
     "gradients",
+    "updates",
     "inputs",
     "outputs",
     "buffers",
@@ -33,9 +34,11 @@ KINDS = (
     "trees",
     "shap",
     "saved",
+    "timing",
+    "state",
 )
-# Collections without names of their own: the outputs of activation functions; what a model as a whole
-# is called with, and what it returns.
+# Collections without names of their own: the outputs of activation functions; what a model as a
+# whole is called with, and what it returns.
 _ACTIVATIONS = "activations"
 _OF_MODELS = {"model_inputs": "inputs", "model_outputs": "outputs"}
 BUILT_IN = (*KINDS, _ACTIVATIONS, *_OF_MODELS)
@@ -128,13 +131,17 @@ class Collection:
             return True
         if self._pattern is not None and self._pattern.search(name) is not None:
             return True
-        if self.name == _ACTIVATIONS and name.startswith("outputs/") and activation_of(name, {}):
-            return True
-        if name.startswith(f"{_OF_MODELS.get(self.name)}/") and module_of(name) == _REPORTED:
-            return True
-        if not self._paths:
-            return False
-        if self.kinds and name.partition("/")[0] not in self.kinds:
+        return self._holds_of_its_own(name) or self._of_its_modules(name)
+
+    def _holds_of_its_own(self, name: str) -> bool:
+        """Say whether it is one without names of its own, and holds this without the modules."""
+        if self.name == _ACTIVATIONS:
+            return name.startswith("outputs/") and bool(activation_of(name, {}))
+        kind = _OF_MODELS.get(self.name)
+        return name.startswith(f"{kind}/") and module_of(name) == _REPORTED
+
+    def _of_its_modules(self, name: str) -> bool:
+        if not self._paths or (self.kinds and name.partition("/")[0] not in self.kinds):
             return False
         return module_of(name) in self._paths
 

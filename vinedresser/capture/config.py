@@ -23,11 +23,13 @@ class Ask(NamedTuple):
         tensor: the tensor itself.
         reductions: names of statistics.
         wanted: some due collection holds it; a scalar is kept if and only if this is true.
+        rows: of the tensor itself, how many rows at the most; None: all.
     """
 
     tensor: bool
     reductions: frozenset[str]
     wanted: bool = True
+    rows: int | None = None
 
     def __bool__(self) -> bool:
         return self.wanted
@@ -57,9 +59,10 @@ class Due:
         if found is None:
             saves = [save for collection, save in self.parts if collection.holds(name)]
             reductions = frozenset(word for save in saves for word in save.reductions)
-            found = Ask(any(save.wants_tensor for save in saves), reductions, bool(saves))
-            self._asks[name] = found if saves else NOTHING
-        return self._asks[name]
+            rows = [save.rows for save in saves if save.wants_tensor]
+            found = Ask(bool(rows), reductions, bool(saves), _most(rows))
+            found = self._asks[name] = found if saves else NOTHING
+        return found
 
     def reaches(self, kind: str) -> bool:
         """Say whether any tensor whose name begins with ``kind`` and a slash may be asked for."""
@@ -214,6 +217,12 @@ class CaptureConfig:
 
     def __repr__(self) -> str:
         return f"CaptureConfig({self.collections!r})"
+
+
+def _most(rows: list[int | None]) -> int | None:
+    """Return how many rows are enough for all who ask; None: all."""
+    given = [most for most in rows if most is not None]
+    return max(given) if given and len(given) == len(rows) else None
 
 
 # What `hook.save` is given is given on purpose, so it is kept unless the user says how often.

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from vinedresser.capture.config import CaptureConfig
-from vinedresser.capture.keeper import Adapter, TabularAdapter, Watchful
+from vinedresser.capture.keeper import Adapter, LossTaker, TabularAdapter, Watchful
 from vinedresser.capture.modules import ModuleInfo
 from vinedresser.capture.run_opening import OpenedRun
 from vinedresser.capture.session import Session
+from vinedresser.capture.training_setup import SetUp, TrainingSetup, described_function
 from vinedresser.errors import ConfigError, Damaged
 from vinedresser.infra.run_directory import (
     CaptureChange,
@@ -34,6 +35,11 @@ class CaptureControl:
         needs: what the rules ask for; it stays, whatever else changes.
         rank: of this process.
         world_size: how many ranks there are.
+
+    Attributes:
+        adapters: of the watched models.
+        losses: those that no adapter knows of, for the record, by name.
+        world_size: how many ranks there are.
     """
 
     def __init__(
@@ -47,6 +53,7 @@ class CaptureControl:
         world_size: int,
     ) -> None:
         self.adapters: list[Adapter] = []
+        self.losses: dict[str, dict[str, Any]] = {}
         self._run = run
         self._session = session
         self._own = own
@@ -73,6 +80,36 @@ class CaptureControl:
             )
         self.describe()
 
+    def know_loss(self, name: str, described: dict[str, Any]) -> None:
+        """Take in a loss that was seen for the first time.
+
+        Args:
+            name: of the loss.
+            described: its type and settings; see `vinedresser.capture.training_setup.typed`.
+        """
+        self.losses[name] = described
+        self._session.newly_set_up = True
+
+    def loss_taker(self) -> LossTaker | None:
+        """Return what takes the values of losses that are watched by themselves."""
+        return next((one for one in self.adapters if isinstance(one, LossTaker)), None)
+
+    def take_loss(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        value: Any,
+        arguments: tuple[Any, ...],
+        given: dict[str, Any],
+    ) -> None:
+        """Take a value of a loss function; see `vinedresser.capture.watched_loss`."""
+        taker = self.loss_taker()
+        if taker is None:
+            return
+        if name not in self.losses:
+            self.know_loss(name, described_function(function, given))
+        taker.record_loss(name, value, (*arguments, *given.values()))
+
     def describe(self) -> None:
         """Complete the run's record; only rank 0 does."""
         if self._rank:
@@ -84,6 +121,7 @@ class CaptureControl:
             self._session.recorder.config,
             self.world_size,
             self._modules(),
+            setup=self._setup(),
             **self._tabular(),
         )
 
@@ -155,6 +193,11 @@ class CaptureControl:
         features = next((one.features() for one in named if one.features()), [])
         classes = next((one.classes() for one in named if one.classes()), [])
         return {"features": features, "classes": classes}
+
+    def _setup(self) -> TrainingSetup:
+        """Return how the training is set up, as far as it is known by now."""
+        setups = [one.setup() for one in self.adapters if isinstance(one, SetUp)]
+        return TrainingSetup.joined([*setups, TrainingSetup(dict(self.losses))])
 
     def _path_of(self, module: Any) -> str | None:
         paths: Iterable[str | None] = (adapter.path_of(module) for adapter in self.adapters)

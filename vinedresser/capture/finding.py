@@ -34,6 +34,8 @@ class Finding(Record):
         evidence: the figures behind it, as plain JSON types.
         fault: the kind of fault that it is a sign of, a word such as "learning_rate_too_high"; ""
             where the rule does not say.
+        correction: the remedy as settings of the training, where there are such: by the name of a
+            hyperparameter of the run its new value, such as {"lr": 0.01}.
     """
 
     KEY: ClassVar[str] = "findings"
@@ -54,3 +56,4 @@ class Finding(Record):
     remedy: str
     evidence: dict[str, Any] = field(default_factory=dict)
     fault: str = ""
+    correction: dict[str, Any] = field(default_factory=dict)

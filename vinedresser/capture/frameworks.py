@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from vinedresser.capture.keeper import Adapter
 from vinedresser.capture.session import Session
 from vinedresser.errors import ConfigError, MissingDependency
 
-__all__ = ["make_adapter", "missing"]
+__all__ = ["make_adapter", "needed"]
 
 
 def make_adapter(
-    session: Session, model: Any, loss: Any, optimizer: Any, name: str | None
+    session: Session,
+    introduce: Callable[[Adapter], None],
+    model: Any,
+    loss: Any,
+    optimizer: Any,
+    *,
+    name: str | None,
 ) -> Adapter:
     """Return the adapter that watches a model from now on.
 
     Args:
         session: takes what is seen.
+        introduce: makes the adapter known to the hook, again when more is known of the model.
         model: a torch.nn.Module or a keras.Model.
         loss: what the training calls for its loss; None where there is none to watch.
         optimizer: the optimizer, or several in the order of their steps; None: to be found.
@@ -30,26 +39,34 @@ def make_adapter(
     """
     # A Keras model on the torch backend is a torch module too.
     if _is_a(model, "keras", "Model"):
-        try:
+        with needed("a Keras model", "tensorflow"):
             from vinedresser.capture.keras_.adapter import KerasAdapter
-        except ImportError as error:
-            raise missing("a Keras model", error, "tensorflow") from error
-        return KerasAdapter(session, model, loss, optimizer, name)
+        return KerasAdapter(session, introduce, model, loss, optimizer, name=name)
     if _is_a(model, "torch", "nn.Module"):
-        try:
+        with needed("a torch model", "torch"):
             from vinedresser.capture.torch_.adapter import TorchAdapter
-        except ImportError as error:
-            raise missing("a torch model", error, "torch") from error
         return TorchAdapter(session, model, loss, optimizer, name)
     kind = f"{type(model).__module__}.{type(model).__qualname__}"
     raise ConfigError(f"model: a {kind} cannot be watched; {_remedy(model)}")
 
 
-def missing(what: str, error: ImportError, extra: str) -> MissingDependency:
-    """Return the error for a package that is needed to watch something and is not installed."""
-    return MissingDependency(
-        f"watching {what} needs {error.name}: pip install 'vinedresser[{extra}]'"
-    )
+@contextmanager
+def needed(what: str, extra: str) -> Iterator[None]:
+    """Import within the block what is needed to watch something.
+
+    Args:
+        what: is watched.
+        extra: of vinedresser, which brings the packages.
+
+    Raises:
+        MissingDependency: one of them is not installed.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise MissingDependency(
+            f"watching {what} needs {error.name}: pip install 'vinedresser[{extra}]'"
+        ) from error
 
 
 def _is_a(model: Any, package: str, path: str) -> bool:

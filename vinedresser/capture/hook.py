@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import functools
 import gc
 import logging
 import os
@@ -20,8 +19,10 @@ from vinedresser.capture.config import CaptureConfig
 from vinedresser.capture.control import CaptureControl
 from vinedresser.capture.ending import Ending
 from vinedresser.capture.environment import Environment
-from vinedresser.capture.frameworks import make_adapter, missing
-from vinedresser.capture.keeper import Adapter, LossTaker
+from vinedresser.capture.frameworks import make_adapter, needed
+from vinedresser.capture.keeper import Adapter
+from vinedresser.capture.loop_steps import LoopSteps
+from vinedresser.capture.model_names import ModelNames
 from vinedresser.capture.run_opening import OpenedRun, create_run
 from vinedresser.capture.schedule import SaveConfig
 from vinedresser.capture.session import Session
@@ -29,8 +30,9 @@ from vinedresser.capture.stopping import TrainingStopped
 from vinedresser.capture.store.record_queue import QueuePolicy
 from vinedresser.capture.store.step_record import MODES, Mode
 from vinedresser.capture.user_values import UserValues
+from vinedresser.capture.watched_loss import watched_loss
 from vinedresser.errors import ConfigError
-from vinedresser.infra.run_directory import RUN_VARIABLE, StopRecord
+from vinedresser.infra.run_directory import StopRecord
 
 if TYPE_CHECKING:
     from vinedresser.capture.lightning_.callback import LightningCallback
@@ -92,8 +94,7 @@ class Hook:
         needs = CaptureConfig.from_json(self._run.record.needs)
         self._on_stop: Callable[[Path, int], None] | None = None
         self._begun = self._closed = False
-        # The names under which models are watched.
-        self._watched: set[str | None] = set()
+        self._names = ModelNames()
         self._session = Session(
             self._run.storage,
             self._environment.rank,
@@ -103,6 +104,7 @@ class Hook:
             names=lambda: self._control.names(),  # noqa: PLW0108
             stop=self._end_training,
             look=lambda: self._control.look(),  # noqa: PLW0108
+            describe=lambda: self._control.describe(),  # noqa: PLW0108
         )
         if self._run.upload is not None:
             self._run.upload.begin(policy, self._session.shield.report)
@@ -117,10 +119,10 @@ class Hook:
         says_its_end = not self._run.launched and self._environment.rank == 0
         self._ending = Ending(self._run.storage) if says_its_end else None
         self._values = UserValues(self._session)
-        self._save = self._session.shield.guard("saving a value", self._values.save, names=0)
-        # TrainingStopped passes the guard.
-        self._end_step = self._session.shield.guard("the end of a step", self._session.step_ended)
-        self._report = self._session.shield.guard("the report of a step", self._values.report)
+        self._steps = LoopSteps(self._session, self._values)
+        guard = self._session.shield.guard
+        self._save = guard("saving a value", self._values.save, names=0)
+        self._take_loss = guard("the loss", self._control.take_loss, skip=lambda: self._closed)
         atexit.register(self.close)
 
     @property
@@ -153,8 +155,9 @@ class Hook:
             MissingDependency: a package of the framework's extra is not installed.
         """
         self._check_name(name)
-        self._introduce(make_adapter(self._session, model, loss, optimizer, name))
-        self._watched.add(name)
+        introduce = self._introduce
+        introduce(make_adapter(self._session, introduce, model, loss, optimizer, name=name))
+        self._names.take(name)
         return self
 
     def xgboost(self, **arguments: Any) -> XGBoostCallback:
@@ -168,10 +171,8 @@ class Hook:
             MissingDependency: a package of the extra "xgboost" is not installed.
         """
         self._check_name(None)
-        try:
+        with needed("XGBoost", "xgboost"):
             from vinedresser.capture.xgboost_.callback import XGBoostCallback
-        except ImportError as error:
-            raise missing("XGBoost", error, "xgboost") from error
         return XGBoostCallback(self._session, self._introduce, **arguments)
 
     def sklearn(self, estimator: Any, **arguments: Any) -> Any:
@@ -186,10 +187,8 @@ class Hook:
             MissingDependency: scikit-learn is not installed.
         """
         self._check_name(None)
-        try:
+        with needed("an estimator", "sklearn"):
             from vinedresser.capture.sklearn_.estimator import watched
-        except ImportError as error:
-            raise missing("an estimator", error, "sklearn") from error
         return watched(self._session, self._introduce, estimator, **arguments)
 
     def lightning(self) -> LightningCallback:
@@ -200,10 +199,8 @@ class Hook:
             MissingDependency: neither lightning nor pytorch_lightning is installed.
         """
         self._check_name(None)
-        try:
+        with needed("a Lightning module", "lightning"):
             from vinedresser.capture.lightning_.callback import LightningCallback
-        except ImportError as error:
-            raise missing("a Lightning module", error, "lightning") from error
         return LightningCallback(self)
 
     def step(
@@ -240,16 +237,7 @@ class Hook:
         if self._closed:
             return
         self._begin()
-        recorder = self._session.recorder
-        if not recorder.quiet:
-            given = (inputs, labels, outputs, loss, metrics)
-            for (kind, one), value in zip(_REPORTED, given, strict=True):
-                if value is not None:
-                    self._report(kind, value, one)
-        if recorder.explicit_mode in (None, "train"):
-            self._end_step()
-        else:
-            self._session.stop_if_asked()
+        self._steps.end(inputs=inputs, labels=labels, outputs=outputs, loss=loss, metrics=metrics)
 
     def mode(self, mode: Mode) -> AbstractContextManager[None]:
         """Return a context in which all that is seen belongs to one mode, whatever the model says.
@@ -278,25 +266,7 @@ class Hook:
         Raises:
             ConfigError: the function has no name of its own.
         """
-        inner = getattr(function, "func", function)
-        known = str(name or getattr(inner, "__name__", "<no name>"))
-        if "<" in known:
-            raise ConfigError("loss: the function has no name of its own; give one, name=…")
-
-        def record(value: Any, arguments: tuple[Any, ...]) -> None:
-            takers = [one for one in self._control.adapters if isinstance(one, LossTaker)]
-            if takers and not self._closed:
-                takers[0].record_loss(known, value, arguments)
-
-        guarded = self._session.shield.guard("the loss", record)
-
-        @functools.wraps(function)
-        def watched(*args: P.args, **kwargs: P.kwargs) -> R:
-            value = function(*args, **kwargs)
-            guarded(value, (*args, *kwargs.values()))
-            return value
-
-        return watched
+        return watched_loss(function, name, self._take_loss)
 
     def save(self, name: str, value: Any, collection: str | None = None) -> None:
         """Save a value of one's own in the step or evaluation that is going on.
@@ -392,14 +362,7 @@ class Hook:
         """Raise `ConfigError` where a model cannot be watched (any more) under a name."""
         if self._closed:
             raise ConfigError("this hook is closed; make a new one")
-        if name is not None and (not isinstance(name, str) or not name or "/" in name):
-            raise ConfigError(f"name = {name!r}: must be a word without '/'")
-        if name in self._watched:
-            raise ConfigError(
-                "a model is watched already; give each further one a name of its own, name=…"
-                if name is None
-                else f"name = {name!r}: a watched model has that name"
-            )
+        self._names.check(name)
 
     def _introduce(self, adapter: Adapter) -> None:
         """Take in a model that is watched from now on."""
@@ -434,11 +397,6 @@ class Hook:
             if path is not None:
                 _LOG.info("captures into %s, for which it was launched, not %s", launched, path)
             return make_way(self._environment)
-        if path is None:
-            raise ConfigError(
-                f"no path for the run: give one, Hook('runs/name'), or start the program with "
-                f"`vinedresser run`, which sets {RUN_VARIABLE}"
-            )
         return create_run(
             path,
             self._environment,
@@ -467,13 +425,3 @@ class Hook:
         # made, for about a second with torch, while whoever asked for the stop waits.
         gc.freeze()
         raise stopped
-
-
-# What a loop reports, in the order of `Hook.step`'s arguments: kind, and name of a single value.
-_REPORTED = (
-    ("inputs", "batch"),
-    ("labels", "batch"),
-    ("predictions", "batch"),
-    ("losses", "loss"),
-    ("metrics", "metric"),
-)

@@ -13,6 +13,7 @@ from vinedresser.capture.recording import Recording
 from vinedresser.capture.reductions import channel_axis, take_statistics
 from vinedresser.capture.store.dtypes import dtype_name
 from vinedresser.capture.store.step_record import HostTensor, StepRecord
+from vinedresser.capture.strided_rows import some_rows
 
 __all__ = ["Adapter", "ArrayKeeper", "Keeper", "LossTaker", "TabularAdapter", "Watchful"]
 
@@ -122,8 +123,9 @@ class ArrayKeeper:
         except KeyError:
             raise TypeError(f"{name}: an array of {array.dtype} cannot be stored") from None
         if ask.tensor and name not in recording.tensors:
-            native = np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
-            recording.tensors[name] = HostTensor(dtype, array.shape, native)
+            some = some_rows(array, ask.rows)
+            native = np.array(some, dtype=array.dtype.newbyteorder("="), order="C")
+            recording.tensors[name] = HostTensor(dtype, some.shape, native)
         if ask.reductions and not recording.has_statistics(name):
             axis = channel_axis(name, array.ndim, last=self.channels_last)
             recording.add_statistics(name, take_statistics(array, ask.reductions, axis))

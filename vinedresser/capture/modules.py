@@ -20,7 +20,10 @@ ACTIVATIONS = frozenset(
 )
 
 # Of the kinds whose names end with what a module owns, such as a parameter: how many parts that is.
-_OWNED = {"weights": 1, "biases": 1, "gradients": 1, "buffers": 1, "optimizer_state": 2}
+_OWNED = {
+    **dict.fromkeys(("weights", "biases", "gradients", "updates", "buffers"), 1),
+    "optimizer_state": 2,
+}
 _CALLED = frozenset({"inputs", "outputs", "attention"})
 # After a module's path: the number of the call, the place in a nesting, the statistic.
 _REST = re.compile(r"[#\[|].*", re.DOTALL)

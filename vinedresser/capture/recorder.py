@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from vinedresser.capture.config import CaptureConfig, Due
 from vinedresser.capture.recording import Recording
 from vinedresser.capture.store.step_record import Mode
+from vinedresser.capture.timing import TIMES, StepTiming
 from vinedresser.errors import ConfigError
 
 __all__ = ["Recorder"]
@@ -30,6 +31,7 @@ class Recorder:
         explicit_mode: the mode of the ``with`` block we are in, None outside.
         quiet: nothing is due in the train step, and no evaluation or block is open.
         completing: called with a train step that is about to be handed over.
+        timing: measures steps; None where nobody asks for their times.
     """
 
     def __init__(self, config: CaptureConfig, deliver: Callable[[Recording], None]) -> None:
@@ -46,12 +48,18 @@ class Recorder:
         self._evaluating = False
         self.quiet = not self._train_due
         self.completing: list[Callable[[Recording], object]] = []
+        self.timing: StepTiming | None = None
+        self._look_for_timing()
 
     def configure(self, config: CaptureConfig) -> None:
-        """Capture by another config from now on; nothing must have been captured yet."""
+        """Capture by another config from now on; what was begun goes on with it."""
         self.config = config
         self._train_due = config.due(self.steps, "train")
+        for begun in (self._train, self._evaluation):
+            if begun is not None:
+                begun.due = config.due(begun.step, begun.mode)
         self._look_around()
+        self._look_for_timing()
 
     def reconfigure(self, config: CaptureConfig) -> None:
         """Capture by another config from the next train step on; any thread may ask for it."""
@@ -74,6 +82,8 @@ class Recorder:
         if not self._evaluating:
             self._evaluating = True
             self.quiet = False
+            if self.timing is not None:
+                self.timing.evaluation_begins()
             due = self.config.due(self.steps, mode)
             self._evaluation = Recording(mode, self.steps, due) if due else None
         return self._evaluation
@@ -89,8 +99,24 @@ class Recorder:
         if self._evaluating and self.explicit_mode in (None, "train"):
             self._end_evaluation()
 
+    def forward_begins(self) -> None:
+        """See a forward of the training begin."""
+        self.resume_training()
+        if self.timing is not None:
+            self.timing.forward_begins()
+
+    def forget_time(self) -> None:
+        """Do not measure the train step that is going on: it is only shown now, not done."""
+        if self.timing is not None:
+            self.timing.forget()
+
     def end_train_step(self) -> None:
         """Hand over the train step; the next one begins."""
+        timing = self.timing
+        if timing is not None:
+            if self._train_due:
+                self._take_times(timing)
+            timing.step_ended()
         recording, self._train = self._train, None
         if recording is not None:
             for complete in self.completing:
@@ -99,10 +125,13 @@ class Recorder:
         if self._next_config is not None:
             self.config, self._next_config = self._next_config, None
             self.configured_at = self.steps
+            self._look_for_timing()
         self._train_due = self.config.due(self.steps, "train")
         self._look_around()
         if recording is not None:
             self._deliver(recording)
+            if timing is not None:
+                timing.goes_on()
 
     @contextmanager
     def mode(self, mode: Mode) -> Iterator[None]:
@@ -115,6 +144,8 @@ class Recorder:
             raise ConfigError(f"mode({mode!r}) inside mode({self.explicit_mode!r}): end that first")
         if mode != "train":
             self.resume_training()
+            if self.timing is not None:
+                self.timing.evaluation_begins()
         self.explicit_mode = mode
         self.quiet = False
         try:
@@ -124,6 +155,8 @@ class Recorder:
             self._look_around()
             if mode != "train" and self._evaluating:
                 self._end_evaluation()
+            elif mode != "train" and self.timing is not None:
+                self.timing.evaluation_ended()
 
     def close(self) -> None:
         """Hand over what is still open.
@@ -143,6 +176,22 @@ class Recorder:
         self._look_around()
         if recording is not None:
             self._deliver(recording)
+        if self.timing is not None:
+            self.timing.evaluation_ended()
+
+    def _take_times(self, timing: StepTiming) -> None:
+        """Take how long the train step took that ends now."""
+        times = timing.figures()
+        asked = [name for name in times if self._train_due.ask(name)]
+        recording = self.recording("train") if asked else None
+        if recording is not None:
+            for name in asked:
+                recording.add_scalar(name, times[name])
+
+    def _look_for_timing(self) -> None:
+        """Measure steps if anybody asks for that, and else not."""
+        wanted = any(map(self.config.holds, TIMES))
+        self.timing = (self.timing or StepTiming()) if wanted else None
 
     def _look_around(self) -> None:
         self.quiet = not (self._train_due or self._evaluating or self.explicit_mode)

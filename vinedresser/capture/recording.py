@@ -28,8 +28,9 @@ class Recording:
         reductions: by tensor's name, statistics by reduction's name; the first of a name stay.
         deferred: by tensor's name, statistics that are more than such figures (`Statistics.late`).
         kept: for frameworks, what they have copied of which tensor in this step.
-        awaited: names of scalars that are still on their way from a device.
+        awaited: names of what is still on its way, from a device or from what is to be read.
         arriving: completes the record, on the writer's thread, with what is on its way.
+        arriving_bytes: of host memory that these hold until then.
     """
 
     def __init__(self, mode: Mode, step: int, due: Due) -> None:
@@ -46,6 +47,7 @@ class Recording:
         self.kept: dict[Any, Any] = {}
         self.awaited: set[str] = set()
         self.arriving: list[Callable[[StepRecord], None]] = []
+        self.arriving_bytes = 0
         self._means: dict[str, tuple[float, float]] = {}
 
     @property
@@ -108,4 +110,5 @@ class Recording:
             self.reductions,
             self.deferred,
             self.arriving,
+            self.arriving_bytes,
         )

@@ -14,9 +14,10 @@ from typing import Any
 
 from vinedresser.capture.config import CaptureConfig
 from vinedresser.capture.environment import Environment, versions
+from vinedresser.capture.training_setup import TrainingSetup
 from vinedresser.capture.uploading import Upload
 from vinedresser.errors import AlreadyARun, ConfigError, KeyTaken, NotARun
-from vinedresser.infra.run_directory import RunRecord, read_record, write_record
+from vinedresser.infra.run_directory import RUN_VARIABLE, RunRecord, read_record, write_record
 from vinedresser.infra.storage import Storage, open_storage
 from vinedresser.infra.storage.locate import is_remote
 
@@ -57,6 +58,7 @@ class OpenedRun:
         *,
         features: Iterable[str] = (),
         classes: Iterable[str] = (),
+        setup: TrainingSetup | None = None,
     ) -> None:
         """Complete the run's record with what is known once a model has been seen.
 
@@ -68,11 +70,13 @@ class OpenedRun:
             modules: type and activation of each module of the watched models, by path.
             features: names of the input's features.
             classes: names of the classes.
+            setup: how the training is set up.
 
         Raises:
             StoreError: the storage refused.
         """
-        self.record = replace(
+        setup = setup or TrainingSetup()
+        record = replace(
             self.record,
             framework=framework,
             versions=versions(**found),
@@ -82,8 +86,14 @@ class OpenedRun:
             modules=dict(modules),
             features=list(features),
             classes=list(classes),
+            losses=setup.losses,
+            optimizers=list(setup.optimizers.values()),
+            frozen=setup.frozen,
+            unoptimized=setup.unoptimized,
         )
-        write_record(self.storage, self.record)
+        if record != self.record:
+            self.record = record
+            write_record(self.storage, record)
 
 
 def launched_run(location: str) -> OpenedRun:
@@ -103,7 +113,7 @@ def launched_run(location: str) -> OpenedRun:
 
 
 def create_run(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | None,
     environment: Environment,
     config: CaptureConfig,
     *,
@@ -114,7 +124,7 @@ def create_run(
     """Make a run; the ranks beyond 0 wait for rank 0 to make it.
 
     Args:
-        path: where.
+        path: where; None: nobody said.
         environment: which rank this is.
         config: what will be captured.
         name: what people call it; None: the last part of the path.
@@ -122,10 +132,16 @@ def create_run(
         total_steps: steps it is expected to take.
 
     Raises:
+        ConfigError: there is no path.
         AlreadyARun: there is one.
         NotARun: rank 0 did not make it in time.
         StoreError: the storage refused.
     """
+    if path is None:
+        raise ConfigError(
+            f"no path for the run: give one, Hook('runs/name'), or start the program with "
+            f"`vinedresser run`, which sets {RUN_VARIABLE}"
+        )
     upload = Upload.create(os.fspath(path), environment.rank) if is_remote(path) else None
     storage = open_storage(path) if upload is None else upload.storage
     if environment.rank:

@@ -31,6 +31,9 @@ class SaveConfig:
         modes: "train", "eval", "predict"; the modes in which it applies.
         reductions: statistics to keep, by name (`vinedresser.capture.reductions`).
         tensor: keep the tensor itself; None: if and only if no reductions are asked for.
+        rows: keep of a tensor at most so many rows, evenly strided along its first axis
+            (`vinedresser.capture.strided_rows`): those of the same samples of everything that has
+            as many rows. Statistics are of all. None: all rows.
         when: a predicate of step and mode that a step must fulfil besides; explicit ``steps`` need
             not. As a word (in a run's record) it names a predicate that only the training has;
             here nothing is due by it then.
@@ -46,6 +49,7 @@ class SaveConfig:
     modes: tuple[str, ...] = MODES
     reductions: tuple[str, ...] = ()
     tensor: bool | None = None
+    rows: int | None = None
     when: Predicate | str | None = None
 
     def __post_init__(self) -> None:
@@ -61,12 +65,18 @@ class SaveConfig:
             if not _is_step(step):
                 raise ConfigError(f"steps: {step!r} is not an integer of at least 0")
         _check_words("modes", self.modes, MODES)
+        if self.when is not None and not isinstance(self.when, str) and not callable(self.when):
+            raise ConfigError(f"when = {self.when!r}: must be a function of step and mode")
+        self._check_what()
+
+    def _check_what(self) -> None:
+        """Check what is kept of a tensor."""
         for word in self.reductions:
             parse_word(word)
         if self.tensor is not None and not isinstance(self.tensor, bool):
             raise ConfigError(f"tensor = {self.tensor!r}: must be true or false")
-        if self.when is not None and not isinstance(self.when, str) and not callable(self.when):
-            raise ConfigError(f"when = {self.when!r}: must be a function of step and mode")
+        if self.rows is not None and (not _is_step(self.rows) or not self.rows):
+            raise ConfigError(f"rows = {self.rows!r}: must be an integer, at least 1")
 
     @property
     def wants_tensor(self) -> bool:

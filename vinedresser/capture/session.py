@@ -34,12 +34,15 @@ class Session:
         names: returns the names of all tensors that there are to capture.
         stop: ends the training; called between two steps when SIGTERM has asked for it.
         look: called about every second on the writer's thread.
+        describe: completes the run's record with how the training is set up.
 
     Attributes:
         leader: the adapter whose steps are the run's; None as long as none has shown a step.
         shield: every callback of the training goes through it.
         recorder: which step or evaluation is going on.
         signal: whether the training was asked to end.
+        newly_set_up: more is known of how the training is set up than the run's record says; it
+            is told before the next train step is handed over.
 
     Raises:
         SecondWriter: this rank has committed segments already.
@@ -56,8 +59,12 @@ class Session:
         names: Callable[[], list[str]],
         stop: Callable[[], None],
         look: Callable[[], None],
+        describe: Callable[[], None],
     ) -> None:
         self.shield = Shield()
+        # What updates the weights may show only in the first step.
+        self.newly_set_up = True
+        self._describe = self.shield.guard("describing the training", describe)
         self.leader: object | None = None
         config = self.guarded(config)
         self.recorder = Recorder(config, self.shield.guard("handing over a step", self._deliver))
@@ -125,6 +132,8 @@ class Session:
     def close(self) -> None:
         """Hand over what is still open, and wait until all is stored."""
         self.recorder.close()
+        if self.newly_set_up and self.recorder.steps:
+            self._describe()
         self._writer.close()
         self.signal.restore()
 
@@ -135,6 +144,9 @@ class Session:
             self.shield.report(complaint)
         if recording.empty:
             return
+        if self.newly_set_up and recording.mode == "train":
+            self.newly_set_up = False
+            self._describe()
         record = recording.to_record()
         if not self._writer.add(record):
             self._release(record)

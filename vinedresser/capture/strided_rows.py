@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["strided_rows"]
+__all__ = ["some_rows", "strided_rows"]
 
 
 def strided_rows(rows: int, most: int) -> NDArray[np.int64] | None:
@@ -18,3 +20,16 @@ def strided_rows(rows: int, most: int) -> NDArray[np.int64] | None:
     if rows <= most:
         return None
     return np.linspace(0, rows - 1, most).round().astype(np.int64)
+
+
+def some_rows(array: NDArray[Any], most: int | None) -> NDArray[Any]:
+    """Return evenly strided rows of an array, or the array itself where it has no more.
+
+    Args:
+        array: [N, ...], or without dimensions.
+        most: how many rows may be taken; None: all.
+    """
+    if most is None or not array.ndim:
+        return array
+    places = strided_rows(len(array), most)
+    return array if places is None else array[places]

@@ -144,10 +144,7 @@ def _cards(run: Run, status: Status) -> tuple[list[Card], str]:
         findings = run.findings()
     except Damaged as error:
         return [], f"The findings cannot be read: {error}"
-    ended = next(
-        (entry for entry in findings if entry.severity == "stop" and entry.rule == status.rule),
-        None,
-    )
+    ended = next((entry for entry in findings if entry.rule == status.rule), None)
     cards = [
         Card(
             number=place,

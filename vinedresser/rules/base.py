@@ -90,6 +90,7 @@ class Rule(ABC):
         remedy: str,
         evidence: dict[str, Any],
         fault: Fault | None = None,
+        correction: dict[str, Any] | None = None,
     ) -> Finding:
         """Return a finding of this rule at a step; see `Finding` for the arguments.
 
@@ -113,6 +114,7 @@ class Rule(ABC):
             cause=cause,
             remedy=remedy,
             fault=self.fault if fault is None else fault,
+            correction=correction or {},
             evidence={key: _plain(value) for key, value in evidence.items()},
         )
 

@@ -12,6 +12,7 @@ from vinedresser.errors import KeyTaken
 from vinedresser.infra.run_directory import RunRecord, StopRecord, read_record, write_record
 from vinedresser.rules.base import Rule
 from vinedresser.rules.engine import Engine
+from vinedresser.rules.root_cause import root_causes
 
 __all__ = ["judge"]
 
@@ -24,7 +25,7 @@ def judge(
     *,
     live: bool = False,
     on_finding: Callable[[Finding], None] | None = None,
-    poll: float = 0.02,
+    poll: float | None = None,
 ) -> list[Finding]:
     """Show a run to rules from its first step on, until it is over.
 
@@ -35,9 +36,10 @@ def judge(
         run: what to judge.
         rules: what to judge by; they are left as they are.
         live: have the training commit its steps at once, and ask it to end (`StopRecord`) when a
-            rule of severity "stop" fires; the first who asks is the one.
+            rule of severity "stop" fires, for what is the root cause of all that was found; the
+            first who asks is the one.
         on_finding: called with each finding, before the training is asked to end.
-        poll: seconds between two looks when there is nothing new.
+        poll: seconds between two looks when there is nothing new; None: see `Run.follow`.
 
     Returns:
         The findings in the order in which they were made.
@@ -58,7 +60,7 @@ def judge(
         fatal = next((finding for finding in new if finding.severity == "stop"), None)
         if fatal and not stopping:
             stopping = True
-            _ask_to_end(run, fatal)
+            _ask_to_end(run, _cause_of(fatal, findings), fatal.step)
 
     begun = False
     for step in run.follow(poll, urgent=live):
@@ -75,14 +77,26 @@ def _info(run: Run) -> RunRecord:
     return read_record(run.storage, RunRecord) or run.info
 
 
-def _ask_to_end(run: Run, finding: Finding) -> None:
-    """Ask the training to end, unless it has ended or somebody else asked before."""
+def _cause_of(fatal: Finding, findings: list[Finding]) -> Finding:
+    """Return the root cause of a finding among all of them; itself, where there is no other."""
+    roots = root_causes(findings)
+    return next(root.finding for root in roots if fatal in (root.finding, *root.symptoms))
+
+
+def _ask_to_end(run: Run, finding: Finding, step: int) -> None:
+    """Ask the training to end, unless it has ended or somebody else asked before.
+
+    Args:
+        run: the training.
+        finding: for which it is to end.
+        step: at which a rule of severity "stop" became sure.
+    """
     if run.finished:
         return
     stop = StopRecord(
         by="rule",
         rule=finding.rule,
-        step=finding.step,
+        step=step,
         reason=finding.seen,
         time=time.time(),
         finding=finding.to_json(),

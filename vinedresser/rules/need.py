@@ -52,7 +52,7 @@ class Need:
             modes=self.modes,
             reductions=self.reductions,
             tensor=self.tensor if self.reductions else None,
-            **({} if self.rows is None else {"rows": self.rows}),
+            rows=self.rows,
         )
 
     @cached_property

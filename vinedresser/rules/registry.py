@@ -1,9 +1,10 @@
-"""The built-in rules by name, and rules from the tables of a configuration file."""
+"""Rules by name, and rules from the tables of a configuration file."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from vinedresser.capture.finding import Severity
@@ -12,43 +13,84 @@ from vinedresser.rules.base import Rule
 from vinedresser.rules.loss_not_decreasing import LossNotDecreasing
 from vinedresser.rules.nonfinite import Nonfinite
 from vinedresser.rules.overfitting import Overfitting
+from vinedresser.rules.own_rules import (
+    absolute_reference,
+    installed_rules,
+    is_reference,
+    load_rule,
+)
 from vinedresser.rules.vanishing_gradient import VanishingGradient
 
-__all__ = ["RULES", "describe", "rules_from_table"]
+__all__ = ["RESERVED", "RULES", "describe", "find_rule", "known_rules", "rules_from_table"]
 
 # In the order in which they are asked: of several that fire at one step, the first ends the run.
 RULES: dict[str, type[Rule]] = {
     rule.name: rule for rule in (Nonfinite, VanishingGradient, LossNotDecreasing, Overfitting)
 }
 
-_SEVERITIES: tuple[str, ...] = get_args(Severity)
 # Keys of every rule's table that are not parameters: what follows, and which process judges.
-_RESERVED = ("severity", "group")
+RESERVED = ("severity", "group")
+
+_SEVERITIES: tuple[str, ...] = get_args(Severity)
 
 
-def rules_from_table(table: Mapping[str, Mapping[str, Any]], *, where: str = "rules") -> list[Rule]:
+def known_rules() -> dict[str, type[Rule]]:
+    """Return all rules that have a name: the built-in ones, then those of installed packages.
+
+    Raises:
+        ConfigError: a package's rule cannot be loaded.
+    """
+    return {**RULES, **{name: one for name, one in installed_rules().items() if name not in RULES}}
+
+
+def rules_from_table(
+    table: Mapping[str, Mapping[str, Any]], *, where: str = "rules", base: Path | None = None
+) -> list[Rule]:
     """Make rules from their tables.
 
     Args:
-        table: by a rule's name its parameters, and ``severity``; ``group`` is left to whoever
-            starts the judges.
+        table: by a rule's name, or ``path/to/file.py:Name``, its parameters, and ``severity``;
+            ``group`` is left to whoever starts the judges.
         where: what to begin a message with, such as ``experiment.toml: rules``.
+        base: what the paths are relative to; None: the working directory.
 
     Returns:
-        The rules, in the order of `RULES`.
+        The rules: built-in ones in the order of `RULES`, then the others in the table's.
 
     Raises:
         ConfigError: an unknown rule or parameter, or a value that is not right.
     """
+    found: dict[str, type[Rule]] = {}
     for name, settings in table.items():
-        if name not in RULES:
-            near = did_you_mean(name, RULES) or f"; the rules are {', '.join(RULES)}"
-            raise ConfigError(f"{where}.{name}: no such rule{near}")
+        found[name] = find_rule(name, where=where, base=base)
         if not isinstance(settings, Mapping):
             raise ConfigError(f"{where}.{name}: must be a table of parameters, not {settings!r}")
-    return [
-        _make(kind, table[name], f"{where}.{name}") for name, kind in RULES.items() if name in table
-    ]
+    order = list(RULES)
+    names = sorted(found, key=lambda name: order.index(name) if name in RULES else len(order))
+    return [_make(found[name], table[name], f"{where}.{name}") for name in names]
+
+
+def find_rule(name: str, *, where: str = "rules", base: Path | None = None) -> type[Rule]:
+    """Return a rule by its name, or by ``path/to/file.py:Name``.
+
+    Args:
+        name: of the rule.
+        where: what to begin a message with.
+        base: what the path is relative to; None: the working directory.
+
+    Raises:
+        ConfigError: there is no such rule, or its file fails.
+    """
+    if is_reference(name):
+        return load_rule(absolute_reference(name, base or Path.cwd()), f"{where}.{name}")
+    known = known_rules()
+    if name in known:
+        return known[name]
+    near = did_you_mean(name, known) or f"; the rules are {', '.join(known)}"
+    raise ConfigError(
+        f'{where}.{name}: no such rule{near} ("vinedresser rules list" shows all; one of your own '
+        "is path/to/file.py:Name)"
+    )
 
 
 def describe(kind: type[Rule]) -> str:
@@ -58,17 +100,18 @@ def describe(kind: type[Rule]) -> str:
         for name, entry in inspect.signature(kind).parameters.items()
     )
     text = inspect.getdoc(kind) or "(not documented)"
-    return f"{kind.name}({parameters})   severity {kind.severity}\n\n{text}\n"
+    fault = f"   fault {kind.fault}" if kind.fault else ""
+    return f"{kind.name}({parameters})   severity {kind.severity}{fault}\n\n{text}\n"
 
 
 def _make(kind: type[Rule], settings: Mapping[str, Any], where: str) -> Rule:
     """Make one rule."""
     parameters = inspect.signature(kind).parameters
     hints = get_type_hints(kind.__init__)
-    given = {key: value for key, value in settings.items() if key not in _RESERVED}
+    given = {key: value for key, value in settings.items() if key not in RESERVED}
     for key, value in given.items():
         if key not in parameters:
-            known = (*parameters, *_RESERVED)
+            known = (*parameters, *RESERVED)
             near = did_you_mean(key, known) or f"; the parameters are {', '.join(known)}"
             raise ConfigError(f"{where}.{key}: no such parameter{near}")
         _check_type(value, hints.get(key), f"{where}.{key}")

@@ -32,6 +32,7 @@ class Symptom:
     remedy: str
     evidence: dict[str, Any] = field(default_factory=dict)
     fault: Fault | None = None
+    correction: dict[str, Any] = field(default_factory=dict)
 
 
 class SymptomRule(Rule):
@@ -112,4 +113,5 @@ class SymptomRule(Rule):
             remedy=symptom.remedy,
             evidence={**symptom.evidence, "looks": self._looks},
             fault=symptom.fault,
+            correction=symptom.correction,
         )

@@ -1,6 +1,7 @@
 """`experiment.toml`: which trainings to run, what to capture, which rules judge, where to record.
 
-    [run]            name, command, store, cwd, total_steps, at_once, grace, parameters, environment
+    [run]            name, command, store, cwd, total_steps, at_once, grace, attach, parameters,
+                     environment
     [variants.NAME]  parameters, environment, total_steps: one run each, on top of [run]
     [capture.NAME]   a save config: every, start, stop, steps, modes, reductions, tensor; regex
     [rules]          preset = "default" | "none"; [rules.NAME] severity, group and its parameters
@@ -26,6 +27,7 @@ from vinedresser.infra.tracking import absolute_uri
 from vinedresser.rules.base import Rule, capture_for
 from vinedresser.rules.registry import rules_from_table
 from vinedresser.tasks.rule_groups import grouped
+from vinedresser.tasks.store import as_store, local_state
 
 __all__ = ["Experiment", "Plan", "RunTable", "TrackingTable", "VariantTable", "load_experiment"]
 
@@ -41,11 +43,12 @@ class RunTable:
     Attributes:
         name: of the experiment; a run is called NAME, or NAME-VARIANT.
         command: the program and its arguments; "python" is the interpreter that runs vinedresser.
-        store: the directory that gets the run directories.
+        store: the directory that gets the run directories, or ``s3://bucket/prefix``.
         cwd: the directory to start the command in.
         total_steps: optimizer steps that a whole run takes, for progress and for steps saved.
         at_once: how many runs train at the same time; as many as there are cores if not given.
         grace: seconds that a run has for its checkpoint between being asked to stop and SIGKILL.
+        attach: capture what the command trains without a hook of its own.
         parameters: hyperparameters, passed as ``--name value`` and recorded.
         environment: environment variables of the command. Unless it says otherwise, OMP_NUM_THREADS
             shares the cores out among the runs that train at the same time.
@@ -58,6 +61,7 @@ class RunTable:
     total_steps: int | None = None
     at_once: int | None = None
     grace: float = 10.0
+    attach: bool = True
     parameters: dict[str, _Parameter] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
 
@@ -87,7 +91,8 @@ class TrackingTable:
     """Where MLflow keeps the runs.
 
     Attributes:
-        uri: tracking URI; a SQLite database in the store if not given.
+        uri: tracking URI; a SQLite database in the store if not given, or in the folder of the
+            store's state on this machine where it is an object store.
         experiment: MLflow's experiment; the name of the run if not given.
     """
 
@@ -121,7 +126,7 @@ class Experiment:
     Attributes:
         path: the file.
         run: what the runs share.
-        store: the directory that gets the run directories.
+        store: the directory that gets the run directories, or the URL of an object store.
         cwd: the directory to start commands in.
         plans: the runs to make.
         capture: what the file asks the hook to capture.
@@ -133,7 +138,7 @@ class Experiment:
 
     path: Path
     run: RunTable
-    store: Path
+    store: Path | str
     cwd: Path
     plans: tuple[Plan, ...]
     capture: CaptureConfig
@@ -149,13 +154,14 @@ class Experiment:
 
 
 def load_experiment(
-    path: Path, *, store: Path | None = None, at_once: int | None = None
+    path: Path, *, store: Path | str | None = None, at_once: int | None = None
 ) -> Experiment:
     """Read and check an experiment file.
 
     Args:
         path: the TOML file.
-        store: takes the place of the file's ``run.store``; relative to the working directory.
+        store: takes the place of the file's ``run.store``: a path, relative to the working
+            directory, or the URL of an object store.
         at_once: takes the place of the file's ``run.at_once``.
 
     Raises:
@@ -171,7 +177,7 @@ def load_experiment(
     run = build(RunTable, document["run"], f"{path}: run")
     run = replace(run, at_once=at_once or run.at_once)
     base = path.absolute().parent
-    place = store.absolute() if store else (base / os.path.expanduser(run.store)).resolve()
+    place = _store(store or run.store, Path.cwd() if store else base)
     cwd = (base / run.cwd).resolve()
     if not cwd.is_dir():
         raise ConfigError(f"{path}: run.cwd: {cwd}: no such directory")
@@ -196,7 +202,7 @@ def load_experiment(
         capture=capture,
         needs=needs,
         rules=tables,
-        tracking_uri=_tracking_uri(tracking.uri, base, place, f"{path}: tracking.uri"),
+        tracking_uri=_tracking_uri(tracking.uri, base, local_state(place), f"{path}: tracking.uri"),
         tracking_experiment=tracking.experiment or run.name,
     )
 
@@ -218,11 +224,17 @@ def _capture(table: object, where: str) -> CaptureConfig:
     return config
 
 
-def _tracking_uri(uri: str | None, base: Path, store: Path, where: str) -> str:
-    """Return the tracking URI, by default of a SQLite database in the store."""
+def _store(given: Path | str, base: Path) -> Path | str:
+    """Return a store as an absolute path or a URL."""
+    store = as_store(os.fspath(given))
+    return store if isinstance(store, str) else (base / store.expanduser()).resolve()
+
+
+def _tracking_uri(uri: str | None, base: Path, state: Path, where: str) -> str:
+    """Return the tracking URI, by default of a SQLite database in the folder of the state."""
     try:
         if uri is None:
-            return absolute_uri("sqlite:///mlflow.db", store)
+            return absolute_uri("sqlite:///mlflow.db", state)
         return absolute_uri(uri, base)
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from error

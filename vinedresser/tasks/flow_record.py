@@ -1,4 +1,7 @@
-"""Which flow runs work on a store: a record each, so that a killed one is noticed by the next."""
+"""Which flow runs work on a store: a record each, so that a killed one is noticed by the next.
+
+They lie in the folder of the store's state on this machine (`vinedresser.tasks.store.local_state`).
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ class FlowRecord:
     process: dict[str, Any]
 
 
-def remember_flow(store: Path, flow_run_id: str, name: str) -> FlowRecord:
+def remember_flow(state: Path, flow_run_id: str, name: str) -> FlowRecord:
     """Note that this process runs a flow on a store.
 
     Raises:
@@ -51,26 +54,26 @@ def remember_flow(store: Path, flow_run_id: str, name: str) -> FlowRecord:
         flow_run_id, name, os.environ.get(FLOW_VARIABLE, ""), asdict(this_process())
     )
     text = json.dumps(asdict(record), indent=1)
-    LocalStorage(store).put(f"{_FOLDER}/{flow_run_id}.json", [text.encode()])
+    LocalStorage(state).put(f"{_FOLDER}/{flow_run_id}.json", [text.encode()])
     return record
 
 
-def forget_flow(store: Path, record: FlowRecord) -> None:
+def forget_flow(state: Path, record: FlowRecord) -> None:
     """Remove the note: the flow has ended, or was marked as crashed.
 
     Raises:
         StoreError: the store refused.
     """
-    LocalStorage(store).delete(f"{_FOLDER}/{record.id}.json")
+    LocalStorage(state).delete(f"{_FOLDER}/{record.id}.json")
 
 
-def dead_flows(store: Path) -> list[FlowRecord]:
+def dead_flows(state: Path) -> list[FlowRecord]:
     """Return the flow runs on a store whose process is gone.
 
     Raises:
         StoreError: the store refused.
     """
-    storage = LocalStorage(store)
+    storage = LocalStorage(state)
     records = [FlowRecord(**json.loads(storage.get(key))) for key in storage.list(f"{_FOLDER}/")]
     return [record for record in records if is_alive(ProcessIdentity(**record.process)) is False]
 

@@ -6,7 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from vinedresser.errors import VinedresserError
+from vinedresser.errors import StoreError, VinedresserError
+from vinedresser.tasks.outages import through_outages
 from vinedresser.tasks.prepare import rules_key
 
 __all__ = ["JudgeFailed", "run_judge"]
@@ -20,22 +21,36 @@ class JudgeFailed(VinedresserError, RuntimeError):
     """The process that judges a run failed; the training goes on unjudged."""
 
 
-def run_judge(directory: Path, group: str, *, location: str | None = None) -> None:
-    """Judge a run until it is over; its findings are in the run directory.
+def run_judge(directory: Path, group: str, *, location: Path | str) -> None:
+    """Judge a run until it is over; its findings are where it is.
 
-    It is a process of its own, so that a rule can neither stall nor break the flow.
+    It is a process of its own, so that a rule can neither stall nor break the flow. After an outage
+    of an object store it judges again from the first step, and finds the same.
 
     Args:
         directory: of the run; it has the group's rules, and gets the judge's log.
         group: of rules.
-        location: where to read the run and write the findings, if elsewhere: a URL.
+        location: where to read the run and write the findings.
 
     Raises:
         JudgeFailed: the judge failed, with the end of its output.
     """
+    try:
+        through_outages(lambda: _judge(directory, group, location), location)
+    except StoreError as error:
+        raise JudgeFailed(str(error)) from error
+
+
+def _judge(directory: Path, group: str, location: Path | str) -> None:
+    """Judge once, but for a process that is killed.
+
+    Raises:
+        StoreError: the judge of a run on an object store failed, most likely since that is away.
+        JudgeFailed: the judge failed.
+    """
     log = directory / "rules" / f"{group}.log"
     command = [
-        *(sys.executable, "-m", "vinedresser.rules.worker", location or str(directory)),
+        *(sys.executable, "-m", "vinedresser.rules.worker", str(location)),
         *("--group", group, "--spec", str(directory / rules_key(group))),
     ]
     for _ in range(1 + _MOST_RESTARTS):
@@ -46,4 +61,10 @@ def run_judge(directory: Path, group: str, *, location: str | None = None) -> No
     if code != 0:
         said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         last = said[-1] if said else "it said nothing"
-        raise JudgeFailed(f"{directory.name}: the judge of group {group} ended with {code}: {last}")
+        message = f"{directory.name}: the judge of group {group} ended with {code}: {last}"
+        raise StoreError(message) if _may_be_away(code, location) else JudgeFailed(message)
+
+
+def _may_be_away(code: int, location: Path | str) -> bool:
+    """Say whether a judge may have ended for want of its store; wrong settings are its code 2."""
+    return code == 1 and isinstance(location, str)

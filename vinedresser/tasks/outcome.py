@@ -9,7 +9,7 @@ from vinedresser.capture.finding import Finding
 from vinedresser.capture.store.reader import Run, open_run
 from vinedresser.capture.store.status import Status
 from vinedresser.capture.store.step_record import Mode
-from vinedresser.infra.run_directory import TrackingRecord, read_record
+from vinedresser.infra.run_directory import TrackingRecord, heartbeats, read_record
 
 __all__ = ["Outcome", "Trained", "outcome"]
 
@@ -28,6 +28,7 @@ class Outcome:
         metrics: the last value of each metric, of an evaluation where there was one.
         findings: what the rules found, in the order of the steps.
         mlflow_run: MLflow's run id, "" when there is none.
+        seen: whether a training was seen: any process of it has captured something.
     """
 
     name: str
@@ -39,19 +40,21 @@ class Outcome:
     metrics: dict[str, float]
     findings: tuple[Finding, ...]
     mlflow_run: str
+    seen: bool
 
     @property
     def steps_saved(self) -> int | None:
-        """Steps that were not run because the run was stopped; None if the total is unknown."""
-        if self.total_steps is None or self.status.state == "running":
+        """Steps that were not run because the run was stopped; None if that is unknown."""
+        if self.total_steps is None or self.status.state == "running" or not self.seen:
             return None
         return max(self.total_steps - self.steps, 0)
 
     @property
     def stopping(self) -> Finding | None:
-        """The finding for which the run was stopped."""
-        named = (entry for entry in self.findings if entry.rule == self.status.rule)
-        return next((entry for entry in named if entry.severity == "stop"), None)
+        """The finding for which the run was stopped: the root cause of what was found."""
+        if not self.status.rule:
+            return None
+        return next((entry for entry in self.findings if entry.rule == self.status.rule), None)
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,8 @@ class Trained:
     """What a flow that trained came to.
 
     Attributes:
-        outcomes: one per run.
+        outcomes: one per run, the further trainings of a script after its first; none of a run
+            on an object store that could not be read there.
         problems: what went wrong beside the trainings, such as a judge that failed or an MLflow
             that was away; the runs themselves are not harmed by it.
     """
@@ -91,6 +95,7 @@ def outcome(directory: Path | str) -> Outcome:
         metrics=_last(run, "metrics", ("train", "predict", "eval")),
         findings=tuple(run.findings()),
         mlflow_run=tracking.run_id if tracking else "",
+        seen=bool(heartbeats(run.storage)),
     )
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 import json
+import logging
 import os
 from dataclasses import replace
 from pathlib import Path
 
+from vinedresser.capture.attach.launching import attach_environment
 from vinedresser.errors import AlreadyARun
 from vinedresser.infra.launcher import prepare_run
 from vinedresser.infra.processes import this_process
@@ -15,8 +17,13 @@ from vinedresser.infra.run_directory import RunRecord, TrackingRecord, write_rec
 from vinedresser.infra.storage import LocalStorage
 from vinedresser.infra.tracking import RUN_TAG, create_run, prepare_tracking
 from vinedresser.tasks.experiment import Experiment, Plan
+from vinedresser.tasks.remote_place import RemotePlace, reserve_url
+from vinedresser.tasks.run_place import RunPlace
+from vinedresser.tasks.store import ensure_store
 
 __all__ = ["find_or_create", "prepare", "rules_key"]
+
+_log = logging.getLogger(__name__)
 
 
 def rules_key(group: str) -> str:
@@ -24,7 +31,7 @@ def rules_key(group: str) -> str:
     return f"rules/{group}.json"
 
 
-def prepare(experiment: Experiment, *, flow: str) -> list[Path]:
+def prepare(experiment: Experiment, *, flow: str) -> list[RunPlace]:
     """Make the run directory and the MLflow run of every plan; nothing is started.
 
     One process makes them all: several that create a fresh database at once break it.
@@ -34,62 +41,78 @@ def prepare(experiment: Experiment, *, flow: str) -> list[Path]:
         flow: id of the flow run that they belong to.
 
     Returns:
-        The run directories, in the order of the plans.
+        Where the runs are, in the order of the plans.
 
     Raises:
         TrackingError: MLflow's database or server refused.
         StoreError: the store refused.
     """
-    experiment.store.mkdir(parents=True, exist_ok=True)
+    ensure_store(experiment.store)
     uri = experiment.tracking_uri
     experiment_id = prepare_tracking(uri, experiment.tracking_experiment)
     tracking = TrackingRecord(uri, experiment_id, run_id="")
-    directories = []
+    places = []
     for plan in experiment.plans:
-        directory, run = _make_directory(experiment, plan, flow)
-        _make_mlflow_run(tracking, directory, run)
-        directories.append(directory)
-    return directories
+        place, run = _make_run(experiment, plan, flow)
+        _make_mlflow_run(tracking, place, run)
+        places.append(place)
+    return places
 
 
-def _make_directory(experiment: Experiment, plan: Plan, flow: str) -> tuple[Path, RunRecord]:
-    """Make a run directory under the first free name: NAME, NAME-2, NAME-3 and so on."""
+def _make_run(experiment: Experiment, plan: Plan, flow: str) -> tuple[RunPlace, RunRecord]:
+    """Make a run under the first free name: NAME, NAME-2, NAME-3 and so on."""
     for number in itertools.count(1):
         name = plan.name if number == 1 else f"{plan.name}-{number}"
-        directory = experiment.store / name
         try:
-            record = prepare_run(
-                directory,
-                name=name,
-                argv=plan.argv,
-                cwd=experiment.cwd,
-                parameters=plan.parameters,
-                total_steps=plan.total_steps,
-                capture=experiment.capture.to_json(),
-                needs=experiment.needs.to_json(),
-                digest=experiment.capture.digest(),
-                environment=plan.environment,
-                owner=this_process(),
-                grace=experiment.run.grace,
-                flow=flow,
-            )
+            place = _place(experiment.store, name)
+            return place, _make_directory(experiment, plan, place, flow)
         except AlreadyARun:
             continue
-        storage = LocalStorage(directory)
-        for group, table in experiment.rules.items():
-            storage.put(rules_key(group), [json.dumps({"rules": table}, indent=1).encode()])
-        return directory, record
     raise AssertionError("names never run out")
 
 
-def _make_mlflow_run(tracking: TrackingRecord, directory: Path, run: RunRecord) -> None:
+def _place(store: Path | str, name: str) -> RunPlace:
+    """Return the place of a run that is to begin later; on an object store the name is taken."""
+    if isinstance(store, Path):
+        return RunPlace(store / name)
+    return RemotePlace.make(reserve_url(store, name), _log.warning)
+
+
+def _make_directory(experiment: Experiment, plan: Plan, place: RunPlace, flow: str) -> RunRecord:
+    """Make a run that can be started."""
+    environment = plan.environment
+    if experiment.run.attach:
+        environment = environment | attach_environment(os.environ | environment)
+    record = prepare_run(
+        place.directory,
+        name=place.name,
+        argv=plan.argv,
+        cwd=experiment.cwd,
+        parameters=plan.parameters,
+        total_steps=plan.total_steps,
+        capture=experiment.capture.to_json(),
+        needs=experiment.needs.to_json(),
+        digest=experiment.capture.digest(),
+        environment=environment,
+        owner=this_process(),
+        grace=experiment.run.grace,
+        flow=flow,
+    )
+    storage = LocalStorage(place.directory)
+    for group, table in experiment.rules.items():
+        storage.put(rules_key(group), [json.dumps({"rules": table}, indent=1).encode()])
+    return record
+
+
+def _make_mlflow_run(tracking: TrackingRecord, place: RunPlace, run: RunRecord) -> None:
     """Make the MLflow run; the intention is on disk first, so that a kill in between is mended."""
-    storage = LocalStorage(directory)
+    storage = LocalStorage(place.directory)
     write_record(storage, tracking)
-    write_record(storage, replace(tracking, run_id=find_or_create(tracking, directory, run)))
+    run_id = find_or_create(tracking, place.location, run)
+    write_record(storage, replace(tracking, run_id=run_id))
 
 
-def find_or_create(tracking: TrackingRecord, directory: Path, run: RunRecord) -> str:
+def find_or_create(tracking: TrackingRecord, location: Path | str, run: RunRecord) -> str:
     """Return the id of the run's MLflow run, which is made unless it was made before.
 
     Raises:
@@ -97,7 +120,7 @@ def find_or_create(tracking: TrackingRecord, directory: Path, run: RunRecord) ->
     """
     tags = {
         RUN_TAG: run.id,
-        "vinedresser.directory": str(directory),
+        "vinedresser.directory": str(location),
         "mlflow.source.name": " ".join(run.command),
     }
     # A container may run us under a number that has no name.

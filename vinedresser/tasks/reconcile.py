@@ -8,12 +8,15 @@ that nobody runs any more become Crashed. Doing it twice changes nothing.
 
 from __future__ import annotations
 
+import json
 import logging
+import os
+import time
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 
+from vinedresser.capture.attach.claims import further_location
 from vinedresser.errors import StillRunning, VinedresserError
-from vinedresser.infra.launcher import settle
 from vinedresser.infra.processes import kill_marked
 from vinedresser.infra.run_directory import (
     FLOW_VARIABLE,
@@ -21,16 +24,27 @@ from vinedresser.infra.run_directory import (
     TrackingRecord,
     read_record,
 )
-from vinedresser.infra.storage import LocalStorage
+from vinedresser.infra.storage import open_storage
 from vinedresser.infra.storage.relaying import recover_spools
+from vinedresser.infra.storage.spool import adopt_spool, read_target, spools
 from vinedresser.tasks.flow_record import dead_flows, forget_flow, mark_crashed
+from vinedresser.tasks.further_trainings import equip_further
 from vinedresser.tasks.recording import send_metrics
-from vinedresser.tasks.settle import settle_run
-from vinedresser.tasks.store import is_owned, run_directories
+from vinedresser.tasks.settle import end_of_run, settle_run
+from vinedresser.tasks.store import (
+    is_owned,
+    local_state,
+    owner_is_gone,
+    remote_runs,
+    run_directories,
+)
 
 __all__ = ["Reconciled", "reconcile", "reconcile_spools"]
 
 _log = logging.getLogger(__name__)
+
+# Seconds that uploads are waited for before the runs themselves are looked at.
+_UPLOADS, _LOOK = 60.0, 0.2
 
 
 @dataclass(frozen=True)
@@ -48,68 +62,107 @@ class Reconciled:
     failed: bool = False
 
 
-def reconcile(store: Path) -> list[Reconciled]:
+def reconcile(store: Path | str) -> list[Reconciled]:
     """Bring every abandoned run and flow run of a store to its end.
 
     Args:
-        store: the directory that holds the run directories, or one run directory.
+        store: the directory that holds the run directories, or one run directory; or the URL of the
+            same on an object store.
 
     Returns:
         What was put right; empty when there was nothing to do. A run that cannot be settled now,
         because MLflow is away, is in the list as failed and does not keep the others from it.
     """
-    results = [*_reconcile_flows(store)]
-    for directory in run_directories(store):
+    results = [*_reconcile_flows(local_state(store))]
+    if isinstance(store, str):
+        results += reconcile_spools(_UPLOADS, store=store)
+        _await_relays(store)
+    for location in _unsettled(store):
+        name = PurePath(location).name
         try:
-            done = _reconcile_run(directory)
+            done = _reconcile_run(location)
         except VinedresserError as error:
-            _log.warning("%s: not reconciled: %s", directory.name, error)
-            results.append(Reconciled(directory.name, str(error), failed=True))
+            _log.warning("%s: not reconciled: %s", name, error)
+            results.append(Reconciled(name, str(error), failed=True))
         else:
             if done:
-                results.append(Reconciled(directory.name, done))
+                results.append(Reconciled(name, done))
     return results
 
 
-def reconcile_spools(patience: float = 300.0) -> list[Reconciled]:
+def reconcile_spools(patience: float = 300.0, *, store: str = "") -> list[Reconciled]:
     """Upload what crashes left on this machine of runs that belong on an object store.
 
     Args:
         patience: seconds to wait for it; what is not uploaded by then is being uploaded on.
+        store: only runs in this store; "": in any.
     """
+    for folder in spools(store):
+        if owner_is_gone(folder):
+            _adopt_further(folder)
     results = []
-    for url, done in recover_spools(_log.warning, timeout=patience):
+    for url, done in recover_spools(_log.warning, timeout=patience, store=store):
         said = "uploaded to its end" if done else "not all of it is uploaded yet"
         results.append(Reconciled(url, said, failed=not done))
     return results
 
 
-def _reconcile_run(directory: Path) -> str:
+def _unsettled(store: Path | str) -> list[Path] | list[str]:
+    """Return the runs that may have to be settled; on an object store only MLflow may have to."""
+    if isinstance(store, Path):
+        return run_directories(store)
+    storage = open_storage(store)
+    runs = remote_runs(store)
+    folders = [run.removeprefix(storage.location).lstrip("/") for run in runs]
+    keys = ["/".join(filter(None, (folder, TrackingRecord.KEY))) for folder in folders]
+    found = zip(runs, storage.get_many(keys), strict=True)
+    return [run for run, record in found if record and not json.loads(record).get("settled")]
+
+
+def _adopt_further(folder: Path) -> None:
+    """Make spools of what further trainings have left beside the spool of a killed script."""
+    target = read_target(folder)
+    for further in equip_further(folder):
+        if target is not None and read_target(further) is None:
+            url = further_location(target.url, int(further.name.rpartition(".")[2]))
+            os.close(adopt_spool(further, url))
+
+
+def _await_relays(store: str) -> None:
+    """Wait for the uploads that have outlived their flow, of runs that are over or about to be."""
+    deadline = time.monotonic() + _UPLOADS
+    while time.monotonic() < deadline and any(map(owner_is_gone, spools(store))):
+        time.sleep(_LOOK)
+
+
+def _reconcile_run(location: Path | str) -> str:
     """Bring one run to its end if nobody else will; return what was done, "" for nothing."""
-    if is_owned(directory):
+    if is_owned(location):
         return ""
-    storage = LocalStorage(directory)
+    storage = open_storage(location)
+    if isinstance(location, Path):
+        equip_further(location)
     was_over = storage.exists(ExitRecord.KEY)
     try:
-        end = settle(directory)
+        end = end_of_run(location)
     except StillRunning:
         return ""
     tracking = read_record(storage, TrackingRecord)
     if was_over and (tracking is None or tracking.settled):
         return ""
-    send_metrics(directory)
-    settle_run(directory)
+    send_metrics(location)
+    settle_run(location)
     if was_over:
         return f"{end.cause}; MLflow brought up to date"
     return f"{end.cause}: {end.reason}"
 
 
-def _reconcile_flows(store: Path) -> list[Reconciled]:
+def _reconcile_flows(state: Path) -> list[Reconciled]:
     """End what dead flows left running, and mark their Prefect runs as crashed."""
     results = []
-    for flow in dead_flows(store):
+    for flow in dead_flows(state):
         kill_marked(f"{FLOW_VARIABLE}={flow.marker}")
         if mark_crashed(flow):
             results.append(Reconciled(f"flow run {flow.name}", "crashed: its process is gone"))
-        forget_flow(store, flow)
+        forget_flow(state, flow)
     return results

@@ -9,30 +9,54 @@ from vinedresser.errors import TrackingError
 from vinedresser.infra.run_directory import TrackingRecord, read_record
 from vinedresser.infra.storage import LocalStorage
 from vinedresser.infra.tracking import MetricNames, MetricSink, thin
+from vinedresser.tasks.outages import through_outages
 from vinedresser.tasks.prepare import find_or_create
+from vinedresser.tasks.run_place import RunPlace
 
-__all__ = ["send_metrics"]
+__all__ = ["record_metrics", "send_metrics"]
 
 
 # Seconds that MLflow has, once the run is over, to take what still waits.
 _LAST_CALL = 60.0
 
 
-def send_metrics(directory: Path) -> None:
+def record_metrics(place: RunPlace) -> None:
+    """Follow a run that is being made to its end and send its metrics, and note that they are sent.
+
+    Raises:
+        TrackingError: see `send_metrics`.
+        StoreError: see there.
+    """
+    # On an object store the record may not have arrived yet.
+    tracking = read_record(LocalStorage(place.directory), TrackingRecord)
+    send_metrics(place.location, tracking)
+    place.recorded = True
+
+
+def send_metrics(location: Path | str, tracking: TrackingRecord | None = None) -> None:
     """Follow a run to its end and send its losses and metrics; sending them twice is harmless.
 
     Of a long training some steps tell the story (`thin`); evaluations are rare, and each counts.
 
+    Args:
+        location: of the run.
+        tracking: its MLflow run; None: as the run says.
+
     Raises:
         TrackingError: MLflow did not take them, even some time after the run had ended; they are
             in the run directory, and `reconcile` sends them.
+        StoreError: the run cannot be read, and could not for some minutes.
     """
-    storage = LocalStorage(directory)
-    run = open_run(directory)
-    tracking = read_record(storage, TrackingRecord)
+    through_outages(lambda: _send(location, tracking), location)
+
+
+def _send(location: Path | str, tracking: TrackingRecord | None) -> None:
+    """Send them once, from the first step on."""
+    run = open_run(location)
+    tracking = tracking or read_record(run.storage, TrackingRecord)
     if tracking is None:
         return
-    run_id = tracking.run_id or find_or_create(tracking, directory, run.info)
+    run_id = tracking.run_id or find_or_create(tracking, location, run.info)
     names = MetricNames()
     sink = MetricSink(tracking.uri, run_id)
     try:

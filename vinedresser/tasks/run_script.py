@@ -10,25 +10,27 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vinedresser.capture.attach.launching import attach_environment, further_runs
+from vinedresser.capture.attach.launching import attach_environment
 from vinedresser.capture.config import CaptureConfig
 from vinedresser.errors import VinedresserError
-from vinedresser.infra.launcher import check_command, prepare_run, start
+from vinedresser.infra.launcher import check_command, prepare_run, settle, start
 from vinedresser.infra.processes import this_process
 from vinedresser.infra.run_directory import ExitRecord, heartbeats
 from vinedresser.infra.storage import LocalStorage
 from vinedresser.rules.base import capture_for
 from vinedresser.rules.registry import rules_from_table
+from vinedresser.tasks.further_trainings import accompany
 from vinedresser.tasks.judging import run_judge
 from vinedresser.tasks.prepare import rules_key
+from vinedresser.tasks.run_place import RunPlace
 from vinedresser.tasks.settle import settle_run
 
 __all__ = [
     "SCRIPT_GROUP",
-    "further_ends",
     "prepare_script",
     "run_name",
     "run_script",
+    "run_to_end",
     "training_seen",
 ]
 
@@ -104,43 +106,58 @@ def training_seen(directory: Path) -> bool:
     return bool(heartbeats(LocalStorage(directory)))
 
 
-def further_ends(directory: Path) -> list[Path]:
-    """Return the runs of the further trainings of a script that has ended, all of them settled.
-
-    Raises:
-        StillRunning: one of them has not ended: it runs on another machine.
-        StoreError: the store refused.
-    """
-    runs = further_runs(directory)
-    for run in runs:
-        settle_run(run)
-    return runs
-
-
 def run_script(directory: Path) -> ExitRecord:
     """Start the prepared script, its output passed through, and return how it ended.
 
     Raises:
         LaunchError: it could not be started.
-        JudgeFailed: the judge failed; the script had run to its end all the same.
+        VinedresserError: a judge failed; the script had run to its end all the same.
     """
-    supervisor = start(directory)
-    failures: list[Exception] = []
-    judge = threading.Thread(target=_judge, args=(directory, failures))
-    if (directory / rules_key(SCRIPT_GROUP)).is_file():
-        judge.start()
-    supervisor.wait()
-    if judge.is_alive():
-        judge.join()
-    end = settle_run(directory)
+    place = RunPlace(directory)
+    end, failures = run_to_end(place)
+    for one in place.complete():
+        settle_run(one.location)
     if failures:
         raise failures[0]
     return end
 
 
-def _judge(directory: Path, failures: list[Exception]) -> None:
+def run_to_end(place: RunPlace) -> tuple[ExitRecord, list[BaseException]]:
+    """Start the script that is prepared in a place, and judge what it trains until it has ended.
+
+    Returns:
+        How it ended, and what went wrong beside it.
+
+    Raises:
+        LaunchError: it could not be started.
+    """
+    supervisor = start(place.directory)
+    judged = (place.directory / rules_key(SCRIPT_GROUP)).is_file()
+    groups = [SCRIPT_GROUP] if judged else []
+    failures: list[BaseException] = []
+    threads = [threading.Thread(target=_judge, args=(place, group, failures)) for group in groups]
+    threads.append(threading.Thread(target=_accompany, args=(place, groups, failures)))
+    for thread in threads:
+        thread.start()
+    supervisor.wait()
+    # Mostly there is nothing to settle; there is when the supervisor itself was killed.
+    end = settle(place.directory)
+    for thread in threads:
+        thread.join()
+    return end, failures
+
+
+def _judge(place: RunPlace, group: str, failures: list[BaseException]) -> None:
     """Judge in a thread, and keep what went wrong for the caller."""
     try:
-        run_judge(directory, SCRIPT_GROUP)
+        run_judge(place.directory, group, location=place.location)
+    except (VinedresserError, OSError) as error:
+        failures.append(error)
+
+
+def _accompany(place: RunPlace, groups: Sequence[str], failures: list[BaseException]) -> None:
+    """See to the further trainings in a thread, and keep what went wrong for the caller."""
+    try:
+        failures += accompany(place, groups)
     except (VinedresserError, OSError) as error:
         failures.append(error)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from vinedresser.capture.finding import Finding
 from vinedresser.capture.store.reader import Run, open_run
+from vinedresser.errors import StillRunning
 from vinedresser.explain.report import write_report
 from vinedresser.infra.launcher import settle
 from vinedresser.infra.run_directory import (
@@ -16,11 +20,11 @@ from vinedresser.infra.run_directory import (
     read_record,
     write_record,
 )
-from vinedresser.infra.storage import LocalStorage
+from vinedresser.infra.storage import open_storage
 from vinedresser.infra.tracking import RunStatus, finish
 from vinedresser.tasks.prepare import find_or_create
 
-__all__ = ["MLFLOW_STATUS", "REPORT", "settle_run"]
+__all__ = ["MLFLOW_STATUS", "REPORT", "end_of_run", "settle_run"]
 
 REPORT = "report.html"
 
@@ -34,36 +38,73 @@ MLFLOW_STATUS: dict[ExitCause, RunStatus] = {
 }
 
 
-def settle_run(directory: Path) -> ExitRecord:
+def end_of_run(location: Path | str) -> ExitRecord:
+    """Return how a run ended; in a directory, one whose processes are gone ends here.
+
+    Args:
+        location: of the run. On an object store its spool says when it ends, wherever that is.
+
+    Raises:
+        StillRunning: the run has not ended, or not all of it is in its store.
+        NotARun: there is no run.
+        StoreError: the store refused.
+    """
+    if isinstance(location, Path):
+        return settle(location)
+    end = read_record(open_storage(location), ExitRecord)
+    if end is None:
+        raise StillRunning(f"{location}: has not ended, or its end waits to be uploaded")
+    return end
+
+
+def settle_run(location: Path | str) -> ExitRecord:
     """Write the report of a run that is over and give its MLflow run its final status.
 
     It may be called again, by anyone, after any crash in between.
+
+    Args:
+        location: of the run.
 
     Raises:
         StillRunning: the run has not ended.
         TrackingError: MLflow's database or server refused, or is away.
         StoreError: the store refused.
     """
-    end = settle(directory)
-    storage = LocalStorage(directory)
-    run = open_run(directory)
-    report = write_report(run, directory / REPORT)
-    tracking = read_record(storage, TrackingRecord)
-    if tracking is None or tracking.settled:
-        return end
-    run_id = tracking.run_id or find_or_create(tracking, directory, run.info)
-    artifacts = {REPORT: report}
-    artifacts |= {f"findings/{path.name}": path for path in directory.glob("findings/*.jsonl")}
-    finish(
-        tracking.uri,
-        run_id,
-        MLFLOW_STATUS[end.cause],
-        tags=_tags(run, end),
-        artifacts=artifacts,
-        ended=end.ended,
-    )
-    write_record(storage, replace(tracking, run_id=run_id, settled=True))
+    end = end_of_run(location)
+    run = open_run(location)
+    with _artifacts(run, location) as artifacts:
+        tracking = read_record(run.storage, TrackingRecord)
+        if tracking is None or tracking.settled:
+            return end
+        run_id = tracking.run_id or find_or_create(tracking, location, run.info)
+        finish(
+            tracking.uri,
+            run_id,
+            MLFLOW_STATUS[end.cause],
+            tags=_tags(run, end),
+            artifacts=artifacts,
+            ended=end.ended,
+        )
+    write_record(run.storage, replace(tracking, run_id=run_id, settled=True))
     return end
+
+
+@contextmanager
+def _artifacts(run: Run, location: Path | str) -> Iterator[dict[str, Path]]:
+    """Write the report where it belongs, and yield files with it and the findings, by name."""
+    findings = [key for key in run.storage.list("findings/") if key.endswith(".jsonl")]
+    if isinstance(location, Path):
+        write_report(run, location / REPORT)
+        yield {key: location / key for key in (REPORT, *findings)}
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        copies = {key: Path(folder, key) for key in (REPORT, *findings)}
+        write_report(run, copies[REPORT])
+        run.storage.put(REPORT, [copies[REPORT].read_bytes()])
+        for key in findings:
+            copies[key].parent.mkdir(exist_ok=True)
+            copies[key].write_bytes(run.storage.get(key))
+        yield copies
 
 
 def _tags(run: Run, end: ExitRecord) -> dict[str, object]:

@@ -1,67 +1,108 @@
-"""The Prefect tasks of a training, each one call: reconcile, launch, judge, record, finish."""
+"""The Prefect tasks of a training, each one call: reconcile, begin, launch, judge and so on."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
+from vinedresser.errors import StillRunning
 from vinedresser.infra.launcher import settle, start
 from vinedresser.infra.run_directory import ExitRecord
+from vinedresser.tasks.further_trainings import accompany
 from vinedresser.tasks.judging import run_judge
 from vinedresser.tasks.reconcile import Reconciled
 from vinedresser.tasks.reconcile import reconcile as reconcile_store
-from vinedresser.tasks.recording import send_metrics
+from vinedresser.tasks.recording import record_metrics, send_metrics
+from vinedresser.tasks.run_place import RunPlace
 from vinedresser.tasks.settle import settle_run
 
-__all__ = ["finish", "judge", "launch", "reconcile", "record"]
+__all__ = ["begin", "finish", "further", "judge", "launch", "reconcile", "record"]
 
 
 @task(name="reconcile", cache_policy=NO_CACHE)
-def reconcile(store: Path) -> list[Reconciled]:
+def reconcile(store: Path | str) -> list[Reconciled]:
     """Put right what a crash left behind in a store; see `vinedresser.tasks.reconcile`."""
     return reconcile_store(store)
 
 
-@task(name="launch", task_run_name="launch {directory.name}", cache_policy=NO_CACHE)
-def launch(directory: Path) -> ExitRecord:
-    """Start the training prepared in a run directory, and return how it ended.
+@task(name="begin", task_run_name="begin {place.name}", cache_policy=NO_CACHE)
+def begin(place: RunPlace) -> None:
+    """Get the place of a run ready, and begin its upload where it belongs on an object store.
+
+    Raises:
+        AlreadyARun: the store has a run there.
+        StoreError: the store refused.
+    """
+    place.begin()
+
+
+@task(name="launch", task_run_name="launch {place.name}", cache_policy=NO_CACHE)
+def launch(place: RunPlace) -> ExitRecord:
+    """Start the training prepared in a place, and return how it ended.
 
     Raises:
         LaunchError: it could not be started.
         StoreError: the store refused.
     """
-    start(directory).wait()
+    start(place.directory).wait()
     # Mostly there is nothing to settle; there is when the supervisor itself was killed.
-    return settle(directory)
+    return settle(place.directory)
 
 
-@task(name="judge", task_run_name="judge {directory.name} {group}", cache_policy=NO_CACHE)
-def judge(directory: Path, group: str) -> None:
+@task(name="judge", task_run_name="judge {place.name} {group}", cache_policy=NO_CACHE)
+def judge(place: RunPlace, group: str) -> None:
     """Judge a run by one group of rules until it is over.
 
     Raises:
         JudgeFailed: the judge failed; the training goes on unjudged by this group.
     """
-    run_judge(directory, group)
+    run_judge(place.directory, group, location=place.location)
 
 
-@task(name="record", task_run_name="record {directory.name}", cache_policy=NO_CACHE)
-def record(directory: Path) -> None:
+@task(name="record", task_run_name="record {place.name}", cache_policy=NO_CACHE)
+def record(place: RunPlace) -> None:
     """Send the metrics of a run to MLflow as they come, until the run is over.
 
     Raises:
         TrackingError: MLflow took them not, even some time after the run had ended.
+        StoreError: the store refused.
     """
-    send_metrics(directory)
+    record_metrics(place)
 
 
-@task(name="finish", task_run_name="finish {directory.name}", cache_policy=NO_CACHE)
-def finish(directory: Path) -> None:
-    """Write the report of a run that is over, and settle it in MLflow.
+@task(name="further", task_run_name="further trainings of {place.name}", cache_policy=NO_CACHE)
+def further(place: RunPlace, groups: Sequence[str]) -> None:
+    """Judge and record the further trainings of a script until it has ended.
+
+    Raises:
+        VinedresserError: a judge or recorder of one of them failed; the trainings went on.
+    """
+    if failures := accompany(place, groups):
+        raise failures[0]
+
+
+@task(name="finish", task_run_name="finish {place.name}", cache_policy=NO_CACHE)
+def finish(place: RunPlace) -> None:
+    """Write the reports of runs that are over, and settle them in MLflow.
+
+    These are the run in a place and the further ones of its script.
 
     Raises:
         TrackingError: MLflow's database or server refused, or is away.
+        StillRunning: not all of a run is in its store.
+        StoreError: the store refused.
     """
-    settle_run(directory)
+    arrived = place.complete()
+    for one in arrived:
+        if not one.recorded:
+            # The store or MLflow was away for longer than a recorder waits.
+            send_metrics(one.location)
+        settle_run(one.location)
+    if missing := [one.name for one in (place, *place.further) if one not in arrived]:
+        raise StillRunning(
+            f"{', '.join(missing)}: not all is in the store yet, so MLflow does not know the end; "
+            "`vinedresser reconcile` sees to both"
+        )

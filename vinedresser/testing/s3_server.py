@@ -13,6 +13,7 @@ from vinedresser.infra.guard import start_guard
 from vinedresser.infra.run_directory import FLOW_VARIABLE
 from vinedresser.infra.servers.local_server import LocalServer, stop_server
 from vinedresser.infra.servers.seaweed import account_in, start_seaweed
+from vinedresser.infra.servers.seaweed_sockets import remove_sockets
 from vinedresser.infra.servers.standing import make_bucket
 
 __all__ = ["BUCKET", "TestServer", "seaweed"]
@@ -82,6 +83,7 @@ class TestServer:
     def close(self) -> None:
         """End it and the guard."""
         stop_server(self._server, grace=0.0)
+        remove_sockets(self._folder)
         self._guard.kill()
         self._guard.wait()
 

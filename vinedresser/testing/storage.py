@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from vinedresser.errors import KeyMissing, KeyTaken, StoreError, StoreFull
-from vinedresser.infra.storage import Storage, open_storage
+from vinedresser.infra.storage import Span, Storage, open_storage
 from vinedresser.infra.storage.base import Buffer
 from vinedresser.testing.putting import ROUNDS, is_whole
 
@@ -153,6 +153,14 @@ class StorageConformance:
         assert storage.get_many(asked) == [b"7", b"39", None, b"0", b"7"]
         assert storage.get_many(["nowhere"]) == [None]
         assert storage.get_many([]) == []
+
+    def test_spans_come_in_their_order(self, storage: Storage) -> None:
+        for number in range(20):
+            storage.put(f"k/{number}", [bytes([65 + number]) * (number + 1)])
+        asked = [Span(f"k/{number}", number // 2, 3) for number in (*range(19, -1, -1), 30, 4)]
+        expected = [storage.get(*span) if span.key != "k/30" else None for span in asked]
+        assert list(storage.get_spans(asked)) == expected
+        assert list(storage.get_spans([])) == []
 
     def test_unusual_names(self, storage: Storage) -> None:
         keys = sorted(["with space/ö.json", "q?&=%41#", "-dash", "dot./..two"])

@@ -14,7 +14,6 @@ from typing import Any
 
 from vinedresser.capture.attach.claims import claim
 from vinedresser.capture.hook import Hook
-from vinedresser.capture.keeper import LossTaker
 from vinedresser.capture.run_opening import OpenedRun
 from vinedresser.capture.stopping import StopSignal, TrainingStopped
 
@@ -61,15 +60,20 @@ class AttachedHook(Hook):
             # The model that was watched last would lead.
             self._session.leader = leader
 
-    def loss_recorder(self, name: str) -> Callable[[Any, tuple[Any, ...]], None]:
+    def loss_recorder(
+        self, name: str, described: dict[str, Any] | None = None
+    ) -> Callable[[Any, tuple[Any, ...]], None]:
         """Return what takes the values of a loss, each with what it was computed of.
 
         Args:
             name: of the loss.
+            described: for the record, type and settings of what computes it; None: not known.
         """
-        taker = next((one for one in self._control.adapters if isinstance(one, LossTaker)), None)
+        taker = self._control.loss_taker()
         if taker is None:
             return lambda _value, _arguments: None
+        if described is not None:
+            self._control.know_loss(name, described)
         return partial(self._session.shield.guard("the loss", taker.record_loss), name)
 
     def _open(self, *_: Any) -> OpenedRun:

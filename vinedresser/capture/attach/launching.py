@@ -7,7 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from vinedresser.capture.attach.claims import MOST_RUNS, further_location
-from vinedresser.infra.run_directory import ATTACH_VARIABLE, ClaimRecord
+from vinedresser.infra.run_directory import (
+    ATTACH_VARIABLE,
+    ClaimRecord,
+    LaunchRecord,
+    RunRecord,
+)
 
 __all__ = ["attach_environment", "further_runs"]
 
@@ -29,4 +34,10 @@ def attach_environment(variables: Mapping[str, str] | None = None) -> dict[str, 
 def further_runs(directory: Path) -> list[Path]:
     """Return the runs of the further trainings that a launched script has made."""
     places = (Path(further_location(str(directory), number)) for number in range(2, MOST_RUNS + 1))
-    return [place for place in places if (place / ClaimRecord.KEY).is_file()]
+    return [place for place in places if _is_further(place)]
+
+
+def _is_further(place: Path) -> bool:
+    """Say whether a training has made a run here; one that was launched may be called so, too."""
+    made = (ClaimRecord.KEY, RunRecord.KEY)
+    return all((place / key).is_file() for key in made) and not (place / LaunchRecord.KEY).exists()

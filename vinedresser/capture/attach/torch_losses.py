@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,6 +12,7 @@ from torch.utils.hooks import RemovableHandle
 
 from vinedresser.capture.attach.attachment import Attachment
 from vinedresser.capture.torch_.module_hook import ModuleHook
+from vinedresser.capture.torch_.setup import described_loss
 
 if TYPE_CHECKING:
     from vinedresser.capture.attach.attached_hook import AttachedHook
@@ -42,7 +43,7 @@ class TorchLosses:
         self._recorders: dict[str, Callable[[Any, tuple[Any, ...]], None]] = {}
         # What loss modules have returned last, and of what the backward was taken last.
         self._values: list[weakref.ref[torch.Tensor]] = []
-        self._last: weakref.ref[torch.Tensor] | None = None
+        self._last: list[weakref.ref[torch.Tensor]] = []
         self._scaled = False
         # The sum of what is not recorded yet.
         self._pending: torch.Tensor | None = None
@@ -76,14 +77,24 @@ class TorchLosses:
         """Note that a loss is about to be scaled."""
         self._scaled = True
 
-    def backward(self, loss: torch.Tensor) -> None:
-        """Take a tensor whose backward is about to be taken."""
+    def backward(self, tensors: Iterable[Any]) -> None:
+        """Take tensors whose backward is about to be taken."""
         scaled, self._scaled = self._scaled, False
-        if not _is_loss(loss) or (self._last is not None and self._last() is loss):
+        losses = [one for one in tensors if _is_loss(one)]
+        fresh = [one for one in losses if not any(last() is one for last in self._last)]
+        if not fresh:
             return
-        self._last = weakref.ref(loss)
+        self._last = [weakref.ref(one) for one in losses]
         if self._over:
             return
+        for loss in fresh:
+            self._add(loss, scaled=scaled)
+        if self._awaited and self._pending is not None:
+            self._awaited, self._over = False, True
+            self._record()
+
+    def _add(self, loss: torch.Tensor, *, scaled: bool) -> None:
+        """Add a loss to what is pending, unless it is a loss module's."""
         values = [reference() for reference in self._values]
         if any(one is loss for one in values):
             return
@@ -96,9 +107,6 @@ class TorchLosses:
                 return
         before = self._pending
         self._pending = value if before is None else before + value.to(before.device)
-        if self._awaited:
-            self._awaited, self._over = False, True
-            self._record()
 
     def step_begins(self, name: Callable[[], str], *, closure: bool) -> None:
         """Record the losses of the step that an optimizer is about to take.
@@ -136,7 +144,7 @@ class TorchLosses:
             name += "'"
         self._names.add(name)
         assert self.hook is not None, "a loss is looked for in a training"
-        record = self.hook.loss_recorder(name)
+        record = self.hook.loss_recorder(name, described_loss(module))
 
         def returned(_: nn.Module, args: Any, output: Any) -> None:
             if isinstance(output, torch.Tensor):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from torch.optim.optimizer import (
 
 from vinedresser.capture.attach.attachment import ATTACHMENT, Attachment
 from vinedresser.capture.attach.fetching import listen
+from vinedresser.capture.attach.torch_backwards import listen_to_backwards
 from vinedresser.capture.attach.torch_losses import TorchLosses
 from vinedresser.capture.attach.torch_models import WatchedModels, holders, parameters
 from vinedresser.capture.attach.torch_tracebacks import without_capture
@@ -76,7 +77,7 @@ class TorchTrainings:
         self._ends = [
             # Every optimizer calls this when it is made.
             listen(Optimizer, "add_param_group", made),
-            listen(torch.Tensor, "backward", guard("noticing a loss", self._backward)),
+            listen_to_backwards(guard("noticing a loss", self._backward)),
             listen(torch.amp.GradScaler, "scale", guard("noticing a scaler", self._losses.scaled)),
             register_optimizer_step_pre_hook(before).remove,
             register_optimizer_step_post_hook(after).remove,
@@ -182,10 +183,12 @@ class TorchTrainings:
             # Another may go on, but not with the next training.
             self._made[optimizer] = 0 if optimizer in self._idle else _PATIENCE
 
-    def _backward(self, loss: torch.Tensor) -> None:
-        """Notice a loss, whose optimizers must all be known by now."""
-        self._place_all()
-        self._losses.backward(loss)
+    def _backward(self, losses: Sequence[Any]) -> None:
+        """Notice losses, whose optimizers must all be known by now."""
+        # Checkpointing takes backwards inside of the one.
+        if torch._C._current_graph_task_id() == -1:
+            self._place_all()
+            self._losses.backward(losses)
 
     def _place_all(self) -> None:
         """Find the trainings of optimizers whose models nobody has called."""

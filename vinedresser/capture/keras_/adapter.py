@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +11,16 @@ import keras
 from keras.src.backend.common.keras_tensor import any_symbolic_tensors
 from keras.src.backend.common.symbolic_scope import in_symbolic_scope
 
+from vinedresser.capture.keeper import Adapter
 from vinedresser.capture.keras_.checkpoint import save_checkpoint
 from vinedresser.capture.keras_.fitting import Fitting
 from vinedresser.capture.keras_.interception import Original, Place, current, unwatch, watch_all
 from vinedresser.capture.keras_.loops import Loop
+from vinedresser.capture.keras_.setup import training_setup
 from vinedresser.capture.keras_.watched import Watched
 from vinedresser.capture.modules import ModuleInfo
 from vinedresser.capture.session import Session
+from vinedresser.capture.training_setup import TrainingSetup
 from vinedresser.errors import ConfigError
 
 __all__ = ["KerasAdapter"]
@@ -29,6 +34,7 @@ class KerasAdapter:
 
     Args:
         session: takes what is seen.
+        introduce: makes the adapter known to the hook; called when layers were built late.
         model: built or not, compiled or not.
         loss: a keras.losses.Loss that a loop of the user's own calls; None where Keras computes it.
         optimizer: that of such a loop, or several in the order of their steps; None: the first that
@@ -43,9 +49,11 @@ class KerasAdapter:
     def __init__(
         self,
         session: Session,
+        introduce: Callable[[Adapter], None],
         model: Any,
         loss: Any = None,
         optimizer: Any = None,
+        *,
         name: str | None = None,
     ) -> None:
         optimizers = list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
@@ -54,7 +62,8 @@ class KerasAdapter:
         self.loss = loss
         self._name = name
         last = optimizers[-1] if optimizers else None
-        watched = Watched(session, model, optimizer=last, name=name, adapter=self)
+        grown = partial(introduce, self)
+        watched = Watched(session, model, optimizer=last, name=name, adapter=self, grown=grown)
         self._watched = watched
         self._backend = watched.backend
         self._names = watched.names
@@ -90,6 +99,10 @@ class KerasAdapter:
     def modules(self) -> dict[str, ModuleInfo]:
         """See `Adapter.modules`."""
         return self._names.modules()
+
+    def setup(self) -> TrainingSetup:
+        """See `SetUp.setup`."""
+        return training_setup(self._watched, self.loss)
 
     def path_of(self, module: Any) -> str | None:
         """See `Adapter.path_of`."""

@@ -7,15 +7,17 @@ from collections.abc import Callable
 from vinedresser.capture.config import Due
 from vinedresser.capture.keras_.collector import Collector, Take
 
-__all__ = ["Asks", "MakeCollector", "asks_of"]
+__all__ = ["OF_UPDATES", "Asks", "MakeCollector", "asks_of"]
 
 # Says of a full name whether the tensor is asked for.
 Asks = Callable[[str], bool]
 # Makes a collector of what is asked, and of what takes it.
 MakeCollector = Callable[[Asks, Take], Collector]
 
+# What there is only where a batch updates the weights, by the beginnings of its names.
+OF_UPDATES = ("gradients/", "updates/")
 # All else is of the first batch.
-_OF_EACH_BATCH = ("losses/", "gradients/")
+_OF_EACH_BATCH = ("losses/", *OF_UPDATES)
 
 
 def asks_of(method: str, due: Due | None, *, later: bool) -> Asks:

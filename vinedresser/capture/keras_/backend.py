@@ -44,6 +44,9 @@ class Backend(Protocol):
     def read(self, variable: Any) -> Any:
         """Return what a variable holds now, as a tensor; while tracing, at that place."""
 
+    def held(self, variable: Any) -> Any:
+        """Return what a variable holds now, as a tensor that stays so, without a gradient."""
+
     def tracing(self) -> bool:
         """Say whether what runs now is only being traced, to be compiled."""
 

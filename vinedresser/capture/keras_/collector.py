@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from keras.src.backend.common.symbolic_scope import in_symbolic_scope
@@ -29,6 +29,7 @@ class Collector:
         backend: under Keras.
         asks: says of a full name whether the tensor is asked for.
         take: takes it.
+        met: is told the identities of the model's layers.
         shield: around all of it.
     """
 
@@ -39,17 +40,21 @@ class Collector:
         asks: Callable[[str], bool],
         take: Take,
         *,
+        met: Callable[[Iterable[int]], None],
         shield: Shield,
     ) -> None:
         self._names = names
         self._backend = backend
         self._asks = asks
         self._take = take
+        self._met = met
         # Calls of each layer so far, by path.
         self._calls: dict[str, int] = {}
         self._paths: dict[int, str] = {}
         self._strangers: set[int] = set()
         self._compared = False
+        # That is being applied.
+        self._update: Update | None = None
         # What the root has returned last.
         self._returned: Any = None
         guard = shield.guard
@@ -60,6 +65,7 @@ class Collector:
         self.mean_updated = guard("a loss", self._mean_updated)
         self.compared = guard("labels and predictions", self._see_compared)
         self.updating = guard("the update of an optimizer", self._updating)
+        self.updated = guard("the change by an optimizer", self._updated)
         self.see_data = guard("labels and predictions", self._see_data)
 
     def layer_called(self, original: Original, layer: Any, args: Any, kwargs: Any) -> Any:
@@ -99,6 +105,7 @@ class Collector:
         if identity not in self._paths and identity not in self._strangers:
             # It may just have been built.
             self._paths = {id(one): path for path, one in self._names.layers()}
+            self._met(self._paths)
             if identity not in self._paths:
                 self._strangers.add(identity)
         return self._paths.get(identity)
@@ -158,6 +165,12 @@ class Collector:
     def _updating(self, optimizer: Any, gradients: Any, variables: Any) -> None:
         update = Update(self._names, self._backend, optimizer, gradients, variables)
         update.hand_over(self._asks, self._take)
+        self._update = update
+
+    def _updated(self) -> None:
+        update, self._update = self._update, None
+        if update is not None:
+            update.hand_over_change(self._take)
 
     def _offer(self, name: str, value: Any) -> None:
         for full, tensor in leaves(value, name, self._backend.is_tensor):

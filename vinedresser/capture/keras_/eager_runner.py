@@ -44,7 +44,12 @@ class EagerRunner:
                 losses.add(name)
             self._keeping.keep(recording, name, value)
 
-        asks = asks_of(method, recording.due, later=not recording.first_batch)
+        later = not recording.first_batch
+
+        def asks(name: str) -> bool:
+            # More may be due as soon as a layer was built.
+            return asks_of(method, recording.due, later=later)(name)
+
         with self._uncompiled(), collecting(self._collector(asks, take)):
             logs = plain(iterator)
         return Shown(logs, {}, frozenset(losses), single=False)

@@ -24,6 +24,7 @@ class Fitting:
     def __init__(self, watched: Watched) -> None:
         self._watched = watched
         self._count = watched.count
+        self._look = watched.session.shield.guard("looking for new layers", self._looked)
         self._runner = watched.backend.runner(watched)
         self._functions = Functions(watched.model)
         test = Evaluation(watched, "eval", self._runner)
@@ -38,6 +39,9 @@ class Fitting:
         """Leave the model as it was found."""
         self._functions.remove()
 
+    def _looked(self) -> None:
+        self._watched.met({id(layer) for _, layer in self._watched.names.layers()})
+
     def _around(self, word: str, doing: Callable[..., Any]) -> None:
         """Stand around the function of one kind of step: "train", "test" or "predict"."""
 
@@ -51,7 +55,10 @@ class Fitting:
 
         def again() -> None:
             self._runner.reset(f"{word}_step")
+            # Keras builds a model before it makes the functions.
+            self._look()
             if word == "train":
                 self._count.forget()
+                self._watched.session.newly_set_up = True
 
         self._functions.around_made(f"make_{word}_function", f"{word}_function", inner, again)

@@ -59,13 +59,14 @@ class GraphRunner:
     def __init__(self, watched: Watched) -> None:
         self._model = watched.model
         self._collector = watched.collector
+        self._take_in = watched.take_in
         self._shield = watched.session.shield
         self._variants: dict[str, Variants[TracedStep]] = {}
         # Methods that cannot be traced.
         self._failed: set[str] = set()
         self._attempt = self._shield.guard(
             "tracing a step",
-            _attempt,
+            self._attempted,
             then="training goes on; its losses are means of the epoch so far, and of the tensors "
             "of its steps none is captured",
         )
@@ -76,17 +77,14 @@ class GraphRunner:
             return Shown(plain(_as_iterator(iterator)), {}, single=False)
         if recording is not None and method == "train_step":
             self._tell_of_rounding(recording)
-        step = self._choose(method, recording)
         on_data = not isinstance(iterator, (*_ITERATORS, tf.experimental.Optional))
         given = next(iterator) if on_data else iterator
-        attempt = self._attempt(step, given, on_data=on_data)
+        attempt = self._attempt(method, recording, given, on_data=on_data)
         if attempt is None:
             self._failed.add(method)
             # Nothing has run yet, so the batch is still to be done.
             rest = iter((given,)) if on_data else _as_iterator(given)
             return Shown(plain(rest), {}, single=False)
-        if complaint := step.complaint():
-            self._shield.report(complaint)
         if isinstance(attempt, BaseException):
             raise attempt
         logs, tensors = attempt
@@ -113,6 +111,26 @@ class GraphRunner:
         """See `Runner.reset`."""
         self._variants.pop(method, None)
         self._failed.discard(method)
+
+    def _attempted(
+        self, method: str, recording: Recording | None, given: Any, *, on_data: bool
+    ) -> Any:
+        """Do a step; return what it returned, or what TensorFlow raised while it ran.
+
+        Raises:
+            Exception: it could not be traced; then nothing has run.
+        """
+        try:
+            step = self._choose(method, recording)
+            step.prepare_for(given, on_data=on_data)
+            if self._take_in():
+                # The model was built while it was traced, and more of it may be due.
+                step = self._choose(method, recording)
+            if complaint := step.complaint():
+                self._shield.report(complaint)
+            return step.run_on(given) if on_data else step.run(given)
+        except tf.errors.OpError as error:
+            return error
 
     def _choose(self, method: str, recording: Recording | None) -> TracedStep:
         variants = self._variants.get(method)
@@ -157,15 +175,3 @@ def _as_iterator(iterator: Any) -> Any:
     if isinstance(iterator, tf.experimental.Optional):
         return iter((iterator.get_value(),))
     return iterator
-
-
-def _attempt(step: TracedStep, given: Any, *, on_data: bool) -> Any:
-    """Do a step; return what it returned, or what TensorFlow raised while it ran.
-
-    Raises:
-        Exception: it could not be traced; then nothing has run.
-    """
-    try:
-        return step.run_on(given) if on_data else step.run(given)
-    except tf.errors.OpError as error:
-        return error

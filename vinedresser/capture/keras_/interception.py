@@ -58,6 +58,9 @@ class Sight(Protocol):
     def updating(self, optimizer: Any, gradients: Any, variables: Any) -> None:
         """See what an optimizer is about to apply."""
 
+    def updated(self) -> None:
+        """See that it was applied."""
+
     def see_loss(self, name: str, value: Any) -> None:
         """See what a loss function of the user's own returned.
 
@@ -177,6 +180,8 @@ def _apply(original: Original) -> Original:
             result = original(self, grads, trainable_variables)
         finally:
             _LOCAL.applying = False
+        if _LOCAL.sight is not None:
+            _LOCAL.sight.updated()
         for observer in watching:
             observer.after_update(self)
         return result

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from vinedresser.capture.keras_.backend import first_length
@@ -34,6 +36,8 @@ class Loop:
         self._updated_by = watched.updated_by
         # Updates that the optimizer had made, where a call of it need not make one.
         self._made: int | None = None
+        # Takes by how much the update that is being applied changes the weights.
+        self._change: Callable[[], object] | None = None
         self._begin = watched.session.shield.guard("the start of a forward", self._begun)
 
     def call(self, original: Original, args: Any, kwargs: Any) -> Any:
@@ -67,6 +71,8 @@ class Loop:
 
         update = Update(self._names, self._backend, optimizer, gradients, variables)
         update.hand_over(lambda name: bool(recording.due.ask(name)), take)
+        changed = self._session.shield.guard("the change by an optimizer", update.hand_over_change)
+        self._change = partial(changed, take)
 
     def after_update(self, optimizer: Any) -> None:
         """See that it was applied.
@@ -74,6 +80,9 @@ class Loop:
         Raises:
             TrainingStopped: the training was asked to end.
         """
+        change, self._change = self._change, None
+        if change is not None:
+            change()
         if optimizer is not self._count.optimizer:
             return
         made, self._made = self._made, None
@@ -99,11 +108,11 @@ class Loop:
     def _begun(self, args: Any, kwargs: Any) -> Recording | None:
         """Begin a forward; return the recording that it belongs to, None where nothing is due."""
         mode = self._mode(kwargs)
+        if mode == "train":
+            self._recorder.forward_begins()
         if mode is None or (mode == "train" and self._recorder.quiet):
             return None
-        if mode == "train":
-            self._recorder.resume_training()
-        else:
+        if mode != "train":
             self._session.stop_if_asked()
         recording = self._recorder.recording(mode)
         if recording is None:

@@ -90,7 +90,12 @@ class Names:
         paths = list(self.modules())
         return [
             *(one.name for one in variables),
-            *(f"gradients/{one.path}" for one in variables if one.kind != "buffers"),
+            *(
+                f"{kind}/{one.path}"
+                for kind in ("gradients", "updates")
+                for one in variables
+                if one.kind != "buffers"
+            ),
             *(f"inputs/{path}" for path in paths),
             *(f"outputs/{path}" for path in paths),
         ]

@@ -61,6 +61,11 @@ class Several:
         for sight in self._sights:
             sight.updating(optimizer, gradients, variables)
 
+    def updated(self) -> None:
+        """See `Sight.updated`."""
+        for sight in self._sights:
+            sight.updated()
+
     def see_loss(self, name: str, value: Any) -> None:
         """See `Sight.see_loss`; losses have the names of their own models already."""
         self._sights[0].see_loss(name, value)

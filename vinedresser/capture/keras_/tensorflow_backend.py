@@ -22,6 +22,7 @@ __all__ = ["TensorFlowBackend"]
 # Of the process, as the calls are.
 _FUNCTIONS = UserFunctions()
 _COMPOSITE = (tf.IndexedSlices, tf.SparseTensor, tf.RaggedTensor)
+_EAGER = tf.__internal__.EagerTensor
 
 
 class TensorFlowBackend:
@@ -40,6 +41,9 @@ class TensorFlowBackend:
 
     def dense(self, value: Any) -> Any:
         """See `Backend.dense`."""
+        # To ask for the others takes longer: their classes are abstract.
+        if type(value) is _EAGER:
+            return value
         if isinstance(value, tf.IndexedSlices):
             return tf.convert_to_tensor(value)
         if isinstance(value, tf.SparseTensor):
@@ -53,6 +57,10 @@ class TensorFlowBackend:
         if isinstance(variable, keras.Variable):
             variable = variable.value
         return variable.read_value() if isinstance(variable, tf.Variable) else variable
+
+    def held(self, variable: Any) -> Any:
+        """See `Backend.held`."""
+        return self.read(variable)
 
     def tracing(self) -> bool:
         """See `Backend.tracing`."""

@@ -6,19 +6,43 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
 from vinedresser.capture.config import Ask
 from vinedresser.capture.keeper import ArrayKeeper
+from vinedresser.capture.keras_.figures import take_now
 from vinedresser.capture.recording import Recording
-from vinedresser.capture.reductions import Statistics, channel_axis, take_statistics
+from vinedresser.capture.reductions import Statistics, channel_axis
 from vinedresser.capture.store.dtypes import dtype_name
 from vinedresser.capture.store.step_record import HostTensor
+from vinedresser.capture.strided_rows import strided_rows
 
 __all__ = ["TensorFlowKeeper"]
 
-# A tensor (held, else another could take its id), its elements, and its statistics by what they
-# are and the axis of the channels.
-_Known = tuple[Any, HostTensor, dict[tuple[frozenset[str], int | None], Statistics]]
+
+class _Known:
+    """What was taken of a tensor.
+
+    Args:
+        value: held, else another could take its id.
+    """
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+        # By how many rows were taken; None: all.
+        self.hosts: dict[int | None, HostTensor] = {}
+        # By what they are and the axis of the channels.
+        self.statistics: dict[tuple[frozenset[str], int | None], Statistics] = {}
+
+    def host(self, name: str, rows: int | None) -> HostTensor:
+        """Return the tensor's elements, or those of so many rows."""
+        places = None
+        if rows is not None and self.value.ndim:
+            places = strided_rows(self.value.shape[0], rows)
+        key = None if places is None else rows
+        if key not in self.hosts:
+            self.hosts[key] = _view(name, self.value, places)
+        return self.hosts[key]
 
 
 class TensorFlowKeeper(ArrayKeeper):
@@ -40,27 +64,36 @@ class TensorFlowKeeper(ArrayKeeper):
         if not isinstance(value, tf.Tensor):
             super().keep(recording, name, value, ask)
             return
-        known: _Known | None = recording.kept.get(id(value))
-        if known is None:
-            known = recording.kept[id(value)] = (value, _view(name, value), {})
-        _, host, statistics = known
-        if ask.tensor:
-            recording.tensors.setdefault(name, host)
+        known: _Known = recording.kept.get(id(value)) or _Known(value)
+        recording.kept[id(value)] = known
+        if ask.tensor and name not in recording.tensors:
+            recording.tensors[name] = known.host(name, ask.rows)
         if ask.reductions and not recording.has_statistics(name):
-            axis = channel_axis(name, host.data.ndim, last=self.channels_last)
+            axis = channel_axis(name, value.ndim, last=self.channels_last)
             key = (ask.reductions, axis)
-            if key not in statistics:
-                statistics[key] = take_statistics(host.data, ask.reductions, axis)
-            recording.add_statistics(name, statistics[key])
+            if key not in known.statistics:
+                array = known.host(name, None).data
+                known.statistics[key] = take_now(array, ask.reductions, axis)
+            recording.add_statistics(name, known.statistics[key])
 
     def finish(self, recording: Recording) -> None:
         """See `Keeper.finish`."""
         recording.kept.clear()
 
 
-def _view(name: str, value: Any) -> HostTensor:
-    """Return a tensor's elements, in the memory in which they are where that is the host's."""
+def _view(name: str, value: Any, places: NDArray[np.int64] | None) -> HostTensor:
+    """Return a tensor's elements, in the memory in which they are where that is the host's.
+
+    Args:
+        name: of the tensor.
+        value: the tensor.
+        places: rows to be copied instead; only these leave a device.
+    """
+    if places is not None and "CPU" not in value.device:
+        value, places = tf.gather(value, places), None
     array = np.asarray(value)
+    if places is not None:
+        array = array[places]
     try:
         return HostTensor(dtype_name(array.dtype), array.shape, array)
     except KeyError:

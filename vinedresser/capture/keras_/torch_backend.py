@@ -41,6 +41,10 @@ class TorchBackend:
         """See `Backend.read`."""
         return variable.value if isinstance(variable, keras.Variable) else variable
 
+    def held(self, variable: Any) -> Any:
+        """See `Backend.held`."""
+        return variable.value.detach().clone()
+
     def tracing(self) -> bool:
         """See `Backend.tracing`."""
         return torch.compiler.is_compiling()

@@ -54,15 +54,30 @@ class TracedStep(Traced):
         Raises:
             ConfigError: it would change the training.
         """
-        optional = isinstance(iterator, tf.experimental.Optional)
-        function = self._on_optional if optional else self._on_iterator
-        self.prepare(function, iterator)
-        return self.unfolded(function(iterator))
+        self.prepare_for(iterator, on_data=False)
+        return self.unfolded(self._taking(iterator)(iterator))
 
     def run_on(self, data: Any) -> tuple[Any, dict[str, Any]]:
         """Do a step on a batch; see `run`."""
-        self.prepare(self._compiled, data)
+        self.prepare_for(data, on_data=True)
         return self.unfolded(self._on_data(data))
+
+    def prepare_for(self, given: Any, *, on_data: bool) -> None:
+        """Trace it, where that is still to be done, for what it is to be called with.
+
+        Args:
+            given: to `run`, or to `run_on`.
+            on_data: to `run_on`.
+
+        Raises:
+            ConfigError: it would change the training.
+        """
+        self.prepare(self._compiled if on_data else self._taking(given), given)
+
+    def _taking(self, iterator: Any) -> Any:
+        """Return the function that takes an iterator, or an Optional."""
+        optional = isinstance(iterator, tf.experimental.Optional)
+        return self._on_optional if optional else self._on_iterator
 
     def _step(self, data: Any) -> tuple[Any, dict[str, Any]]:
         def body(table: GraphTable) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from vinedresser.capture.keras_.asking import OF_UPDATES
 from vinedresser.capture.keras_.runner import Plain, Runner, Shown
 from vinedresser.capture.keras_.watched import Watched
 from vinedresser.capture.recording import Recording
@@ -90,8 +91,8 @@ class Training:
     def _kept(self, recording: Recording, shown: Shown, steps: int | None) -> None:
         """Keep what a batch has shown."""
         for name, value in shown.tensors.items():
-            # Of an update that did not come about there are no gradients.
-            if steps != 0 or not name.startswith("gradients/"):
+            # Of an update that did not come about there is nothing.
+            if steps != 0 or not name.startswith(OF_UPDATES):
                 self._keeping.keep(recording, name, value)
         self._keeping.logs(recording, shown.logs, known=shown.losses)
 

@@ -49,6 +49,8 @@ class Update:
         self._variables = list(given)
         self._named = names.variables()
         self._paths = _Paths(self._named)
+        # Full names of changes, the variables, and what they held before.
+        self._before: list[tuple[str, Any, Any]] = []
 
     def hand_over(self, asks: Callable[[str], bool], take: Callable[[str, Any], None]) -> None:
         """Hand over what is asked for.
@@ -72,6 +74,21 @@ class Update:
         for name, value in self._state():
             if asks(name):
                 take(name, self._backend.read(value))
+        changing = {f"updates/{path}" for path in ours if asks(f"updates/{path}")}
+        if changing and self._comes_about():
+            held = self._backend.held
+            named = ((f"updates/{one.path}", one.value) for one in self._named)
+            self._before = [(name, one, held(one)) for name, one in named if name in changing]
+
+    def hand_over_change(self, take: Callable[[str, Any], None]) -> None:
+        """Hand over by how much it has changed what it updates, if `hand_over` was asked for that.
+
+        Args:
+            take: takes the changes.
+        """
+        for name, variable, before in self._before:
+            take(name, self._backend.held(variable) - before)
+        self._before.clear()
 
     def _comes_about(self) -> bool:
         """Say whether weights will be updated; true while tracing, where nobody can know."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from vinedresser.capture.keras_.asking import Asks
+from vinedresser.capture.keras_.asking import OF_UPDATES, Asks
 from vinedresser.capture.keras_.backend import first_length
 from vinedresser.capture.keras_.mentions import mentions
 from vinedresser.capture.keras_.nesting import leaves
@@ -103,6 +103,8 @@ class UserFunction:
         if recording is not None and mentions(function.python_function, models):
             traced = self._choose(function, recording)
             traced.look(args, kwargs)
+            for watched in self._watched:
+                watched.take_in()
             self.calls |= any(name.startswith("outputs/") for name in traced.seen)
             for optimizer, variables in traced.updates:
                 for watched in self._watched:
@@ -150,7 +152,7 @@ class UserFunction:
     def _kept(self, recording: Recording, tensors: dict[str, Any], steps: int) -> None:
         keeping = self._watched[0].keeping
         for name, value in tensors.items():
-            if steps or not name.startswith("gradients/"):
+            if steps or not name.startswith(OF_UPDATES):
                 keeping.keep(recording, name, value, recording.weight())
 
     def _made(self) -> int | None:

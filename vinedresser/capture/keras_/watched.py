@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from vinedresser.capture.keras_.asking import Asks
@@ -24,6 +25,7 @@ class Watched:
         optimizer: the one whose steps are counted; None: the first that updates the model.
         name: comes before the names of all that belongs to the model; None: nothing does.
         adapter: leads the session where the run's steps are those of this model.
+        grown: called where the model has got layers since it was watched.
 
     Attributes:
         session: of the run.
@@ -40,7 +42,14 @@ class Watched:
     """
 
     def __init__(
-        self, session: Session, model: Any, *, optimizer: Any, name: str | None, adapter: object
+        self,
+        session: Session,
+        model: Any,
+        *,
+        optimizer: Any,
+        name: str | None,
+        adapter: object,
+        grown: Callable[[], None],
     ) -> None:
         self.session = session
         self.model = model
@@ -50,10 +59,36 @@ class Watched:
         self.count = StepCount(model, optimizer)
         self.busy = False
         self._adapter = adapter
+        self._grown = session.shield.guard("taking in layers that were built late", grown)
+        # The identities of those that are known, and whether some were met that are not yet.
+        self._layers = {id(layer) for _, layer in self.names.layers()}
+        self._unknown = False
         # By identity of an optimizer, whether it updates the model, and the optimizer, to hold it.
         self._optimizers: dict[int, tuple[bool, Any]] = {}
         if optimizer is not None:
             session.leader = adapter
+
+    def met(self, layers: Iterable[int]) -> None:
+        """Note which layers the model has by now, and take in new ones.
+
+        While TensorFlow traces, nothing can be read that the run's record is to say: then they are
+        taken in by `take_in`, when it has ended.
+
+        Args:
+            layers: their identities.
+        """
+        if not self._layers.issuperset(layers):
+            self._layers.update(layers)
+            self._unknown = True
+            if not self.backend.tracing():
+                self.take_in()
+
+    def take_in(self) -> bool:
+        """Take in layers that were met and are not known yet; say whether there were any."""
+        unknown, self._unknown = self._unknown, False
+        if unknown:
+            self._grown()
+        return unknown
 
     def leads(self) -> bool:
         """Say whether the run's steps are those of this model; they are if nobody led before."""
@@ -75,7 +110,16 @@ class Watched:
             given = optimizer._trainable_variables if variables is None else variables
             ours = any(id(one) in mine or id(getattr(one, "_value", one)) in mine for one in given)
             known = self._optimizers[id(optimizer)] = (ours, optimizer)
+            self.session.newly_set_up |= ours
         return known[0]
+
+    def optimizers(self) -> list[Any]:
+        """Return the optimizers that are known to update the model, or that are to."""
+        seen = [optimizer for ours, optimizer in self._optimizers.values() if ours]
+        expected = [self.count.optimizer, getattr(self.model, "optimizer", None)]
+        inner = {id(getattr(one, "inner_optimizer", None)) for one in (*expected, *seen)}
+        found = {id(one): one for one in (*expected, *seen) if one is not None}
+        return [one for key, one in found.items() if key not in inner]
 
     def collector(self, asks: Asks, take: Take) -> Collector:
         """Return what looks on at a step or forward.
@@ -84,4 +128,5 @@ class Watched:
             asks: says of a full name whether the tensor is asked for.
             take: takes it.
         """
-        return Collector(self.names, self.backend, asks, take, shield=self.session.shield)
+        shield = self.session.shield
+        return Collector(self.names, self.backend, asks, take, met=self.met, shield=shield)

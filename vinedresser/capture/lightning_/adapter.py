@@ -15,6 +15,7 @@ from vinedresser.capture.modules import ModuleInfo
 from vinedresser.capture.session import Session
 from vinedresser.capture.torch_.adapter import TorchAdapter
 from vinedresser.capture.torch_.stepped import Stepped
+from vinedresser.capture.training_setup import TrainingSetup
 
 __all__ = ["LightningAdapter"]
 
@@ -67,6 +68,10 @@ class LightningAdapter:
     def modules(self) -> dict[str, ModuleInfo]:
         """See `Adapter.modules`."""
         return {} if self._inner is None else self._inner.modules()
+
+    def setup(self) -> TrainingSetup:
+        """See `SetUp.setup`."""
+        return TrainingSetup() if self._inner is None else self._inner.setup()
 
     def path_of(self, module: Any) -> str | None:
         """See `Adapter.path_of`."""

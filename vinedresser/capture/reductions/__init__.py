@@ -24,6 +24,15 @@ where there are no more:
                  one, the last has both. Where all are equal they are in the last; where none is
                  finite, the edges are NaN and the counts 0
 
+Two stand alone, without ``abs_`` or ``channel_``:
+
+    fingerprint      CRC-32C of the elements' bytes in row-major order, little-endian: an integer,
+                     the same if and only if (but for one case in 2^32) all bits are
+    unit_similarity  of a weight matrix, whose units are its channels: the median over units of the
+                     greatest absolute cosine with any other, of at most 64 evenly strided units
+                     (`units.unit_similarity`), of the same sample of their elements as `channel_`
+                     statistics have of so many channels; taken on the writer's thread
+
 ``abs_`` takes the statistic of the |x_i|. ``channel_`` takes it of each channel by itself: [C], or
 [C, 2 + 64] for the histogram; `channels.channel_axis` says what a channel is. The sample of each
 channel is at most 65,536 / C elements (one, where there are more channels than that).

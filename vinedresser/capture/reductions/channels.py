@@ -8,15 +8,15 @@ from numpy.typing import NDArray
 __all__ = ["channel_axis", "channel_rows"]
 
 # What belongs to the model and not to a batch: channels are those that a layer puts out.
-_OF_THE_MODEL = ("weights", "biases", "gradients", "optimizer_state", "buffers")
+_OF_THE_MODEL = ("weights", "biases", "gradients", "updates", "optimizer_state", "buffers")
 
 
 def channel_axis(name: str, dimensions: int, *, last: bool = False) -> int | None:
     """Return which axis of a tensor counts its channels.
 
-    Of weights, biases, gradients, optimizer state and buffers it is that of the layer's outputs:
-    the first (in PyTorch's layout), or the last (in that of Keras). Everything else has the batch
-    first, and then channels (or attention heads, classes), or, in Keras, channels last.
+    Of weights, biases, gradients, updates, optimizer state and buffers it is that of the layer's
+    outputs: the first (in PyTorch's layout), or the last (in that of Keras). Everything else has
+    the batch first, and then channels (or attention heads, classes), or, in Keras, channels last.
 
     Args:
         name: of the tensor, with its kind.

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vinedresser.capture.reductions.distribution import Distribution
+from vinedresser.capture.reductions.fingerprint import fingerprint
+from vinedresser.capture.reductions.units import unit_similarity
 from vinedresser.capture.reductions.words import Word
 
 __all__ = ["Statistics"]
+
+# What is one number of all that was taken of a tensor.
+_OF_ALL: dict[str, Callable[[NDArray[np.generic]], float]] = {
+    "fingerprint": fingerprint,
+    "unit_similarity": unit_similarity,
+}
 
 
 @dataclass(eq=False)
@@ -22,7 +31,7 @@ class Statistics:
         figures: those that are one number, by their words.
         vectors: those that are several, float64, by their words.
         samples: words that are still to be computed, and the sample of each channel that they are
-            computed of, [C, k].
+            computed of, [C, k]; of a fingerprint all bytes, [n].
     """
 
     late: bool = False
@@ -47,8 +56,12 @@ class Statistics:
         for words, sample in samples:
             distribution = Distribution(sample)
             for word in words:
+                whole = _OF_ALL.get(word.statistic)
                 try:
-                    self._take(word, distribution.compute(word))
+                    if whole is not None:
+                        self.figures[word.text] = whole(sample)
+                    else:
+                        self._take(word, distribution.compute(word))
                 except (ArithmeticError, MemoryError, TypeError, ValueError) as error:
                     lost[word.text] = error
         return lost

@@ -9,9 +9,12 @@ from numpy.typing import NDArray
 
 from vinedresser.capture.reductions.channels import channel_rows
 from vinedresser.capture.reductions.figures import figure_rows
+from vinedresser.capture.reductions.fingerprint import fingerprint
 from vinedresser.capture.reductions.sampling import sample_rows
 from vinedresser.capture.reductions.statistics import Statistics
+from vinedresser.capture.reductions.units import UNITS
 from vinedresser.capture.reductions.words import parse_word, plan
+from vinedresser.capture.strided_rows import some_rows
 from vinedresser.errors import ConfigError
 
 __all__ = ["reduce_array", "take_statistics"]
@@ -66,4 +69,8 @@ def take_statistics(
             found.vectors = {word.text: values[word.figure] for word in wanted.channels}
         if wanted.channels_sampled:
             found.samples.append((wanted.channels_sampled, sample_rows(rows)))
+        if wanted.units:
+            found.samples.append((wanted.units, sample_rows(some_rows(rows, UNITS))))
+    for word in wanted.bits:
+        found.figures[word.text] = fingerprint(array)
     return found

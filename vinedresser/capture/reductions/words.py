@@ -25,10 +25,15 @@ REDUCTIONS = (
 )
 
 _HISTOGRAM = "histogram"
+# Of a tensor as a whole, and of its elements as they are.
+_FINGERPRINT = "fingerprint"
+_UNIT_SIMILARITY = "unit_similarity"
+_ALONE = (_FINGERPRINT, _UNIT_SIMILARITY)
 _QUANTILE = re.compile(r"p([0-9.]+)")
 _GRAMMAR = (
     "a reduction is [channel_][abs_] and one of "
-    f"{', '.join(REDUCTIONS)}, {_HISTOGRAM}, or a quantile such as p99.9"
+    f"{', '.join(REDUCTIONS)}, {_HISTOGRAM}, or a quantile such as p99.9; or it is "
+    f"{' or '.join(_ALONE)}"
 )
 _PREFIXES = ("", "abs_", "channel_", "channel_abs_")
 # Of |x| these are what they are of x, or have a name of their own.
@@ -48,7 +53,8 @@ class Word(NamedTuple):
         text: as it is written.
         channel: it is taken of each channel, not of the whole tensor.
         absolute: it is taken of the magnitudes.
-        statistic: one of `REDUCTIONS`, "histogram" or "quantile".
+        statistic: one of `REDUCTIONS`, "histogram", "quantile", "fingerprint" or
+            "unit_similarity".
         figure: what is to be computed: the word without ``channel_``, the same for synonyms.
         share: of a quantile, the share of elements below it, from 0 to 1; else 0.
     """
@@ -90,9 +96,12 @@ def _parsed(text: str) -> Word:
     absolute = statistic != rest
     if statistic in (*REDUCTIONS, _HISTOGRAM):
         return Word(text, channel, absolute, statistic, _SAME.get(rest, rest))
+    if text in _ALONE:
+        return Word(text, False, False, text, text)
     if number := _QUANTILE.fullmatch(statistic):
         return Word(text, channel, absolute, "quantile", rest, _share(text, number[1]))
     known = [prefix + one for prefix in _PREFIXES for one in (*REDUCTIONS, _HISTOGRAM)]
+    known += _ALONE
     # The two prefixes are easily put the wrong way round.
     turned = text.replace("abs_channel_", "channel_abs_")
     hint = did_you_mean(turned, known) or f"; {_GRAMMAR}"
@@ -126,6 +135,8 @@ class Plan(NamedTuple):
         channel_names: what is to be computed for them.
         sampled: those of a sample of the whole tensor.
         channels_sampled: those of a sample of each channel.
+        bits: the fingerprint, of the bytes of the whole tensor.
+        units: the similarity of units, of a sample of the channels.
         late: all words but those of `figures`.
     """
 
@@ -135,12 +146,14 @@ class Plan(NamedTuple):
     channel_names: tuple[str, ...]
     sampled: tuple[Word, ...]
     channels_sampled: tuple[Word, ...]
+    bits: tuple[Word, ...]
+    units: tuple[Word, ...]
     late: frozenset[str]
 
     @property
     def by_channel(self) -> bool:
         """Whether anything is taken of each channel."""
-        return bool(self.channels or self.channels_sampled)
+        return bool(self.channels or self.channels_sampled or self.units)
 
 
 @cache
@@ -153,7 +166,11 @@ def plan(words: frozenset[str]) -> Plan:
     parsed = [parse_word(word) for word in sorted(words)]
 
     def those(*, channel: bool, sampled: bool) -> tuple[Word, ...]:
-        return tuple(w for w in parsed if w.channel is channel and w.sampled is sampled)
+        ways = ((w, w.channel is channel and w.sampled is sampled) for w in parsed)
+        return tuple(word for word, fits in ways if fits and word.text not in _ALONE)
+
+    def alone(text: str) -> tuple[Word, ...]:
+        return tuple(word for word in parsed if word.text == text)
 
     figures = those(channel=False, sampled=False)
     channels = those(channel=True, sampled=False)
@@ -164,6 +181,8 @@ def plan(words: frozenset[str]) -> Plan:
         tuple(word.figure for word in channels),
         those(channel=False, sampled=True),
         those(channel=True, sampled=True),
+        alone(_FINGERPRINT),
+        alone(_UNIT_SIMILARITY),
         words - {word.text for word in figures},
     )
 

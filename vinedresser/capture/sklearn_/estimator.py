@@ -17,8 +17,10 @@ from vinedresser.capture.session import Session
 from vinedresser.capture.sklearn_.aside import aside
 from vinedresser.capture.sklearn_.checkpoint import save_checkpoint
 from vinedresser.capture.sklearn_.sample import Sample
+from vinedresser.capture.sklearn_.setup import training_setup
 from vinedresser.capture.sklearn_.taker import Taker
 from vinedresser.capture.sklearn_.unwrapping import unwrapped
+from vinedresser.capture.training_setup import TrainingSetup
 from vinedresser.errors import ConfigError
 
 __all__ = ["SklearnAdapter", "WatchedEstimator", "watched"]
@@ -72,6 +74,10 @@ class SklearnAdapter:
     def modules(self) -> dict[str, ModuleInfo]:
         """See `Adapter.modules`; an estimator has none."""
         return {}
+
+    def setup(self) -> TrainingSetup:
+        """See `SetUp.setup`."""
+        return training_setup(self.estimator)
 
     def path_of(self, module: Any) -> str | None:  # noqa: ARG002 (the protocol's)
         """See `Adapter.path_of`."""

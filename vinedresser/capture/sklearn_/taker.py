@@ -84,6 +84,8 @@ class Taker:
         validated = self._staged(stages, inner, self._validation)
         for stage in range(stages.count):
             predictions = self._next(trained), self._next(validated)
+            if stages.count > 1:
+                self._session.recorder.forget_time()
             if stage >= first:
                 if stage > first:
                     self._session.recorder.end_train_step()

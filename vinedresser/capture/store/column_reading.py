@@ -60,20 +60,26 @@ def _pieces(
     places = {layout: _places(layout, test, reduction) for layout in history.column_layouts}
     stacks: dict[ColumnLayout, tuple[list[NDArray[np.int64]], list[NDArray[np.float64]]]]
     stacks = defaultdict(lambda: ([], []))
-    for number, segment in enumerate(history.segments):
-        for group in segment.record.columns:
-            if not len(places[group.layout]):
-                continue
-            try:
-                matrix = segment.matrix(group)
-            except Damaged as error:
-                problems.note(str(error))
-                continue
-            if reduction is not None:
-                matrix = matrix[:, :, (group.layout.reductions or ()).index(reduction)]
-            ordinals, values = stacks[group.layout]
-            ordinals.append(history.first(number) + segment.rows_of(group))
-            values.append(matrix[:, places[group.layout]])
+    wanted = [
+        (number, segment, group)
+        for number, segment in enumerate(history.segments)
+        for group in segment.record.columns
+        if len(places[group.layout])
+    ]
+    spans = (segment.matrix_span(group) for _, segment, group in wanted)
+    for (number, segment, group), content in zip(
+        wanted, history.storage.get_spans(spans), strict=True
+    ):
+        try:
+            matrix = segment.matrix_in(group, content)
+        except Damaged as error:
+            problems.note(str(error))
+            continue
+        if reduction is not None:
+            matrix = matrix[:, :, (group.layout.reductions or ()).index(reduction)]
+        ordinals, values = stacks[group.layout]
+        ordinals.append(history.first(number) + segment.rows_of(group))
+        values.append(matrix[:, places[group.layout]])
     pieces: _Pieces = {
         layout.names[place]: [] for layout in history.column_layouts for place in places[layout]
     }

@@ -58,6 +58,7 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
     return np.dtype(_NATIVE[name])
 
 
+@cache
 def dtype_name(dtype: np.dtype[Any]) -> str:
     """Return safetensors' name of a numpy or `ml_dtypes` dtype.
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from vinedresser.capture.store.index_reading import IndexCursor
 from vinedresser.capture.store.layout import LayoutPool
+from vinedresser.capture.store.pacing import Pacing
 from vinedresser.capture.store.problems import Problems
 from vinedresser.capture.store.selection import Selector
 from vinedresser.capture.store.status import rank_is_over, run_status
@@ -28,8 +29,6 @@ __all__ = ["Urgency", "follow"]
 
 _logger = logging.getLogger(__name__)
 
-# Seconds between two looks at whether processes live.
-_LOOK = 0.25
 # Seconds for which a wish for urgency holds, and after which it is renewed.
 _WISH, _RENEWED = 2.0, 1.0
 
@@ -60,7 +59,7 @@ class _Source:
     """The steps of one rank, as far as they are read."""
 
     def __init__(
-        self, storage: Storage, rank: int, cursor: IndexCursor, selector: Selector
+        self, storage: Storage, rank: int, cursor: IndexCursor, selector: Selector, life: float
     ) -> None:
         self.ahead: deque[Step] = deque()
         self.exhausted = False
@@ -68,6 +67,7 @@ class _Source:
         self._rank = rank
         self._cursor = cursor
         self._selector = selector
+        self._life = life
         self._look_at = 0.0
 
     def fill(self, *, run_over: bool) -> None:
@@ -86,15 +86,16 @@ class _Source:
     def _rank_over(self) -> bool:
         if time.monotonic() < self._look_at:
             return False
-        self._look_at = time.monotonic() + _LOOK
+        self._look_at = time.monotonic() + self._life
         return rank_is_over(self._storage, self._rank)
 
 
 class _Ending:
     """Knows whether a run is over; looking costs one look-up, and a few more now and then."""
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Storage, life: float) -> None:
         self._storage = storage
+        self._life = life
         self._ended = False
         self._look_at = 0.0
 
@@ -103,22 +104,23 @@ class _Ending:
         if ended == self._ended and time.monotonic() < self._look_at:
             return False
         self._ended = ended
-        self._look_at = time.monotonic() + _LOOK
+        self._look_at = time.monotonic() + self._life
         return run_status(self._storage).over
 
 
 def follow(
-    storage: Storage, problems: Problems, *, poll: float, urgency: Urgency | None
+    storage: Storage, problems: Problems, *, poll: float | None, urgency: Urgency | None
 ) -> Iterator[Step]:
     """Yield every committed step until the run is over; see `Run.follow`.
 
     Args:
         storage: the run's.
         problems: where damage is noted.
-        poll: seconds between two looks when there is nothing new.
+        poll: seconds between two looks when there is nothing new; None: see `Pacing`.
         urgency: what keeps the writer hurrying, if it should.
     """
-    ending = _Ending(storage)
+    pacing = Pacing(storage, poll, urgent=urgency is not None)
+    ending = _Ending(storage, pacing.life)
     sources: list[_Source] = []
     while True:
         if urgency is not None:
@@ -126,7 +128,7 @@ def follow(
         # Looked up before the steps: what is not found below will not come any more.
         over = ending.reached()
         if not sources and (over or storage.exists(index_key(0, 0))):
-            sources = _sources(storage, problems)
+            sources = _sources(storage, problems, pacing.life)
         for source in sources:
             source.fill(run_over=over)
         idle = True
@@ -140,10 +142,12 @@ def follow(
         if over:
             return
         if idle:
-            time.sleep(poll)
+            pacing.wait()
+        else:
+            pacing.came()
 
 
-def _sources(storage: Storage, problems: Problems) -> list[_Source]:
+def _sources(storage: Storage, problems: Problems, life: float) -> list[_Source]:
     """Return a source for each rank; rank 0 says before its first commit how many there are."""
     info = read_record(storage, RunRecord)
     if info is None:
@@ -151,7 +155,7 @@ def _sources(storage: Storage, problems: Problems) -> list[_Source]:
     pool = LayoutPool()
     selector = Selector(info.capture)
     return [
-        _Source(storage, rank, IndexCursor(storage, rank, pool, problems), selector)
+        _Source(storage, rank, IndexCursor(storage, rank, pool, problems), selector, life)
         for rank in range(info.world_size)
     ]
 

@@ -37,9 +37,13 @@ class History:
         rank: whose segments.
         pool: gives the layouts.
         problems: where damage is noted.
+
+    Attributes:
+        storage: the run's.
     """
 
     def __init__(self, storage: Storage, rank: int, pool: LayoutPool, problems: Problems) -> None:
+        self.storage = storage
         self._lookup = IndexLookup(storage, rank, pool, problems)
         self._cursor = IndexCursor(storage, rank, pool, problems)
         self._loaded = False

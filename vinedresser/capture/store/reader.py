@@ -263,7 +263,7 @@ class Run:
                     ) from error
         return sorted(found, key=lambda finding: (finding.step, finding.rule, finding.tensor))
 
-    def follow(self, poll: float = 0.02, *, urgent: bool = False) -> Iterator[Step]:
+    def follow(self, poll: float | None = None, *, urgent: bool = False) -> Iterator[Step]:
         """Yield every committed step from the first, waiting for new ones until the run is over.
 
         The order is the same while the run is written and afterwards: within a rank as captured;
@@ -272,7 +272,9 @@ class Run:
         called.
 
         Args:
-            poll: seconds between two looks when there is nothing new.
+            poll: seconds between two looks when there is nothing new. None: 0.02 for a run in a
+                directory; for one on S3 0.25, doubling up to 2 while nothing comes, and where it
+                is urgent 0.05, doubling up to 0.25.
             urgent: ask the writer to commit every step at once as long as this generator runs.
 
         Raises:

@@ -14,14 +14,13 @@ from vinedresser.capture.store.index import AliasGroup, ColumnGroup, IndexRecord
 from vinedresser.capture.store.problems import Problems
 from vinedresser.capture.store.step_record import MODES, Mode
 from vinedresser.errors import Damaged, KeyMissing
-from vinedresser.infra.storage import Storage
+from vinedresser.infra.storage import Span, Storage
 
-__all__ = ["Block", "Segment", "Spot", "row_place"]
+__all__ = ["Block", "Piece", "Segment", "Spot", "row_place"]
+
 
 # Bytes of a tensor's rows that are read at once, unless a single row has more.
 _AT_ONCE = 4 << 20
-# Bytes from which on it is looked up whether a file is so long before memory is taken for them.
-_MUCH = 64 << 20
 
 
 class Spot(NamedTuple):
@@ -52,6 +51,22 @@ class Block(NamedTuple):
     rows: NDArray[np.int64]
 
 
+class Piece(NamedTuple):
+    """Rows of a tensor that follow each other in the file, as many as are read at a time.
+
+    Attributes:
+        group: the group in which its elements are stored.
+        which: the place of the stored tensor in the group's layout.
+        rows: int64, [n]; rows of the segment, ascending.
+        places: int64, [n]; the places of these rows among the rows of the group.
+    """
+
+    group: TensorGroup
+    which: int
+    rows: NDArray[np.int64]
+    places: NDArray[np.int64]
+
+
 def row_place(group: ColumnGroup | TensorGroup | AliasGroup, row: int) -> int | None:
     """Return where a row of the segment is among the rows of a group, None where it is not."""
     if group.rows is None:
@@ -80,22 +95,37 @@ class Segment:
         """Return the rows of a group; int64, [n]."""
         return np.arange(len(self)) if group.rows is None else group.rows
 
+    def matrix_span(self, group: ColumnGroup) -> Span:
+        """Return where scalars or statistics lie."""
+        rows = len(self) if group.rows is None else len(group.rows)
+        return Span(self.record.segment, group.offset, group.layout.row_bytes * rows)
+
     def matrix(self, group: ColumnGroup) -> NDArray[np.float64]:
         """Read scalars or statistics: float64, [rows of the group, names(, reductions)].
 
         Raises:
             Damaged: the file is missing or truncated, or its bytes do not match their checksum.
         """
+        return self.matrix_in(group, self._read(self.matrix_span(group)))
+
+    def matrix_in(self, group: ColumnGroup, content: bytes | None) -> NDArray[np.float64]:
+        """Return scalars or statistics from what was read of them; see `matrix`.
+
+        Args:
+            group: which.
+            content: what lies in their span; None where the segment is missing.
+
+        Raises:
+            Damaged: that is missing or truncated, or does not match its checksum.
+        """
         layout = group.layout
         rows = len(self) if group.rows is None else len(group.rows)
         names = f"columns {layout.names[0]}" + (", ..." if len(layout.names) > 1 else "")
         steps = self.record.rows.steps
         what = f"{names} of steps {steps[0]} to {steps[-1]}"
-        length = layout.row_bytes * rows
-        content = self._checked(
-            self._read(group.offset, length, what), length, group.checksum, what
-        )
-        return np.frombuffer(content, np.float64).reshape(layout.shape(rows))
+        whole = self._present(content, what)
+        checked = self._checked(whole, layout.row_bytes * rows, group.checksum, what)
+        return np.frombuffer(checked, np.float64).reshape(layout.shape(rows))
 
     def has(self, name: str) -> bool:
         """Say whether a tensor was captured in full, at any row."""
@@ -154,43 +184,64 @@ class Segment:
         size = group.layout.row_bytes[which]
         start = self._start(group, which) + size * place
         what = self._said(name, row)
-        return self._array(self._read(start, size, what), spot, what)
+        content = self._present(self._read(Span(self.record.segment, start, size)), what)
+        return self._array(content, spot, what)
 
-    def values(
-        self, name: str, block: Block, problems: Problems
-    ) -> Iterator[tuple[int, NDArray[Any]]]:
-        """Yield a tensor row by row, read-only; many rows are read at a time.
+    def pieces(self, name: str, mode: Mode | None) -> list[Piece]:
+        """Return what to read of a tensor at a time, by the first row of each.
+
+        Args:
+            name: of the tensor.
+            mode: only rows of this mode; None: all.
+        """
+        found = []
+        for block in self.blocks(name):
+            group, which, rows = block if mode is None else self.of_mode(block, mode)
+            places = rows if group.rows is None else np.searchsorted(group.rows, rows)
+            most = max(1, _AT_ONCE // max(1, group.layout.row_bytes[which]))
+            for first, last in _runs(places, most):
+                found.append(Piece(group, which, rows[first:last], places[first:last]))
+        return sorted(found, key=lambda piece: int(piece.rows[0]))
+
+    def piece_span(self, piece: Piece) -> Span:
+        """Return where a piece lies."""
+        size = piece.group.layout.row_bytes[piece.which]
+        start = self._start(piece.group, piece.which) + size * int(piece.places[0])
+        return Span(self.record.segment, start, size * len(piece.places))
+
+    def piece_in(
+        self, name: str, piece: Piece, content: bytes | None, problems: Problems
+    ) -> list[tuple[int, NDArray[Any]]]:
+        """Return a tensor at the rows of a piece, from what was read of it.
 
         What is damaged is left out and noted.
 
         Args:
             name: what it is called, for messages.
-            block: where it lies.
+            piece: which rows.
+            content: what lies in its span; None where the segment is missing.
             problems: where damage is noted.
 
-        Yields:
-            The row of the segment, and the tensor there.
+        Returns:
+            Each row of the segment with the tensor there, which is read-only.
         """
-        group, which, rows = block
-        size = group.layout.row_bytes[which]
-        places = rows if group.rows is None else np.searchsorted(group.rows, rows)
-        for first, last in _runs(places, max(1, _AT_ONCE // max(1, size))):
-            start = self._start(group, which) + size * int(places[first])
-            what = self._said(name, int(rows[first]))
+        size = piece.group.layout.row_bytes[piece.which]
+        found = []
+        try:
+            whole = memoryview(self._present(content, self._said(name, int(piece.rows[0]))))
+        except Damaged as error:
+            problems.note(str(error))
+            return []
+        for number, (row, place) in enumerate(
+            zip(piece.rows.tolist(), piece.places.tolist(), strict=True)
+        ):
+            part = whole[size * number : size * (number + 1)]
             try:
-                content = self._read(start, size * (last - first), what)
+                spot = Spot(piece.group, piece.which, place)
+                found.append((row, self._array(part, spot, self._said(name, row))))
             except Damaged as error:
                 problems.note(str(error))
-                continue
-            for number in range(last - first):
-                row, place = int(rows[first + number]), int(places[first + number])
-                part = content[size * number : size * (number + 1)]
-                try:
-                    value = self._array(part, Spot(group, which, place), self._said(name, row))
-                except Damaged as error:
-                    problems.note(str(error))
-                    continue
-                yield row, value
+        return found
 
     def _stored(self, name: str, row: int) -> Spot | None:
         """Return where a tensor lies that is stored at a row under its own name."""
@@ -210,27 +261,31 @@ class Segment:
         modes, steps, _ = self.record.rows
         return f"{name} of {MODES[modes[row]]} step {steps[row]}"
 
-    def _array(self, content: bytes, spot: Spot, what: str) -> NDArray[Any]:
+    def _array(self, content: bytes | memoryview, spot: Spot, what: str) -> NDArray[Any]:
         """Return what was read of one tensor at one row, checked."""
         layout = spot.group.layout
         checksum = int(spot.group.checksums[spot.which, spot.place])
         checked = self._checked(content, layout.row_bytes[spot.which], checksum, what)
         return np.frombuffer(checked, numpy_dtype(layout.dtype)).reshape(layout.shapes[spot.which])
 
-    def _read(self, start: int, length: int, what: str) -> bytes:
-        """Read bytes of the file; fewer come back where it ends earlier."""
-        key = self.record.segment
+    def _read(self, span: Span) -> bytes | None:
+        """Read bytes of the file, fewer where it ends earlier; None where it is missing."""
         try:
-            if length > _MUCH and not self._storage.get(key, start + length - 1, 1):
-                return b""
-            return self._storage.get(key, start, length)
-        except KeyMissing as error:
-            raise Damaged(
-                f"{self._storage.location}/{key}: {what} cannot be read: the segment is missing, "
-                f"though {self.record.key} commits it"
-            ) from error
+            return self._storage.get(*span)
+        except KeyMissing:
+            return None
 
-    def _checked(self, content: bytes, length: int, checksum: int, what: str) -> bytes:
+    def _present(self, content: bytes | None, what: str) -> bytes:
+        if content is None:
+            raise Damaged(
+                f"{self._storage.location}/{self.record.segment}: {what} cannot be read: the "
+                f"segment is missing, though {self.record.key} commits it"
+            )
+        return content
+
+    def _checked(
+        self, content: bytes | memoryview, length: int, checksum: int, what: str
+    ) -> bytes | memoryview:
         where = f"{self._storage.location}/{self.record.segment}"
         if len(content) != length:
             raise Damaged(
@@ -244,6 +299,8 @@ class Segment:
 
 def _runs(places: NDArray[np.int64], most: int) -> Iterator[tuple[int, int]]:
     """Cut positions into pieces of places that follow each other: first, and behind the last."""
+    if not len(places):
+        return
     ends = [*(np.flatnonzero(np.diff(places) != 1) + 1).tolist(), len(places)]
     first = 0
     for end in ends:

@@ -46,7 +46,9 @@ class StepRecord:
         reductions: for a tensor's name, its statistics by the reduction's name.
         deferred: for a tensor's name, statistics that are still to be computed, or are several
             numbers each.
-        arriving: each waits for what is still being copied from a device, and completes the record.
+        arriving: each waits for what is still being copied from a device, or reads what was only
+            written down, and completes the record.
+        arriving_bytes: of host memory that these hold until then.
     """
 
     mode: Mode
@@ -57,12 +59,13 @@ class StepRecord:
     reductions: dict[str, dict[str, float]] = field(default_factory=dict)
     deferred: dict[str, Statistics] = field(default_factory=dict)
     arriving: list[Callable[[StepRecord], None]] = field(default_factory=list)
+    arriving_bytes: int = 0
 
     def nbytes(self) -> int:
-        """Return the bytes of its tensors, and of what is deferred, in host memory; each once."""
+        """Return the host memory of its tensors and of what is still to come, bytes; each once."""
         tensors = {id(tensor.data): tensor.data.nbytes for tensor in self.tensors.values()}
         deferred = {id(one): one.nbytes for one in self.deferred.values()}
-        return sum(tensors.values()) + sum(deferred.values())
+        return sum(tensors.values()) + sum(deferred.values()) + self.arriving_bytes
 
     def settle(self) -> dict[str, Exception]:
         """Complete what is deferred: numbers become reductions, vectors become tensors.

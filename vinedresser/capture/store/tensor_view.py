@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from heapq import merge
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -23,6 +21,7 @@ from vinedresser.capture.store.problems import Problems
 from vinedresser.capture.store.segment import Block
 from vinedresser.capture.store.series import Column
 from vinedresser.capture.store.step_record import MODES, Mode
+from vinedresser.capture.store.tensor_reading import read_tensor
 from vinedresser.errors import UnknownStep, UnknownTensor, did_you_mean
 
 __all__ = ["TensorView"]
@@ -112,7 +111,7 @@ class TensorView:
         if history is None:
             return
         steps = history.rows.steps
-        for ordinal, value in self._in_full(history, mode):
+        for ordinal, value in read_tensor(history, self._problems, self.name, mode):
             yield int(steps[ordinal]), value
 
     @property
@@ -238,21 +237,11 @@ class TensorView:
         modes, steps, times = history.rows
         found = [
             (ordinal, reduce_array(value, [reduction])[reduction])
-            for ordinal, value in self._in_full(history, mode)
+            for ordinal, value in read_tensor(history, self._problems, self.name, mode)
         ]
         where = np.array([ordinal for ordinal, _ in found], np.int64)
         values = np.array([value for _, value in found], np.float64)
         return Column(self.name, steps[where], values, times[where], modes[where])
-
-    def _in_full(self, history: History, mode: Mode | None) -> Iterator[tuple[int, NDArray[Any]]]:
-        """Yield each record that has the tensor in full, as its place among all, and the tensor."""
-        for number, segment in enumerate(history.segments):
-            blocks = segment.blocks(self.name)
-            if mode is not None:
-                blocks = (segment.of_mode(block, mode) for block in blocks)
-            found = (segment.values(self.name, block, self._problems) for block in blocks)
-            for row, value in merge(*found, key=itemgetter(0)):
-                yield history.first(number) + row, value
 
     def _derived(self, reduction: str) -> TensorView:
         """Return a statistic of several numbers as the tensor that it is stored as."""

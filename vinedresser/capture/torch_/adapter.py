@@ -23,9 +23,14 @@ from vinedresser.capture.torch_.losses import Losses, batch_size
 from vinedresser.capture.torch_.model_state import ModelState
 from vinedresser.capture.torch_.module_hook import ModuleHook
 from vinedresser.capture.torch_.names import Names, own_class, unwrapped
-from vinedresser.capture.torch_.optimizers import OptimizerHooks
+from vinedresser.capture.torch_.optimizers import OptimizerHooks, updated
+from vinedresser.capture.torch_.overdue import Overdue
 from vinedresser.capture.torch_.progress import ProgressOf
+from vinedresser.capture.torch_.scripting import let_script
+from vinedresser.capture.torch_.setup import SetupNotes
+from vinedresser.capture.torch_.training_state import TrainingState
 from vinedresser.capture.torch_.unseen import UnseenSteps
+from vinedresser.capture.training_setup import TrainingSetup
 from vinedresser.errors import ConfigError
 
 __all__ = ["TorchAdapter"]
@@ -67,6 +72,7 @@ class TorchAdapter:
         self._root = model
         self._model = unwrapped(model)
         self._names = Names(self._model, name)
+        self._notes = SetupNotes(self._names)
         self._keeper = session.keeper(TorchKeeper)
         self._progress = ProgressOf()
         guard = session.shield.guard
@@ -74,15 +80,18 @@ class TorchAdapter:
         keep_state = guard("keeping a tensor", self._keeper.keep_parameter, names=1)
         self._losses = Losses(self._keeper, keep)
         self._state = ModelState(self._names, self._keeper, keep_state)
+        self._running = TrainingState(model, self._names, self._keeper, session)
         self._hooks = ForwardHooks(model, self._names, keep, session.shield)
         # What torch.compile traces must show no trace of us.
         skip = torch.compiler.is_compiling
         before = guard("the start of a forward", self._before_forward, skip=skip)
+        let_script()
         self._handles: list[Removable] = [
             before_calls(model, before, guard("the end of a forward", self._hooks.end))
         ]
         if loss is not None:
             self._loss = f"{self._names.prefix}{type(unwrapped(loss)).__name__}"
+            self._notes.saw_loss(self._loss, loss)
             after = ModuleHook(guard("the loss", self._after_loss, skip=skip), loss)
             self._handles.append(loss.register_forward_hook(after, with_kwargs=True))
         self._optimizers = OptimizerHooks(
@@ -90,11 +99,15 @@ class TorchAdapter:
             given,
             guard("the start of an optimizer step", self._before_update, skip=skip),
             guard("the end of an optimizer step", self._after_update, skip=skip),
+            found=guard("a new optimizer", self._found),
             shield=session.shield,
             skip=skip,
         )
         self._complete = guard("the end of a step", self._take_rest)
         self._recorder.completing.append(self._complete)
+        self._overdue: Overdue[TorchAdapter] = Overdue()
+        # In words, the optimizer that is waited for.
+        self._awaited = ""
         self._unseen = UnseenSteps(self._model, self._recorder, session.shield)
         if given:
             session.leader = self
@@ -111,7 +124,7 @@ class TorchAdapter:
 
     def names(self) -> list[str]:
         """See `Adapter.names`."""
-        return self._state.names(self._optimizers.known())
+        return self._state.names(self._optimizers.known()) + self._running.names()
 
     def modules(self) -> dict[str, ModuleInfo]:
         """See `Adapter.modules`."""
@@ -121,6 +134,10 @@ class TorchAdapter:
             )
             for path, module in self._names.modules()
         }
+
+    def setup(self) -> TrainingSetup:
+        """See `SetUp.setup`."""
+        return self._notes.setup(begun=bool(self._recorder.steps))
 
     def path_of(self, module: Any) -> str | None:
         """See `Adapter.path_of`."""
@@ -133,13 +150,18 @@ class TorchAdapter:
 
     def look(self) -> None:
         """See `Watchful.look`."""
-        self._unseen.look()
+        leader = self._session.leader
+        if not isinstance(leader, TorchAdapter) or not leader._overdue.others:
+            self._unseen.look()
 
     def detach(self) -> None:
         """See `Adapter.detach`."""
         self.look()
+        if not self._recorder.steps:
+            self._report_overdue("")
         self._hooks.clear()
         self._optimizers.remove()
+        self._running.detach()
         if self._complete in self._recorder.completing:
             self._recorder.completing.remove(self._complete)
         while self._handles:
@@ -190,17 +212,22 @@ class TorchAdapter:
         # A forward in training mode without gradients is neither training nor evaluation.
         return "train" if torch.is_grad_enabled() else None
 
+    def _found(self, optimizer: Optimizer) -> None:
+        self._notes.saw_optimizer(optimizer)
+        self._session.newly_set_up = True
+
     def _before_forward(self, _: nn.Module, args: Any, kwargs: Any) -> None:
         if self._hooks.there:
             self._hooks.clear()
         if self._recorder.quiet and self._model.training:
+            self._recorder.forward_begins()
             return
         mode = self._mode()
         # A trace must show no trace of us.
         if mode is None or is_elsewhere() or torch._C._get_tracing_state() is not None:
             return
         if mode == "train":
-            self._recorder.resume_training()
+            self._recorder.forward_begins()
         else:
             self._session.stop_if_asked()
         recording = self._recorder.recording(mode)
@@ -211,6 +238,7 @@ class TorchAdapter:
         if mode != "train":
             recording.batch = batch_size((args, kwargs)) or 1
         if progress.first_batch:
+            self._running.begin(recording)
             self._state.take_buffers(recording)
             if mode != "train":
                 self._state.take_weights(recording)
@@ -224,6 +252,8 @@ class TorchAdapter:
         if self._recorder.quiet:
             return
         self._hooks.clear()
+        if self._recorder.timing is not None:
+            self._recorder.timing.update_begins()
         if self._recorder.implicit_evaluation and not self._model.training:
             self._session.shield.report(
                 "the model is trained in eval mode, so its losses count as evaluation; if that is "
@@ -251,12 +281,17 @@ class TorchAdapter:
         recording = None if self._recorder.quiet else self._recorder.recording("train")
         if recording is not None and recording.closure:
             self._state.take_gradients(recording, optimizer)
+        if recording is not None:
+            self._state.take_change(recording, optimizer)
         if session.leader is None:
             session.leader = self
         if session.leader is self and self._optimizers.ends_step(optimizer):
             if recording is not None and not self._progress(recording).forwards:
                 self._report_no_forward(recording)
+            self._overdue.ended()
             session.step_ended()
+        elif isinstance(session.leader, TorchAdapter):
+            session.leader._other_stepped(optimizer, self)
 
     def _take_rest(self, recording: Recording) -> None:
         """Take what is still missing of a step that ends."""
@@ -269,6 +304,7 @@ class TorchAdapter:
             for optimizer in progress.stepped:
                 self._state.take_gradients(recording, optimizer)
         self._state.take_rest(recording, progress.stepped, known)
+        self._running.end(recording)
 
     def _report_no_forward(self, recording: Recording) -> None:
         asked = [kind for kind in FORWARD_KINDS if kind in recording.due.collections()]
@@ -281,6 +317,40 @@ class TorchAdapter:
                 f"{asked[-1]} are asked for, but no call of the watched "
                 f"{own_class(self._model).__name__} was seen; {remedy}"
             )
+
+    def _other_stepped(self, optimizer: Optimizer, adapter: TorchAdapter) -> None:
+        """Take note of a step with which none of the training ends."""
+        if not self._overdue.others:
+            self._awaited = self._last_one()
+        instead = self._overdue.stepped(optimizer, adapter)
+        if instead is not None:
+            self._give_up(*instead)
+
+    def _give_up(self, instead: Optimizer, adapter: TorchAdapter) -> None:
+        """Have steps end with another optimizer: the one with which they should takes none."""
+        self._report_overdue(f"; from now on steps end with those of {type(instead).__name__}")
+        self._overdue.ended()
+        self._session.leader = adapter
+        adapter._optimizers.end_with(instead)
+
+    def _report_overdue(self, then: str) -> None:
+        others = ", ".join(sorted(self._overdue.others))
+        if others and self._awaited:
+            self._session.shield.report(
+                f"{self._awaited}, with whose step a step of the training ends, takes none, while "
+                f"{others} does, so no step is captured{then}; give watch(..., optimizer=...) only "
+                "those that take steps, and last the one that steps last"
+            )
+
+    def _last_one(self) -> str:
+        """Return in words with which optimizer steps end; "" for one that is gone."""
+        last = self._optimizers.last
+        if last is None:
+            return ""
+        updates = updated([last])
+        named = self._model.named_parameters()
+        of = next((name for name, one in named if id(one) in updates), "nothing of the model")
+        return f"{type(last).__name__} (of {of})"
 
     def _groups_before(self, optimizer: Optimizer) -> int:
         """Return how many parameter groups the optimizers have that come before one."""

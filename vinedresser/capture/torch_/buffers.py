@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -40,12 +41,22 @@ _DTYPES: dict[torch.dtype, tuple[str, type[np.generic]]] = {
 _Kind = tuple[torch.dtype, torch.Size, bool]
 
 
+class _Buffer(NamedTuple):
+    """Host memory for tensors of one kind, as readers see it and as it is written to."""
+
+    kind: _Kind
+    host: HostTensor
+    target: torch.Tensor
+
+
 class BufferPool:
     """Copies tensors to host memory, which is taken back when the copies are stored.
 
     Fresh memory costs a page fault for every 4 KiB, about as much as the copy itself; memory that
     was used before does not. A buffer serves tensors of one dtype and shape, and keeps the numpy
-    view of itself, so that a copy of a small tensor costs little more than the call.
+    view of itself, so that a copy of a small tensor costs little more than the call. A copy leaves
+    no new container behind either: Python's garbage collector walks over those that have come,
+    thousands while a segment comes together, which would cost several times the call.
 
     Args:
         most_idle: bytes kept for later use at the most; beyond, the kinds not used for longest go.
@@ -55,12 +66,10 @@ class BufferPool:
     def __init__(self, most_idle: int = 512 << 20, copies: DeviceCopies | None = None) -> None:
         self._most_idle = most_idle
         self._copies = DeviceCopies() if copies is None else copies
-        self._idle: OrderedDict[_Kind, list[HostTensor]] = OrderedDict()
+        self._idle: OrderedDict[_Kind, list[_Buffer]] = OrderedDict()
         self._idle_bytes = 0
-        # Of the idle ones, by identity of their view: where they are written to.
-        self._targets: dict[int, torch.Tensor] = {}
-        # Of those that are out, by the same: what they are, and where they are written to.
-        self._out: dict[int, tuple[_Kind, HostTensor, torch.Tensor]] = {}
+        # Those that are out, by identity of their view.
+        self._out: dict[int, _Buffer] = {}
         self._lock = threading.Lock()
 
     def copy(self, tensor: torch.Tensor) -> HostTensor:
@@ -75,45 +84,41 @@ class BufferPool:
         with self._lock:
             ready = self._idle.get(kind)
             if ready:
-                host = ready.pop()
-                target = self._targets.pop(id(host.data))
-                self._idle_bytes -= host.data.nbytes
+                buffer = ready.pop()
+                self._idle_bytes -= buffer.host.data.nbytes
             else:
-                host, target = _fresh(kind)
-            self._out[id(host.data)] = (kind, host, target)
+                buffer = _fresh(kind)
+            self._out[id(buffer.host.data)] = buffer
         if tensor.is_cuda:
-            self._copies.begin(tensor, target)
+            self._copies.begin(tensor, buffer.target)
         else:
-            target.copy_(tensor)
-        return host
+            buffer.target.copy_(tensor)
+        return buffer.host
 
     def release(self, hosts: Iterable[HostTensor]) -> None:
         """Take buffers back that nobody reads any more; those that are not ours are passed over."""
         with self._lock:
             for host in hosts:
-                key = id(host.data)
                 # A tensor of two names is one buffer, and comes back once.
-                if key not in self._out:
+                buffer = self._out.pop(id(host.data), None)
+                if buffer is None:
                     continue
-                kind, _, self._targets[key] = self._out.pop(key)
-                self._idle.setdefault(kind, []).append(host)
-                self._idle.move_to_end(kind)
+                self._idle.setdefault(buffer.kind, []).append(buffer)
+                self._idle.move_to_end(buffer.kind)
                 self._idle_bytes += host.data.nbytes
             self._shrink()
 
     def _shrink(self) -> None:
         """Let go of idle buffers beyond the limit."""
         while self._idle_bytes > self._most_idle:
-            kind, hosts = next(iter(self._idle.items()))
-            if not hosts:
+            kind, buffers = next(iter(self._idle.items()))
+            if not buffers:
                 del self._idle[kind]
                 continue
-            host = hosts.pop()
-            self._idle_bytes -= host.data.nbytes
-            del self._targets[id(host.data)]
+            self._idle_bytes -= buffers.pop().host.data.nbytes
 
 
-def _fresh(kind: _Kind) -> tuple[HostTensor, torch.Tensor]:
+def _fresh(kind: _Kind) -> _Buffer:
     """Make a buffer."""
     dtype, shape, pinned = kind
     if dtype not in _DTYPES:
@@ -125,4 +130,4 @@ def _fresh(kind: _Kind) -> tuple[HostTensor, torch.Tensor]:
         memory = torch.empty(size, dtype=torch.uint8, pin_memory=pinned)
         target = memory.view(dtype).view(shape)
     data = memory.numpy().view(numpy_type).reshape(shape)
-    return HostTensor(name, tuple(shape), data), target
+    return _Buffer(kind, HostTensor(name, tuple(shape), data), target)

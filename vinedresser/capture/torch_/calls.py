@@ -12,7 +12,7 @@ from torch.utils.hooks import RemovableHandle
 
 from vinedresser.capture.torch_.module_hook import ModuleHook
 
-__all__ = ["Removable", "before_calls"]
+__all__ = ["CompiledCalls", "Removable", "before_calls"]
 
 _Before = Callable[[nn.Module, Any, Any], None]
 
@@ -24,7 +24,7 @@ class Removable(Protocol):
         """Take it away."""
 
 
-class _CompiledCalls:
+class CompiledCalls:
     """Comes before the compiled code of a model on which ``model.compile()`` was called.
 
     The model's own hooks are compiled together with it. In a model that is not compiled it takes
@@ -35,17 +35,21 @@ class _CompiledCalls:
         model: compiled.
         before: called with the model, its arguments and its keyword arguments.
         after: called at the end of each call.
+
+    Attributes:
+        compiled: the code that it comes before; None where the model is not compiled.
     """
 
     def __init__(self, model: nn.Module, before: _Before, after: Callable[[], object]) -> None:
         self._model = model
-        self._compiled: Any = model._compiled_call_impl
-        self._call = self._compiled or model._call_impl
+        self.compiled: Any = model._compiled_call_impl
+        self._call = self.compiled or model._call_impl
         self._before = before
         self._after = after
         model._compiled_call_impl = self
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the model."""
         self._before(self._model, args, kwargs)
         try:
             return self._call(*args, **kwargs)
@@ -53,8 +57,9 @@ class _CompiledCalls:
             self._after()
 
     def remove(self) -> None:
+        """Take it away."""
         if self._model._compiled_call_impl is self:
-            self._model._compiled_call_impl = self._compiled
+            self._model._compiled_call_impl = self.compiled
 
 
 def before_calls(model: nn.Module, before: _Before, after: Callable[[], object]) -> Removable:
@@ -71,5 +76,5 @@ def before_calls(model: nn.Module, before: _Before, after: Callable[[], object])
         return RemovableHandle(OrderedDict())
     # A transformer layer with a hook would not take torch's fast path in evaluations.
     if model._compiled_call_impl is not None or isinstance(model, nn.TransformerEncoderLayer):
-        return _CompiledCalls(model, before, after)
+        return CompiledCalls(model, before, after)
     return model.register_forward_pre_hook(ModuleHook(before, model), with_kwargs=True)

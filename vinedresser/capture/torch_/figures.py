@@ -121,6 +121,9 @@ class _Figures:
 
     @cached_property
     def _l1(self) -> float:
+        if self._count <= _ROW:
+            return float(torch.linalg.vector_norm(self._flat, 1).item())
+
         def total(chunk: torch.Tensor, scratch: torch.Tensor) -> float:
             return float(torch.abs(chunk, out=scratch).sum().item())
 

@@ -18,6 +18,7 @@ from vinedresser.capture.torch_.buffers import BufferPool
 from vinedresser.capture.torch_.coming import coming
 from vinedresser.capture.torch_.device_copies import DeviceCopies
 from vinedresser.capture.torch_.reductions import Later, take_later, take_now
+from vinedresser.capture.torch_.some_rows import some_rows
 
 __all__ = ["TorchKeeper"]
 
@@ -75,10 +76,10 @@ class TorchKeeper:
         """Take what is asked of a tensor, but for what was taken of it before."""
         plain: torch.Tensor | None = None
         if ask.tensor and name not in recording.tensors:
-            host = seen.get("")
+            host = seen.get(ask.rows)
             if host is None:
                 plain = _plain(value)
-                host = seen[""] = self._pool.copy(plain)
+                host = seen[ask.rows] = self._pool.copy(some_rows(plain, ask.rows))
             recording.tensors[name] = host
         if ask.reductions and not recording.has_statistics(name):
             axis = channel_axis(name, value.dim(), last=self.channels_last)

@@ -14,6 +14,7 @@ from vinedresser.capture.torch_.keeper import TorchKeeper
 from vinedresser.capture.torch_.names import NamedParameter, Names
 from vinedresser.capture.torch_.optimizer_state import hyperparameters, slots
 from vinedresser.capture.torch_.optimizers import updated
+from vinedresser.capture.torch_.updates import Updates
 
 __all__ = ["ModelState"]
 
@@ -35,6 +36,7 @@ class ModelState:
         self._names = names
         self._keeper = keeper
         self._keep = keep
+        self._updates = Updates(keep)
 
     def take_weights(self, recording: Recording) -> None:
         """Take all parameters as they are now."""
@@ -52,7 +54,7 @@ class ModelState:
             groups: parameter groups of the optimizers before it.
             gradients: they are there already.
         """
-        if _reaches(recording, (*_WEIGHTS, "gradients", "optimizer_state")):
+        if _reaches(recording, (*_WEIGHTS, "gradients", "updates", "optimizer_state")):
             parameters = self._names.parameters()
             ids = updated([optimizer])
             owned = [one for one in parameters if id(one.value) in ids]
@@ -60,6 +62,13 @@ class ModelState:
             self._take_optimizer(recording, optimizer, groups, owned)
             if gradients:
                 self._take_consumed(recording, optimizer, owned)
+            if recording.due.reaches("updates"):
+                self._updates.begin(recording, optimizer, owned)
+
+    def take_change(self, recording: Recording, optimizer: Optimizer) -> None:
+        """Take by how much the step of an optimizer, now over, has changed what it updates."""
+        if recording.due.reaches("updates"):
+            self._updates.end(recording, optimizer)
 
     def take_gradients(self, recording: Recording, optimizer: Optimizer) -> None:
         """Take the gradients that an optimizer has consumed."""

@@ -125,6 +125,7 @@ class Names:
         return [
             *(one.weight for one in parameters),
             *(one.gradient for one in parameters),
+            *(f"updates/{one.path}" for one in parameters),
             *(name for name, _ in self.buffers()),
             *(f"{kind}/{path}" for kind in ("inputs", "outputs") for path, _ in self.modules()),
         ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -33,8 +33,8 @@ def leaves(value: Any, name: str = "") -> Iterable[tuple[str, torch.Tensor]]:
 
 def argument_leaves(
     args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str
-) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield the tensors that something is called with, each with a name that tells it apart.
+) -> Iterable[tuple[str, torch.Tensor]]:
+    """Return the tensors that something is called with, each with a name that tells it apart.
 
     Args:
         args: by position. Where tensors are in the first one only, it has the name itself; else
@@ -42,12 +42,13 @@ def argument_leaves(
         kwargs: by keyword, which is added: "[mask]".
         name: of the call.
     """
+    if len(args) == 1 and not kwargs:
+        # What most modules are called with.
+        return leaves(args[0], name)
     found = [list(leaves(argument, f"{name}[{place}]")) for place, argument in enumerate(args)]
-    if args and not any(found[1:]):
-        yield from leaves(args[0], name)
-    else:
-        yield from itertools.chain.from_iterable(found)
-    yield from leaves(kwargs, name)
+    alone = bool(args) and not any(found[1:])
+    positional = leaves(args[0], name) if alone else itertools.chain.from_iterable(found)
+    return itertools.chain(positional, leaves(kwargs, name))
 
 
 def _packing(value: PackedSequence) -> dict[str, Any]:

@@ -30,6 +30,7 @@ class OptimizerHooks:
         given: those that are known from the beginning, in the order of their steps.
         before: called before each of their steps.
         after: called after each of their steps.
+        found: called with each of them once, when it is first known.
         shield: around the search for others.
         skip: nothing is done while this returns True.
     """
@@ -41,6 +42,7 @@ class OptimizerHooks:
         before: _Hook,
         after: _Hook,
         *,
+        found: Callable[[Optimizer], object],
         shield: Shield,
         skip: Callable[[], bool],
     ) -> None:
@@ -48,6 +50,7 @@ class OptimizerHooks:
         self._told = bool(given)
         self._before = before
         self._after = after
+        self._found = found
         self._shield = shield
         # None is kept alive by us.
         self._known: list[weakref.ref[Optimizer]] = []
@@ -62,7 +65,7 @@ class OptimizerHooks:
         for optimizer in dict.fromkeys(given):
             self._know(optimizer)
         if given:
-            self._end_with(given[-1])
+            self.end_with(given[-1])
 
     def known(self) -> list[Optimizer]:
         """Return the optimizers that update the model, in the order in which they came."""
@@ -72,6 +75,11 @@ class OptimizerHooks:
     def ends_step(self, optimizer: Optimizer) -> bool:
         """Say whether a step of the model ends with that of an optimizer."""
         return self._last is not None and self._last() is optimizer
+
+    @property
+    def last(self) -> Optimizer | None:
+        """The one with whose steps those of the model end; None where none is known."""
+        return None if self._last is None else self._last()
 
     def remove(self) -> None:
         """Take all hooks away."""
@@ -85,8 +93,9 @@ class OptimizerHooks:
         self._several |= len(self._known) > 1
         self._handles.append(optimizer.register_step_pre_hook(self._before))
         self._handles.append(optimizer.register_step_post_hook(self._after))
+        self._found(optimizer)
 
-    def _end_with(self, optimizer: Optimizer) -> None:
+    def end_with(self, optimizer: Optimizer) -> None:
         """Have steps end with those of an optimizer."""
         self._last = weakref.ref(optimizer)
         self._updated_by_last = updated([optimizer])
@@ -114,7 +123,7 @@ class OptimizerHooks:
             if waits and not self._succeeds(optimizer):
                 self._since.add(optimizer)
             else:
-                self._end_with(optimizer)
+                self.end_with(optimizer)
 
     def _succeeds(self, optimizer: Optimizer) -> bool:
         """Say whether an optimizer updates what was updated by the last one, which is gone."""

@@ -12,10 +12,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vinedresser.capture.reductions import Statistics, plan, take_statistics
+from vinedresser.capture.reductions.fingerprint import fingerprint
 from vinedresser.capture.reductions.sampling import place_count, places
+from vinedresser.capture.reductions.units import UNITS
 from vinedresser.capture.torch_.device_figures import device_figures
 from vinedresser.capture.torch_.figures import fast_figures
 from vinedresser.capture.torch_.host_view import host_view
+from vinedresser.capture.torch_.some_rows import chosen, some_rows
 
 __all__ = ["Later", "take_later", "take_now"]
 
@@ -29,6 +32,12 @@ def take_now(tensor: Tensor, words: frozenset[str], axis: int | None) -> Statist
         axis: of its channels; see `channel_axis`.
     """
     if tensor.is_floating_point() and tensor.itemsize < 4:
+        wanted = plan(words)
+        if wanted.bits:
+            found = take_now(tensor, words - {word.text for word in wanted.bits}, axis)
+            bits = fingerprint(host_view(_octets(tensor)))
+            found.figures.update((word.text, bits) for word in wanted.bits)
+            return found
         # Numpy has not all of them, and is slow with the others.
         tensor = tensor.float()
     if not tensor.is_floating_point() or not tensor.numel():
@@ -78,6 +87,10 @@ def take_later(
     for sampled, of in ((wanted.sampled, whole), (wanted.channels_sampled, rows)):
         if sampled:
             found.samples.append((sampled, _to_host(_sample(of))))
+    if wanted.units:
+        found.samples.append((wanted.units, _to_host(_sample(some_rows(rows, UNITS)))))
+    if wanted.bits:
+        found.samples.append((wanted.bits, _to_host(_octets(tensor))))
     figures = device_figures(whole, wanted.figure_names) if wanted.figures else []
     vectors = device_figures(rows, wanted.channel_names) if wanted.channels else []
     if not (figures or vectors):
@@ -95,6 +108,11 @@ def take_later(
     return found, Later(torch.cat([*figures, *vectors]), take)
 
 
+def _octets(tensor: Tensor) -> Tensor:
+    """Return the bytes of a tensor's elements, in row-major order; uint8, [n]."""
+    return tensor.reshape(-1).contiguous().view(torch.uint8)
+
+
 def _channel_rows(tensor: Tensor, axis: int | None) -> Tensor:
     """Return a tensor as [C, m], a row for each channel; see `channels.channel_rows`."""
     if axis is None:
@@ -104,18 +122,13 @@ def _channel_rows(tensor: Tensor, axis: int | None) -> Tensor:
     return moved.reshape(channels, moved.numel() // channels if channels else 0)
 
 
-# Elements are moved as integers of their size: not every dtype can be indexed on every device.
-_CARRIERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-
-
 def _sample(rows: Tensor) -> Tensor:
     """Return the sampled elements of each row, [C, k], as numpy knows them."""
     rows = rows.resolve_conj()
     channels, size = rows.shape
     count = place_count(channels, size)
     if count < size:
-        carried = rows.contiguous().view(_CARRIERS.get(rows.itemsize, rows.dtype))
-        rows = carried.index_select(1, _index(size, count, rows.device)).view(rows.dtype)
+        rows = chosen(rows.contiguous(), 1, _index(size, count, rows.device))
     return rows.float() if rows.is_floating_point() and rows.itemsize < 4 else rows
 
 

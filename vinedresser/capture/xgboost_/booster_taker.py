@@ -12,13 +12,15 @@ from xgboost import Booster
 from vinedresser.capture.keeper import ArrayKeeper
 from vinedresser.capture.recording import Recording
 from vinedresser.capture.shield import Shield
+from vinedresser.capture.store.step_record import StepRecord
 from vinedresser.capture.tree_table import keep_trees, tree_names
 from vinedresser.capture.xgboost_.contributions import Contributions
 from vinedresser.capture.xgboost_.data import DataSet
 from vinedresser.capture.xgboost_.importance import IMPORTANCES, Importance
 from vinedresser.capture.xgboost_.linear import coefficients
+from vinedresser.capture.xgboost_.newest_rounds import NewestRounds
 from vinedresser.capture.xgboost_.objectives import BoosterInfo
-from vinedresser.capture.xgboost_.trees import newest_trees
+from vinedresser.capture.xgboost_.trees import newest_trees, written_down
 
 __all__ = ["BoosterTaker"]
 
@@ -53,6 +55,7 @@ class BoosterTaker:
         prefix: str = "",
     ) -> None:
         self._keeper = keeper
+        self._guard = shield.guard
         self._report = shield.report
         self._train = train
         self._validation = validation
@@ -87,45 +90,54 @@ class BoosterTaker:
         """Take what is due of the booster and the training data after a round."""
         if not any(map(recording.due.reaches, _KINDS)):
             return
+        rounds = NewestRounds(booster)
         for part in self._parts:
-            part(recording, booster, info)
+            part(recording, rounds, info)
 
-    def evaluate(self, recording: Recording, booster: Booster) -> None:
+    def evaluate(self, recording: Recording, booster: Booster, info: BoosterInfo) -> None:
         """Take what is due of the evaluation sets after a round."""
         if any(map(recording.due.reaches, _KINDS)):
-            self._take_data(recording, booster, self._validation)
+            self._take_data(recording, booster, info, self._validation)
 
-    def _take_data(self, recording: Recording, booster: Booster, sets: Sequence[DataSet]) -> None:
+    def _take_data(
+        self, recording: Recording, booster: Booster, info: BoosterInfo, sets: Sequence[DataSet]
+    ) -> None:
         for data in sets:
             name = f"{self._prefix}{data.name}"
-            self._compute(recording, f"predictions/{name}", partial(data.predictions, booster))
+            predictions = partial(data.predictions, booster, kept=info.additive)
+            self._compute(recording, f"predictions/{name}", predictions)
             self._compute(recording, f"labels/{name}", data.labels)
 
-    def _take_train(self, recording: Recording, booster: Booster, _info: BoosterInfo) -> None:
-        self._take_data(recording, booster, self._train)
+    def _take_train(self, recording: Recording, rounds: NewestRounds, info: BoosterInfo) -> None:
+        self._take_data(recording, rounds.booster, info, self._train)
         if not (self._train or self._validation):
             names = ("predictions/train", "labels/train", "shap/values")
             kinds = [name.partition("/")[0] for name in names if recording.due.ask(name)]
             if kinds:
                 self._report(f"{', '.join(kinds)} asked for, but {_GIVE_DATA}")
 
-    def _take_coefficients(self, recording: Recording, booster: Booster, info: BoosterInfo) -> None:
+    def _take_coefficients(
+        self, recording: Recording, rounds: NewestRounds, info: BoosterInfo
+    ) -> None:
         if info.booster == "gblinear":
-            for kind, values in coefficients(booster).items():
+            for kind, values in coefficients(rounds.booster).items():
                 self._keep(recording, f"{kind}/{self._prefix}linear", values)
 
-    def _take_importance(self, recording: Recording, booster: Booster, info: BoosterInfo) -> None:
+    def _take_importance(
+        self, recording: Recording, rounds: NewestRounds, info: BoosterInfo
+    ) -> None:
         names = {kind: f"feature_importance/{self._prefix}{kind}" for kind in IMPORTANCES}
         if any(map(recording.due.ask, names.values())):
             if info.booster == "gblinear":
-                found = self._importance.of_coefficients(booster)
+                found = self._importance.of_coefficients(rounds.booster)
             else:
-                found = self._importance.of_trees(booster, cut=info.grows)
+                found = self._importance.of_trees(rounds, cut=info.grows)
             for kind, values in found.items():
                 self._keep(recording, names[kind], values)
 
-    def _take_trees(self, recording: Recording, booster: Booster, info: BoosterInfo) -> None:
-        if not any(recording.due.ask(name) for name in tree_names(self._prefix)):
+    def _take_trees(self, recording: Recording, rounds: NewestRounds, info: BoosterInfo) -> None:
+        names = [name for name in tree_names(self._prefix) if recording.due.ask(name)]
+        if not names:
             return
         if info.booster == "gblinear":
             self._report("trees asked for, but a gblinear booster has none")
@@ -134,10 +146,21 @@ class BoosterTaker:
                 "trees asked for, but XGBoost shows none while it updates those of a model"
             )
         else:
-            keep_trees(recording, self._keeper, newest_trees(booster), self._prefix)
+            recording.awaited.update(names)
+            self._read_later(recording, written_down(rounds.recent()))
+
+    def _read_later(self, recording: Recording, document: bytes) -> None:
+        """Have the writer's thread read trees that were written down."""
+
+        def complete(record: StepRecord) -> None:
+            keep_trees(recording, self._keeper, newest_trees(document), self._prefix)
+            record.scalars = recording.scalars()
+
+        recording.arriving.append(self._guard("reading trees", complete))
+        recording.arriving_bytes += len(document)
 
     def _take_contributions(
-        self, recording: Recording, booster: Booster, info: BoosterInfo
+        self, recording: Recording, rounds: NewestRounds, info: BoosterInfo
     ) -> None:
         names = [f"shap/{self._prefix}{word}" for word in ("values", "mean_abs")]
         if not any(recording.due.ask(name) for name in names):
@@ -149,7 +172,7 @@ class BoosterTaker:
         if contributions is None:
             return
         self._contributions = contributions
-        values = contributions.values(booster)
+        values = contributions.values(rounds)
         self._keep(recording, names[0], values)
         self._keep(recording, names[1], np.abs(values[..., :-1]).mean(axis=0))
 

@@ -11,11 +11,13 @@ from xgboost.callback import TrainingCallback
 
 from vinedresser.capture.modules import ModuleInfo
 from vinedresser.capture.session import Session
+from vinedresser.capture.training_setup import TrainingSetup
 from vinedresser.capture.xgboost_.checkpoint import save_checkpoint
 from vinedresser.capture.xgboost_.data import named_sets
 from vinedresser.capture.xgboost_.evaluations import EvalsLog
 from vinedresser.capture.xgboost_.importance import feature_names
 from vinedresser.capture.xgboost_.rounds import Rounds
+from vinedresser.capture.xgboost_.setup import training_setup
 from vinedresser.errors import ConfigError
 
 __all__ = ["IdleCallback", "XGBoostCallback"]
@@ -124,6 +126,13 @@ class XGBoostCallback(TrainingCallback):
     def modules(self) -> dict[str, ModuleInfo]:
         """See `Adapter.modules`; trees have none."""
         return {}
+
+    def setup(self) -> TrainingSetup:
+        """See `SetUp.setup`; it is known once a round was done."""
+        rounds = self._rounds
+        if rounds is None or not rounds.done:
+            return TrainingSetup()
+        return training_setup(next(iter(rounds.boosters.values())))
 
     def path_of(self, module: Any) -> str | None:  # noqa: ARG002 (the protocol's)
         """See `Adapter.path_of`."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from xgboost import Booster, DMatrix
+from xgboost import DMatrix
+
+from vinedresser.capture.xgboost_.newest_rounds import NewestRounds
 
 __all__ = ["Contributions"]
 
@@ -28,27 +30,27 @@ class Contributions:
         self._rounds = 0
         self._sum: NDArray[np.float64] | None = None
 
-    def values(self, booster: Booster) -> NDArray[np.float32]:
+    def values(self, rounds: NewestRounds) -> NDArray[np.float32]:
         """Return them: [R, F + 1], of several outputs [R, K, F + 1].
 
         The last column is the bias; the sum over a row is its margin.
 
         Args:
-            booster: the one of the call before, with more rounds or as many.
+            rounds: of the booster of the call before, which has more of them now or as many.
         """
+        booster = rounds.booster
         if not self._additive:
             return np.asarray(
                 booster.predict(self._sample, pred_contribs=True, validate_features=False)
             )
-        rounds = booster.num_boosted_rounds()
-        if self._sum is None or rounds > self._rounds:
-            newest = booster[self._rounds : rounds] if self._rounds else booster
+        if self._sum is None or rounds.count > self._rounds:
+            newest = rounds.since(self._rounds)
             more = np.asarray(
                 newest.predict(self._sample, pred_contribs=True, validate_features=False),
                 np.float64,
             )
             self._sum = more if self._sum is None else self._sum + more
-            self._rounds = rounds
+            self._rounds = rounds.count
         # Each part has brought the base score with it: the bias is what the margin leaves over.
         margin = booster.predict(self._sample, output_margin=True, validate_features=False)
         self._sum[..., -1] = margin - self._sum[..., :-1].sum(axis=-1)

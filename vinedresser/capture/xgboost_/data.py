@@ -16,6 +16,9 @@ from vinedresser.errors import ConfigError
 
 __all__ = ["DataSet", "named_sets"]
 
+# XGBoost keeps the margins of what it trains and evaluates on. To read all of them takes about as
+# long as to predict a tenth of the rows anew by a few trees.
+_WORTH_ALL = 10
 # Of a quantized matrix all values have to be read to get at some rows.
 _READABLE = 50_000_000
 
@@ -39,23 +42,30 @@ class DataSet:
         self.name = name
         # Of arrays the sample is taken now: they are the user's, who may write to them.
         self._given = data if isinstance(data, DMatrix) else _matrix(name, data, rows)
-        self._taken = strided_rows(self._given.num_row(), rows)
+        count = self._given.num_row()
+        self._taken = strided_rows(count, rows)
+        self._few = count <= _WORTH_ALL * rows
 
     @cached_property
     def matrix(self) -> DMatrix:
         """What XGBoost predicts on: a matrix of the sample, or the whole where it gives none."""
         return (None if self._taken is None else _cut(self._given, self._taken)) or self._given
 
-    def predictions(self, booster: Booster) -> NDArray[np.generic]:
+    def predictions(self, booster: Booster, *, kept: bool) -> NDArray[np.generic]:
         """Return the booster's predictions: [rows], of several outputs [rows, outputs].
 
-        XGBoost keeps the margins of a matrix, so only new trees are gone through.
+        Args:
+            booster: as it is after a round.
+            kept: it keeps the margins of a matrix, so that only new trees are gone through, and
+                none where it has trained or evaluated on the matrix.
         """
-        return self._sample(booster.predict(self.matrix, validate_features=False))
+        matrix = self._given if kept and self._few else self.matrix
+        return self._sample(matrix, booster.predict(matrix, validate_features=False))
 
     def labels(self) -> NDArray[np.generic]:
         """Return the labels: [rows], of several outputs [rows, outputs]; empty without any."""
-        return self._sample(self.matrix.get_label())
+        matrix = self._given if self._few else self.matrix
+        return self._sample(matrix, matrix.get_label())
 
     def some(self, rows: int) -> DMatrix | None:
         """Return a matrix of some of the rows; None where the set does not give them.
@@ -69,9 +79,10 @@ class DataSet:
             return matrix
         return _cut(matrix, taken) or _read(matrix, taken)
 
-    def _sample(self, values: Any) -> NDArray[np.generic]:
+    def _sample(self, matrix: DMatrix, values: Any) -> NDArray[np.generic]:
+        """Return those of a matrix's values that belong to the sample."""
         array = np.asarray(values)
-        whole = self._taken is None or self.matrix is not self._given or not array.size
+        whole = self._taken is None or matrix is not self._given or not array.size
         return array if whole else array[self._taken]
 
 

@@ -6,6 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 from xgboost import Booster
 
+from vinedresser.capture.xgboost_.newest_rounds import NewestRounds
+
 __all__ = ["IMPORTANCES", "Importance", "feature_names"]
 
 IMPORTANCES = ("weight", "gain", "cover", "total_gain", "total_cover")
@@ -32,23 +34,22 @@ class Importance:
         self._rounds = 0
         self._sums: dict[str, NDArray[np.float64]] = {}
 
-    def of_trees(self, booster: Booster, *, cut: bool) -> dict[str, NDArray[np.float64]]:
+    def of_trees(self, rounds: NewestRounds, *, cut: bool) -> dict[str, NDArray[np.float64]]:
         """Return each of `IMPORTANCES`: [F], 0 of a feature that no tree uses.
 
         Args:
-            booster: the one of the call before, with more rounds or as many.
+            rounds: of the booster of the call before, which has more of them now or as many.
             cut: whether rounds can be cut out of it.
         """
-        rounds = booster.num_boosted_rounds()
         if not cut:
             self._rounds, self._sums = 0, {}
-        if rounds > self._rounds:
-            newest = booster[self._rounds : rounds] if self._rounds else booster
+        if rounds.count > self._rounds:
+            newest = rounds.since(self._rounds)
             # A slice knows the names that the features have.
-            place = {name: number for number, name in enumerate(feature_names(booster))}
+            place = {name: number for number, name in enumerate(feature_names(rounds.booster))}
             for kind in _SUMS:
                 self._sums[kind] = _vector(newest, kind, place) + self._sums.get(kind, 0.0)
-            self._rounds = rounds
+            self._rounds = rounds.count
         found = dict(self._sums)
         for kind, total in _MEANS.items():
             found[kind] = found[total] / np.maximum(found["weight"], 1)

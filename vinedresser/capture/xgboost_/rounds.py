@@ -101,7 +101,7 @@ class Rounds:
                 recording.due = due
                 self._take_metrics(recording, log, others)
                 for prefix, taker in self._takers.items():
-                    taker.evaluate(recording, self.boosters[prefix])
+                    taker.evaluate(recording, self.boosters[prefix], self._info)
                 recorder.resume_training()
         recording = recorder.recording("train")
         if recording is None:

@@ -12,7 +12,8 @@ from vinedresser.infra.storage import LocalStorage, Storage
 
 __all__ = ["Heartbeats"]
 
-# Seconds between two heartbeats of a rank in the store. Readers elsewhere give it up after five.
+# Seconds between two heartbeats of a rank in the store. To readers elsewhere it is silent after
+# five without, and gone after a minute.
 _BEAT = 2.0
 
 
@@ -65,7 +66,7 @@ class Heartbeats:
             # Of a rank that has died, too: it lives on until all of it is there.
             due = now >= at + _BEAT and (ended or known != beat)
         if due:
-            told = beat if final else self._ours(beat, ended=ended)
+            told = self._last_words(beat) if final else self._ours(beat, ended=ended)
             write_record(self._store, told, key=heartbeat_key(beat.rank))
             self._brought[beat.rank] = (beat, final, now)
         return final
@@ -73,3 +74,8 @@ class Heartbeats:
     def _ours(self, beat: Heartbeat, *, ended: bool) -> Heartbeat:
         at = time.time() if ended else beat.time
         return replace(beat, process=self._relay, closed=False, time=at)
+
+    @staticmethod
+    def _last_words(beat: Heartbeat) -> Heartbeat:
+        # Elsewhere nobody can look whether its process lives.
+        return replace(beat, gone=not beat.closed)

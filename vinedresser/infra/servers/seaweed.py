@@ -19,6 +19,7 @@ from vinedresser.infra.servers.local_server import (
     free_ports,
     start_server,
 )
+from vinedresser.infra.servers.seaweed_sockets import noted_sockets
 
 __all__ = ["S3Account", "account_in", "start_seaweed"]
 
@@ -99,7 +100,7 @@ def start_seaweed(
         environment: variables for the server, added to the inherited ones.
 
     Returns:
-        The server; end it with `stop_server`.
+        The server; end it with `stop_server`, and then call `remove_sockets`.
 
     Raises:
         MissingDependency: there is no program ``weed``.
@@ -129,7 +130,8 @@ def start_seaweed(
     command = [_program(), "-logtostderr=true", "server", "-filer", "-s3", *flags]
     # Each bucket takes this many volumes at its first object; the default of 7 is for clusters.
     variables = {"WEED_MASTER_VOLUME_GROWTH_COPY_1": "1", **(environment or {})}
-    with (folder / "log.txt").open("w+b") as output:
+    internal = {part: ports[f"{part}.port.grpc"] for part in _PARTS}
+    with noted_sockets(folder, internal), (folder / "log.txt").open("w+b") as output:
         return start_server(
             _WHO,
             command,

@@ -22,6 +22,8 @@ from vinedresser.infra.processes import (
 )
 from vinedresser.infra.servers.local_server import free_port, stop_server
 from vinedresser.infra.servers.seaweed import account_in, start_seaweed
+from vinedresser.infra.servers.seaweed_sockets import remove_sockets
+from vinedresser.infra.state_folder import state_folder
 
 __all__ = ["StandingServer", "bring_up", "default_data", "make_bucket", "take_down"]
 
@@ -89,6 +91,7 @@ def bring_up(
             _write(file, json.dumps(asdict(started)))
         except BaseException:
             stop_server(server, grace=0.0)
+            remove_sockets(folder)
             raise
         # It is to stay: nobody is to complain at our end that it still runs.
         server.process.returncode = 0
@@ -105,6 +108,7 @@ def take_down() -> StandingServer | None:
             wait_for_end(identity, _GRACE)
             kill_group(identity)
             wait_for_end(identity, _GRACE)
+            remove_sockets(Path(running.data))
         _write(file, "")
         return running
 
@@ -149,8 +153,7 @@ def make_bucket(bucket: str, environment: Mapping[str, str]) -> None:
 @contextmanager
 def _locked() -> Iterator[int]:
     """Open the note of the standing server; nobody else changes it meanwhile."""
-    state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
-    folder = Path(state, "vinedresser")
+    folder = state_folder()
     folder.mkdir(parents=True, exist_ok=True)
     file = os.open(folder / "s3.json", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

@@ -5,8 +5,8 @@ Keys are relative, slash-separated names such as ``index/0/000000000012.json``.
 
 from __future__ import annotations
 
-from vinedresser.infra.storage.base import Storage
+from vinedresser.infra.storage.base import Span, Storage
 from vinedresser.infra.storage.local import LocalStorage
 from vinedresser.infra.storage.locate import open_storage
 
-__all__ = ["LocalStorage", "Storage", "open_storage"]
+__all__ = ["LocalStorage", "Span", "Storage", "open_storage"]

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Protocol
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, Protocol
 
 from vinedresser.errors import StoreError
 
-__all__ = ["TEMPORARY", "Buffer", "Storage", "check_key"]
+__all__ = ["TEMPORARY", "Buffer", "Span", "Storage", "check_key"]
 
 # Names that begin so are objects being written, and none to anybody else.
 TEMPORARY = ".tmp-"
 
 # What a put accepts: anything contiguous that the operating system can write as it lies.
 Buffer = bytes | bytearray | memoryview
+
+
+class Span(NamedTuple):
+    """Bytes of an object.
+
+    Attributes:
+        key: of the object.
+        start: where they begin.
+        length: how many there are.
+    """
+
+    key: str
+    start: int
+    length: int
 
 
 class Storage(Protocol):
@@ -57,6 +71,16 @@ class Storage(Protocol):
 
         Raises:
             StoreError: the storage refused.
+        """
+
+    def get_spans(self, spans: Iterable[Span]) -> Iterator[bytes | None]:
+        """Yield what `get` returns of each span, in their order; None where there is no object.
+
+        Where each takes a journey, some travel ahead of what was yielded, as many as 16 and as much
+        as 64 MiB, or one that is larger; so spans are drawn earlier than they are yielded.
+
+        Raises:
+            StoreError: the storage refused one, in its turn; the message has its key.
         """
 
     def exists(self, key: str) -> bool:

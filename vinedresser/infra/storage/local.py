@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from vinedresser.errors import KeyMissing, KeyTaken, StoreError, StoreFull
-from vinedresser.infra.storage.base import TEMPORARY, Buffer, check_key
+from vinedresser.infra.storage.base import TEMPORARY, Buffer, Span, check_key
 
 __all__ = ["LocalStorage"]
 
@@ -22,6 +22,8 @@ _MOST_PARTS = min(os.sysconf("SC_IOV_MAX"), 1024)
 # Bytes that are drawn before they are written: few enough to be still in the processor's cache
 # then, if whoever yields them has just read them.
 _BATCH = 2 << 20
+# Bytes from which on it is looked up whether a file is so long before memory is taken for them.
+_MUCH = 64 << 20
 # No room on the device, in the quota, or below the process's limit of file sizes.
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
@@ -74,8 +76,9 @@ class LocalStorage:
         with _translated(path):
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             try:
-                if length is None:
-                    length = max(os.fstat(descriptor).st_size - start, 0)
+                if length is None or length > _MUCH:
+                    rest = max(os.fstat(descriptor).st_size - start, 0)
+                    length = rest if length is None else min(length, rest)
                 return _read(descriptor, start, length)
             finally:
                 os.close(descriptor)
@@ -89,6 +92,15 @@ class LocalStorage:
             except KeyMissing:
                 found.append(None)
         return found
+
+    def get_spans(self, spans: Iterable[Span]) -> Iterator[bytes | None]:
+        """See `Storage.get_spans`; each is read when it is its turn."""
+        for span in spans:
+            try:
+                content = self.get(*span)
+            except KeyMissing:
+                content = None
+            yield content
 
     def exists(self, key: str) -> bool:
         """See `Storage.exists`."""

@@ -136,13 +136,14 @@ class RelayProcess:
 
 
 def recover_spools(
-    on_message: Callable[[str], object], *, timeout: float | None = 0.0
+    on_message: Callable[[str], object], *, timeout: float | None = 0.0, store: str = ""
 ) -> list[tuple[str, bool]]:
     """Have uploaded what crashes left behind on this machine.
 
     Args:
         on_message: called with each sentence that there is to say.
         timeout: seconds to wait for all of it; what is not done by then goes on by itself.
+        store: only what belongs in this store; "": in any.
 
     Returns:
         The URL of each run of which something was left, and whether all of it is there now.
@@ -150,7 +151,7 @@ def recover_spools(
     deadline = None if timeout is None else time.monotonic() + timeout
     started: list[tuple[str, RelayProcess]] = []
     results: list[tuple[str, bool]] = []
-    for folder in spools():
+    for folder in spools(store):
         target, lock = read_target(folder), lock_spool(folder)
         if target is None or lock is None:
             continue

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from botocore import exceptions as boto
 
 from vinedresser.errors import ConfigError, KeyMissing, StoreError
-from vinedresser.infra.storage.base import Buffer, check_key
+from vinedresser.infra.storage.base import Buffer, Span, check_key
+from vinedresser.infra.storage.read_ahead import read_ahead
 from vinedresser.infra.storage.s3_client import CONNECTIONS, s3_client
 from vinedresser.infra.storage.s3_errors import code_of, translated
 from vinedresser.infra.storage.s3_upload import pieces_of, put_parts, put_whole, read_object
@@ -86,6 +87,10 @@ class S3Storage:
         with ThreadPoolExecutor(min(CONNECTIONS, len(keys))) as pool:
             return [*pool.map(self._get_or_none, keys)]
 
+    def get_spans(self, spans: Iterable[Span]) -> Iterator[bytes | None]:
+        """See `Storage.get_spans`."""
+        return read_ahead(spans, lambda span: self._get_or_none(*span), at_once=CONNECTIONS)
+
     def exists(self, key: str) -> bool:
         """See `Storage.exists`."""
         where = self._where(key)
@@ -137,8 +142,8 @@ class S3Storage:
     def _url(self, key: str) -> str:
         return f"{self._location}/{key}"
 
-    def _get_or_none(self, key: str) -> bytes | None:
+    def _get_or_none(self, key: str, start: int = 0, length: int | None = None) -> bytes | None:
         try:
-            return self.get(key)
+            return self.get(key, start, length)
         except KeyMissing:
             return None

@@ -49,7 +49,9 @@ def _config(addressing: str) -> Any:
         connect_timeout=5,
         read_timeout=30,
         retries={"mode": "standard", "total_max_attempts": 4},
-        max_pool_connections=CONNECTIONS,
+        # A flow's threads, which follow several runs at once, share the client; a connection that
+        # is one too many is closed after its request, with a warning.
+        max_pool_connections=4 * CONNECTIONS,
         s3={"addressing_style": addressing},
         # What is put carries a CRC32C of ours, and all that is captured has checksums of its own;
         # those that botocore adds cost a third of the speed, and some servers refuse them.

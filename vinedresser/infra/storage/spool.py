@@ -134,9 +134,20 @@ def read_target(folder: Path) -> Target | None:
     return Target(**json.loads(text))
 
 
-def spools() -> list[Path]:
-    """Return the spools that there are, by name."""
-    return sorted(path.parent.parent for path in spool_root().glob(f"*/{_TARGET}"))
+def spools(store: str = "") -> list[Path]:
+    """Return the spools that there are, by name.
+
+    Args:
+        store: only those of runs in this store, or of this very run; "": all.
+    """
+    folders = sorted(path.parent.parent for path in spool_root().glob(f"*/{_TARGET}"))
+    return [folder for folder in folders if not store or _belongs(folder, store.rstrip("/"))]
+
+
+def _belongs(folder: Path, store: str) -> bool:
+    # One that was done may have been removed in between.
+    target = read_target(folder)
+    return target is not None and f"{target.url}/".startswith(f"{store}/")
 
 
 def lock_spool(folder: Path) -> int | None:

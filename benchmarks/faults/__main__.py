@@ -1,0 +1,92 @@
+"""How many faulty trainings the rules find: `python -m benchmarks.faults`.
+
+Each case is trained to its end in a process of its own, on one thread, and what it left is judged:
+by our rules with their defaults, and by published rule sets, on the same training. A training whose
+outcome is not what its case expects (it learned in spite of its fault, or did not learn without
+one) is not counted. Detected: by a finding of severity stop or warning about the training. False
+alarms: any such finding on a healthy training. Class named: the root cause, of what was found up to
+the stop, is of the right class (`classes.py`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from benchmarks.faults.cases import load_cases
+from benchmarks.faults.judging import Job, judge_all
+from benchmarks.faults.tables import report
+from benchmarks.faults.verdict import Verdict
+from benchmarks.faults.words import known_word
+from vinedresser.errors import VinedresserError
+from vinedresser.rules.registry import RULES
+
+FOLDER = Path(__file__).parent
+
+
+def main() -> None:
+    """Train, judge and print."""
+    options = _options()
+    try:
+        jobs = _jobs(options)
+        verdicts: list[Verdict] = []
+        for verdict in judge_all(jobs, options.jobs):
+            verdicts.append(verdict)
+            print(f"{len(verdicts)} of {len(jobs)}  {verdict.id}", file=sys.stderr, flush=True)
+    except VinedresserError as error:
+        sys.exit(str(error))
+    print(report(verdicts, verbose=options.verbose))
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--cases",
+        nargs="+",
+        type=Path,
+        default=[FOLDER / "cases.yaml", FOLDER / "more_cases.yaml"],
+        metavar="FILE",
+        help="files of cases; default: the two that are here",
+    )
+    parser.add_argument("--only", nargs="+", default=[], metavar="ID", help="only these cases")
+    parser.add_argument("--seeds", default="0", help="such as 0,1; default: 0")
+    parser.add_argument("--rules", nargs="+", default=[], metavar="NAME", help="default: all")
+    parser.add_argument("--jobs", type=int, default=2, help="processes at once; default: 2")
+    parser.add_argument("--no-metrics", action="store_true", help="report no accuracy to the hook")
+    parser.add_argument("--no-peers", action="store_true", help="leave the peers out")
+    parser.add_argument("--keep", type=Path, help="directory to leave the runs in")
+    parser.add_argument("--verbose", action="store_true", help="what was said of each case")
+    return parser.parse_args()
+
+
+def _jobs(options: argparse.Namespace) -> list[Job]:
+    """Return what to do.
+
+    Raises:
+        ConfigError: a case is not right, or there is no case or rule of a name.
+    """
+    cases = [case for path in options.cases for case in load_cases(path)]
+    for name in options.only:
+        known_word(name, [case.id for case in cases], "--only", "case")
+    for name in options.rules:
+        known_word(name, RULES, "--rules", "rule")
+    return [
+        Job(
+            case,
+            int(seed),
+            tuple(options.rules),
+            metrics=not options.no_metrics,
+            peers=not options.no_peers,
+            keep=options.keep,
+        )
+        for seed in options.seeds.split(",")
+        for case in cases
+        if not options.only or case.id in options.only
+    ]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,179 @@
+"""The cases: trainings as data, read from YAML and checked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import yaml  # type: ignore[import-untyped]
+
+from benchmarks.faults.data import check_data
+from benchmarks.faults.initialisation import check_init
+from benchmarks.faults.layers import Layer, check_layer
+from benchmarks.faults.losses import LOSSES
+from benchmarks.faults.measures import MEASURES
+from benchmarks.faults.optimizers import check_optimizer
+from benchmarks.faults.settings import TrainSettings, check_settings
+from benchmarks.faults.words import check_keys, known_word, whole
+from vinedresser.errors import ConfigError
+
+__all__ = ["Case", "Expectation", "case_of", "load_cases"]
+
+_NEEDED = ("id", "kind", "fault_class", "data", "model", "loss", "optimizer", "batch", "steps")
+# What says where a case comes from, and is not looked at.
+_ABOUT = (
+    *("pair", "source", "framework", "substitution", "note", "observed", "status"),
+    *("fault_labels", "expected_symptom", "visible_in"),
+)
+_KNOWN = (*_NEEDED, *_ABOUT, "init", "train", "expect")
+_COMPARE: dict[str, Callable[[float, float], bool]] = {
+    "<": lambda value, bound: value < bound,
+    "<=": lambda value, bound: value <= bound,
+    ">": lambda value, bound: value > bound,
+    ">=": lambda value, bound: value >= bound,
+    "==": lambda value, bound: value == bound,
+    "!=": lambda value, bound: value != bound,
+}
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """How the outcome shows that a training misbehaves or learns.
+
+    Attributes:
+        every: all of the conditions have to hold; else one is enough.
+        conditions: measure, comparison and bound.
+    """
+
+    every: bool
+    conditions: tuple[tuple[str, str, float], ...]
+
+    def holds(self, measured: Callable[[str], float]) -> bool:
+        """Say whether it is met.
+
+        Args:
+            measured: returns a measure by its name.
+        """
+        met = (_COMPARE[sign](measured(name), bound) for name, sign, bound in self.conditions)
+        return all(met) if self.every else any(met)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One training.
+
+    Attributes:
+        id: its name.
+        faulty: whether something is wrong with it.
+        fault_class: what is wrong, in the words of its source; "healthy" for nothing.
+        data: see `check_data`.
+        model: the layers in order.
+        init: of layers that do not name their own.
+        loss: one of `LOSSES`.
+        optimizer: see `check_optimizer`.
+        batch: rows in a step.
+        steps: optimizer steps.
+        train: how the loop differs from a usual one.
+        expect: how the outcome shows it; None: not known.
+    """
+
+    id: str
+    faulty: bool
+    fault_class: str
+    data: Mapping[str, Any]
+    model: tuple[Layer, ...]
+    init: str
+    loss: str
+    optimizer: Mapping[str, Any]
+    batch: int
+    steps: int
+    train: TrainSettings
+    expect: Expectation | None
+
+
+def load_cases(path: str | os.PathLike[str]) -> list[Case]:
+    """Read a file of cases.
+
+    Raises:
+        ConfigError: it is no such file; the message names the case and the key.
+        OSError: it cannot be read.
+    """
+    with open(path, encoding="utf-8") as file:
+        try:
+            document = yaml.safe_load(file)
+        except yaml.YAMLError as error:
+            raise ConfigError(f"{path}: is not YAML: {error}") from error
+    if not isinstance(document, Mapping) or not isinstance(document.get("cases"), list):
+        raise ConfigError(f"{path}: must be a table with a list of cases")
+    if document.get("version") != 1:
+        raise ConfigError(f"{path}: version must be 1, not {document.get('version')!r}")
+    cases = [case_of(table, f"{path}: case {n}") for n, table in enumerate(document["cases"], 1)]
+    seen: set[str] = set()
+    for case in cases:
+        if case.id in seen:
+            raise ConfigError(f"{path}: {case.id}: is there twice")
+        seen.add(case.id)
+    return cases
+
+
+def case_of(table: object, where: str = "case") -> Case:
+    """Return a case from its table.
+
+    Args:
+        table: as YAML gave it.
+        where: what to begin messages with; its id is put behind.
+
+    Raises:
+        ConfigError: a key is missing or unknown, or a value is not right.
+    """
+    given = check_keys(table, _KNOWN, where)
+    for key in _NEEDED:
+        if key not in given:
+            raise ConfigError(f"{where}: {key} is missing")
+    where = f"{where} ({given['id']})"
+    kind = known_word(given["kind"], ("faulty", "healthy"), f"{where}.kind", "kind")
+    if not isinstance(given["model"], list) or not given["model"]:
+        raise ConfigError(f"{where}.model: must be a list of layers")
+    return Case(
+        id=str(given["id"]),
+        faulty=kind == "faulty",
+        fault_class=str(given["fault_class"]),
+        data=check_data(given["data"], f"{where}.data"),
+        model=tuple(
+            check_layer(layer, f"{where}.model[{place}]")
+            for place, layer in enumerate(given["model"])
+        ),
+        init=check_init(given.get("init") or "torch", f"{where}.init"),
+        loss=known_word(given["loss"], LOSSES, f"{where}.loss", "loss"),
+        optimizer=check_optimizer(given["optimizer"], f"{where}.optimizer"),
+        batch=whole(given["batch"], f"{where}.batch"),
+        steps=whole(given["steps"], f"{where}.steps"),
+        train=check_settings(given.get("train") or {}, f"{where}.train"),
+        expect=_expectation(given.get("expect"), f"{where}.expect"),
+    )
+
+
+def _expectation(table: object, where: str) -> Expectation | None:
+    """Return the expectation of a table with "any" or "all"."""
+    if not table:
+        return None
+    given = check_keys(table, ("any", "all"), where)
+    if len(given) != 1:
+        raise ConfigError(f"{where}: must have either any or all")
+    key, conditions = next(iter(given.items()))
+    if not isinstance(conditions, list) or not conditions:
+        raise ConfigError(f"{where}.{key}: must be a list of conditions")
+    return Expectation(key == "all", tuple(_condition(one, f"{where}.{key}") for one in conditions))
+
+
+def _condition(one: object, where: str) -> tuple[str, str, float]:
+    if not isinstance(one, list) or len(one) != 3:
+        raise ConfigError(f"{where}: must be [measure, comparison, bound], not {one!r}")
+    name, sign, bound = one
+    known_word(name, MEASURES, where, "measure")
+    known_word(sign, _COMPARE, where, "comparison")
+    if not isinstance(bound, bool | int | float):
+        raise ConfigError(f"{where}: {name}: must be held against a number, not {bound!r}")
+    return name, sign, float(bound)

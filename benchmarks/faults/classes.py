@@ -1,0 +1,104 @@
+"""Which words of our own name a fault class of the studies.
+
+Strict: a word counts when it says the same, not when it says what the fault leads to. Where the
+studies themselves call one thing by two names, or cannot tell two apart, both count.
+"""
+
+from __future__ import annotations
+
+from vinedresser.rules.faults import FAULTS, Fault
+
+__all__ = ["CLASSES", "right_words"]
+
+_MISMATCH: frozenset[Fault] = frozenset({"loss_output_mismatch"})
+_INITIAL: frozenset[Fault] = frozenset({"bad_initialisation", "identical_units"})
+_HIGH: frozenset[Fault] = frozenset({"learning_rate_too_high"})
+_LOW: frozenset[Fault] = frozenset({"learning_rate_too_low"})
+# A row whose inputs are another's has, seen from the training, the wrong label.
+_CORRUPT: frozenset[Fault] = frozenset({"corrupt_inputs", "corrupt_labels"})
+# The studies' "exploding" is a gradient that grows until something is not finite.
+_EXPLODING: frozenset[Fault] = frozenset({"exploding_gradient", "nonfinite"})
+# AUTOTRAINER's oscillation is by its own account cured by a lower learning rate.
+_OSCILLATING: frozenset[Fault] = frozenset({"oscillating_loss", "learning_rate_too_high"})
+_UNTRAINED: frozenset[Fault] = frozenset({"untrained_parameters"})
+_REGULAR: frozenset[Fault] = frozenset({"over_regularisation"})
+_INPUTS: frozenset[Fault] = frozenset({"unnormalised_inputs"})
+_TARGETS: frozenset[Fault] = frozenset({"unnormalised_targets"})
+_UNCLEARED: frozenset[Fault] = frozenset({"gradients_not_cleared"})
+_MODE: frozenset[Fault] = frozenset({"wrong_mode"})
+
+CLASSES: dict[str, frozenset[Fault]] = {
+    "bad_init": _INITIAL,
+    "bad_initialisation": _INITIAL,
+    "bad_initialization": _INITIAL,
+    "poor_init": _INITIAL,
+    "symmetric_init": _INITIAL,
+    "identical_units": _INITIAL,
+    "zero_init": _INITIAL,
+    "vanishing": frozenset({"vanishing_gradient"}),
+    "exploding": _EXPLODING,
+    "exploding_gradient": _EXPLODING,
+    "exploding_tensor": _EXPLODING,
+    "nan": _EXPLODING,
+    "nonfinite": _EXPLODING,
+    "nan_loss": _EXPLODING,
+    "dead_relu": frozenset({"dying_relu"}),
+    "oscillating": _OSCILLATING,
+    "oscillating_loss": _OSCILLATING,
+    "slow_convergence": _LOW,
+    "lr_too_low": _LOW,
+    "lr_low": _LOW,
+    "lr_too_high": _HIGH,
+    "lr_high": _HIGH,
+    "lr_invalid": _HIGH,
+    "wrong_optimizer": _HIGH | _LOW,
+    "scheduler_to_zero": _LOW,
+    "wrong_output_activation": _MISMATCH,
+    "wrong_last_activation": _MISMATCH,
+    "missing_softmax": _MISMATCH,
+    "double_softmax": _MISMATCH,
+    "one_unit_softmax": _MISMATCH,
+    "wrong_loss": _MISMATCH,
+    "wrong_loss_function": _MISMATCH,
+    "loss_output_mismatch": _MISMATCH,
+    "label_width_mismatch": _MISMATCH,
+    "wrong_broadcast": _MISMATCH | {"loss_scale"},
+    "loss_reduction": frozenset({"loss_scale"}),
+    "unnormalised_input": _INPUTS,
+    "unnormalized_input": _INPUTS,
+    "unnormalised_inputs": _INPUTS,
+    "input_scale": _INPUTS,
+    "unnormalised_target": _TARGETS,
+    "unnormalised_targets": _TARGETS,
+    "target_scale": _TARGETS,
+    "missing_zero_grad": _UNCLEARED,
+    "gradients_not_cleared": _UNCLEARED,
+    "frozen_layers": _UNTRAINED,
+    "not_in_optimizer": _UNTRAINED,
+    "missing_parameters": _UNTRAINED,
+    "detached_graph": _UNTRAINED,
+    "missing_step": _UNTRAINED,
+    "train_eval_mode": _MODE,
+    "data_mixing": _CORRUPT,
+    "shuffled_labels": _CORRUPT,
+    "label_noise": _CORRUPT,
+    "corrupt_labels": _CORRUPT,
+    "corrupt_data": _CORRUPT,
+    "leak": frozenset({"data_leakage"}),
+    "dropout_too_high": _REGULAR,
+    "over_regularization": _REGULAR,
+    "weight_decay_too_high": _REGULAR,
+    "bn_momentum": frozenset({"stale_statistics"}),
+    "class_imbalance": frozenset({"class_imbalance"}),
+    "single_label": frozenset({"single_label"}),
+    "saturation": frozenset({"saturated_activation"}),
+}
+
+
+def right_words(fault_class: str) -> frozenset[str]:
+    """Return the words of `FAULTS` that name a class; a class that is such a word names itself.
+
+    Empty for a class that is not known: then no word is right.
+    """
+    itself = {fault_class} & set(FAULTS)
+    return frozenset(CLASSES.get(fault_class, frozenset())) | itself

@@ -1,0 +1,147 @@
+"""The tables of the benchmark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from statistics import fmean, median
+
+from benchmarks.faults.classes import right_words
+from benchmarks.faults.verdict import Verdict
+from benchmarks.measure import table
+
+__all__ = ["class_table", "listing", "overall_table", "report"]
+
+_CLASS_HEADERS = (
+    *("fault class", "cases", "detected", "by stop", "class named"),
+    *("at, of the run", "compute saved"),
+)
+_OVERALL_HEADERS = (
+    *("judge", "detected", "class named", "false alarms", "false stops"),
+    *("at, of the run", "compute saved"),
+)
+
+
+def report(verdicts: Sequence[Verdict], *, verbose: bool = False) -> str:
+    """Return all of it: per class, overall, and with ``verbose`` per case."""
+    counted = [one for one in verdicts if one.outcome.as_expected]
+    parts = [class_table(counted), overall_table(counted)]
+    left_out = [one for one in verdicts if not one.outcome.as_expected]
+    if left_out:
+        parts.append(
+            f"not counted, {len(left_out)} of {len(verdicts)}: their outcome is not what the "
+            "case expects\n" + "\n".join(f"  {_name(one)}  {_what(one)}" for one in left_out)
+        )
+    strange = sorted({one.fault_class for one in counted if one.faulty} - _known(counted))
+    if strange:
+        parts.append(f"no word of ours names these classes: {', '.join(strange)}")
+    if verbose:
+        parts.insert(0, listing(verdicts))
+    return "\n\n".join(parts)
+
+
+def class_table(verdicts: Sequence[Verdict]) -> str:
+    """Return a line per class of faults, one for all of them, and one for healthy trainings."""
+    faulty = [one for one in verdicts if one.faulty]
+    classes = sorted({one.fault_class for one in faulty})
+    rows = [
+        _class_row(word, [one for one in faulty if one.fault_class == word]) for word in classes
+    ]
+    if faulty:
+        rows.append(_class_row("all", faulty))
+    healthy = [one for one in verdicts if not one.faulty]
+    if healthy:
+        alarms = _share(healthy, lambda one: bool(one.alarms))
+        stops = _share(healthy, lambda one: one.stop is not None)
+        rows.append(["healthy: false alarms", str(len(healthy)), alarms, stops, "", "", ""])
+    return table(rows, _CLASS_HEADERS)
+
+
+def overall_table(verdicts: Sequence[Verdict]) -> str:
+    """Return a line for us and for each peer, judged on the same trainings."""
+    faulty = [one for one in verdicts if one.faulty]
+    healthy = [one for one in verdicts if not one.faulty]
+    rows = [
+        [
+            "vinedresser",
+            _share(faulty, lambda one: bool(one.signs)),
+            _share(faulty, lambda one: one.named),
+            _share(healthy, lambda one: bool(one.alarms)),
+            _share(healthy, lambda one: one.stop is not None),
+            _percent(_times(faulty)),
+            f"{fmean([one.saved for one in faulty]):.0%}" if faulty else "",
+        ]
+    ]
+    names = dict.fromkeys(name for one in verdicts for name in one.peers)
+    rows.extend(_peer_row(name, faulty, healthy) for name in names)
+    return table(rows, _OVERALL_HEADERS)
+
+
+def listing(verdicts: Iterable[Verdict]) -> str:
+    """Return what was said of each case."""
+    blocks = []
+    for one in sorted(verdicts, key=lambda one: (not one.faulty, one.fault_class, one.id)):
+        mark = "" if one.outcome.as_expected else "   NOT AS EXPECTED"
+        lines = [f"{_name(one)}   {one.fault_class}   {one.outcome.in_words()}{mark}"]
+        root = one.root
+        for finding in one.findings:
+            about = "root, " if finding is root else ""
+            right = "right, " if finding is root and one.named else ""
+            lines.append(
+                f"  {finding.severity} {finding.rule} at {finding.step} of {one.steps} "
+                f"({about}{right}{finding.fault or 'no class'}): {finding.seen}; {finding.cause}"
+            )
+        for peer, alarms in one.peers.items():
+            said = dict.fromkeys(f"{alarm.symptom}" for alarm in alarms)
+            if said:
+                lines.append(f"  {peer} at {alarms[0].step}: {', '.join(said)}")
+        blocks.append("\n".join(lines))
+    return "\n".join(blocks)
+
+
+def _class_row(word: str, verdicts: Sequence[Verdict]) -> list[str]:
+    return [
+        word,
+        str(len(verdicts)),
+        _share(verdicts, lambda one: bool(one.signs)),
+        _share(verdicts, lambda one: one.stop is not None),
+        _share(verdicts, lambda one: one.named),
+        _percent(_times(verdicts)),
+        f"{fmean([one.saved for one in verdicts]):.0%}",
+    ]
+
+
+def _peer_row(name: str, faulty: Sequence[Verdict], healthy: Sequence[Verdict]) -> list[str]:
+    def fired(one: Verdict) -> bool:
+        return bool(one.peers.get(name))
+
+    times = [one.peers[name][0].step / one.steps for one in faulty if fired(one)]
+    return [name, _share(faulty, fired), "", _share(healthy, fired), "", _percent(times), ""]
+
+
+def _share(verdicts: Sequence[Verdict], holds: Callable[[Verdict], bool]) -> str:
+    """Return such as "3 of 4, 75%"; "" of none."""
+    count = sum(map(holds, verdicts))
+    return f"{count} of {len(verdicts)}, {count / len(verdicts):.0%}" if verdicts else ""
+
+
+def _times(verdicts: Iterable[Verdict]) -> list[float]:
+    """Return the steps of the first signs, as shares of the runs."""
+    return [
+        min(one.detected_at / one.steps, 1.0) for one in verdicts if one.detected_at is not None
+    ]
+
+
+def _percent(shares: Sequence[float]) -> str:
+    return f"{median(shares):.0%}" if shares else ""
+
+
+def _known(verdicts: Iterable[Verdict]) -> set[str]:
+    return {one.fault_class for one in verdicts if right_words(one.fault_class)}
+
+
+def _name(one: Verdict) -> str:
+    return f"{one.id} (seed {one.seed})"
+
+
+def _what(one: Verdict) -> str:
+    return f"{one.fault_class}: {one.outcome.in_words()}"

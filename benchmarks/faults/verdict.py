@@ -1,0 +1,86 @@
+"""What was said of one training, by us and by the peers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from benchmarks.faults.classes import right_words
+from benchmarks.faults.outcome import Outcome
+from benchmarks.faults.peers import Alarm
+from vinedresser.capture.finding import Finding
+from vinedresser.rules.root_cause import root_causes
+
+__all__ = ["Verdict"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One training of one seed, judged.
+
+    Attributes:
+        id: of the case.
+        seed: of the training.
+        faulty: whether something is wrong with it.
+        fault_class: what.
+        steps: of the whole training.
+        outcome: of it.
+        findings: ours, in the order in which they were made.
+        peers: by name, the alarms in the order of the steps.
+        seconds: the training took, with all that was captured.
+    """
+
+    id: str
+    seed: int
+    faulty: bool
+    fault_class: str
+    steps: int
+    outcome: Outcome
+    findings: tuple[Finding, ...]
+    peers: dict[str, list[Alarm]] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    @property
+    def alarms(self) -> list[Finding]:
+        """Findings of severity stop or warning, those about the rules themselves too."""
+        return [one for one in self.findings if one.severity in ("stop", "warning")]
+
+    @property
+    def signs(self) -> list[Finding]:
+        """The alarms that are about the training: "watched nothing" detects no fault."""
+        return [one for one in self.alarms if one.statistic or one.fault]
+
+    @property
+    def stop(self) -> Finding | None:
+        """The finding that would have ended the run."""
+        return next((one for one in self.signs if one.severity == "stop"), None)
+
+    @property
+    def detected_at(self) -> int | None:
+        """The step of the first sign; None: there was none."""
+        return min((one.step for one in self.signs), default=None)
+
+    @property
+    def root(self) -> Finding | None:
+        """The root cause among the signs there were when the run was stopped, or in all."""
+        seen = self.signs
+        if self.stop:
+            seen = seen[: _last_of_its_step(seen, self.stop)]
+        roots = root_causes(seen)
+        return roots[0].finding if roots else None
+
+    @property
+    def named(self) -> bool:
+        """Whether the root cause is of the right class."""
+        return self.root is not None and self.root.fault in right_words(self.fault_class)
+
+    @property
+    def saved(self) -> float:
+        """The share of the steps that a stop would have saved."""
+        return max(0.0, 1 - self.stop.step / self.steps) if self.stop else 0.0
+
+
+def _last_of_its_step(findings: Iterable[Finding], stop: Finding) -> int:
+    """Return how many findings had been made when the step of the stop was over."""
+    places = [n for n, one in enumerate(findings, 1) if one is stop or one.step <= stop.step]
+    return max(places)

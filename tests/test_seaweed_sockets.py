@@ -1,0 +1,53 @@
+"""Nothing of an S3 server of our own stays in /tmp when it has ended."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from vinedresser.errors import LaunchError
+from vinedresser.infra.servers.seaweed_sockets import noted_sockets, remove_sockets
+from vinedresser.testing.s3_server import seaweed
+
+
+def test_the_sockets_of_a_server_go_with_it(tmp_path: Path) -> None:
+    with seaweed(tmp_path) as server:
+        sockets = [Path(line) for line in (tmp_path / "sockets.txt").read_text().splitlines()]
+        assert len(sockets) == 4
+        assert all(path.is_socket() for path in sockets)
+        server.kill()
+        # SeaweedFS leaves them when it is killed.
+        assert any(path.is_socket() for path in sockets)
+    assert not any(path.exists() for path in sockets)
+
+
+def test_a_socket_at_which_another_server_listens_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The paths of sockets have 108 bytes at the most.
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sockets.txt").write_text("left\nlistening\nnone")
+    with socket.socket(socket.AF_UNIX) as left, socket.socket(socket.AF_UNIX) as listening:
+        left.bind("left")
+        listening.bind("listening")
+        listening.listen()
+        remove_sockets(tmp_path)
+    assert [path.name for path in tmp_path.iterdir() if path.is_socket()] == ["listening"]
+
+
+def test_a_server_that_does_not_start_leaves_no_sockets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vinedresser.infra.servers.seaweed_sockets._PLACE", "{part}-{port}")
+    monkeypatch.chdir(tmp_path)
+
+    def start() -> None:
+        with noted_sockets(tmp_path, {"s3": 1}), socket.socket(socket.AF_UNIX) as left:
+            left.bind("s3-1")
+            raise LaunchError("it did not answer")
+
+    with pytest.raises(LaunchError):
+        start()
+    assert not (tmp_path / "s3-1").exists()

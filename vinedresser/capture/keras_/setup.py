@@ -1,0 +1,80 @@
+"""How a training with Keras is set up, for the run's record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import prod
+from typing import Any
+
+import keras
+from keras.src.losses.losses import LossFunctionWrapper
+
+from vinedresser.capture.keras_.updates import inner_optimizer
+from vinedresser.capture.keras_.watched import Watched
+from vinedresser.capture.training_setup import (
+    TrainingSetup,
+    described_function,
+    described_optimizer,
+    plain_settings,
+    typed,
+)
+
+__all__ = ["training_setup"]
+
+
+def training_setup(watched: Watched, loss: Any) -> TrainingSetup:
+    """Return what is known so far of how the training of a model is set up.
+
+    Args:
+        watched: the model.
+        loss: the loss object that a loop of the user's own calls; None without.
+    """
+    prefix, variables = watched.names.prefix, watched.names.variables()
+    losses = {f"{prefix}{name}": one for name, one in _compiled_losses(watched.model)}
+    if loss is not None:
+        losses[f"{prefix}{loss.name}"] = _described_loss(loss)
+    optimizers = [one for one in watched.optimizers() if inner_optimizer(one).built]
+    trained = {id(one) for each in optimizers for one in inner_optimizer(each)._trainable_variables}
+    parameters = [one for one in variables if one.kind != "buffers"]
+    return TrainingSetup(
+        losses,
+        {id(one): _described_optimizer(one) for one in optimizers},
+        [one.name for one in parameters if not one.value.trainable],
+        [
+            one.name
+            for one in parameters
+            if optimizers and one.value.trainable and id(one.value) not in trained
+        ],
+    )
+
+
+def _compiled_losses(model: Any) -> Iterable[tuple[str, dict[str, Any]]]:
+    """Yield the losses that a model was compiled with, once they were called."""
+    flat = getattr(getattr(model, "_compile_loss", None), "_flat_losses", None) or []
+    for one in flat:
+        yield f"{one.name}_loss" if len(flat) > 1 else "loss", _described_loss(one.loss)
+
+
+def _described_loss(loss: keras.losses.Loss) -> dict[str, Any]:
+    if type(loss) is LossFunctionWrapper:
+        # Made by Keras of a function, or of its name.
+        described = described_function(loss.fn, loss._fn_kwargs)
+        described["settings"]["reduction"] = loss.reduction
+        return described
+    settings = {key: one for key, one in vars(loss).items() if not key.startswith("_")}
+    return typed(type(loss).__name__, settings | getattr(loss, "_fn_kwargs", {}))
+
+
+def _described_optimizer(optimizer: Any) -> dict[str, Any]:
+    inner = inner_optimizer(optimizer)
+    settings = plain_settings({} if inner is optimizer else optimizer.get_config())
+    settings |= plain_settings(inner.get_config())
+    rate = inner.get_config()["learning_rate"]
+    if isinstance(rate, dict):
+        settings["schedule"] = rate["class_name"]
+        rate = rate["config"].get("initial_learning_rate", inner.learning_rate)
+    # It is held as float32.
+    settings["lr"] = float(f"{float(rate):.7g}")
+    settings.pop("learning_rate", None)
+    sizes = [prod(one.shape) for one in inner._trainable_variables]
+    return described_optimizer(type(inner).__name__, settings, sizes)

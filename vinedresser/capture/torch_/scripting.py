@@ -1,0 +1,61 @@
+"""Letting TorchScript compile a model that is watched: it would compile our hooks with it."""
+
+from __future__ import annotations
+
+import functools
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch.jit._recursive as scripting
+from torch import nn
+
+from vinedresser.capture.torch_.calls import CompiledCalls
+from vinedresser.capture.torch_.module_hook import ModuleHook
+
+__all__ = ["let_script"]
+
+_CODE = "_compiled_call_impl"
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+_create: Any = scripting.create_script_module
+
+
+def let_script() -> None:
+    """Have `torch.jit.script` see modules as they are without us, from now on.
+
+    Torch offers no way to leave a hook out, and refuses one that it cannot compile. By this
+    function it makes every script module, whichever way it was asked for it.
+    """
+    scripting.create_script_module = _as_without_us
+
+
+@functools.wraps(_create)
+def _as_without_us(nn_module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    with _hooks_away(nn_module):
+        return _create(nn_module, *args, **kwargs)
+
+
+@contextmanager
+def _hooks_away(module: nn.Module) -> Iterator[None]:
+    """Keep our hooks off a module and all that is in it as long as the block runs."""
+    replaced: list[tuple[dict[str, Any], str, Any]] = []
+    try:
+        for part in module.modules():
+            attributes = vars(part)
+            calls = attributes.get(_CODE)
+            if isinstance(calls, CompiledCalls):
+                replaced.append((attributes, _CODE, calls))
+                del attributes[_CODE]
+                if calls.compiled is not None:
+                    attributes[_CODE] = calls.compiled
+            for name in _HOOKS:
+                hooks = attributes.get(name)
+                if hooks and any(isinstance(hook, ModuleHook) for hook in hooks.values()):
+                    others = (item for item in hooks.items() if not isinstance(item[1], ModuleHook))
+                    replaced.append((attributes, name, hooks))
+                    attributes[name] = OrderedDict(others)
+        yield
+    finally:
+        for attributes, name, ours in replaced:
+            attributes[name] = ours

@@ -1,0 +1,54 @@
+"""The command line as a whole: its commands in the order of the help, and errors as one line."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from vinedresser import __version__
+from vinedresser.cli.capturing import capture
+from vinedresser.cli.looking import judge, show
+from vinedresser.cli.rules import rules
+from vinedresser.cli.running import run
+from vinedresser.cli.servers import down, ui, up
+from vinedresser.cli.stores import reconcile, status
+from vinedresser.cli.training import train
+from vinedresser.errors import VinedresserError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    help="Training jobs that are watched, judged, stopped and recorded.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+# What stands behind the script belongs to it, options too.
+_SCRIPT_LINE = {"allow_interspersed_args": False, "ignore_unknown_options": True}
+
+
+def main() -> None:
+    """Run the command line; bad input ends with one line on stderr and exit code 2."""
+    try:
+        app()
+    except VinedresserError as error:
+        print(f"vinedresser: {error}", file=sys.stderr)  # noqa: T201
+        sys.exit(2)
+
+
+@app.callback(invoke_without_command=True)
+def _version(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        typer.echo(f"vinedresser {__version__}")
+        raise typer.Exit
+
+
+app.command(context_settings=_SCRIPT_LINE)(run)
+for _command in (train, judge, show, capture, status, reconcile, ui, up, down):
+    app.command()(_command)
+app.add_typer(rules, name="rules")

@@ -1,0 +1,72 @@
+"""`vinedresser judge` and `vinedresser show`: looking into one run."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePath
+from typing import Annotated
+
+import typer
+
+from vinedresser.cli.options import RuleOption, RunArgument, tables
+from vinedresser.errors import ConfigError
+
+__all__ = ["judge", "show"]
+
+
+def judge(
+    run: RunArgument,
+    rule: RuleOption = None,
+    stop: Annotated[
+        bool, typer.Option("--stop", help="Stop a running training when a rule says so.")
+    ] = False,
+) -> None:
+    """Judge a run by rules, live or long after.
+
+    All the built-in rules judge it if none is named.
+    """
+    from vinedresser.capture.store.reader import open_run
+    from vinedresser.rules.judge import judge as judge_run
+    from vinedresser.rules.registry import RULES, rules_from_table
+    from vinedresser.terminal import console, print_finding
+
+    rules = rules_from_table(tables("--rule", rule) or {name: {} for name in RULES})
+    found = judge_run(open_run(run), rules, live=stop, on_finding=print_finding)
+    if not found:
+        console.print(
+            f"{PurePath(run).name}: no findings by {', '.join(rule.name for rule in rules)}"
+        )
+
+
+def show(
+    run: RunArgument,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="A tensor or scalar of it.")
+    ] = None,
+    *,
+    step: Annotated[int | None, typer.Option(help="One step instead of all.")] = None,
+    mode: Annotated[str, typer.Option(help="train, eval or predict.")] = "train",
+    rank: Annotated[int, typer.Option(help="Of a distributed run.")] = 0,
+    draw: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw it into a .png or .svg file.")
+    ] = None,
+    as_: Annotated[
+        str | None,
+        typer.Option("--as", help="What to draw: curve, histogram or images; else what fits."),
+    ] = None,
+) -> None:
+    """Show what a run captured.
+
+    With a NAME, the values of that tensor or scalar; with --draw, a picture of it.
+    """
+    from vinedresser.capture.store.reader import open_run
+    from vinedresser.show import draw_name, show_name, show_run
+
+    opened = open_run(run)
+    if name is None:
+        if draw is not None:
+            raise ConfigError(f"--draw {draw}: say of which tensor or scalar")
+        show_run(opened)
+    elif draw is not None:
+        draw_name(opened, name, draw, step=step, mode=mode, rank=rank, kind=as_)
+    else:
+        show_name(opened, name, step=step, mode=mode, rank=rank)

@@ -1,0 +1,62 @@
+"""`vinedresser status` and `vinedresser reconcile`: all the runs of a store."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from vinedresser.cli.options import DEFAULT_STORE, StoreArgument
+from vinedresser.errors import ConfigError
+
+__all__ = ["reconcile", "status"]
+
+
+def status(
+    store: StoreArgument = str(DEFAULT_STORE),
+) -> None:
+    """Show how the runs of a store stand."""
+    from vinedresser.tasks.outcome import outcome
+    from vinedresser.tasks.store import as_store, runs_in
+    from vinedresser.terminal import console, outcome_table
+
+    place = as_store(store)
+    _check_directory(place)
+    console.print(outcome_table([outcome(run) for run in runs_in(place)]))
+
+
+def reconcile(store: StoreArgument = str(DEFAULT_STORE)) -> None:
+    """Bring to its end what a crash left behind.
+
+    Leftover processes, exit records, MLflow runs, Prefect flow runs, and what waits on this machine
+    to be uploaded; twice changes nothing.
+    """
+    from vinedresser.infra.prefect_environment import prepare_prefect
+    from vinedresser.tasks.flow_record import dead_flows
+    from vinedresser.tasks.reconcile import reconcile as reconcile_store
+    from vinedresser.tasks.reconcile import reconcile_spools
+    from vinedresser.tasks.store import as_store, local_state
+    from vinedresser.terminal import console
+
+    place = as_store(store)
+    results = reconcile_spools()
+    if not results:
+        _check_directory(place)
+    if isinstance(place, str) or place.is_dir():
+        if dead_flows(local_state(place)):
+            prepare_prefect(local_state(place))
+        results += reconcile_store(place)
+    for result in results:
+        console.print(f"{result.what}   {result.done}", markup=False)
+    if not results:
+        console.print("nothing to reconcile")
+    sys.exit(1 if any(result.failed for result in results) else 0)
+
+
+def _check_directory(store: Path | str) -> None:
+    """Check that a store that is to be a directory is one.
+
+    Raises:
+        ConfigError: there is no such directory.
+    """
+    if isinstance(store, Path) and not store.is_dir():
+        raise ConfigError(f"{store}: no such directory; give a store or a run directory")

@@ -1,0 +1,57 @@
+"""`vinedresser train`: the trainings of an experiment file, as a flow."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vinedresser.cli.interrupts import interrupts_stop
+from vinedresser.cli.nothing_seen import print_nothing_seen
+
+__all__ = ["train"]
+
+
+def train(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="An experiment.toml.")],
+    store: Annotated[
+        str | None, typer.Option(help="Takes the place of run.store in the file.")
+    ] = None,
+    at_once: Annotated[int | None, typer.Option(min=1, help="Trainings at the same time.")] = None,
+) -> None:
+    """Run the trainings of an experiment file.
+
+    They run in parallel, are judged while they train, and are stopped when they go wrong.
+    """
+    from vinedresser.infra.prefect_environment import prepare_prefect
+    from vinedresser.tasks.experiment import load_experiment
+    from vinedresser.tasks.store import ensure_store, local_state
+
+    experiment = load_experiment(file, store=store, at_once=at_once)
+    ensure_store(experiment.store)
+    state = local_state(experiment.store)
+    prepare_prefect(state)
+    from vinedresser.flows.train import train as train_flow
+    from vinedresser.terminal import console, outcome_table, progress, relative
+
+    count = len(experiment.plans)
+    together = min(experiment.at_once, count)
+    trainings = "1 training" if count == 1 else f"{count} trainings, {together} at a time"
+    shown = relative(experiment.store)
+    console.print(f"{trainings}, in {shown}", soft_wrap=True)
+    if state != experiment.store:
+        console.print(f"MLflow {experiment.tracking_uri}, Prefect {state}", soft_wrap=True)
+    with progress(experiment.store), interrupts_stop(experiment.store):
+        trained = train_flow(experiment.path, experiment.store, at_once)
+    console.print(outcome_table(trained.outcomes))
+    for problem in trained.problems:
+        console.print(f"vinedresser: {problem}", style="red", markup=False)
+    if experiment.run.attach:
+        for entry in trained.outcomes:
+            if entry.status.state == "finished" and not entry.seen:
+                print_nothing_seen(console, entry.name)
+    console.print(f"reports in {shown}/*/report.html; compare the runs: vinedresser ui {shown}")
+    failed = any(entry.status.state not in ("finished", "stopped") for entry in trained.outcomes)
+    sys.exit(1 if failed or trained.problems else 0)

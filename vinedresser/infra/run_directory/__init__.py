@@ -1,0 +1,110 @@
+"""The run directory: the names in it and the small records by which processes meet.
+
+All processes of a run, the trainer with its hook, the supervisor, the judges and the recorder,
+share nothing but this directory (or the same keys on an object store). Any of them may be killed
+at any moment and started again. Only the standard library is used here: the supervisor needs no
+more, and stays small.
+
+    run.json                        what this run is                        launcher or hook
+    launch.json                     what to start, and for whom             launcher
+    supervisor.json, .lock, log.txt who starts it; its output               supervisor
+    segments/<rank>/<seq>.safetensors, index/<rank>/<seq>.json              hook's writer
+    manifests/<rank>/<number>.json  what a hundred index records say        hook's writer
+    heartbeat/<rank>.json           who writes, how far it got              hook's writer
+    waiting.json                    a reader waits: commit at once          judge
+    capture_requests/<number>.json  what else is to be captured             person
+    capture_changes/<rank>/<number>.json    what the hook made of that      hook's writer
+    claim.json                      which processes write to it             hook
+    findings/<group>.jsonl          what the rules of a group found         judge
+    stop.json                       who asks the run to end, and why        judge or person
+    checkpoints/                    what the trainer saved when stopped     trainer
+    exit.json                       how it ended; written last              supervisor
+    tracking.json                   its MLflow run                          recorder
+    report.html                     the picture of it all                   recorder
+"""
+
+from __future__ import annotations
+
+from vinedresser.infra.run_directory.asking import (
+    CaptureChange,
+    CaptureRequest,
+    ClaimRecord,
+    WaitingRecord,
+)
+from vinedresser.infra.run_directory.course import (
+    ExitCause,
+    ExitRecord,
+    LaunchRecord,
+    StopRecord,
+    SupervisorRecord,
+)
+from vinedresser.infra.run_directory.environment import (
+    ATTACH_VARIABLE,
+    FLOW_VARIABLE,
+    RANK_VARIABLE,
+    RUN_ID_VARIABLE,
+    RUN_VARIABLE,
+    environment_without_run,
+)
+from vinedresser.infra.run_directory.heartbeat import (
+    Heartbeat,
+    heartbeats,
+    last_step,
+)
+from vinedresser.infra.run_directory.keys import (
+    LOG_KEY,
+    capture_change_key,
+    capture_request_key,
+    findings_key,
+    heartbeat_key,
+    index_key,
+    manifest_key,
+    segment_key,
+)
+from vinedresser.infra.run_directory.record import (
+    Record,
+    read_record,
+    write_first,
+    write_record,
+)
+from vinedresser.infra.run_directory.run_record import (
+    FORMAT_VERSION,
+    RunRecord,
+    TrackingRecord,
+)
+
+__all__ = [
+    "ATTACH_VARIABLE",
+    "FLOW_VARIABLE",
+    "FORMAT_VERSION",
+    "LOG_KEY",
+    "RANK_VARIABLE",
+    "RUN_ID_VARIABLE",
+    "RUN_VARIABLE",
+    "CaptureChange",
+    "CaptureRequest",
+    "ClaimRecord",
+    "ExitCause",
+    "ExitRecord",
+    "Heartbeat",
+    "LaunchRecord",
+    "Record",
+    "RunRecord",
+    "StopRecord",
+    "SupervisorRecord",
+    "TrackingRecord",
+    "WaitingRecord",
+    "capture_change_key",
+    "capture_request_key",
+    "environment_without_run",
+    "findings_key",
+    "heartbeat_key",
+    "heartbeats",
+    "index_key",
+    "last_step",
+    "manifest_key",
+    "read_record",
+    "segment_key",
+    "write_first",
+    "write_record",
+]

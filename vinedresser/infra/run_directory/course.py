@@ -1,0 +1,101 @@
+"""How a run is started, asked to end, and ends: the supervisor's records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+from vinedresser.infra.run_directory.record import Record
+
+__all__ = [
+    "ExitCause",
+    "ExitRecord",
+    "LaunchRecord",
+    "StopRecord",
+    "SupervisorRecord",
+]
+
+ExitCause = Literal["finished", "stopped", "crashed", "killed"]
+
+
+@dataclass(frozen=True)
+class LaunchRecord(Record):
+    """What the supervisor is to start.
+
+    Attributes:
+        argv: the program and its arguments.
+        cwd: the directory to start it in.
+        environment: variables added to the inherited ones.
+        owner: the process for which it runs; when that dies, the training is asked to end.
+        grace: seconds between asking (SIGTERM) and killing (SIGKILL).
+        forward: pass the training's output through to the supervisor's own, beside the log.
+    """
+
+    KEY: ClassVar[str] = "launch.json"
+
+    argv: list[str]
+    cwd: str
+    environment: dict[str, str] = field(default_factory=dict)
+    owner: dict[str, Any] | None = None
+    grace: float = 10.0
+    forward: bool = False
+
+
+@dataclass(frozen=True)
+class SupervisorRecord(Record):
+    """Who supervises: process identities of the supervisor and of the trainer it started."""
+
+    KEY: ClassVar[str] = "supervisor.json"
+
+    supervisor: dict[str, Any]
+    trainer: dict[str, Any]
+    started: float
+
+
+@dataclass(frozen=True)
+class StopRecord(Record):
+    """Who asks the run to end, and why. The first one wins; it is never replaced.
+
+    Attributes:
+        by: "rule", "person" or "owner" (the process for which it ran is gone).
+        rule: the rule's name, "" when it was none.
+        step: the step of the finding, None when there is none.
+        reason: one sentence.
+        time: seconds since the epoch.
+        finding: the finding as JSON, None when there is none.
+    """
+
+    KEY: ClassVar[str] = "stop.json"
+
+    by: Literal["rule", "person", "owner"]
+    reason: str
+    time: float
+    rule: str = ""
+    step: int | None = None
+    finding: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class ExitRecord(Record):
+    """How the run ended. Written last: who reads it knows that nothing more will come.
+
+    Attributes:
+        cause: "finished" (exit code 0), "stopped" (asked to by stop.json), "crashed" (it failed by
+            itself) or "killed" (a signal from outside, or it vanished).
+        code: its exit code, None when a signal ended it or nobody saw it end.
+        signal: the signal's name, "" when there was none.
+        reason: one sentence; of a crash the last line of its traceback.
+        last_step: last optimizer step that ended, None when it never said.
+        ended: seconds since the epoch.
+        stop: the stop record as JSON when the cause is "stopped".
+    """
+
+    KEY: ClassVar[str] = "exit.json"
+
+    cause: ExitCause
+    reason: str
+    ended: float
+    code: int | None = None
+    signal: str = ""
+    last_step: int | None = None
+    stop: dict[str, Any] | None = None

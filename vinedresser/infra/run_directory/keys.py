@@ -1,0 +1,52 @@
+"""The keys of a run directory that hold more than one record, or none."""
+
+from __future__ import annotations
+
+__all__ = [
+    "LOG_KEY",
+    "capture_change_key",
+    "capture_request_key",
+    "findings_key",
+    "heartbeat_key",
+    "index_key",
+    "manifest_key",
+    "segment_key",
+]
+
+# The trainer's output, as text.
+LOG_KEY = "log.txt"
+
+
+def segment_key(rank: int, seq: int) -> str:
+    """Return the key of a segment."""
+    return f"segments/{rank}/{seq:012d}.safetensors"
+
+
+def index_key(rank: int, seq: int) -> str:
+    """Return the key of the record that commits a segment."""
+    return f"index/{rank}/{seq:012d}.json"
+
+
+def manifest_key(rank: int, number: int) -> str:
+    """Return the key of a manifest, which says again what many index records say."""
+    return f"manifests/{rank}/{number:012d}.json"
+
+
+def heartbeat_key(rank: int) -> str:
+    """Return the key of a rank's heartbeat."""
+    return f"heartbeat/{rank}.json"
+
+
+def capture_request_key(number: int) -> str:
+    """Return the key of a capture request; they are numbered from 0."""
+    return f"capture_requests/{number:06d}.json"
+
+
+def capture_change_key(number: int, rank: int) -> str:
+    """Return the key of a rank's answer to a capture request."""
+    return f"capture_changes/{rank}/{number:06d}.json"
+
+
+def findings_key(group: str) -> str:
+    """Return the key of the findings of one rule group."""
+    return f"findings/{group}.jsonl"

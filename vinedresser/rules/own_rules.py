@@ -1,0 +1,160 @@
+"""Rules that are not built in: from a user's file, or from an installed package."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import re
+import sys
+import traceback
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from vinedresser.errors import ConfigError, did_you_mean
+from vinedresser.rules.base import Rule
+
+__all__ = [
+    "ENTRY_POINTS",
+    "absolute_reference",
+    "installed_rules",
+    "is_reference",
+    "load_rule",
+    "references_in",
+]
+
+# Packages offer rules in this group of entry points, by the rules' names.
+ENTRY_POINTS = "vinedresser.rules"
+
+_REFERENCE = re.compile(r"(?P<path>.+\.py):(?P<name>\w+)")
+
+
+def is_reference(name: str) -> bool:
+    """Say whether a rule is named by a file and a class: ``path/to/file.py:Name``."""
+    return _REFERENCE.fullmatch(name) is not None
+
+
+def absolute_reference(name: str, base: Path) -> str:
+    """Return a rule's name in which the file, if it names one, is absolute.
+
+    Args:
+        name: of a rule, or ``path/to/file.py:Name``.
+        base: what a relative path is relative to.
+    """
+    found = _REFERENCE.fullmatch(name)
+    if found is None:
+        return name
+    return f"{(base / Path(found['path']).expanduser()).resolve()}:{found['name']}"
+
+
+def references_in(path: Path, where: str) -> list[str]:
+    """Return ``path/to/file.py:Name`` of each rule that a file defines; the file is run, once.
+
+    Raises:
+        ConfigError: there is no such file, it fails, or it defines none.
+    """
+    members = _members(path, where)
+    own = [name for name, rule in _rules(members).items() if rule.__module__ == members["__name__"]]
+    if not own:
+        raise ConfigError(f"{where}: {path}: defines no rule; a rule is a subclass of Rule")
+    return [f"{path}:{name}" for name in own]
+
+
+def load_rule(reference: str, where: str) -> type[Rule]:
+    """Return the rule of a user's own file; the file is run, once.
+
+    Args:
+        reference: ``path/to/file.py:Name``.
+        where: what to begin a message with.
+
+    Raises:
+        ConfigError: there is no such file or class, it is no rule, or the file fails.
+    """
+    found = _REFERENCE.fullmatch(reference)
+    if found is None:
+        raise ConfigError(f"{where}: {reference!r}: must be path/to/file.py:Name")
+    path, name = Path(found["path"]), found["name"]
+    members = _members(path, where)
+    rules = _rules(members)
+    if name in rules:
+        return rules[name]
+    if name in members:
+        raise ConfigError(
+            f"{where}: {path}: {name} is no rule; a rule is a subclass of Rule with an update"
+        )
+    own = [one for one, value in rules.items() if value.__module__ == members["__name__"]]
+    hint = did_you_mean(name, own) or (f"; it has {', '.join(own)}" if own else "; it has no rules")
+    raise ConfigError(f"{where}: {path}: has no {name}{hint}")
+
+
+def _members(path: Path, where: str) -> dict[str, Any]:
+    """Return what a file defines."""
+    full = path.expanduser().resolve()
+    if not full.is_file():
+        raise ConfigError(f"{where}: {path}: no such file")
+    try:
+        return vars(_module(full))
+    except Exception as error:
+        raise ConfigError(
+            f"{where}: {path}{_line_in(error, full)}: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _rules(members: Mapping[str, Any]) -> dict[str, type[Rule]]:
+    return {
+        name: value
+        for name, value in members.items()
+        if isinstance(value, type) and issubclass(value, Rule) and not inspect.isabstract(value)
+    }
+
+
+def installed_rules() -> dict[str, type[Rule]]:
+    """Return the rules of installed packages by name.
+
+    Raises:
+        ConfigError: one cannot be loaded, or is none.
+    """
+    return {name: _installed(name) for name in sorted(entry_points(group=ENTRY_POINTS).names)}
+
+
+@cache
+def _installed(name: str) -> type[Rule]:
+    (point, *_) = entry_points(group=ENTRY_POINTS, name=name)
+    try:
+        rule = point.load()
+    except Exception as error:
+        raise ConfigError(
+            f"rules.{name}: the package {point.dist.name if point.dist else point.value} failed: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    if not (isinstance(rule, type) and issubclass(rule, Rule)):
+        raise ConfigError(f"rules.{name}: {point.value} is no rule; a rule is a subclass of Rule")
+    return rule
+
+
+@cache
+def _module(path: Path) -> ModuleType:
+    """Return a file as a module, under a name that no other module has."""
+    name = f"vinedresser_own_rules.{re.sub(r'[^0-9a-zA-Z]', '_', str(path))}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None, "the name ends with .py"
+    assert spec.loader is not None, "so it is a source file"
+    module = importlib.util.module_from_spec(spec)
+    # As an import does it; dataclasses look their module up.
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _line_in(error: Exception, path: Path) -> str:
+    """Return the line of a file at which an exception arose, as ":12"; "" where none is known."""
+    if isinstance(error, SyntaxError):
+        return f":{error.lineno}"
+    line = ""
+    for frame in traceback.extract_tb(error.__traceback__):
+        if frame.filename == str(path):
+            line = f":{frame.lineno}"
+    return line
