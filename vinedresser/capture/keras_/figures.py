@@ -109,7 +109,7 @@ def _doubtful(found: _Found, flat: NDArray[np.float32]) -> bool:
 
 def _sum(rows: NDArray[np.float32]) -> Any:
     """Return the sum of all elements; numpy's own sum of a short row is slower."""
-    return np.einsum("ij->i", rows).sum(dtype=np.float64)
+    return np.add.reduce(np.einsum("ij->i", rows), dtype=np.float64)
 
 
 # What is taken of all elements of a piece, [k, _ROW].
@@ -117,7 +117,7 @@ _TAKEN: dict[str, Callable[[NDArray[np.float32]], Any]] = {
     "low": lambda rows: np.minimum.reduce(rows, None),
     "high": lambda rows: np.maximum.reduce(rows, None),
     "sum": _sum,
-    "squares": lambda rows: np.vecdot(rows, rows).sum(dtype=np.float64),
+    "squares": lambda rows: np.add.reduce(np.vecdot(rows, rows), dtype=np.float64),
     "abs_sum": lambda rows: _sum(np.abs(rows)),
     "zeros": lambda rows: np.count_nonzero(rows == 0),
 }
