@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from vinedresser.capture import CaptureConfig, Collection, Hook, SaveConfig, open_run
+from vinedresser.capture.strided_rows import affordable_rows
 from vinedresser.capture.torch_.some_rows import some_rows
 from vinedresser.errors import ConfigError
 
@@ -126,3 +127,33 @@ def test_a_loop_of_ones_own(tmp_path: Path) -> None:
     run = open_run(tmp_path / "run")
     np.testing.assert_array_equal(run.tensor("inputs/batch").value(0), x[places(50, 8)])
     np.testing.assert_array_equal(run.tensor("saved/latent").value(0), x[:1])
+
+
+@pytest.mark.parametrize(
+    ("asked", "shape", "kept"),
+    [
+        (None, (100, 1 << 20), None),
+        (64, (100, 3, 32, 32), 64),
+        (64, (100, 3, 224, 224), 1),
+        (64, (100, 1 << 14), 16),
+        (64, (100,), 64),
+        (64, (), 64),
+    ],
+)
+def test_of_large_rows_fewer_are_kept(
+    asked: int | None, shape: tuple[int, ...], kept: int | None
+) -> None:
+    assert affordable_rows(asked, shape, 4) == kept
+
+
+def test_of_photographs_one_is_kept(tmp_path: Path) -> None:
+    save = SaveConfig(every=1, rows=8)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(3 * 224 * 224, 2))
+    loss, optimizer = nn.MSELoss(), torch.optim.SGD(model.parameters(), lr=0.0)
+    with Hook(tmp_path / "run", collections={"model_inputs": save, "labels": save}) as hook:
+        hook.watch(model, loss, optimizer)
+        loss(model(torch.zeros(20, 3, 224, 224)), torch.zeros(20, 2)).backward()
+        optimizer.step()
+    run = open_run(tmp_path / "run")
+    assert run.tensor("inputs/Sequential").value(step=0).shape == (1, 3, 224, 224)
+    assert run.tensor("labels/MSELoss").value(step=0).shape == (8, 2)

@@ -13,7 +13,7 @@ from vinedresser.capture.recording import Recording
 from vinedresser.capture.reductions import channel_axis, take_statistics
 from vinedresser.capture.store.dtypes import dtype_name
 from vinedresser.capture.store.step_record import HostTensor, StepRecord
-from vinedresser.capture.strided_rows import some_rows
+from vinedresser.capture.strided_rows import affordable_rows, some_rows
 
 __all__ = ["Adapter", "ArrayKeeper", "Keeper", "LossTaker", "TabularAdapter", "Watchful"]
 
@@ -123,7 +123,8 @@ class ArrayKeeper:
         except KeyError:
             raise TypeError(f"{name}: an array of {array.dtype} cannot be stored") from None
         if ask.tensor and name not in recording.tensors:
-            some = some_rows(array, ask.rows)
+            most = affordable_rows(ask.rows, array.shape, array.itemsize)
+            some = some_rows(array, most)
             native = np.array(some, dtype=array.dtype.newbyteorder("="), order="C")
             recording.tensors[name] = HostTensor(dtype, some.shape, native)
         if ask.reductions and not recording.has_statistics(name):

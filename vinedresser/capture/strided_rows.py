@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["some_rows", "strided_rows"]
+__all__ = ["affordable_rows", "some_rows", "strided_rows"]
+
+# What some rows of a tensor may take; of large ones, such as photographs, there are fewer then.
+_MOST_BYTES = 1 << 20
+
+
+def affordable_rows(most: int | None, shape: Sequence[int], item_bytes: int) -> int | None:
+    """Return how many rows of a tensor may be kept: as many as take 1 MiB, and one at least.
+
+    Args:
+        most: how many are asked for; None: all, whatever they take.
+        shape: of the tensor, [N, ...].
+        item_bytes: bytes of an element.
+    """
+    if most is None:
+        return None
+    return min(most, max(1, _MOST_BYTES // max(1, prod(shape[1:]) * item_bytes)))
 
 
 def strided_rows(rows: int, most: int) -> NDArray[np.int64] | None:

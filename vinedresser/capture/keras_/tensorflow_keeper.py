@@ -15,7 +15,7 @@ from vinedresser.capture.recording import Recording
 from vinedresser.capture.reductions import Statistics, channel_axis
 from vinedresser.capture.store.dtypes import dtype_name
 from vinedresser.capture.store.step_record import HostTensor
-from vinedresser.capture.strided_rows import strided_rows
+from vinedresser.capture.strided_rows import affordable_rows, strided_rows
 
 __all__ = ["TensorFlowKeeper"]
 
@@ -38,7 +38,8 @@ class _Known:
         """Return the tensor's elements, or those of so many rows."""
         places = None
         if rows is not None and self.value.ndim:
-            places = strided_rows(self.value.shape[0], rows)
+            most = affordable_rows(rows, tuple(self.value.shape), self.value.dtype.size)
+            places = strided_rows(self.value.shape[0], rows if most is None else most)
         key = None if places is None else rows
         if key not in self.hosts:
             self.hosts[key] = _view(name, self.value, places)

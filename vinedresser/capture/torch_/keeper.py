@@ -13,6 +13,7 @@ from vinedresser.capture.config import Ask
 from vinedresser.capture.recording import Recording
 from vinedresser.capture.reductions import Statistics, channel_axis
 from vinedresser.capture.store.step_record import StepRecord
+from vinedresser.capture.strided_rows import affordable_rows
 from vinedresser.capture.torch_.aside import Aside, modes_are_on
 from vinedresser.capture.torch_.buffers import BufferPool
 from vinedresser.capture.torch_.coming import coming
@@ -79,7 +80,8 @@ class TorchKeeper:
             host = seen.get(ask.rows)
             if host is None:
                 plain = _plain(value)
-                host = seen[ask.rows] = self._pool.copy(some_rows(plain, ask.rows))
+                most = affordable_rows(ask.rows, plain.shape, plain.itemsize)
+                host = seen[ask.rows] = self._pool.copy(some_rows(plain, most))
             recording.tensors[name] = host
         if ask.reductions and not recording.has_statistics(name):
             axis = channel_axis(name, value.dim(), last=self.channels_last)
