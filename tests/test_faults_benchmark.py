@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import yaml  # type: ignore[import-untyped]
+import yaml
 from numpy.typing import NDArray
 
 from benchmarks.faults import cases as faults_cases

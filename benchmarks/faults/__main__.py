@@ -30,13 +30,20 @@ def main() -> None:
     options = _options()
     try:
         jobs = _jobs(options)
-        verdicts: list[Verdict] = []
-        for verdict in judge_all(jobs, options.jobs):
-            verdicts.append(verdict)
-            print(f"{len(verdicts)} of {len(jobs)}  {verdict.id}", file=sys.stderr, flush=True)
     except VinedresserError as error:
         sys.exit(str(error))
+    verdicts: list[Verdict] = []
+    failures: list[str] = []
+    for number, result in enumerate(judge_all(jobs, options.jobs), 1):
+        if isinstance(result, Verdict):
+            verdicts.append(result)
+        else:
+            failures.append(str(result))
+        said = result.id if isinstance(result, Verdict) else result
+        print(f"{number} of {len(jobs)}  {said}", file=sys.stderr, flush=True)
     print(report(verdicts, verbose=options.verbose))
+    if failures:
+        sys.exit("could not be judged:\n" + "\n".join(failures))
 
 
 def _options() -> argparse.Namespace:

@@ -19,7 +19,7 @@ from benchmarks.faults.peers import PEER_CAPTURE, PEERS, Evidence
 from benchmarks.faults.training import train
 from benchmarks.faults.verdict import Verdict
 from vinedresser.capture.store.reader import open_run
-from vinedresser.errors import ConfigError, VinedresserError
+from vinedresser.errors import VinedresserError
 from vinedresser.rules.base import Rule, capture_for
 from vinedresser.rules.judge import judge
 from vinedresser.rules.registry import RULES, rules_from_table
@@ -48,35 +48,39 @@ class Job:
     keep: Path | None = None
 
 
-def judge_all(jobs: Sequence[Job], at_once: int) -> Iterator[Verdict]:
-    """Yield verdicts as they are ready.
+def judge_all(jobs: Sequence[Job], at_once: int) -> Iterator[Verdict | VinedresserError]:
+    """Yield verdicts as they are ready, or why there is none; the message names the case.
 
     Args:
         jobs: what to do.
         at_once: processes.
-
-    Raises:
-        ConfigError: a case cannot be built; the message names it.
     """
     os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
     context = multiprocessing.get_context("forkserver")
     # Each case is a fresh process, and none has to import torch again.
-    context.set_forkserver_preload(["benchmarks.faults.judging"])
-    pool = ProcessPoolExecutor(at_once, mp_context=context, max_tasks_per_child=1)
+    context.set_forkserver_preload(
+        ["benchmarks.faults.judging", "vinedresser.capture.torch_.adapter"]
+    )
+    pool = ProcessPoolExecutor(
+        at_once, mp_context=context, initializer=_be_quiet, max_tasks_per_child=1
+    )
     with pool:
         futures = {pool.submit(judge_case, job): job for job in jobs}
         for done in as_completed(futures):
             try:
                 yield done.result()
             except VinedresserError as error:
-                raise ConfigError(f"{futures[done].case.id}: {error}") from error
+                yield type(error)(f"{futures[done].case.id}: {error}")
+
+
+def _be_quiet() -> None:
+    """Leave out what torch and our hook warn of: the cases are meant to be wrong."""
+    warnings.simplefilter("ignore")
+    logging.getLogger("vinedresser").setLevel(logging.ERROR)
 
 
 def judge_case(job: Job) -> Verdict:
     """Train a case to its end, whatever the rules would say, and judge what it left."""
-    # Some of what these cases get wrong is warned of by torch, and by our hook.
-    warnings.simplefilter("ignore")
-    logging.getLogger("vinedresser").setLevel(logging.ERROR)
     case = job.case
     rules = _rules(job.rules)
     with tempfile.TemporaryDirectory() as folder:

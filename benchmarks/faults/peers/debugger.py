@@ -68,14 +68,10 @@ def all_zero(shares: Array, threshold: float = 1.0) -> bool:
 def _initialisation(evidence: Evidence, every: int) -> Iterator[Alarm]:
     """PoorWeightInitialization: at step 0, which every interval saves."""
     assert every > 10, "it looks at ten steps"
-    model = evidence.trained.model
-    entering = evidence.run.reductions("variance", "^inputs/")
-    variances = [
-        float(column.values[0])
-        for name, column in entering.items()
-        if type(model.get_submodule(name.partition("/")[2])).__name__ in _LIMITS and len(column)
-    ]
-    if variances and max(variances) > 10 * max(min(variances), 1e-30):
+    first = (evidence.run.tensor(n) for n in evidence.run.tensor_names(collection="weights"))
+    weights = [np.asarray(view.value(step=0, mode="train"), np.float64) for view in first]
+    variances = [float(weight.var()) for weight in weights if weight.ndim > 1]
+    if variances and max(variances) > 10 * min(variances):
         yield Alarm(0, "PoorWeightInitialization: variances")
     low, high = (evidence.gradients(word)[2] for word in ("p5", "p95"))
     if len(low) and ((high[0] - low[0]) < 0.001).any():

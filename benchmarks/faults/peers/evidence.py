@@ -32,10 +32,6 @@ PEER_CAPTURE = CaptureConfig(
         ),
         "weights": Collection(save=SaveConfig(every=CAPTURED_EVERY, modes=_TRAIN)),
         "activations": Collection(save=SaveConfig(every=CAPTURED_EVERY, modes=_TRAIN)),
-        "entering": Collection(
-            regex=r"^inputs/\d+$",
-            save=SaveConfig(steps=(0,), every=0, reductions=("variance",)),
-        ),
     }
 )
 
