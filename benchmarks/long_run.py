@@ -110,12 +110,12 @@ def jobs() -> dict[str, Callable[[Run], object]]:
 def read(folder: Path, job: str) -> dict[str, float]:
     """Do one job here; return milliseconds, journeys and the most memory, in MB, that it took."""
     storage = Counting(folder)
-    before = _peak()
+    before = peak_memory()
     seconds = timed(lambda: jobs()[job](open_run(storage)))
-    return {"ms": 1e3 * seconds, "journeys": storage.journeys, "MB": _peak() - before}
+    return {"ms": 1e3 * seconds, "journeys": storage.journeys, "MB": peak_memory() - before}
 
 
-def _peak() -> float:
+def peak_memory() -> float:
     """Return the most memory that this process ever held, in MB."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
     found = re.search(r"VmHWM:\s+(\d+) kB", status)

@@ -12,7 +12,7 @@ import argparse
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -22,21 +22,26 @@ from torch import nn
 
 from benchmarks.measure import interleave, table
 from benchmarks.models import MODELS, Task
-from vinedresser.capture import Hook, SaveConfig
+from vinedresser.capture import Collection, Hook, SaveConfig
+from vinedresser.rules.base import capture_for
+from vinedresser.rules.registry import RULES
 
-__all__ = ["main"]
+__all__ = ["RULES_ARM", "main", "measure"]
 
 _KINDS = ("weights", "biases", "gradients", "inputs", "outputs")
 _NEVER = {name: SaveConfig(every=0) for name in ("losses", "metrics", "saved")}
 _FIVE = ("min", "max", "mean", "l2", "std")
 
-Collections = dict[str, SaveConfig]
+Collections = Mapping[str, SaveConfig | Collection]
 
 
-def _all(every: int, reductions: tuple[str, ...] = ()) -> Collections:
+def _all(every: int, reductions: tuple[str, ...] = ()) -> dict[str, SaveConfig]:
     save = SaveConfig(every=every, reductions=reductions)
     return dict.fromkeys(_KINDS, save)
 
+
+# What all rules at their defaults need.
+RULES_ARM = "the default rules' needs"
 
 # By arm: what is captured (None: no hook), and every how many steps its costly step comes.
 ARMS: dict[str, tuple[Collections | None, int]] = {
@@ -44,10 +49,7 @@ ARMS: dict[str, tuple[Collections | None, int]] = {
     "plain again": (None, 1),
     "hook idle": (_NEVER, 1),
     "losses every step": ({}, 1),
-    "rule statistics every 20": (
-        {"gradients": SaveConfig(every=20, reductions=("l2", "abs_mean"))},
-        20,
-    ),
+    RULES_ARM: (capture_for([kind() for kind in RULES.values()]).collections, 20),
     "five reductions of weights and gradients": (
         dict.fromkeys(("weights", "biases", "gradients"), SaveConfig(every=1, reductions=_FIVE)),
         1,
@@ -63,7 +65,7 @@ ARMS: dict[str, tuple[Collections | None, int]] = {
 BUDGETS = {
     "hook idle": {"resnet": 1.01, "mlp": 1.02, "tiny": None},
     "losses 1, weights 10, all 100": {"resnet": 1.01, "mlp": None, "tiny": None},
-    "rule statistics every 20": {"resnet": 1.03, "mlp": 1.03, "tiny": None},
+    RULES_ARM: {"resnet": 1.03, "mlp": 1.03, "tiny": None},
     "all tensors every 10": {"resnet": 1.06, "mlp": None, "tiny": None},
     "all tensors every step": {"resnet": 1.6, "mlp": None, "tiny": None},
     "five reductions every step": {"resnet": 1.45, "mlp": None, "tiny": None},
@@ -242,6 +244,44 @@ def report(arms: dict[str, Arm], model: str, copying: float) -> str:
     return table(rows, headers)
 
 
+def measure(
+    model: str, names: Sequence[str], rounds: int, steps: int | None, folder: Path | None
+) -> str:
+    """Run some arms and return what came out.
+
+    Args:
+        model: a key of `MODELS`.
+        names: of the arms; the plain one and the losses are among them.
+        rounds: timed blocks of each arm.
+        steps: in a block; None: as many as the model has.
+        folder: where the runs go; None: the folder for temporary files.
+    """
+    task = MODELS[model]
+    steps = steps or task.steps
+    place = Path(tempfile.mkdtemp(prefix="overhead-", dir=folder))
+    try:
+        arms = {
+            name: Arm(Training(task, ARMS[name][0], place / str(index)), steps, ARMS[name][1])
+            for index, name in enumerate(names)
+        }
+        runs: dict[str, Callable[[], float]] = {name: arm.run for name, arm in arms.items()}
+        interleave(runs, rounds)
+        tensors = distinct_tensors(arms["plain"].training)
+        copying = copy_time(tensors)
+        megabytes = sum(one.nbytes for one in tensors) / 1e6
+        said = (
+            f"{task.about}; blocks of {steps} steps, {rounds} rounds; a full step: "
+            f"{len(tensors)} distinct tensors, {megabytes:.1f} MB, copied in {copying * 1e3:.2f} ms"
+        )
+        found = f"{said}\n{report(arms, model, copying)}"
+        for arm in arms.values():
+            if arm.training.hook is not None:
+                arm.training.hook.close()
+        return found
+    finally:
+        shutil.rmtree(place)
+
+
 def main() -> None:
     """Run the arms and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -257,29 +297,7 @@ def main() -> None:
     )
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    task = MODELS[options.model]
-    steps = options.steps or task.steps
-    folder = Path(tempfile.mkdtemp(prefix="overhead-", dir=options.folder))
-    try:
-        arms = {
-            name: Arm(Training(task, collections, folder / str(index)), steps, period)
-            for index, (name, (collections, period)) in enumerate(ARMS.items())
-        }
-        runs: dict[str, Callable[[], float]] = {name: arm.run for name, arm in arms.items()}
-        interleave(runs, options.rounds)
-        tensors = distinct_tensors(arms["plain"].training)
-        copying = copy_time(tensors)
-        megabytes = sum(one.nbytes for one in tensors) / 1e6
-        print(
-            f"{task.about}; blocks of {steps} steps, {options.rounds} rounds; a full step: "
-            f"{len(tensors)} distinct tensors, {megabytes:.1f} MB, copied in {copying * 1e3:.2f} ms"
-        )
-        print(report(arms, options.model, copying))
-        for arm in arms.values():
-            if arm.training.hook is not None:
-                arm.training.hook.close()
-    finally:
-        shutil.rmtree(folder)
+    print(measure(options.model, list(ARMS), options.rounds, options.steps, options.folder))
 
 
 if __name__ == "__main__":

@@ -237,3 +237,26 @@ def test_a_compiled_optimizer_alone(tmp_path: Path) -> None:
     hook.close()
     (problem,) = hook.problems
     assert "no optimizer's step is seen" in problem
+
+
+def test_what_a_compiled_model_is_called_with_is_taken_without_running_it_eagerly(
+    tmp_path: Path,
+) -> None:
+    runs: list[int] = []
+
+    def backend(graph: torch.fx.GraphModule, _: list[Tensor]) -> Callable[..., object]:
+        def run(*arguments: Tensor) -> object:
+            runs.append(1)
+            return graph(*arguments)
+
+        return run
+
+    model = Net()
+    save = SaveConfig(every=1, rows=4)
+    kinds = ("model_inputs", "labels", "predictions")
+    with Hook(tmp_path / "run", collections=dict.fromkeys(kinds, save)) as hook:
+        fit(torch.compile(model, backend=backend), hook)
+    assert len(runs) == STEPS
+    run = open_run(tmp_path / "run")
+    assert run.tensor("inputs/Net").steps().tolist() == list(range(STEPS))
+    assert set(run.tensor_names()) == {"inputs/Net", "labels/MSELoss", "predictions/MSELoss"}

@@ -160,6 +160,14 @@ class Collection:
         first, slash, _ = self.regex.removeprefix("^").partition("/")
         return not (slash and first in KINDS) or first == kind
 
+    def only_at(self, kind: str) -> frozenset[str] | None:
+        """Return the paths of the modules of which it may hold tensors of a kind; None: of any."""
+        if not self.reaches(kind):
+            return frozenset()
+        if self.regex is not None or self.name in (*KINDS, _ACTIVATIONS):
+            return None
+        return self._paths
+
     def resolved(
         self, modules: Mapping[str, ModuleInfo], path_of: Callable[[Any], str | None]
     ) -> Collection:

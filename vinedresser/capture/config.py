@@ -49,6 +49,7 @@ class Due:
         self.parts = parts
         self._asks: dict[str, Ask] = {}
         self._kinds: dict[str, bool] = {}
+        self._places: dict[str, frozenset[str] | None] = {}
 
     def __bool__(self) -> bool:
         return bool(self.parts)
@@ -69,6 +70,14 @@ class Due:
         if kind not in self._kinds:
             self._kinds[kind] = any(collection.reaches(kind) for collection, _ in self.parts)
         return self._kinds[kind]
+
+    def only_at(self, kind: str) -> frozenset[str] | None:
+        """Return the paths of the modules whose tensors of a kind may be asked for; None: any."""
+        if kind not in self._places:
+            found = [collection.only_at(kind) for collection, _ in self.parts]
+            named = [paths for paths in found if paths is not None]
+            self._places[kind] = frozenset().union(*named) if len(named) == len(found) else None
+        return self._places[kind]
 
     def collections(self) -> dict[str, Collection]:
         """Return the due collections by name."""

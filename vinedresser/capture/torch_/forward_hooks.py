@@ -111,6 +111,9 @@ class ForwardHooks:
         self._kinds = frozenset(kind for kind in FORWARD_KINDS if recording.due.reaches(kind))
         if not self._kinds:
             return
+        if self._only_the_input_of_the_root(recording):
+            self._take(recording, argument_leaves(args, kwargs, f"inputs/{self._names.root}"))
+            return
         self.there = True
         self._recording = recording
         self._counts.clear()
@@ -137,6 +140,12 @@ class ForwardHooks:
         elif not self._calls_compiled and functions_can_be_seen():
             self._functions = FunctionCalls(self._guarded_call, self._guarded_return)
             self._functions.begin()
+
+    def _only_the_input_of_the_root(self, recording: Recording) -> bool:
+        """Say whether nothing else is asked for: then no hooks are needed, nor eager code."""
+        if self._kinds != {"inputs"} or is_elsewhere():
+            return False
+        return recording.due.only_at("inputs") == frozenset({self._names.root})
 
     def clear(self) -> None:
         """Take away what is left of the hooks; not to be called from inside of them."""
