@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -22,19 +23,26 @@ class BackwardEnd:
     def __init__(self, ended: Callable[[], None]) -> None:
         self._ended = ended
         self._handle: Any = None
+        self._last: Callable[[], Tensor | None] = lambda: None
 
-    def begin(self, parameters: Iterable[Tensor]) -> None:
+    def begin(self, parameters: Callable[[], Iterable[Tensor]]) -> None:
         """Look from now on, at the last of some parameters that gets a gradient.
 
         Of what is sharded no hook is called.
+
+        Args:
+            parameters: returns them; asked when the one that was looked at before is none any more.
         """
-        trained = [
-            one
-            for one in parameters
-            if one.requires_grad and one.is_leaf and not (is_lazy(one) or hasattr(one, "to_local"))
-        ]
-        if self._handle is None and trained:
-            self._handle = trained[-1].register_post_accumulate_grad_hook(self._reached)
+        if self._handle is not None:
+            return
+        last = self._last()
+        if last is None or not _gets_a_gradient(last):
+            trained = [one for one in parameters() if _gets_a_gradient(one)]
+            if not trained:
+                return
+            last = trained[-1]
+            self._last = weakref.ref(last)
+        self._handle = last.register_post_accumulate_grad_hook(self._reached)
 
     def remove(self) -> None:
         """Look no more."""
@@ -45,3 +53,8 @@ class BackwardEnd:
     def _reached(self, _: Tensor) -> None:
         # As data parallelism does it: called when the whole backward is done.
         torch.autograd.Variable._execution_engine.queue_callback(self._ended)
+
+
+def _gets_a_gradient(parameter: Tensor) -> bool:
+    whole = not (is_lazy(parameter) or hasattr(parameter, "to_local"))
+    return parameter.requires_grad and parameter.is_leaf and whole

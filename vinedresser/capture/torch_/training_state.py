@@ -50,7 +50,7 @@ class TrainingState:
         # What is compiled must not meet a hook of ours.
         compiled = self._root._compiled_call_impl is not None or hasattr(self._root, "_orig_mod")
         if recording.mode == "train" and due.ask("timing/wait") and not compiled:
-            self._backward.begin(one.value for one in self._names.parameters())
+            self._backward.begin(self._parameters)
         if not due.reaches("state"):
             return
         if due.ask(self._scale) or due.ask(self._skipped):
@@ -73,6 +73,9 @@ class TrainingState:
         """Leave model and scalers as they were found."""
         self._backward.remove()
         self._scaling.remove()
+
+    def _parameters(self) -> list[nn.Parameter]:
+        return [one.value for one in self._names.parameters()]
 
     def _ended(self) -> None:
         if self._recorder.timing is not None:
