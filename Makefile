@@ -78,6 +78,7 @@ bench: env  ## print the measurements beside their budgets
 	$(BIN)/python -m benchmarks.keras_overhead
 	$(BIN)/python -m benchmarks.xgboost_overhead
 	$(BIN)/python -m benchmarks.reaction
+	$(BIN)/python -m benchmarks.rules
 	$(BIN)/python -m benchmarks.faults
 
 clean:  ## remove what can be made again, .venv too; runs/ stays

@@ -129,10 +129,18 @@ class Page(HTMLParser):
         """Return the line charts."""
         return [svg for svg in self.figures if svg.get("class") == "chart"]
 
+    def all_figures(self, kind: str) -> list[ET.Element]:
+        """Return the figures of a class, such as "chart layers"."""
+        return [svg for svg in self.figures if svg.get("class") == kind]
+
+    def figure(self, kind: str) -> ET.Element:
+        """Return the only figure of a class."""
+        (figure,) = self.all_figures(kind)
+        return figure
+
     def heat(self) -> ET.Element:
         """Return the heat map."""
-        (heat,) = [svg for svg in self.figures if svg.get("class") == "chart heat"]
-        return heat
+        return self.figure("chart heat")
 
     def cells(self) -> NDArray[np.uint8]:
         """Return the heat map's palette indices as a picture viewer decodes them, [L, C]."""

@@ -14,23 +14,36 @@ from vinedresser.capture.finding import Finding
 from vinedresser.capture.store.index_decoding import decode_record
 from vinedresser.capture.store.layout import LayoutPool
 from vinedresser.infra.run_directory import (
+    ActionRecord,
     CaptureChange,
     CaptureRequest,
     Heartbeat,
     Record,
+    TagsRecord,
+    TrainerAnswer,
+    TrainerRequest,
+    actions_key,
     findings_key,
     heartbeat_key,
+    tags_key,
 )
 
 DOCUMENT = Path(__file__).parents[1].joinpath("docs/architecture.md").read_text(encoding="utf-8")
 # Those of which a run has several; the others lie under their one key.
-NUMBERED = {Heartbeat, CaptureRequest, CaptureChange, Finding}
+NUMBERED = {
+    *(Heartbeat, CaptureRequest, CaptureChange, Finding),
+    *(ActionRecord, TagsRecord, TrainerRequest, TrainerAnswer),
+}
 RECORDS: dict[str, Any] = {
     **{kind.KEY: kind for kind in Record.__subclasses__() if kind not in NUMBERED},
     "capture_requests/<number>.json": CaptureRequest,
     "capture_changes/<rank>/<number>.json": CaptureChange,
     heartbeat_key(0).replace("0", "<rank>"): Heartbeat,
+    "trainer_requests/<number>.json": TrainerRequest,
+    "trainer_answers/<rank>/<number>.json": TrainerAnswer,
     findings_key("<group>"): Finding,
+    actions_key("<group>"): ActionRecord,
+    tags_key("<group>"): TagsRecord,
 }
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from vinedresser.errors import ConfigError
+from vinedresser.rules.registry import RULES
 from vinedresser.tasks.experiment import load_experiment
 
 GOOD = """
@@ -104,7 +105,7 @@ def test_rules_are_grouped_and_left_out(tmp_path: Path) -> None:
     text = GOOD + "[rules.nonfinite]\ngroup = 'fast'\n[rules]\noverfitting = false\n"
     groups = load_experiment(write(tmp_path, text)).rules
     assert groups["fast"] == {"nonfinite": {}}
-    assert set(groups["default"]) == {"loss_not_decreasing", "vanishing_gradient"}
+    assert set(groups["default"]) == set(RULES) - {"nonfinite", "overfitting"}
     assert groups["default"]["vanishing_gradient"] == {"severity": "warning"}
 
 
@@ -133,7 +134,10 @@ def test_rules_are_grouped_and_left_out(tmp_path: Path) -> None:
         (GOOD + "[capture]\nweights = 3\n", "weights = 3: must be a table"),
         (
             GOOD.replace("rules.vanishing_gradient", "rules.vanishing_gradent"),
-            "rules.vanishing_gradent: no such rule; did you mean vanishing_gradient?",
+            (
+                "rules.vanishing_gradent: no such rule; did you mean vanishing_gradient, "
+                "exploding_gradient?"
+            ),
         ),
         (GOOD.replace('severity = "warning"', "rato = 1.0"), "did you mean ratio?"),
         (GOOD.replace('severity = "warning"', "severity = 'stopp'"), "stopp"),

@@ -34,12 +34,12 @@ def test_the_head_says_who_stopped_the_run_why_and_what_was_saved(tmp_path: Path
 def test_the_findings_are_told_in_words_with_their_evidence(tmp_path: Path) -> None:
     page = Page(write_report(stopped_run(tmp_path / "run"), tmp_path / "report.html"))
     assert (
-        "2 Vanishing gradient stopped the run step 24, seen since step 16 · 94% sure · "
+        "1 Vanishing gradient stopped the run step 24, seen since step 16 · 94% sure · "
         "gradients/first.weight Gradients of first.weight are 1.3e-06 of those of last.weight. "
         "Likely cause eleven sigmoid layers Try relu, or batch normalisation after each layer "
         "Evidence ratio 1.3 \N{MULTIPLICATION SIGN} 10⁻⁶"
     ) in page.text
-    assert "1 Loss not decreasing warning step 10, seen since step 4" in page.text
+    assert "2 Loss not decreasing warning step 10, seen since step 4" in page.text
 
 
 def test_nothing_from_the_run_becomes_markup(tmp_path: Path) -> None:

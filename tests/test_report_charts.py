@@ -23,13 +23,13 @@ def test_markers_stand_at_the_steps_at_which_rules_fired(tmp_path: Path) -> None
     ]
     for chart in [*charts, page.heat()]:
         marks = [node for node in chart.iter("g") if "marker" in node.get("class", "")]
-        assert [mark.get("class") for mark in marks] == ["marker warning", "marker stop"]
+        assert [mark.get("class") for mark in marks] == ["marker stop", "marker warning"]
         assert [mark.findtext("text") for mark in marks] == ["1", "2"]
         lines = [mark.find("line") for mark in marks]
         steps = [
             axis_value(chart, "x", attribute(line, "x1")) for line in lines if line is not None
         ]
-        assert steps == pytest.approx([10, 24], abs=0.05)
+        assert steps == pytest.approx([24, 10], abs=0.05)
 
 
 def test_the_loss_curve_passes_through_the_values(tmp_path: Path) -> None:

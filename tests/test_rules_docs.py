@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -10,19 +11,29 @@ import pytest
 from vinedresser.rules.registry import RULES
 from vinedresser.testing.runs import make_run, step_record
 
-TEXT = (Path(__file__).parent.parent / "docs" / "rules.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parent.parent / "docs"
+TEXT = (DOCS / "rules.md").read_text(encoding="utf-8")
+# Classes of rules have files of their own.
+TEXTS = [TEXT, *(path.read_text(encoding="utf-8") for path in (DOCS / "rules").glob("*.md"))]
+ALL = "\n".join(TEXTS)
 
 
 @pytest.mark.parametrize("name", RULES)
 def test_parameters_and_defaults_are_those_of_the_rule(name: str) -> None:
-    (section,) = re.findall(rf"^## {name}\n(.*?)(?=^## |\Z)", TEXT, re.MULTILINE | re.DOTALL)
+    (section,) = re.findall(rf"^## {name}\n(.*?)(?=^## |\Z)", ALL, re.MULTILINE | re.DOTALL)
     rows = re.findall(r"^\| `(\w+)` \| ([^ ]+) \|", section, re.MULTILINE)
-    assert {parameter: float(default) for parameter, default in rows} == RULES[name]().params
+    assert {parameter: json.loads(default) for parameter, default in rows} == RULES[name]().params
 
 
 def test_the_rules_stand_in_the_order_in_which_they_are_asked() -> None:
-    titles = re.findall(r"^## (\w+)$", TEXT, re.MULTILINE)
-    assert titles == list(RULES)
+    seen = set()
+    for text in TEXTS:
+        titles = [
+            title for title in re.findall(r"^## (\w+)$", text, re.MULTILINE) if title in RULES
+        ]
+        assert titles == [name for name in RULES if name in titles]
+        seen |= set(titles)
+    assert seen == set(RULES)
 
 
 def test_the_example_of_a_rule_runs(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from vinedresser.infra.run_directory import RunRecord
 from vinedresser.rules.base import Rule, capture_for
 from vinedresser.rules.engine import Engine
 from vinedresser.rules.judge import judge
+from vinedresser.rules.losses.overfitting import Overfitting
 from vinedresser.rules.need import Need
-from vinedresser.rules.overfitting import Overfitting
 from vinedresser.rules.registry import RULES
 from vinedresser.testing.runs import make_run, step_record
 
@@ -154,7 +154,7 @@ def test_needs_become_the_capture_configuration() -> None:
 def test_needs_of_several_rules_are_united() -> None:
     config = capture_for(kind() for kind in RULES.values())
     asked = config.asks("gradients/a", 0, "train")
-    assert asked.reductions == {"l2", "abs_mean", "nonfinite"}
+    assert asked.reductions == {"l2", "abs_mean", "nonfinite", "zero_share"}
     assert not asked.tensor
 
 

@@ -15,7 +15,7 @@ from vinedresser.capture.store.reader import open_run
 from vinedresser.capture.store.step_record import StepRecord
 from vinedresser.rules.base import capture_for
 from vinedresser.rules.judge import judge
-from vinedresser.rules.nonfinite import Nonfinite
+from vinedresser.rules.tensors.nonfinite import Nonfinite
 from vinedresser.testing.runs import make_run, step_record
 
 LOSS = "losses/MSELoss"

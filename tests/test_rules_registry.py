@@ -13,7 +13,10 @@ SHOWN = '("vinedresser rules list" shows all; one of your own is path/to/file.py
 TABLES: list[tuple[dict[str, Any], str]] = [
     (
         {"vanishing_gradent": {}},
-        f"rules.vanishing_gradent: no such rule; did you mean vanishing_gradient? {SHOWN}",
+        (
+            "rules.vanishing_gradent: no such rule; did you mean vanishing_gradient, "
+            f"exploding_gradient? {SHOWN}"
+        ),
     ),
     (
         {"xyz": {}},
@@ -21,11 +24,14 @@ TABLES: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"vanishing_gradient": {"ration": 1e-4}},
-        "rules.vanishing_gradient.ration: no such parameter; did you mean ratio?",
+        "rules.vanishing_gradient.ration: no such parameter; did you mean ratio, actions?",
     ),
     (
         {"nonfinite": {"zzz": 1}},
-        "rules.nonfinite.zzz: no such parameter; the parameters are every, severity, group",
+        (
+            "rules.nonfinite.zzz: no such parameter; "
+            "the parameters are every, severity, group, actions"
+        ),
     ),
     (
         {"vanishing_gradient": {"ratio": "small"}},

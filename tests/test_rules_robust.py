@@ -15,11 +15,40 @@ from vinedresser.rules.registry import RULES, rules_from_table
 from vinedresser.testing.runs import make_run, step_record
 
 # Short patience, so that few steps are many.
-TABLE = {
+TABLE: dict[str, dict[str, int]] = {
     "nonfinite": {"every": 1},
+    "unnormalised_inputs": {"patience": 1},
+    "perfect_at_once": {},
+    "loss_output_mismatch": {"patience": 1},
+    "initial_loss": {"patience": 1},
+    "bad_initialisation": {"every": 1},
+    "identical_units": {"every": 1, "patience": 1},
+    "gradients_not_cleared": {"every": 1, "patience": 1},
+    "update_ratio": {"every": 1, "patience": 1},
+    "stale_batch_norm": {"every": 1, "patience": 1},
+    "exploding_gradient": {"every": 1, "patience": 1},
     "vanishing_gradient": {"every": 1, "patience": 1},
+    "dying_relu": {"every": 1, "patience": 1},
+    "saturated_activation": {"every": 1, "patience": 1},
+    "all_zero": {"every": 1, "patience": 1},
+    "low_variance": {"every": 1, "patience": 1},
+    "unchanged_tensor": {"every": 1, "patience": 1},
+    "oscillating_loss": {"patience": 1},
+    "constant_predictions": {"patience": 1},
     "loss_not_decreasing": {"patience": 20},
+    "underfitting": {"patience": 1},
     "overfitting": {"patience": 2},
+    "overtraining": {"patience": 2},
+    "classifier_confusion": {},
+    "similar_across_runs": {"every": 1},
+    "replica_divergence": {"every": 1, "patience": 2},
+    "slow_input": {"patience": 1},
+    "step_outlier": {"patience": 1},
+    "stalled_training": {},
+    "tree_depth": {"every": 1, "patience": 1},
+    "empty_trees": {"every": 1, "patience": 1},
+    "feature_dominance": {"patience": 1},
+    "unused_features": {},
 }
 ANY = st.floats(width=64) | st.sampled_from([0.0, 1.0, -1.0, 1e308, -1e308, 5e-324])
 FINITE = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from([0.0, 1.0, 1e308])
@@ -36,12 +65,20 @@ def records(draw: st.DrawFn) -> list[StepRecord]:
         value = values[step % len(values)]
         other = values[(step * 7 + 3) % len(values)]
         scalars = {"losses/a": value, "metrics/accuracy": other}
-        statistics = {"abs_mean": abs(other), "l2": abs(value), "std": abs(other), "nonfinite": 0.0}
-        reductions = {
-            f"{kind}/{layer}.weight": statistics
-            for kind in ("gradients", "weights")
-            for layer in range(4)
+        statistics = {
+            "abs_mean": abs(other),
+            "l2": abs(value),
+            "std": abs(other),
+            "mean": value,
+            "zero_share": other,
+            "unit_similarity": value,
+            "nonfinite": 0.0,
         }
+        names = [
+            f"{kind}/{n}.weight" for kind in ("gradients", "weights", "updates") for n in "123"
+        ]
+        names += ["buffers/1.running_mean", "outputs/1.tanh()", "outputs/2.sigmoid()"]
+        reductions = dict.fromkeys([*names, "outputs/3.relu()", "inputs/batch"], statistics)
         if step % 3 == 0:
             made.append(step_record(step, mode="eval", scalars=scalars))
         made.append(step_record(step, scalars=scalars, reductions=reductions))

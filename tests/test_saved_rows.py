@@ -135,6 +135,7 @@ def test_a_loop_of_ones_own(tmp_path: Path) -> None:
         (None, (100, 1 << 20), None),
         (64, (100, 3, 32, 32), 64),
         (64, (100, 3, 224, 224), 1),
+        (64, (8, 1024, 50000), 0),
         (64, (100, 1 << 14), 16),
         (64, (100,), 64),
         (64, (), 64),
@@ -144,6 +145,13 @@ def test_of_large_rows_fewer_are_kept(
     asked: int | None, shape: tuple[int, ...], kept: int | None
 ) -> None:
     assert affordable_rows(asked, shape, 4) == kept
+
+
+def test_of_rows_that_are_larger_than_that_none_is_kept(tmp_path: Path) -> None:
+    save = SaveConfig(every=1, rows=8)
+    with Hook(tmp_path / "run", collections={"labels": save, "losses": save}) as hook:
+        hook.step(labels=np.zeros((2, 1 << 20), np.float32), loss=1.0)
+    assert open_run(tmp_path / "run").tensor_names() == []
 
 
 def test_of_photographs_one_is_kept(tmp_path: Path) -> None:

@@ -255,7 +255,7 @@ def test_what_a_compiled_model_is_called_with_is_taken_without_running_it_eagerl
     save = SaveConfig(every=1, rows=4)
     kinds = ("model_inputs", "labels", "predictions")
     with Hook(tmp_path / "run", collections=dict.fromkeys(kinds, save)) as hook:
-        fit(torch.compile(model, backend=backend), hook)
+        fit(torch.compile(model, backend=backend), hook)  # type: ignore[arg-type]
     assert len(runs) == STEPS
     run = open_run(tmp_path / "run")
     assert run.tensor("inputs/Net").steps().tolist() == list(range(STEPS))

@@ -118,7 +118,7 @@ class CaptureControl:
         self._session.shield.guard("describing the run", self._run.describe)(
             self.adapters[0].framework if self.adapters else "",
             versions,
-            self._session.recorder.config,
+            self._session.recorder.lasting,
             self.world_size,
             self._modules(),
             setup=self._setup(),
@@ -138,10 +138,10 @@ class CaptureControl:
                 adapter.look()
         if self._pending is not None:
             number, config = self._pending
-            if self._session.recorder.config is not config:
+            if self._session.recorder.adopted is not config:
                 return
             self._pending = None
-            self._answer(number, self._session.recorder.configured_at)
+            self._answer(number, self._session.recorder.adopted_at, config=config)
             self.describe()
         storage, number = self._run.storage, self._next_request
         try:
@@ -156,9 +156,10 @@ class CaptureControl:
             self._session.shield.report(f"a capture request is refused: {error}")
             self._answer(number, self._session.recorder.steps, str(error))
             return
-        self._own = changed
+        if request.steps is None:
+            self._own = changed
         self._pending = (number, config)
-        self._session.reconfigure(config)
+        self._session.reconfigure(config, request.steps)
 
     def close(self) -> None:
         """Answer what is still to be answered.
@@ -169,9 +170,9 @@ class CaptureControl:
         if self._pending is not None:
             number, config = self._pending
             self._pending = None
-            met = self._session.recorder.config is config
-            since = self._session.recorder.configured_at
-            self._answer(number, since, "" if met else "the training ended before its next step")
+            met = self._session.recorder.adopted is config
+            refused = "" if met else "the training ended before its next step"
+            self._answer(number, self._session.recorder.adopted_at, refused, config=config)
 
     def _in_force(self, own: CaptureConfig) -> CaptureConfig:
         """Return what is captured where the user asks for this."""
@@ -203,7 +204,10 @@ class CaptureControl:
         paths: Iterable[str | None] = (adapter.path_of(module) for adapter in self.adapters)
         return next((path for path in paths if path is not None), None)
 
-    def _answer(self, number: int, step: int, refused: str = "") -> None:
-        capture = self._session.recorder.config.to_json()
+    def _answer(
+        self, number: int, step: int, refused: str = "", *, config: CaptureConfig | None = None
+    ) -> None:
+        """Answer a request that led to a config; None: to no other than there was."""
+        capture = (config or self._session.recorder.config).to_json()
         answer = CaptureChange(step=step, capture=capture, time=time.time(), refused=refused)
         write_record(self._run.storage, answer, key=capture_change_key(number, self._rank))

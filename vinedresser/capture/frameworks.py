@@ -11,7 +11,7 @@ from vinedresser.capture.keeper import Adapter
 from vinedresser.capture.session import Session
 from vinedresser.errors import ConfigError, MissingDependency
 
-__all__ = ["make_adapter", "needed"]
+__all__ = ["is_a", "make_adapter", "needed"]
 
 
 def make_adapter(
@@ -38,11 +38,11 @@ def make_adapter(
         MissingDependency: a package of the framework's extra is not installed.
     """
     # A Keras model on the torch backend is a torch module too.
-    if _is_a(model, "keras", "Model"):
+    if is_a(model, "keras", "Model"):
         with needed("a Keras model", "tensorflow"):
             from vinedresser.capture.keras_.adapter import KerasAdapter
         return KerasAdapter(session, introduce, model, loss, optimizer, name=name)
-    if _is_a(model, "torch", "nn.Module"):
+    if is_a(model, "torch", "nn.Module"):
         with needed("a torch model", "torch"):
             from vinedresser.capture.torch_.adapter import TorchAdapter
         return TorchAdapter(session, model, loss, optimizer, name)
@@ -69,7 +69,7 @@ def needed(what: str, extra: str) -> Iterator[None]:
         ) from error
 
 
-def _is_a(model: Any, package: str, path: str) -> bool:
+def is_a(model: Any, package: str, path: str) -> bool:
     """Say whether a model is of a class of a package, which is not imported for that."""
     found: Any = sys.modules.get(package)
     for part in path.split("."):

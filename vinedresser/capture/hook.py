@@ -29,6 +29,7 @@ from vinedresser.capture.session import Session
 from vinedresser.capture.stopping import TrainingStopped
 from vinedresser.capture.store.record_queue import QueuePolicy
 from vinedresser.capture.store.step_record import MODES, Mode
+from vinedresser.capture.trainer_requests import TrainerRequests
 from vinedresser.capture.user_values import UserValues
 from vinedresser.capture.watched_loss import watched_loss
 from vinedresser.errors import ConfigError
@@ -66,6 +67,7 @@ class Hook:
         total_steps: optimizer steps it is expected to take, for the record.
         policy: what happens when capture is faster than the store: "block" waits, "drop" leaves
             steps out, counts them and says so.
+        tunable: by name, what of the training may be changed while it goes on; see `tunable`.
 
     Raises:
         ConfigError: a collection is not right, or there is no path.
@@ -83,6 +85,7 @@ class Hook:
         parameters: Mapping[str, Any] | None = None,
         total_steps: int | None = None,
         policy: QueuePolicy = "block",
+        tunable: Mapping[str, Any] | None = None,
     ) -> None:
         if policy not in ("block", "drop"):
             raise ConfigError(f"policy = {policy!r}: must be 'block' or 'drop'")
@@ -103,7 +106,7 @@ class Hook:
             # The control is made below, of the session.
             names=lambda: self._control.names(),  # noqa: PLW0108
             stop=self._end_training,
-            look=lambda: self._control.look(),  # noqa: PLW0108
+            look=self._look,
             describe=lambda: self._control.describe(),  # noqa: PLW0108
         )
         if self._run.upload is not None:
@@ -116,6 +119,15 @@ class Hook:
             rank=self._environment.rank,
             world_size=self._environment.world_size,
         )
+        self._requests = TrainerRequests(
+            self._run,
+            self._session,
+            lambda: [adapter.checkpoint for adapter in self._control.adapters],
+            rank=self._environment.rank,
+            world_size=lambda: self._control.world_size,
+        )
+        for one, of in (tunable or {}).items():
+            self.tunable(one, *(of if isinstance(of, (list, tuple)) else (of,)))
         says_its_end = not self._run.launched and self._environment.rank == 0
         self._ending = Ending(self._run.storage) if says_its_end else None
         self._values = UserValues(self._session)
@@ -308,6 +320,25 @@ class Hook:
         """
         self._on_stop = callback
 
+    def tunable(self, name: str, *targets: Any) -> Self:
+        """Declare that a parameter of the training may be changed while it goes on.
+
+        Who asks for a change (the action `adjust`) gets it at the end of a step; nothing else of
+        the training is ever changed.
+
+        Args:
+            name: "lr", the learning rate, of torch or Keras; or "clip", the norm to which gradients
+                are clipped, of torch.
+            targets: the optimizer that has it, and for "lr" of torch the schedulers that compute
+                it, which else set it back; for Keras, and for "clip", perhaps several optimizers.
+
+        Raises:
+            ConfigError: there is no such parameter, or it cannot be changed in that.
+            MissingDependency: a package of the framework's extra is not installed.
+        """
+        self._requests.declare(name, targets)
+        return self
+
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until every step that has ended can be read; return False when that took too long.
 
@@ -330,6 +361,7 @@ class Hook:
             upload.end_soon()
         self._session.close()
         guard("answering a capture request", self._control.close)()
+        guard("answering a request to the trainer", self._requests.close)()
         if self._ending is not None:
             steps = self._session.recorder.steps
             write = guard("writing the exit record", self._ending.write, then="readers may wait")
@@ -405,6 +437,11 @@ class Hook:
             parameters=parameters,
             total_steps=total_steps,
         )
+
+    def _look(self) -> None:
+        """Look what others ask; called about every second on the writer's thread."""
+        self._requests.look()
+        self._control.look()
 
     def _end_training(self) -> None:
         """Save the weights, close, and end the program."""

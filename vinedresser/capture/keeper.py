@@ -124,9 +124,10 @@ class ArrayKeeper:
             raise TypeError(f"{name}: an array of {array.dtype} cannot be stored") from None
         if ask.tensor and name not in recording.tensors:
             most = affordable_rows(ask.rows, array.shape, array.itemsize)
-            some = some_rows(array, most)
-            native = np.array(some, dtype=array.dtype.newbyteorder("="), order="C")
-            recording.tensors[name] = HostTensor(dtype, some.shape, native)
+            if most != 0:
+                some = some_rows(array, most)
+                native = np.array(some, dtype=array.dtype.newbyteorder("="), order="C")
+                recording.tensors[name] = HostTensor(dtype, some.shape, native)
         if ask.reductions and not recording.has_statistics(name):
             axis = channel_axis(name, array.ndim, last=self.channels_last)
             recording.add_statistics(name, take_statistics(array, ask.reductions, axis))

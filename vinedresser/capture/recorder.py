@@ -26,7 +26,8 @@ class Recorder:
 
     Attributes:
         config: what is captured.
-        configured_at: the first step to which it applied.
+        adopted: what `reconfigure` has last brought into force.
+        adopted_at: the first step to which that applied.
         steps: optimizer steps done.
         explicit_mode: the mode of the ``with`` block we are in, None outside.
         quiet: nothing is due in the train step, and no evaluation or block is open.
@@ -38,8 +39,12 @@ class Recorder:
         self.steps = 0
         self.explicit_mode: Mode | None = None
         self.config = config
-        self.configured_at = 0
-        self._next_config: CaptureConfig | None = None
+        self.adopted: CaptureConfig | None = None
+        self.adopted_at = 0
+        # What comes into force with the next step, and for how many; None: for good.
+        self._next: tuple[CaptureConfig, int | None] | None = None
+        # The step from which on all is as before, and what that was.
+        self._back: tuple[int, CaptureConfig] | None = None
         self._deliver = deliver
         self._train: Recording | None = None
         self._train_due: Due = config.due(0, "train")
@@ -54,6 +59,7 @@ class Recorder:
     def configure(self, config: CaptureConfig) -> None:
         """Capture by another config from now on; what was begun goes on with it."""
         self.config = config
+        self._back = None
         self._train_due = config.due(self.steps, "train")
         for begun in (self._train, self._evaluation):
             if begun is not None:
@@ -61,9 +67,19 @@ class Recorder:
         self._look_around()
         self._look_for_timing()
 
-    def reconfigure(self, config: CaptureConfig) -> None:
-        """Capture by another config from the next train step on; any thread may ask for it."""
-        self._next_config = config
+    def reconfigure(self, config: CaptureConfig, steps: int | None = None) -> None:
+        """Capture by another config from the next train step on; any thread may ask for it.
+
+        Args:
+            config: what is captured.
+            steps: for how many train steps; None: for good.
+        """
+        self._next = (config, steps)
+
+    @property
+    def lasting(self) -> CaptureConfig:
+        """What is captured for good: `config`, but while another is in force for some steps."""
+        return self.config if self._back is None else self._back[1]
 
     @property
     def implicit_evaluation(self) -> bool:
@@ -122,10 +138,8 @@ class Recorder:
             for complete in self.completing:
                 complete(recording)
         self.steps += 1
-        if self._next_config is not None:
-            self.config, self._next_config = self._next_config, None
-            self.configured_at = self.steps
-            self._look_for_timing()
+        if self._next is not None or self._back is not None:
+            self._change_config()
         self._train_due = self.config.due(self.steps, "train")
         self._look_around()
         if recording is not None:
@@ -169,6 +183,17 @@ class Recorder:
         recording, self._train = self._train, None
         if recording is not None and recording.explicit:
             self._deliver(recording)
+
+    def _change_config(self) -> None:
+        """Capture by what was asked for, or again as before when its time is over."""
+        if self._next is not None:
+            (config, steps), self._next = self._next, None
+            self._back = None if steps is None else (self.steps + steps, self.lasting)
+            self.config = self.adopted = config
+            self.adopted_at = self.steps
+        elif self._back is not None and self.steps >= self._back[0]:
+            (_, self.config), self._back = self._back, None
+        self._look_for_timing()
 
     def _end_evaluation(self) -> None:
         recording, self._evaluation = self._evaluation, None

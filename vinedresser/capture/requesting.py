@@ -4,28 +4,34 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from typing import TypeVar
 
 from vinedresser.capture.collections import BUILT_IN, Collection
 from vinedresser.capture.config import CaptureConfig
 from vinedresser.capture.store.status import run_status
-from vinedresser.errors import ConfigError, KeyTaken, NotARun, did_you_mean
+from vinedresser.errors import ConfigError, NotARun, did_you_mean
 from vinedresser.infra.run_directory import (
     CaptureChange,
     CaptureRequest,
+    Record,
     RunRecord,
     capture_change_key,
     capture_request_key,
     read_record,
-    write_record,
+    write_numbered,
 )
 from vinedresser.infra.storage import Storage
 
-__all__ = ["await_change", "request_capture"]
+__all__ = ["await_answer", "await_change", "request_capture"]
+
+R = TypeVar("R", bound=Record)
 
 _POLL = 0.05
 
 
-def request_capture(storage: Storage, collections: Iterable[Collection]) -> int:
+def request_capture(
+    storage: Storage, collections: Iterable[Collection], *, steps: int | None = None
+) -> int:
     """Ask a run to capture collections as given, from its next step on.
 
     A collection that the run captures already is saved as given instead of as before, but for what
@@ -35,6 +41,7 @@ def request_capture(storage: Storage, collections: Iterable[Collection]) -> int:
     Args:
         storage: the run's.
         collections: with their new save configs.
+        steps: for how many train steps; then all is as before. None: for good.
 
     Returns:
         The number of the request; `await_change` waits for the answer.
@@ -56,7 +63,8 @@ def request_capture(storage: Storage, collections: Iterable[Collection]) -> int:
     known = CaptureConfig.from_json(record.capture)
     changed = known.changed(CaptureConfig({one.name: _complete(one, known) for one in asked}))
     table = {one.name: changed.collections[one.name].to_json() for one in asked}
-    return _put(storage, CaptureRequest(collections=table, time=time.time()))
+    request = CaptureRequest(table, time.time(), steps)
+    return write_numbered(storage, request, capture_request_key)
 
 
 def await_change(
@@ -73,10 +81,25 @@ def await_change(
     Raises:
         StoreError: the storage refused.
     """
+    return await_answer(storage, CaptureChange, capture_change_key(number, rank), timeout)
+
+
+def await_answer(storage: Storage, kind: type[R], key: str, timeout: float) -> R | None:
+    """Return what a run's hook answered to a request; None when it did not say in time.
+
+    Args:
+        storage: the run's.
+        kind: of the answer.
+        key: of the answer.
+        timeout: seconds; it is given up before when the run is over.
+
+    Raises:
+        StoreError: the storage refused.
+    """
     deadline = time.monotonic() + timeout
     while True:
         over = run_status(storage).over or time.monotonic() > deadline
-        answer = read_record(storage, CaptureChange, key=capture_change_key(number, rank))
+        answer = read_record(storage, kind, key=key)
         if answer is not None or over:
             return answer
         time.sleep(_POLL)
@@ -99,15 +122,3 @@ def _complete(collection: Collection, known: CaptureConfig) -> Collection:
     return Collection(
         collection.name, mine.regex, collection.save, mine.modules, mine.types, mine.kinds
     )
-
-
-def _put(storage: Storage, request: CaptureRequest) -> int:
-    """Store a request under the first free number."""
-    number = len(storage.list(f"{CaptureRequest.KEY}/"))
-    while True:
-        try:
-            write_record(storage, request, key=capture_request_key(number), exclusive=True)
-        except KeyTaken:
-            number += 1
-            continue
-        return number

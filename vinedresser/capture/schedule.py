@@ -33,8 +33,8 @@ class SaveConfig:
         tensor: keep the tensor itself; None: if and only if no reductions are asked for.
         rows: keep of a tensor at most so many rows, evenly strided along its first axis
             (`vinedresser.capture.strided_rows`): those of the same samples of everything that has
-            as many rows. Of rows so large that they would take more than 1 MiB, fewer are kept.
-            Statistics are of all. None: all rows.
+            as many rows. Of large rows fewer are kept, as many as take 1 MiB, and none where not
+            even one does. Statistics are of all. None: all rows.
         when: a predicate of step and mode that a step must fulfil besides; explicit ``steps`` need
             not. As a word (in a run's record) it names a predicate that only the training has;
             here nothing is due by it then.

@@ -43,6 +43,8 @@ class Session:
         signal: whether the training was asked to end.
         newly_set_up: more is known of how the training is set up than the run's record says; it
             is told before the next train step is handed over.
+        between_steps: what is to be done when the train step that goes on has ended; None where
+            there is nothing. Any thread may set it.
 
     Raises:
         SecondWriter: this rank has committed segments already.
@@ -66,6 +68,7 @@ class Session:
         self.newly_set_up = True
         self._describe = self.shield.guard("describing the training", describe)
         self.leader: object | None = None
+        self.between_steps: Callable[[], object] | None = None
         config = self.guarded(config)
         self.recorder = Recorder(config, self.shield.guard("handing over a step", self._deliver))
         self.signal = StopSignal()
@@ -92,10 +95,15 @@ class Session:
         self._unmatched.expect(config.collections.values())
         self.recorder.configure(self.guarded(config))
 
-    def reconfigure(self, config: CaptureConfig) -> None:
-        """Capture by another config, whose predicates are guarded, from the next step on."""
+    def reconfigure(self, config: CaptureConfig, steps: int | None = None) -> None:
+        """Capture by another config, whose predicates are guarded, from the next step on.
+
+        Args:
+            config: what is captured.
+            steps: for how many train steps; None: for good.
+        """
         self._unmatched.expect(config.collections.values())
-        self.recorder.reconfigure(config)
+        self.recorder.reconfigure(config, steps)
 
     def keeper(self, kind: type[K]) -> K:
         """Return this session's keeper of a kind."""
@@ -114,6 +122,9 @@ class Session:
         """
         self.recorder.end_train_step()
         self._writer.last_step = self.recorder.steps - 1
+        if self.between_steps is not None:
+            wanted, self.between_steps = self.between_steps, None
+            wanted()
         self.stop_if_asked()
 
     def stop_if_asked(self) -> None:

@@ -16,16 +16,16 @@ _MOST_BYTES = 1 << 20
 
 
 def affordable_rows(most: int | None, shape: Sequence[int], item_bytes: int) -> int | None:
-    """Return how many rows of a tensor may be kept: as many as take 1 MiB, and one at least.
+    """Return how many rows of a tensor may be kept: as many as take 1 MiB; 0 if not even one does.
 
     Args:
         most: how many are asked for; None: all, whatever they take.
         shape: of the tensor, [N, ...].
         item_bytes: bytes of an element.
     """
-    if most is None:
-        return None
-    return min(most, max(1, _MOST_BYTES // max(1, prod(shape[1:]) * item_bytes)))
+    if most is None or not shape:
+        return most
+    return min(most, _MOST_BYTES // max(1, prod(shape[1:]) * item_bytes))
 
 
 def strided_rows(rows: int, most: int) -> NDArray[np.int64] | None:

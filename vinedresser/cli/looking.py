@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from vinedresser.cli.options import RuleOption, RunArgument, tables
+from vinedresser.cli.options import PresetOption, RuleOption, RunArgument, rules_asked_for
 from vinedresser.errors import ConfigError
 
 __all__ = ["judge", "show"]
@@ -15,6 +15,7 @@ __all__ = ["judge", "show"]
 
 def judge(
     run: RunArgument,
+    preset: PresetOption = None,
     rule: RuleOption = None,
     stop: Annotated[
         bool, typer.Option("--stop", help="Stop a running training when a rule says so.")
@@ -22,14 +23,15 @@ def judge(
 ) -> None:
     """Judge a run by rules, live or long after.
 
-    All the built-in rules judge it if none is named.
+    All the built-in rules judge it if neither a preset nor a rule is named.
     """
     from vinedresser.capture.store.reader import open_run
     from vinedresser.rules.judge import judge as judge_run
-    from vinedresser.rules.registry import RULES, rules_from_table
+    from vinedresser.rules.registry import rules_from_table
     from vinedresser.terminal import console, print_finding
 
-    rules = rules_from_table(tables("--rule", rule) or {name: {} for name in RULES})
+    named = preset if preset or rule else "default"
+    rules = rules_from_table(rules_asked_for(named, rule))
     found = judge_run(open_run(run), rules, live=stop, on_finding=print_finding)
     if not found:
         console.print(

@@ -13,9 +13,11 @@ from vinedresser.errors import ConfigError
 __all__ = [
     "CollectionOption",
     "DEFAULT_STORE",
+    "PresetOption",
     "RuleOption",
     "RunArgument",
     "StoreArgument",
+    "rules_asked_for",
     "tables",
 ]
 
@@ -33,6 +35,15 @@ RuleOption = Annotated[
         "--rule",
         metavar="NAME[:KEY=VALUE,...]",
         help="Judge by this rule; may be repeated.",
+    ),
+]
+PresetOption = Annotated[
+    str | None,
+    typer.Option(
+        "--preset",
+        metavar="NAME",
+        help="Judge by the rules of this preset: default, strict, quiet, classification, "
+        "regression, autoencoder, language_model, boosted_trees, adversarial, none.",
     ),
 ]
 CollectionOption = Annotated[
@@ -68,3 +79,21 @@ def tables(option: str, given: list[str] | None) -> dict[str, dict[str, Any]]:
                 f"{option} {text}: write it as NAME:KEY=VALUE,KEY=VALUE with TOML values ({error})"
             ) from error
     return read
+
+
+def rules_asked_for(preset: str | None, rule: list[str] | None) -> dict[str, dict[str, Any]]:
+    """Return the rules of a preset, with what was given to ``--rule`` on top.
+
+    Args:
+        preset: its name; None: no rules but those given.
+        rule: as it was given to ``--rule``.
+
+    Raises:
+        ConfigError: there is no such preset, or a rule is not written as it should be.
+    """
+    from vinedresser.rules.presets import preset_table
+
+    chosen = preset_table(preset or "none", where=f"--preset {preset}")
+    for name, settings in tables("--rule", rule).items():
+        chosen[name] = {**chosen.get(name, {}), **settings}
+    return chosen

@@ -13,7 +13,14 @@ import typer
 
 from vinedresser.cli.interrupts import interrupts_stop
 from vinedresser.cli.nothing_seen import print_nothing_seen
-from vinedresser.cli.options import DEFAULT_STORE, CollectionOption, RuleOption, tables
+from vinedresser.cli.options import (
+    DEFAULT_STORE,
+    CollectionOption,
+    PresetOption,
+    RuleOption,
+    rules_asked_for,
+    tables,
+)
 
 if TYPE_CHECKING:
     from vinedresser.infra.run_directory import ExitRecord
@@ -36,6 +43,7 @@ def run(
         str, typer.Option(help="Directory that gets the run directory, or s3://bucket/prefix.")
     ] = str(DEFAULT_STORE),
     name: Annotated[str | None, typer.Option(help="Name of the run.")] = None,
+    preset: PresetOption = None,
     rule: RuleOption = None,
     collection: CollectionOption = None,
     attach: Annotated[
@@ -54,7 +62,7 @@ def run(
     prepare = partial(
         prepare_script,
         command=command,
-        rules=tables("--rule", rule),
+        rules=rules_asked_for(preset, rule),
         collections=tables("--collection", collection),
         attach=attach,
         total_steps=steps,

@@ -3,43 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vinedresser.capture.store.series import Column
+from vinedresser.explain.axes import TICK_ROOM, Frame, Size, grid, step_axis
 from vinedresser.explain.curves import smoothed, thinned
 from vinedresser.explain.markers import Marker, draw_markers, marker_room
 from vinedresser.explain.scale import Scale, nice_scale
 from vinedresser.explain.svg import Svg, element, path_data
 from vinedresser.explain.wording import number
 
-__all__ = ["Size", "has_trend", "line_chart"]
+__all__ = ["has_trend", "line_chart"]
 
-_TICK_ROOM = 22.0
-_PIXELS_PER_X_TICK = 90.0
-_PIXELS_PER_Y_TICK = 34.0
 # More evaluations than this are drawn as a line only.
 _MOST_POINTS = 150
-
-
-class Size(NamedTuple):
-    """Pixels of a chart, before the page scales it; markers get room on top of its height."""
-
-    width: float
-    height: float
-    left: float = 52.0
-    right: float = 12.0
-
-
-class _Frame(NamedTuple):
-    """Where the plot lies within the chart."""
-
-    x: Scale
-    y: Scale
-    top: float
-    bottom: float
 
 
 def line_chart(
@@ -54,20 +33,20 @@ def line_chart(
         extent: first and last step of the axis; the same in all charts of a page.
         label: what it shows, for those who do not see it.
     """
-    x = _step_axis(extent, size)
+    x = step_axis(extent, size)
     places = [float(x(marker.step)) for marker in markers]
     top = marker_room(places)
     bottom = top + size.height
-    frame = _Frame(x, nice_scale(column.values, bottom, top), top, bottom)
+    frame = Frame(x, nice_scale(column.values, bottom, top), top, bottom)
     train, evaluation = column.of("train"), column.of("eval")
     return element(
         "svg",
-        *_grid(frame, size, values=bool(np.isfinite(column.values).any())),
+        *grid(frame, size, values=bool(np.isfinite(column.values).any())),
         *_training(train, frame),
         *_evaluations(evaluation, frame),
         *_not_finite(column, frame),
         *draw_markers(markers, places, bottom),
-        viewBox=f"0 0 {size.width:g} {bottom + _TICK_ROOM:g}",
+        viewBox=f"0 0 {size.width:g} {bottom + TICK_ROOM:g}",
         class_="chart",
         role="img",
         aria_label=label,
@@ -80,30 +59,7 @@ def has_trend(column: Column) -> bool:
     return len(smoothed(train.steps, train.values)[0]) > 0
 
 
-def _step_axis(extent: tuple[int, int], size: Size) -> Scale:
-    first, last = extent
-    room = 0.5 if first == last else 0.0
-    return Scale(first - room, last + room, size.left, size.width - size.right, whole=True)
-
-
-def _grid(frame: _Frame, size: Size, *, values: bool) -> list[Svg]:
-    """Return the axes; without any values, heights mean nothing and are not labelled."""
-    right = size.width - size.right
-    drawn = []
-    for tick in frame.y.ticks(int(size.height / _PIXELS_PER_Y_TICK)) if values else ():
-        y = float(frame.y(tick.value))
-        drawn.append(element("line", x1=size.left, x2=right, y1=y, y2=y, class_="grid"))
-        drawn.append(element("text", tick.label, x=size.left - 8, y=y + 3.5, class_="tick y"))
-    bottom = frame.bottom
-    drawn.append(element("line", x1=size.left, x2=right, y1=bottom, y2=bottom, class_="axis"))
-    for tick in frame.x.ticks(int((right - size.left) / _PIXELS_PER_X_TICK)):
-        x = float(frame.x(tick.value))
-        drawn.append(element("line", x1=x, x2=x, y1=bottom, y2=bottom + 3, class_="axis"))
-        drawn.append(element("text", tick.label, x=x, y=bottom + 15, class_="tick x"))
-    return drawn
-
-
-def _training(column: Column, frame: _Frame) -> list[Svg]:
+def _training(column: Column, frame: Frame) -> list[Svg]:
     """Return every step (its outline, where there are many) and the trend over it."""
     steps, values = thinned(column.steps, column.values)
     trend_steps, trend = smoothed(column.steps, _along(frame.y, column.values))
@@ -122,7 +78,7 @@ def _along(scale: Scale, values: NDArray[np.float64]) -> NDArray[np.float64]:
         return scale.along(values)
 
 
-def _evaluations(column: Column, frame: _Frame) -> list[Svg]:
+def _evaluations(column: Column, frame: Frame) -> list[Svg]:
     steps, values = thinned(column.steps, column.values)
     line = path_data(frame.x(steps), frame.y(values))
     if not line:
@@ -131,7 +87,7 @@ def _evaluations(column: Column, frame: _Frame) -> list[Svg]:
     return [element("path", d=line, class_="eval"), *points]
 
 
-def _points(column: Column, frame: _Frame, kind: str) -> list[Svg]:
+def _points(column: Column, frame: Frame, kind: str) -> list[Svg]:
     drawn = []
     for step, value in zip(column.steps.tolist(), column.values.tolist(), strict=True):
         if not np.isfinite(value):
@@ -142,7 +98,7 @@ def _points(column: Column, frame: _Frame, kind: str) -> list[Svg]:
     return drawn
 
 
-def _not_finite(column: Column, frame: _Frame) -> list[Svg]:
+def _not_finite(column: Column, frame: Frame) -> list[Svg]:
     """Return a red stroke at the foot of the chart for every step without a finite value."""
     bad = column.steps[~np.isfinite(column.values)]
     places = np.unique(np.round(frame.x(bad)))

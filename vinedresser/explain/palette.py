@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import base64
-import struct
-import zlib
-
 import numpy as np
 from numpy.typing import NDArray
+
+from vinedresser.explain.png import palette_png
 
 __all__ = ["FIRST_LEVEL", "LEVELS", "NONE", "NOT_FINITE", "ZERO", "colour", "stops", "indexed_png"]
 
@@ -38,20 +36,7 @@ def indexed_png(indices: NDArray[np.uint8]) -> str:
     Args:
         indices: uint8, [H, W], palette indices; `NONE` is transparent.
     """
-    height, width = indices.shape
-    # Each row begins with its filter type, 0: none.
-    raw = np.concatenate([np.zeros((height, 1), np.uint8), indices], axis=1).tobytes()
-    content = b"".join(
-        [
-            b"\x89PNG\r\n\x1a\n",
-            _chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)),
-            _chunk(b"PLTE", _table().tobytes()),
-            _chunk(b"tRNS", b"\x00"),
-            _chunk(b"IDAT", zlib.compress(raw, 9)),
-            _chunk(b"IEND", b""),
-        ]
-    )
-    return f"data:image/png;base64,{base64.b64encode(content).decode()}"
+    return palette_png(indices, _table())
 
 
 def _table() -> NDArray[np.uint8]:
@@ -65,12 +50,3 @@ def _table() -> NDArray[np.uint8]:
     for index, own in _OWN.items():
         table[index] = list(bytes.fromhex(own[1:]))
     return table
-
-
-def _chunk(kind: bytes, content: bytes) -> bytes:
-    return (
-        struct.pack(">I", len(content))
-        + kind
-        + content
-        + struct.pack(">I", zlib.crc32(kind + content))
-    )

@@ -11,6 +11,7 @@ from vinedresser import __version__
 from vinedresser.capture.store.reader import Run
 from vinedresser.explain.page import build_page
 from vinedresser.explain.palette import NOT_FINITE, ZERO, colour
+from vinedresser.explain.timeline import severity_sign
 from vinedresser.infra.storage import LocalStorage
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def write_report(run: Run, destination: str | os.PathLike[str]) -> Path:
     html = template.render(
         page=build_page(run),
         colours={"zero": colour(ZERO), "not_finite": colour(NOT_FINITE)},
+        signs={word: severity_sign(word, 7.0, 7.0) for word in ("stop", "warning", "info")},
         version=__version__,
         written=time.strftime("%Y-%m-%d %H:%M:%S %Z"),
     )

@@ -69,7 +69,8 @@ class Scale:
         return self._log_ticks(most) if self.log else self._linear_ticks(most)
 
     def _linear_ticks(self, most: int) -> list[Tick]:
-        step = _round_step((self.high - self.low) / max(most, 1))
+        # A span of subnormal numbers may have no fraction.
+        step = _round_step(max((self.high - self.low) / max(most, 1), 1e-300))
         if self.whole:
             step = max(step, 1.0)
         first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
@@ -107,7 +108,8 @@ def nice_scale(values: NDArray[np.float64], start: float, end: float) -> Scale:
         return Scale(
             max(low / margin, _SMALLEST), min(high * margin, _LARGEST), start, end, log=True
         )
-    span = high - low or abs(high) or 1.0
+    # Margins of subnormal numbers would be nothing.
+    span = max(high - low or abs(high) or 1.0, 1e-300)
     # Zero belongs to the picture when it is near: losses and accuracies are read against it.
     bottom = 0.0 if 0 <= low < 0.5 * high else low - 0.06 * span
     return Scale(bottom, high + 0.06 * span, start, end)

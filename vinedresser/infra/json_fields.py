@@ -1,13 +1,17 @@
-"""Checking JSON against the fields of a dataclass; only the standard library is used here."""
+"""JSON against the fields of a dataclass, and JSON as its standard has it.
+
+Only the standard library is used here.
+"""
 
 from __future__ import annotations
 
+import math
 import types
 import typing
 from dataclasses import fields
 from typing import Any, Literal
 
-__all__ = ["known_fields"]
+__all__ = ["known_fields", "strict_json"]
 
 _HINTS: dict[Any, dict[str, Any]] = {}
 
@@ -32,6 +36,17 @@ def known_fields(kind: type[Any], document: Any) -> dict[str, Any]:
             name = getattr(hint, "__name__", str(hint))
             raise TypeError(f"{key} is {_shown(value)}, which is not {name}")
     return found
+
+
+def strict_json(value: Any) -> Any:
+    """Return a value in which numbers that JSON does not know, such as NaN, are written out."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, dict):
+        return {key: strict_json(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [strict_json(entry) for entry in value]
+    return value
 
 
 def _hints(kind: type[Any]) -> dict[str, Any]:

@@ -9,25 +9,27 @@ if TYPE_CHECKING:
     from vinedresser.rules.base import Rule as Rule
     from vinedresser.rules.base import capture_for as capture_for
     from vinedresser.rules.engine import Engine as Engine
-    from vinedresser.rules.loss_not_decreasing import LossNotDecreasing as LossNotDecreasing
+    from vinedresser.rules.gradients.vanishing_gradient import (
+        VanishingGradient as VanishingGradient,
+    )
+    from vinedresser.rules.losses.loss_not_decreasing import LossNotDecreasing as LossNotDecreasing
+    from vinedresser.rules.losses.overfitting import Overfitting as Overfitting
     from vinedresser.rules.need import Need as Need
-    from vinedresser.rules.nonfinite import Nonfinite as Nonfinite
-    from vinedresser.rules.overfitting import Overfitting as Overfitting
     from vinedresser.rules.registry import RULES as RULES
     from vinedresser.rules.registry import describe as describe
     from vinedresser.rules.registry import rules_from_table as rules_from_table
-    from vinedresser.rules.vanishing_gradient import VanishingGradient as VanishingGradient
+    from vinedresser.rules.tensors.nonfinite import Nonfinite as Nonfinite
 
 # Where each public name lives; loaded on first use.
 _HOMES = {
     "RULES": "registry",
     "Engine": "engine",
-    "LossNotDecreasing": "loss_not_decreasing",
+    "LossNotDecreasing": "losses.loss_not_decreasing",
     "Need": "need",
-    "Nonfinite": "nonfinite",
-    "Overfitting": "overfitting",
+    "Nonfinite": "tensors.nonfinite",
+    "Overfitting": "losses.overfitting",
     "Rule": "base",
-    "VanishingGradient": "vanishing_gradient",
+    "VanishingGradient": "gradients.vanishing_gradient",
     "capture_for": "base",
     "describe": "registry",
     "rules_from_table": "registry",

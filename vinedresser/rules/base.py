@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from vinedresser.capture.config import CaptureConfig
 from vinedresser.capture.finding import Finding, Severity
+from vinedresser.infra.json_fields import strict_json
 from vinedresser.rules.faults import Fault
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.base import constructor_parameters, signals_of
@@ -59,6 +59,19 @@ class Rule(ABC):
         Args:
             step: of any mode and rank, also one at which nothing was due for this rule.
         """
+
+    def idle(self, until: float) -> Finding | None:  # noqa: ARG002 (few rules want it)
+        """Return what is found in that no step was committed up to a time.
+
+        It is asked again and again while the run is silent, before each step with the time of that
+        step, and after the last with the time at which the run ended. What is found must be the
+        same whichever of these asks first: it may depend on the steps, and on ``until`` only in
+        that it lies beyond a limit.
+
+        Args:
+            until: seconds since the epoch.
+        """
+        return None
 
     def finish(self) -> Finding | None:
         """Return what is found when the run is over and all of it was seen."""
@@ -115,19 +128,8 @@ class Rule(ABC):
             remedy=remedy,
             fault=self.fault if fault is None else fault,
             correction=correction or {},
-            evidence={key: _plain(value) for key, value in evidence.items()},
+            evidence={key: strict_json(value) for key, value in evidence.items()},
         )
-
-
-def _plain(value: Any) -> Any:
-    """Return a value in which numbers that JSON does not know, such as NaN, are written out."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if isinstance(value, dict):
-        return {key: _plain(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(entry) for entry in value]
-    return value
 
 
 def capture_for(rules: Iterable[Rule]) -> CaptureConfig:

@@ -29,11 +29,15 @@ class Engine:
 
     def __init__(self, rules: Iterable[Rule]) -> None:
         self._pool = SignalPool()
-        self._watches = []
+        self._watches: list[RuleWatch] = []
+        # Those whose rules want to know of silence.
+        self._timed: list[RuleWatch] = []
         for rule in rules:
             own = copy.deepcopy(rule)
             self._pool.adopt(own)
             self._watches.append(RuleWatch(own, self._pool))
+            if type(own).idle is not Rule.idle:
+                self._timed.append(self._watches[-1])
 
     def begin(self, info: RunRecord) -> None:
         """Tell the rules about the run, before its first step."""
@@ -43,8 +47,13 @@ class Engine:
 
     def update(self, step: Step) -> list[Finding]:
         """Show the next step to all rules; return what they find, in the order of the rules."""
+        silence = self.idle(step.time)
         self._pool.update(step)
-        return [finding for watch in self._watches for finding in watch.update(step)]
+        return silence + [finding for watch in self._watches for finding in watch.update(step)]
+
+    def idle(self, until: float) -> list[Finding]:
+        """Tell the rules that no step was committed up to a time, in seconds since the epoch."""
+        return [finding for watch in self._timed for finding in watch.idle(until)]
 
     def finish(self) -> list[Finding]:
         """Tell the rules that the run is over; return what they still find."""

@@ -36,8 +36,10 @@ Fault = Literal[
     "untrained_parameters",
     "wrong_mode",
     # What happens inside
+    "all_zero",
     "dying_relu",
     "exploding_gradient",
+    "low_variance",
     "mixed_precision",
     "nonfinite",
     "saturated_activation",
@@ -68,6 +70,8 @@ _OUTCOMES: frozenset[Fault] = frozenset(
 )
 _INSIDE: frozenset[Fault] = frozenset(
     {
+        "all_zero",
+        "low_variance",
         "vanishing_gradient",
         "exploding_gradient",
         "dying_relu",
@@ -77,6 +81,8 @@ _INSIDE: frozenset[Fault] = frozenset(
         "mixed_precision",
     }
 )
+# What is seen of tensors that nothing comes through to.
+_NOTHING_LEFT: frozenset[Fault] = frozenset({"all_zero", "low_variance", "unchanged_tensor"})
 _UNSTEADY: frozenset[Fault] = frozenset({"oscillating_loss", "learning_rate_too_high"})
 
 # By fault, those that it can bring about: where both are found it is the cause.
@@ -84,23 +90,23 @@ CONSEQUENCES: dict[Fault, frozenset[Fault]] = {
     **dict.fromkeys(_INSIDE, _OUTCOMES),
     "nonfinite": _OUTCOMES | {"dying_relu", "exploding_gradient"},
     "exploding_gradient": _OUTCOMES | {"nonfinite", "dying_relu", "oscillating_loss"},
-    "dying_relu": _OUTCOMES | {"vanishing_gradient", "unchanged_tensor"},
-    "saturated_activation": _OUTCOMES | {"vanishing_gradient", "unchanged_tensor"},
-    "vanishing_gradient": _OUTCOMES | {"unchanged_tensor", "learning_rate_too_low"},
+    "dying_relu": _OUTCOMES | _NOTHING_LEFT | {"vanishing_gradient"},
+    "saturated_activation": _OUTCOMES | _NOTHING_LEFT | {"vanishing_gradient"},
+    "vanishing_gradient": _OUTCOMES | _NOTHING_LEFT | {"learning_rate_too_low"},
     "oscillating_loss": _OUTCOMES,
     "learning_rate_too_high": _OUTCOMES | _INSIDE | {"oscillating_loss"},
     "learning_rate_too_low": _OUTCOMES | {"unchanged_tensor"},
     "gradients_not_cleared": _OUTCOMES | _INSIDE | _UNSTEADY,
-    "over_regularisation": _OUTCOMES | {"vanishing_gradient"},
-    "untrained_parameters": _OUTCOMES | {"unchanged_tensor", "learning_rate_too_low"},
+    "over_regularisation": _OUTCOMES | _NOTHING_LEFT | {"vanishing_gradient", "dying_relu"},
+    "untrained_parameters": _OUTCOMES | _NOTHING_LEFT | {"learning_rate_too_low"},
     "wrong_mode": _OUTCOMES | {"stale_statistics", "overfitting"},
     "stale_statistics": _OUTCOMES | {"overfitting"},
-    "identical_units": _OUTCOMES | {"vanishing_gradient", "learning_rate_too_low"},
+    "identical_units": _OUTCOMES | _NOTHING_LEFT | {"vanishing_gradient", "learning_rate_too_low"},
     "bad_initialisation": _OUTCOMES | _INSIDE | _UNSTEADY | {"identical_units", "loss_scale"},
     "loss_output_mismatch": _OUTCOMES
     | _INSIDE
     | {"loss_scale", "learning_rate_too_low", "oscillating_loss"},
-    "loss_scale": _OUTCOMES | _UNSTEADY | {"exploding_gradient", "nonfinite"},
+    "loss_scale": _OUTCOMES | _INSIDE | _UNSTEADY,
     "unnormalised_inputs": _OUTCOMES | _INSIDE | _UNSTEADY | {"loss_scale"},
     "unnormalised_targets": _OUTCOMES | _INSIDE | _UNSTEADY | {"loss_scale"},
     "single_label": _OUTCOMES | {"data_leakage"},

@@ -11,7 +11,7 @@ from vinedresser.errors import KeyMissing
 from vinedresser.infra.run_directory import findings_key
 from vinedresser.infra.storage import Storage
 
-__all__ = ["FindingsFile"]
+__all__ = ["FindingsFile", "finding_line"]
 
 
 class FindingsFile:
@@ -40,7 +40,7 @@ class FindingsFile:
         Raises:
             StoreError: the storage refused.
         """
-        self._text += json.dumps(finding.to_json(), default=_plain) + "\n"
+        self._text += finding_line(finding) + "\n"
         if self._stored is None or not self._stored.startswith(self._text):
             self._put()
 
@@ -56,6 +56,11 @@ class FindingsFile:
     def _put(self) -> None:
         self._storage.put(self._key, [self._text.encode()])
         self._stored = self._text
+
+
+def finding_line(finding: Finding) -> str:
+    """Return a finding as one line of JSON; NaN and infinities stay what they are."""
+    return json.dumps(finding.to_json(), default=_plain)
 
 
 def _plain(value: object) -> object:

@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
 from vinedresser.capture.finding import Finding
 from vinedresser.capture.store.reader import Run
-from vinedresser.errors import KeyTaken
-from vinedresser.infra.run_directory import RunRecord, StopRecord, read_record, write_record
+from vinedresser.infra.run_directory import (
+    ExitRecord,
+    RunRecord,
+    StopRecord,
+    read_record,
+)
+from vinedresser.rules.actions.stop import StopAtOnce
 from vinedresser.rules.base import Rule
 from vinedresser.rules.engine import Engine
 from vinedresser.rules.root_cause import root_causes
 
-__all__ = ["judge"]
+__all__ = ["Stopping", "judge"]
 
-_LOG = logging.getLogger(__name__)
+
+class Stopping(Protocol):
+    """Decides which finding ends a run, and asks it to end."""
+
+    def stops(self, finding: Finding) -> bool:
+        """Say whether a finding ends the run."""
+
+    def stop(self, fatal: Finding, record: StopRecord) -> None:
+        """Ask the training to end.
+
+        Args:
+            fatal: the finding that ends it.
+            record: who asks, and why.
+        """
 
 
 def judge(
@@ -26,6 +44,7 @@ def judge(
     live: bool = False,
     on_finding: Callable[[Finding], None] | None = None,
     poll: float | None = None,
+    stopping: Stopping | None = None,
 ) -> list[Finding]:
     """Show a run to rules from its first step on, until it is over.
 
@@ -40,6 +59,7 @@ def judge(
             first who asks is the one.
         on_finding: called with each finding, before the training is asked to end.
         poll: seconds between two looks when there is nothing new; None: see `Run.follow`.
+        stopping: decides which finding ends the training; None: the first of severity "stop".
 
     Returns:
         The findings in the order in which they were made.
@@ -49,27 +69,44 @@ def judge(
     """
     engine = Engine(rules)
     findings: list[Finding] = []
-    stopping = not live
+    ending = stopping or StopAtOnce(run.storage)
+    asked = not live
 
     def take(new: list[Finding]) -> None:
-        nonlocal stopping
+        nonlocal asked
         findings.extend(new)
         if on_finding:
             for finding in new:
                 on_finding(finding)
-        fatal = next((finding for finding in new if finding.severity == "stop"), None)
-        if fatal and not stopping:
-            stopping = True
-            _ask_to_end(run, _cause_of(fatal, findings), fatal.step)
+        fatal = next(filter(ending.stops, new), None)
+        if fatal and not (asked or run.finished):
+            asked = True
+            ending.stop(fatal, _stop_record(_cause_of(fatal, findings), fatal.step))
 
     begun = False
-    for step in run.follow(poll, urgent=live):
+
+    def idle() -> None:
+        if begun:
+            take(engine.idle(time.time()))
+
+    for step in run.follow(poll, urgent=live, on_idle=idle):
         if not begun:
             begun = True
             engine.begin(_info(run))
         take(engine.update(step))
+    if (ended := _ended(run)) is not None:
+        take(engine.idle(ended))
     take(engine.finish())
     return findings
+
+
+def _ended(run: Run) -> float | None:
+    """Return when the training ended by itself or as it was asked to; None: nobody knows.
+
+    Of one that was killed, it is noted when somebody found that out.
+    """
+    end = read_record(run.storage, ExitRecord)
+    return end.ended if end is not None and end.cause in ("finished", "stopped") else None
 
 
 def _info(run: Run) -> RunRecord:
@@ -83,17 +120,14 @@ def _cause_of(fatal: Finding, findings: list[Finding]) -> Finding:
     return next(root.finding for root in roots if fatal in (root.finding, *root.symptoms))
 
 
-def _ask_to_end(run: Run, finding: Finding, step: int) -> None:
-    """Ask the training to end, unless it has ended or somebody else asked before.
+def _stop_record(finding: Finding, step: int) -> StopRecord:
+    """Return the wish that a training ends.
 
     Args:
-        run: the training.
         finding: for which it is to end.
-        step: at which a rule of severity "stop" became sure.
+        step: at which a finding that ends it was made.
     """
-    if run.finished:
-        return
-    stop = StopRecord(
+    return StopRecord(
         by="rule",
         rule=finding.rule,
         step=step,
@@ -101,7 +135,3 @@ def _ask_to_end(run: Run, finding: Finding, step: int) -> None:
         time=time.time(),
         finding=finding.to_json(),
     )
-    try:
-        write_record(run.storage, stop, exclusive=True)
-    except KeyTaken:
-        _LOG.info("%s: was asked to end before: %s", run.path, finding.seen)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Need"]
 
+# Steps at the beginning that are looked at closely, by how much more rarely the others are, and
+# what is rare enough from the start.
+_EARLY, _EARLY_TENSORS = 400, 2000
+_RARER = 5
+_SELDOM = 100
+
 
 @dataclass(frozen=True)
 class Need:
@@ -22,6 +28,9 @@ class Need:
     Attributes:
         collection: name of a built-in collection, or of one of the rule's own with a ``regex``.
         every: at every so many train steps, from step 0; each evaluation and prediction is shown.
+            What comes more often than every hundred steps comes five times as rarely later:
+            statistics from step 400 on, tensors from step 2000 on. Most faults are there from the
+            start, and what is captured takes time and room.
         reductions: statistics (`vinedresser.capture.reductions`). Scalars such as losses and
             metrics have none.
         modes: "train", "eval", "predict".
@@ -29,6 +38,8 @@ class Need:
         rows: of a full tensor, at most so many rows (`SaveConfig.rows`); None: all.
         regex: found (`re.search`) in the full names of the tensors.
         required: say so when nothing of it is there; False: the rule is only better with it.
+        stop: the first train step at which it is no longer shown; None: it always is. In other
+            modes it is shown until as many train steps have been done.
     """
 
     collection: str
@@ -39,21 +50,29 @@ class Need:
     rows: int | None = None
     regex: str | None = None
     required: bool = True
+    stop: int | None = None
 
     @cached_property
-    def save(self) -> SaveConfig:
+    def saves(self) -> tuple[SaveConfig, ...]:
         """What the hook has to save for it.
 
         Raises:
             ConfigError: a value is not right.
         """
-        return SaveConfig(
+        save = SaveConfig(
             every=self.every,
             modes=self.modes,
             reductions=self.reductions,
             tensor=self.tensor if self.reductions else None,
             rows=self.rows,
         )
+        if not (self.reductions or self.tensor) or not 0 < self.every < _SELDOM:
+            return (replace(save, stop=self.stop),)
+        early = _EARLY_TENSORS if self.tensor else _EARLY
+        if self.stop is not None and self.stop <= early:
+            return (replace(save, stop=self.stop),)
+        later = replace(save, start=early, stop=self.stop, every=_RARER * self.every)
+        return replace(save, stop=early), later
 
     @cached_property
     def names(self) -> Collection:
@@ -62,14 +81,20 @@ class Need:
         Raises:
             ConfigError: the regex is not valid.
         """
-        return Collection(self.collection, self.regex, self.save)
+        return Collection(self.collection, self.regex, self.saves)
 
     def due(self, step: Step) -> bool:
         """Say whether something of it has to be in this step."""
-        return self.save.due(step.step, step.mode)
+        return any(save.due(step.step, step.mode) for save in self.saves)
 
     def met(self, step: Step) -> bool:
         """Say whether something of it is in this step."""
+        if self.reductions and self.regex is None:
+            # The step knows the modules, by which some collections have their members.
+            return all(
+                step.reduction_of(self.collection, word) or step.vectors_of(self.collection, word)
+                for word in self.reductions
+            )
         if self.reductions:
             return any(
                 self.names.holds(name) and all(word in statistics for word in self.reductions)

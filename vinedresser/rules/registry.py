@@ -9,27 +9,91 @@ from typing import Any, get_args, get_type_hints
 
 from vinedresser.capture.finding import Severity
 from vinedresser.errors import ConfigError, did_you_mean
+from vinedresser.rules.activations.dying_relu import DyingRelu
+from vinedresser.rules.activations.saturated_activation import SaturatedActivation
+from vinedresser.rules.activations.stale_batch_norm import StaleBatchNorm
 from vinedresser.rules.base import Rule
-from vinedresser.rules.loss_not_decreasing import LossNotDecreasing
-from vinedresser.rules.nonfinite import Nonfinite
-from vinedresser.rules.overfitting import Overfitting
+from vinedresser.rules.data.unnormalised_inputs import UnnormalisedInputs
+from vinedresser.rules.gradients.exploding_gradient import ExplodingGradient
+from vinedresser.rules.gradients.vanishing_gradient import VanishingGradient
+from vinedresser.rules.losses.classifier_confusion import ClassifierConfusion
+from vinedresser.rules.losses.constant_predictions import ConstantPredictions
+from vinedresser.rules.losses.initial_loss import InitialLoss
+from vinedresser.rules.losses.loss_not_decreasing import LossNotDecreasing
+from vinedresser.rules.losses.loss_output_mismatch import LossOutputMismatch
+from vinedresser.rules.losses.oscillating_loss import OscillatingLoss
+from vinedresser.rules.losses.overfitting import Overfitting
+from vinedresser.rules.losses.overtraining import Overtraining
+from vinedresser.rules.losses.perfect_at_once import PerfectAtOnce
+from vinedresser.rules.losses.underfitting import Underfitting
+from vinedresser.rules.optimisation.gradients_not_cleared import GradientsNotCleared
 from vinedresser.rules.own_rules import (
     absolute_reference,
     installed_rules,
     is_reference,
     load_rule,
 )
-from vinedresser.rules.vanishing_gradient import VanishingGradient
+from vinedresser.rules.system.replica_divergence import ReplicaDivergence
+from vinedresser.rules.system.slow_input import SlowInput
+from vinedresser.rules.system.stalled_training import StalledTraining
+from vinedresser.rules.system.step_outlier import StepOutlier
+from vinedresser.rules.tensors.all_zero import AllZero
+from vinedresser.rules.tensors.low_variance import LowVariance
+from vinedresser.rules.tensors.nonfinite import Nonfinite
+from vinedresser.rules.tensors.similar_across_runs import SimilarAcrossRuns
+from vinedresser.rules.tensors.unchanged_tensor import UnchangedTensor
+from vinedresser.rules.trees.empty_trees import EmptyTrees
+from vinedresser.rules.trees.feature_dominance import FeatureDominance
+from vinedresser.rules.trees.tree_depth import TreeDepth
+from vinedresser.rules.trees.unused_features import UnusedFeatures
+from vinedresser.rules.weights.bad_initialisation import BadInitialisation
+from vinedresser.rules.weights.identical_units import IdenticalUnits
+from vinedresser.rules.weights.update_ratio import UpdateRatio
 
 __all__ = ["RESERVED", "RULES", "describe", "find_rule", "known_rules", "rules_from_table"]
 
 # In the order in which they are asked: of several that fire at one step, the first ends the run.
 RULES: dict[str, type[Rule]] = {
-    rule.name: rule for rule in (Nonfinite, VanishingGradient, LossNotDecreasing, Overfitting)
+    rule.name: rule
+    for rule in (
+        Nonfinite,
+        UnnormalisedInputs,
+        PerfectAtOnce,
+        LossOutputMismatch,
+        InitialLoss,
+        BadInitialisation,
+        IdenticalUnits,
+        GradientsNotCleared,
+        UpdateRatio,
+        StaleBatchNorm,
+        ExplodingGradient,
+        VanishingGradient,
+        DyingRelu,
+        SaturatedActivation,
+        AllZero,
+        LowVariance,
+        UnchangedTensor,
+        OscillatingLoss,
+        ConstantPredictions,
+        LossNotDecreasing,
+        Underfitting,
+        Overfitting,
+        Overtraining,
+        ClassifierConfusion,
+        SimilarAcrossRuns,
+        ReplicaDivergence,
+        SlowInput,
+        StepOutlier,
+        StalledTraining,
+        TreeDepth,
+        EmptyTrees,
+        FeatureDominance,
+        UnusedFeatures,
+    )
 }
 
 # Keys of every rule's table that are not parameters: what follows, and which process judges.
-RESERVED = ("severity", "group")
+RESERVED = ("severity", "group", "actions")
 
 _SEVERITIES: tuple[str, ...] = get_args(Severity)
 
@@ -50,7 +114,7 @@ def rules_from_table(
 
     Args:
         table: by a rule's name, or ``path/to/file.py:Name``, its parameters, and ``severity``;
-            ``group`` is left to whoever starts the judges.
+            ``group`` is left to whoever starts the judges, ``actions`` to these.
         where: what to begin a message with, such as ``experiment.toml: rules``.
         base: what the paths are relative to; None: the working directory.
 

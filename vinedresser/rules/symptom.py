@@ -67,8 +67,16 @@ class SymptomRule(Rule):
         """Return what is wrong at a step at which it looks; None: nothing."""
 
     def looks_at(self, step: Step) -> bool:
-        """Say whether this step shows anything: by default, when all that it requires is there."""
-        return all(need.due(step) and need.met(step) for need in self.needs if need.required)
+        """Say whether this step shows anything.
+
+        By default, when all that it requires is there; where it requires nothing, its first need.
+        """
+        wanted = [need for need in self.needs if need.required] or self.needs[:1]
+        return all(need.due(step) and need.met(step) for need in wanted)
+
+    def ripe(self, step: Step) -> bool:  # noqa: ARG002 (for those that want it)
+        """Say whether it may fire at a step at which it has seen its symptom often enough."""
+        return True
 
     def update(self, step: Step) -> Finding | None:
         """See `Rule.update`."""
@@ -82,7 +90,7 @@ class SymptomRule(Rule):
             self._since = step.step
         self._looks += 1
         self._seen = (step, symptom)
-        if self._looks < self.patience:
+        if self._looks < self.patience or not self.ripe(step):
             return None
         if self.gate == "none":
             return self._fire(Verdict("open"))

@@ -59,6 +59,11 @@ class RuleWatch:
         self._shielded(lambda: self._update(step))
         return self._taken()
 
+    def idle(self, until: float) -> list[Finding]:
+        """Tell it that there was no step up to a time; return what it has to say."""
+        self._shielded(lambda: self._rule.idle(until))
+        return self._taken()
+
     def finish(self) -> list[Finding]:
         """Tell it that the run is over; return what it still has to say."""
         for need in self._unmet:

@@ -1,10 +1,11 @@
 """A process that judges one run by one group of rules: ``python -m vinedresser.rules.worker``.
 
-    worker RUN --group G --spec FILE     FILE: {"rules": {"nonfinite": {}, …}}
+    worker RUN --group G --spec FILE     FILE: {"rules": {"nonfinite": {}, …}, "actions": {…}}
 
-It waits until the run directory begins, writes findings/G.jsonl, asks the training to end when a
-rule says so, and ends when the run is over or its parent is gone. It keeps nothing of its own: one
-that is killed and started again judges from the first step and finds the same.
+It waits until the run directory begins, writes findings/G.jsonl, takes the actions that follow,
+which it notes in actions/G.jsonl, and ends when the run is over or its parent is gone. It keeps
+nothing else: one that is killed and started again judges from the first step, finds the same, and
+does what has not been done.
 """
 
 from __future__ import annotations
@@ -20,8 +21,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+from vinedresser.capture.finding import Finding
 from vinedresser.capture.store.reader import Run, open_run
 from vinedresser.errors import ConfigError, NotARun, VinedresserError
+from vinedresser.rules.actions.dispatcher import Dispatcher
+from vinedresser.rules.actions.plan import ActionPlan
+from vinedresser.rules.base import Rule
 from vinedresser.rules.findings_file import FindingsFile
 from vinedresser.rules.judge import judge
 from vinedresser.rules.registry import rules_from_table
@@ -48,24 +53,41 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     _end_with_parent()
     try:
-        rules = rules_from_table(_table(options.spec), where=f"{options.spec}: rules")
-        run = _await_run(options.run)
-        findings = FindingsFile(run.storage, options.group)
-        judge(run, rules, live=True, on_finding=findings.add)
-        findings.close()
+        table, where = _table(options.spec, "rules"), f"{options.spec}: rules"
+        rules = rules_from_table(table, where=where)
+        actions = _table(options.spec, "actions", {})
+        plan = ActionPlan.from_tables(
+            actions, table, where=f"{options.spec}: actions", where_rules=where
+        )
+        _judge(_await_run(options.run), rules, plan, options.group)
     except VinedresserError as error:
         parser.exit(2 if isinstance(error, ConfigError) else 1, f"{parser.prog}: {error}\n")
     return 0
 
 
-def _table(spec: Path) -> dict[str, Any]:
-    """Return the table of rules."""
+def _judge(run: Run, rules: list[Rule], plan: ActionPlan, group: str) -> None:
+    """Judge a run until it is over, and all that follows is done."""
+    findings = FindingsFile(run.storage, group)
+    dispatcher = Dispatcher(run, plan, group)
+
+    def take(finding: Finding) -> None:
+        findings.add(finding)
+        dispatcher.take(finding)
+
+    judge(run, rules, live=True, on_finding=take, stopping=dispatcher)
+    findings.close()
+    dispatcher.close()
+
+
+def _table(spec: Path, key: str, default: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Return a table of the file; where there is none, the default, if one is given."""
     try:
-        table = json.loads(spec.read_text(encoding="utf-8"))["rules"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f'{spec}: must be a JSON file with {{"rules": …}}: {error!r}') from error
+        document = json.loads(spec.read_text(encoding="utf-8"))
+        table = document[key] if default is None else document.get(key, default)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ConfigError(f'{spec}: must be a JSON file with {{"{key}": …}}: {error!r}') from error
     if not isinstance(table, dict):
-        raise ConfigError(f"{spec}: rules: must be a table, not {table!r}")
+        raise ConfigError(f"{spec}: {key}: must be a table, not {table!r}")
     return table
 
 

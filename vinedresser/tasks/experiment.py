@@ -4,7 +4,10 @@
                      environment
     [variants.NAME]  parameters, environment, total_steps: one run each, on top of [run]
     [capture.NAME]   a save config: every, start, stop, steps, modes, reductions, tensor; regex
-    [rules]          preset = "default" | "none"; [rules.NAME] severity, group and its parameters
+    [rules]          preset, such as "default" (`rules.presets`); [rules.NAME] severity,
+                     group, actions and its parameters; NAME may be "my_rules.py:MyRule"
+    [actions]        on_stop, on_warning, on_info: what follows a finding of that severity
+    [actions.NAME]   notify, email, command, snapshot, adjust: its settings
     [tracking]       uri, experiment
 
 Paths are relative to the file. Parameters reach the command as ``--name value``.
@@ -24,6 +27,7 @@ from vinedresser.errors import ConfigError, LaunchError, did_you_mean
 from vinedresser.infra.configuration import build, load_toml
 from vinedresser.infra.launcher import check_command
 from vinedresser.infra.tracking import absolute_uri
+from vinedresser.rules.actions.plan import ActionPlan
 from vinedresser.rules.base import Rule, capture_for
 from vinedresser.rules.registry import rules_from_table
 from vinedresser.tasks.rule_groups import grouped
@@ -33,7 +37,7 @@ __all__ = ["Experiment", "Plan", "RunTable", "TrackingTable", "VariantTable", "l
 
 _Parameter = bool | int | float | str
 
-_TABLES = ("run", "variants", "capture", "rules", "tracking")
+_TABLES = ("run", "variants", "capture", "rules", "actions", "tracking")
 
 
 @dataclass(frozen=True)
@@ -132,6 +136,7 @@ class Experiment:
         capture: what the file asks the hook to capture.
         needs: what the rules ask it to capture.
         rules: the rules' tables by group, as `rules.worker` takes them.
+        actions: the table of what follows a finding, as `rules.worker` takes it.
         tracking_uri: MLflow's tracking URI.
         tracking_experiment: MLflow's experiment.
     """
@@ -144,6 +149,7 @@ class Experiment:
     capture: CaptureConfig
     needs: CaptureConfig
     rules: Mapping[str, Mapping[str, Any]]
+    actions: Mapping[str, Any]
     tracking_uri: str
     tracking_experiment: str
 
@@ -184,7 +190,7 @@ def load_experiment(
     plans = _plans(run, document.get("variants", {}), f"{path}: variants")
     # Variants differ in options, not in the program.
     _check_command(plans[0], cwd, f"{path}: run.command")
-    tables = grouped(document.get("rules", {}), where=f"{path}: rules")
+    tables = grouped(document.get("rules", {}), where=f"{path}: rules", base=base)
     rules: list[Rule] = []
     for group in tables.values():
         rules += rules_from_table(group, where=f"{path}: rules")
@@ -202,9 +208,30 @@ def load_experiment(
         capture=capture,
         needs=needs,
         rules=tables,
+        actions=_actions(document.get("actions", {}), tables, cwd, path),
         tracking_uri=_tracking_uri(tracking.uri, base, local_state(place), f"{path}: tracking.uri"),
         tracking_experiment=tracking.experiment or run.name,
     )
+
+
+def _actions(
+    table: object, groups: Mapping[str, Mapping[str, Any]], cwd: Path, path: Path
+) -> dict[str, Any]:
+    """Return the checked table of actions, in which paths are absolute."""
+    rules = {name: entry for group in groups.values() for name, entry in group.items()}
+    where = f"{path}: actions"
+    ActionPlan.from_tables(table, rules, where=where, where_rules=f"{path}: rules")
+    assert isinstance(table, Mapping)
+    actions = dict(table)
+    if "command" in actions:
+        command = dict(actions["command"])
+        command["cwd"] = str(cwd / command.get("cwd", "."))
+        try:
+            check_command(command["argv"], Path(command["cwd"]), {})
+        except LaunchError as error:
+            raise ConfigError(f"{where}.command: {error}") from error
+        actions["command"] = command
+    return actions
 
 
 def _capture(table: object, where: str) -> CaptureConfig:

@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 def rules_key(group: str) -> str:
-    """Return the key of the rules that judge a run, for one group."""
+    """Return the key of the rules that judge a run, for one group, and of what follows."""
     return f"rules/{group}.json"
 
 
@@ -100,7 +100,8 @@ def _make_directory(experiment: Experiment, plan: Plan, place: RunPlace, flow: s
     )
     storage = LocalStorage(place.directory)
     for group, table in experiment.rules.items():
-        storage.put(rules_key(group), [json.dumps({"rules": table}, indent=1).encode()])
+        spec = {"rules": table, "actions": experiment.actions}
+        storage.put(rules_key(group), [json.dumps(spec, indent=1).encode()])
     return record
 
 

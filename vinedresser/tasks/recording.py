@@ -12,6 +12,7 @@ from vinedresser.infra.tracking import MetricNames, MetricSink, thin
 from vinedresser.tasks.outages import through_outages
 from vinedresser.tasks.prepare import find_or_create
 from vinedresser.tasks.run_place import RunPlace
+from vinedresser.tasks.tagging import RuleTags
 
 __all__ = ["record_metrics", "send_metrics"]
 
@@ -34,7 +35,7 @@ def record_metrics(place: RunPlace) -> None:
 
 
 def send_metrics(location: Path | str, tracking: TrackingRecord | None = None) -> None:
-    """Follow a run to its end and send its losses and metrics; sending them twice is harmless.
+    """Follow a run to its end and send its losses, metrics and tags; doing it twice is harmless.
 
     Of a long training some steps tell the story (`thin`); evaluations are rare, and each counts.
 
@@ -59,8 +60,10 @@ def _send(location: Path | str, tracking: TrackingRecord | None) -> None:
     run_id = tracking.run_id or find_or_create(tracking, location, run.info)
     names = MetricNames()
     sink = MetricSink(tracking.uri, run_id)
+    tags = RuleTags(run.storage, tracking.uri, run_id)
     try:
         for step in run.follow():
+            tags.look()
             if step.mode == "train" and not thin(step.step):
                 continue
             for name, value in {**step.scalars_of("losses"), **step.scalars_of("metrics")}.items():

@@ -23,6 +23,7 @@ from vinedresser.infra.run_directory import (
 from vinedresser.infra.storage import open_storage
 from vinedresser.infra.tracking import RunStatus, finish
 from vinedresser.tasks.prepare import find_or_create
+from vinedresser.tasks.tagging import rule_tags
 
 __all__ = ["MLFLOW_STATUS", "REPORT", "end_of_run", "settle_run"]
 
@@ -91,8 +92,9 @@ def settle_run(location: Path | str) -> ExitRecord:
 
 @contextmanager
 def _artifacts(run: Run, location: Path | str) -> Iterator[dict[str, Path]]:
-    """Write the report where it belongs, and yield files with it and the findings, by name."""
-    findings = [key for key in run.storage.list("findings/") if key.endswith(".jsonl")]
+    """Write the report where it belongs, and yield files with it, the findings and the actions."""
+    folders = ("findings/", "actions/")
+    findings = [key for one in folders for key in run.storage.list(one) if key.endswith(".jsonl")]
     if isinstance(location, Path):
         write_report(run, location / REPORT)
         yield {key: location / key for key in (REPORT, *findings)}
@@ -124,6 +126,7 @@ def _tags(run: Run, end: ExitRecord) -> dict[str, object]:
         "stop.reason": stop.get("reason"),
         "findings": ", ".join(dict.fromkeys(found.rule for found in findings)) or None,
         "mlflow.note.content": "\n\n".join(map(_note, findings)) or None,
+        **rule_tags(run.storage),
     }
 
 

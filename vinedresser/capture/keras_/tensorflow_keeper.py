@@ -34,16 +34,24 @@ class _Known:
         # By what they are and the axis of the channels.
         self.statistics: dict[tuple[frozenset[str], int | None], Statistics] = {}
 
+    def fits(self, rows: int | None) -> bool:
+        """Say whether so many rows, or fewer, can be kept (`affordable_rows`)."""
+        return rows is None or self._affordable(rows) > 0
+
     def host(self, name: str, rows: int | None) -> HostTensor:
         """Return the tensor's elements, or those of so many rows."""
         places = None
         if rows is not None and self.value.ndim:
-            most = affordable_rows(rows, tuple(self.value.shape), self.value.dtype.size)
-            places = strided_rows(self.value.shape[0], rows if most is None else most)
+            places = strided_rows(self.value.shape[0], self._affordable(rows))
         key = None if places is None else rows
         if key not in self.hosts:
             self.hosts[key] = _view(name, self.value, places)
         return self.hosts[key]
+
+    def _affordable(self, rows: int) -> int:
+        most = affordable_rows(rows, tuple(self.value.shape), self.value.dtype.size)
+        assert most is not None, "rows were asked for"
+        return most
 
 
 class TensorFlowKeeper(ArrayKeeper):
@@ -67,7 +75,7 @@ class TensorFlowKeeper(ArrayKeeper):
             return
         known: _Known = recording.kept.get(id(value)) or _Known(value)
         recording.kept[id(value)] = known
-        if ask.tensor and name not in recording.tensors:
+        if ask.tensor and name not in recording.tensors and known.fits(ask.rows):
             recording.tensors[name] = known.host(name, ask.rows)
         if ask.reductions and not recording.has_statistics(name):
             axis = channel_axis(name, value.ndim, last=self.channels_last)

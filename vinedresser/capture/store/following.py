@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from vinedresser.capture.store.index_reading import IndexCursor
 from vinedresser.capture.store.layout import LayoutPool
@@ -109,7 +109,12 @@ class _Ending:
 
 
 def follow(
-    storage: Storage, problems: Problems, *, poll: float | None, urgency: Urgency | None
+    storage: Storage,
+    problems: Problems,
+    *,
+    poll: float | None,
+    urgency: Urgency | None,
+    on_idle: Callable[[], None] | None = None,
 ) -> Iterator[Step]:
     """Yield every committed step until the run is over; see `Run.follow`.
 
@@ -118,6 +123,7 @@ def follow(
         problems: where damage is noted.
         poll: seconds between two looks when there is nothing new; None: see `Pacing`.
         urgency: what keeps the writer hurrying, if it should.
+        on_idle: called after each look that found nothing new.
     """
     pacing = Pacing(storage, poll, urgent=urgency is not None)
     ending = _Ending(storage, pacing.life)
@@ -142,6 +148,8 @@ def follow(
         if over:
             return
         if idle:
+            if on_idle is not None:
+                on_idle()
             pacing.wait()
         else:
             pacing.came()

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vinedresser.capture.finding import Finding
-from vinedresser.capture.reductions import base_name
+from vinedresser.capture.reductions import base_name, derived_name
 from vinedresser.capture.store.column_reading import read_columns
 from vinedresser.capture.store.following import Urgency, follow
 from vinedresser.capture.store.history import History
@@ -20,8 +21,8 @@ from vinedresser.capture.store.problems import Problems
 from vinedresser.capture.store.selection import Selector
 from vinedresser.capture.store.series import Columns, frame_of
 from vinedresser.capture.store.status import Status, run_status
-from vinedresser.capture.store.step import Step
-from vinedresser.capture.store.step_record import Mode
+from vinedresser.capture.store.step import SegmentColumns, Step
+from vinedresser.capture.store.step_record import MODES, Mode
 from vinedresser.capture.store.tensor_view import TensorView
 from vinedresser.errors import Damaged, NotARun, UnknownTensor, did_you_mean
 from vinedresser.infra.run_directory import RunRecord, read_record
@@ -163,6 +164,47 @@ class Run:
         names = _names(layout.names for layout in layouts if layout.reductions is None)
         return [name for name in names if test(name)]
 
+    def vector_names(self, reduction: str, collection: str | None = None) -> list[str]:
+        """Return the tensors of which a statistic of several numbers was captured, each once.
+
+        Args:
+            reduction: such as "histogram".
+            collection: only members of this collection.
+
+        Raises:
+            ConfigError: a collection that the run does not know.
+        """
+        test = self._selector.test(None, collection)
+        histories = self._histories.values()
+        names = _names(layout.names for history in histories for layout in history.layouts())
+        pairs = ((base_name(name), name) for name in names)
+        return [
+            base
+            for base, name in pairs
+            if base and name == derived_name(base, reduction) and test(base)
+        ]
+
+    def at(self, step: int, mode: Mode = "train", rank: int = 0) -> list[Step]:
+        """Return what was committed at a step: no, one or several records, as captured.
+
+        Args:
+            step: the optimizer step.
+            mode: in which mode.
+            rank: whose.
+        """
+        history = self._histories.get(rank)
+        if history is None:
+            return []
+        modes, steps, _ = history.rows
+        found = []
+        for ordinal in np.flatnonzero((steps == step) & (modes == MODES.index(mode))).tolist():
+            numbers = range(len(history.segments))
+            number = bisect_right(numbers, ordinal, key=history.first) - 1
+            first = history.first(number)
+            columns = SegmentColumns(history.segments[number], first, self._selector)
+            found.append(Step(columns, ordinal - first))
+        return found
+
     def tensor(self, name: str) -> TensorView:
         """Return one tensor along the steps.
 
@@ -263,7 +305,13 @@ class Run:
                     ) from error
         return sorted(found, key=lambda finding: (finding.step, finding.rule, finding.tensor))
 
-    def follow(self, poll: float | None = None, *, urgent: bool = False) -> Iterator[Step]:
+    def follow(
+        self,
+        poll: float | None = None,
+        *,
+        urgent: bool = False,
+        on_idle: Callable[[], None] | None = None,
+    ) -> Iterator[Step]:
         """Yield every committed step from the first, waiting for new ones until the run is over.
 
         The order is the same while the run is written and afterwards: within a rank as captured;
@@ -276,12 +324,13 @@ class Run:
                 directory; for one on S3 0.25, doubling up to 2 while nothing comes, and where it
                 is urgent 0.05, doubling up to 0.25.
             urgent: ask the writer to commit every step at once as long as this generator runs.
+            on_idle: called after each look that found nothing new.
 
         Raises:
             StoreError: the storage refused.
         """
         urgency = Urgency(self.storage) if urgent else None
-        return follow(self.storage, self._problems, poll=poll, urgency=urgency)
+        return follow(self.storage, self._problems, poll=poll, urgency=urgency, on_idle=on_idle)
 
 
 def _names(groups: Iterable[tuple[str, ...]]) -> dict[str, None]:

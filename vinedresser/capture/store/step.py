@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.capture.reductions import base_name
+from vinedresser.capture.reductions import base_name, derived_name
 from vinedresser.capture.store.layout import ColumnLayout
 from vinedresser.capture.store.segment import Segment, row_place
 from vinedresser.capture.store.selection import Selector
@@ -179,3 +179,25 @@ class Step:
                     third = (layout.reductions or ()).index(reduction)
                     found.update(zip(names, values[places, third].tolist(), strict=True))
         return self._taken[key]
+
+    def vectors_of(self, collection: str, reduction: str) -> dict[str, NDArray[Any]]:
+        """Return a statistic of several numbers of every tensor of a collection.
+
+        Args:
+            collection: such as "activations".
+            reduction: such as "channel_zero_share". Tensors for which it was not taken are left
+                out.
+
+        Raises:
+            Damaged: the bytes on disk do not match their checksum.
+        """
+        member = self._columns.selector.members(collection)
+        found = {}
+        for group in self._columns.segment.record.named:
+            if row_place(group, self._row) is None:
+                continue
+            for name in group.layout.names:
+                base = base_name(name)
+                if base and name == derived_name(base, reduction) and member(base):
+                    found[base] = self.tensor(name)
+        return found

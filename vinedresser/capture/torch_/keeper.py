@@ -76,11 +76,11 @@ class TorchKeeper:
     ) -> None:
         """Take what is asked of a tensor, but for what was taken of it before."""
         plain: torch.Tensor | None = None
-        if ask.tensor and name not in recording.tensors:
+        most = affordable_rows(ask.rows, value.shape, value.itemsize)
+        if ask.tensor and most != 0 and name not in recording.tensors:
             host = seen.get(ask.rows)
             if host is None:
                 plain = _plain(value)
-                most = affordable_rows(ask.rows, plain.shape, plain.itemsize)
                 host = seen[ask.rows] = self._pool.copy(some_rows(plain, most))
             recording.tensors[name] = host
         if ask.reductions and not recording.has_statistics(name):

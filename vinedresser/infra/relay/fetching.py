@@ -7,7 +7,14 @@ import threading
 from contextlib import suppress
 
 from vinedresser.errors import KeyMissing, KeyTaken, StoreError
-from vinedresser.infra.run_directory import StopRecord, WaitingRecord, capture_request_key
+from vinedresser.infra.run_directory import (
+    CaptureRequest,
+    StopRecord,
+    TrainerRequest,
+    WaitingRecord,
+    capture_request_key,
+    trainer_request_key,
+)
 from vinedresser.infra.storage import LocalStorage, Storage
 
 __all__ = ["Fetcher"]
@@ -19,7 +26,7 @@ _LOOK, _LONGEST = 0.25, 4.0
 
 
 class Fetcher:
-    """Looks into the store for stops, waiting readers and capture requests, on a thread.
+    """Looks into the store for stops, waiting readers and requests, on a thread.
 
     Args:
         spool: the run's directory here.
@@ -31,7 +38,14 @@ class Fetcher:
         self._store = store
         self._stopped = spool.exists(StopRecord.KEY)
         self._waiting = b""
-        self._next_request = len(spool.list("capture_requests/"))
+        # The number of the next request of each kind, by what returns its key.
+        self._next = {
+            key: len(spool.list(f"{kind}/"))
+            for kind, key in (
+                (CaptureRequest.KEY, capture_request_key),
+                (TrainerRequest.KEY, trainer_request_key),
+            )
+        }
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name="fetcher", daemon=True)
         self._thread.start()
@@ -59,8 +73,9 @@ class Fetcher:
         if waiting is not None and waiting != self._waiting:
             self._waiting = waiting
             self._spool.put(WaitingRecord.KEY, [waiting])
-        while self._take(capture_request_key(self._next_request)):
-            self._next_request += 1
+        for key in self._next:
+            while self._take(key(self._next[key])):
+                self._next[key] += 1
 
     def _take(self, key: str) -> bool:
         """Bring an object that is never replaced; return whether there is one."""

@@ -15,6 +15,7 @@ from vinedresser.infra.run_directory import (
     Heartbeat,
     RunRecord,
     StopRecord,
+    TrainerRequest,
     WaitingRecord,
 )
 from vinedresser.infra.storage import LocalStorage, Storage
@@ -31,6 +32,7 @@ _NOT_OURS = (
         "manifests/",
         f"{Heartbeat.KEY}/",
         f"{CaptureRequest.KEY}/",
+        f"{TrainerRequest.KEY}/",
         f"{PRIVATE}/",
     ),
     *(ExitRecord.KEY, WaitingRecord.KEY, "supervisor.lock"),

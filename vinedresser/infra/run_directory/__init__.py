@@ -15,7 +15,11 @@ more, and stays small.
     capture_requests/<number>.json  what else is to be captured             person
     capture_changes/<rank>/<number>.json    what the hook made of that      hook's writer
     claim.json                      which processes write to it             hook
+    trainer_requests/<number>.json  what is to be done between two steps    judge
+    trainer_answers/<rank>/<number>.json    what the hook made of that      hook's writer
     findings/<group>.jsonl          what the rules of a group found         judge
+    actions/<group>.jsonl           what was done about it                  judge
+    tags/<group>.json               what the run is marked with             judge
     stop.json                       who asks the run to end, and why        judge or person
     checkpoints/                    what the trainer saved when stopped     trainer
     exit.json                       how it ended; written last              supervisor
@@ -25,6 +29,12 @@ more, and stays small.
 
 from __future__ import annotations
 
+from vinedresser.infra.run_directory.acting import (
+    ActionRecord,
+    TagsRecord,
+    TrainerAnswer,
+    TrainerRequest,
+)
 from vinedresser.infra.run_directory.asking import (
     CaptureChange,
     CaptureRequest,
@@ -53,6 +63,7 @@ from vinedresser.infra.run_directory.heartbeat import (
 )
 from vinedresser.infra.run_directory.keys import (
     LOG_KEY,
+    actions_key,
     capture_change_key,
     capture_request_key,
     findings_key,
@@ -60,11 +71,15 @@ from vinedresser.infra.run_directory.keys import (
     index_key,
     manifest_key,
     segment_key,
+    tags_key,
+    trainer_answer_key,
+    trainer_request_key,
 )
 from vinedresser.infra.run_directory.record import (
     Record,
     read_record,
     write_first,
+    write_numbered,
     write_record,
 )
 from vinedresser.infra.run_directory.run_record import (
@@ -81,6 +96,7 @@ __all__ = [
     "RANK_VARIABLE",
     "RUN_ID_VARIABLE",
     "RUN_VARIABLE",
+    "ActionRecord",
     "CaptureChange",
     "CaptureRequest",
     "ClaimRecord",
@@ -92,8 +108,12 @@ __all__ = [
     "RunRecord",
     "StopRecord",
     "SupervisorRecord",
+    "TagsRecord",
     "TrackingRecord",
+    "TrainerAnswer",
+    "TrainerRequest",
     "WaitingRecord",
+    "actions_key",
     "capture_change_key",
     "capture_request_key",
     "environment_without_run",
@@ -105,6 +125,10 @@ __all__ = [
     "manifest_key",
     "read_record",
     "segment_key",
+    "tags_key",
+    "trainer_answer_key",
+    "trainer_request_key",
     "write_first",
+    "write_numbered",
     "write_record",
 ]

@@ -26,17 +26,19 @@ class WaitingRecord(Record):
 
 @dataclass(frozen=True)
 class CaptureRequest(Record):
-    """Somebody asks a run to capture something else from now on.
+    """Somebody asks a run to capture something else from now on, or for some steps.
 
     Attributes:
         collections: the collections that change, with their new save configs.
         time: seconds since the epoch.
+        steps: for how many steps; then all is as before. None: for good.
     """
 
     KEY: ClassVar[str] = "capture_requests"
 
     collections: dict[str, Any]
     time: float
+    steps: int | None = None
 
 
 @dataclass(frozen=True)

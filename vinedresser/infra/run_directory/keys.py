@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = [
     "LOG_KEY",
+    "actions_key",
     "capture_change_key",
     "capture_request_key",
     "findings_key",
@@ -11,6 +12,9 @@ __all__ = [
     "index_key",
     "manifest_key",
     "segment_key",
+    "tags_key",
+    "trainer_answer_key",
+    "trainer_request_key",
 ]
 
 # The trainer's output, as text.
@@ -50,3 +54,23 @@ def capture_change_key(number: int, rank: int) -> str:
 def findings_key(group: str) -> str:
     """Return the key of the findings of one rule group."""
     return f"findings/{group}.jsonl"
+
+
+def actions_key(group: str) -> str:
+    """Return the key of what was done about the findings of one rule group."""
+    return f"actions/{group}.jsonl"
+
+
+def tags_key(group: str) -> str:
+    """Return the key of the tags that one rule group gives the run."""
+    return f"tags/{group}.json"
+
+
+def trainer_request_key(number: int) -> str:
+    """Return the key of a request to the trainer; they are numbered from 0."""
+    return f"trainer_requests/{number:06d}.json"
+
+
+def trainer_answer_key(number: int, rank: int) -> str:
+    """Return the key of a rank's answer to a request to the trainer."""
+    return f"trainer_answers/{rank}/{number:06d}.json"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -14,6 +15,7 @@ __all__ = [
     "Record",
     "read_record",
     "write_first",
+    "write_numbered",
     "write_record",
 ]
 
@@ -83,3 +85,24 @@ def write_first(storage: Storage, record: R) -> R:
     except KeyTaken:
         return read_record(storage, type(record)) or record
     return record
+
+
+def write_numbered(storage: Storage, record: Record, key: Callable[[int], str]) -> int:
+    """Store a record under the first free number, and return that.
+
+    Args:
+        storage: the run's.
+        record: of a kind that lies in a folder of its own, named like its `KEY`.
+        key: returns the key of a number; numbers begin at 0.
+
+    Raises:
+        StoreError: the storage refused.
+    """
+    number = len(storage.list(f"{record.KEY}/"))
+    while True:
+        try:
+            write_record(storage, record, key=key(number), exclusive=True)
+        except KeyTaken:
+            number += 1
+            continue
+        return number

@@ -20,7 +20,7 @@ from vinedresser.infra.tracking.runs import in_batches, text
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-__all__ = ["RunStatus", "finish"]
+__all__ = ["RunStatus", "finish", "set_tags"]
 
 # How it ended: by itself, stopped or killed, crashed.
 RunStatus = Literal["FINISHED", "KILLED", "FAILED"]
@@ -62,7 +62,7 @@ def finish(
         if name.startswith("/") or ".." in name.split("/"):
             raise TrackingError(f"{uri}: artifact {name!r}: give a relative name without '..'")
 
-    clean_tags = {clean_key(key): text(value) for key, value in tags.items() if value is not None}
+    clean_tags = _clean(tags)
 
     def settle() -> None:
         with connected(uri) as client:
@@ -73,6 +73,25 @@ def finish(
             client.set_terminated(run_id, status, _end_time(client, run_id, ended))
 
     persist(settle, timeout)
+
+
+def set_tags(uri: str, run_id: str, tags: Mapping[str, Any]) -> None:
+    """Set tags of a run, by one try.
+
+    Args:
+        uri: tracking URI.
+        run_id: MLflow's run.
+        tags: by name; a value of None is left out.
+
+    Raises:
+        TrackingError: the server or its database refused, or is away.
+    """
+    with connected(absolute_uri(uri)) as client:
+        _set_tags(client, run_id, _clean(tags))
+
+
+def _clean(tags: Mapping[str, Any]) -> dict[str, str]:
+    return {clean_key(key): text(value) for key, value in tags.items() if value is not None}
 
 
 def _set_tags(client: MlflowClient, run_id: str, tags: Mapping[str, str]) -> None:

@@ -16,15 +16,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Batches", "Compared"]
 
-_LABELS, _PREDICTIONS = "labels/", "predictions/"
+_INPUTS_STOP = 2000
+_LABELS, _PREDICTIONS, _LOSSES = "labels/", "predictions/", "losses/"
 
 
 class Compared(NamedTuple):
     """What a loss compared in one step; of a large batch, some evenly strided rows.
 
     Attributes:
-        loss: the loss's name without its kind, such as "CrossEntropyLoss"; "batch" where a loop
-            reported them itself.
+        loss: the loss's name without its kind, such as "CrossEntropyLoss", or "loss" where a loop
+            or Keras reported it.
         labels: [rows, ...], of any dtype.
         predictions: [rows, ...], float64; classes are the last axis.
     """
@@ -51,6 +52,7 @@ class Batches(Signal):
         self.rows = rows
         self.compared: list[Compared] = []
         self.inputs: dict[str, NDArray[Any]] = {}
+        self._names: dict[str, str] = {}
         self.needs = tuple(
             Need(
                 collection,
@@ -59,8 +61,14 @@ class Batches(Signal):
                 tensor=True,
                 rows=rows,
                 required=False,
+                stop=stop,
             )
-            for collection in ("labels", "predictions", "model_inputs")
+            for collection, stop in (
+                ("labels", None),
+                ("predictions", None),
+                # For the simple models that the outcome is held against; they need no more.
+                ("model_inputs", _INPUTS_STOP),
+            )
         )
 
     def update(self, step: Step) -> None:
@@ -76,12 +84,31 @@ class Batches(Signal):
         for name in step.tensors_of("model_inputs"):
             self.inputs[name] = _rows(step.tensor(name), self.rows)
 
+    def tensor(self, kind: str, loss: str) -> str:
+        """Return the full name of the labels or predictions of a loss.
+
+        Args:
+            kind: "labels" or "predictions".
+            loss: its name without a kind.
+        """
+        return f"{kind}/{self._names.get(loss, loss)}"
+
     def _compare(self, step: Step, loss: str) -> None:
         labels = _rows(step.tensor(f"{_LABELS}{loss}"), self.rows)
         predictions = _rows(step.tensor(f"{_PREDICTIONS}{loss}"), self.rows)
         if labels.ndim and predictions.ndim and len(labels) == len(predictions) > 0:
             wide = _classes_last(labels, np.asarray(predictions, np.float64))
-            self.compared.append(Compared(loss, labels, wide))
+            self.compared.append(Compared(_loss_of(step, loss), labels, wide))
+            self._names[self.compared[-1].loss] = loss
+
+
+def _loss_of(step: Step, name: str) -> str:
+    """Return the loss of some labels, which may be called by the batch or an output instead."""
+    losses = [loss.removeprefix(_LOSSES) for loss in step.scalars_of("losses")]
+    for loss in (name, f"{name}_loss"):
+        if loss in losses:
+            return loss
+    return losses[0] if len(losses) == 1 else name
 
 
 def _classes_last(labels: NDArray[Any], predictions: NDArray[np.float64]) -> NDArray[np.float64]:

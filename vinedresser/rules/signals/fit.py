@@ -43,6 +43,7 @@ class Gain(NamedTuple):
         score: accuracy, or R2 for values.
         chance: accuracy of guessing the most frequent class; 0 for values.
         rows: how many were looked at.
+        step: of the training, at the last look.
     """
 
     value: float
@@ -50,6 +51,7 @@ class Gain(NamedTuple):
     score: float
     chance: float
     rows: int
+    step: int
 
 
 class _Look(NamedTuple):
@@ -134,7 +136,7 @@ class FitSeries:
         guessed = 0.0 if self.task == "values" else 1 - chance / rows
         if self.task == "binary" and chance / rows < _RARE:
             gain = max(gain, _order(looks))
-        return Gain(gain, self._error(looks, chance), score, guessed, rows)
+        return Gain(gain, self._error(looks, chance), score, guessed, rows, looks[-1].step)
 
     def looks(self) -> int:
         """Return how many looks are kept."""

@@ -50,12 +50,23 @@ class LearningRate:
         Args:
             rise: by which factor the loss rose; a thousandfold asks for a bigger cut.
         """
-        return f"{self.name} {self._divided(100 if rise >= 1e3 else 10)} instead of {self.value:g}"
+        return f"{self.name} {self._cut(rise):g} instead of {self.value:g}"
 
     def larger(self) -> str:
         """Return a greater value in words."""
-        return f"{self.name} {self._divided(0.1)} instead of {self.value:g}"
+        return f"{self.name} {self._divided(0.1):g} instead of {self.value:g}"
 
-    def _divided(self, by: float) -> str:
+    def lowered(self, rise: float) -> dict[str, float]:
+        """Return the smaller value by the hyperparameter's name, as a `Finding.correction`."""
+        return {self.name: self._cut(rise)}
+
+    def raised(self) -> dict[str, float]:
+        """Return the greater value by the hyperparameter's name, as a `Finding.correction`."""
+        return {self.name: self._divided(0.1)}
+
+    def _cut(self, rise: float) -> float:
+        return self._divided(100 if rise >= 1e3 else 10)
+
+    def _divided(self, by: float) -> float:
         """Return it divided, in absolute value (a negative one climbs), with two digits."""
-        return f"{float(f'{abs(self.value) / by:.1e}'):g}"
+        return float(f"{abs(self.value) / by:.1e}")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from vinedresser.capture.store.step import Step
     from vinedresser.infra.run_directory import RunRecord
 
-__all__ = ["LossIdentities", "LossIdentity"]
+__all__ = ["LossIdentities", "LossIdentity", "agreeing"]
 
 # Names of classes and functions of torch and Keras, without case, underscores and a "loss" behind.
 _BY_NAME: dict[str, tuple[str, str]] = {
@@ -109,7 +109,7 @@ class LossIdentities(Signal):
             if self.of(compared.loss) is None:
                 self._looks[compared.loss] += 1
                 votes = self._votes.setdefault(compared.loss, Counter())
-                votes.update(_agreeing(compared, value, complete=len(compared.labels) < self.rows))
+                votes.update(agreeing(compared, value, complete=len(compared.labels) < self.rows))
 
     def _by_name(self, loss: str) -> LossIdentity | None:
         setup = self._settings.get(loss, {})
@@ -134,7 +134,7 @@ class LossIdentities(Signal):
         return LossIdentity(*agreed[0], by_name=False) if agreed else None
 
 
-def _agreeing(compared: Compared, value: float, *, complete: bool) -> list[tuple[str, str, str]]:
+def agreeing(compared: Compared, value: float, *, complete: bool) -> list[tuple[str, str, str]]:
     """Return the formulas and reductions that give a loss's value.
 
     Args:

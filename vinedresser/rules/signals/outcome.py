@@ -142,12 +142,12 @@ class Outcome(Signal):
             return Verdict("poor", words)
         return Verdict("open", words)
 
-    def _without_hope(self, windows: list[float], poor: float) -> bool:
+    def _without_hope(self, windows: list[Gain], poor: float) -> bool:
         """Say whether a gain will be poor at the end too, if it goes on as in the last windows."""
         if self._step < max(_PATIENCE, _SHARE * (self._total or 0)):
             return False
         end = max(self._total or _HORIZON * self._step, self._step)
-        return _projected(windows, (end - self._step) / max(self._step, 1)) < poor
+        return _projected(windows, end) < poor
 
 
 def _words(series: FitSeries, gain: Gain, baseline: float | None) -> str:
@@ -160,27 +160,29 @@ def _words(series: FitSeries, gain: Gain, baseline: float | None) -> str:
     return f"{words} and simple models reach {gain.chance + (1 - gain.chance) * baseline:.3g}"
 
 
-def _windows(series: FitSeries) -> list[float]:
+def _windows(series: FitSeries) -> list[Gain]:
     """Return the gains of windows of looks that do not overlap, oldest first."""
     count = series.looks() // series.window
     gains = (series.gain(before=series.window * place) for place in range(count))
-    return [gain.value for gain in gains if gain is not None][::-1]
+    return [gain for gain in gains if gain is not None][::-1]
 
 
-def _projected(windows: list[float], longer: float) -> float:
+def _projected(windows: list[Gain], end: float) -> float:
     """Return the gain that is to be hoped for at the end, if it goes on as in the last windows.
 
     A line through the last half of the windows (four at least), plus two standard errors of it.
 
     Args:
         windows: gains, oldest first.
-        longer: steps still to come, in units of those until now.
+        end: step at which the training ends.
     """
-    recent = np.array(windows[-max(4, len(windows) // 2) :])
-    places = np.arange(len(recent)) - (len(recent) - 1) / 2
-    spread = float((places**2).sum())
-    slope = float((places * recent).sum()) / spread
-    residual = recent - recent.mean() - slope * places
-    error = math.sqrt(float((residual**2).sum()) / max(len(recent) - 2, 1) / spread)
-    ahead = longer * len(windows)
-    return float(recent[-1]) + max(slope + _SURE * error, 0.0) * ahead
+    recent = windows[-max(4, len(windows) // 2) :]
+    gains = np.array([gain.value for gain in recent])
+    steps = np.array([gain.step for gain in recent], np.float64)
+    ahead = max(end - float(steps[-1]), 0.0)
+    steps -= steps.mean()
+    spread = float((steps**2).sum())
+    slope = float((steps * gains).sum()) / spread
+    residual = gains - gains.mean() - slope * steps
+    error = math.sqrt(float((residual**2).sum()) / max(len(gains) - 2, 1) / spread)
+    return float(gains[-1]) + max(slope + _SURE * error, 0.0) * ahead

@@ -38,6 +38,8 @@ class Overfitting(Rule):
         patience: evaluations.
     """
 
+    fault = "overfitting"
+
     def __init__(self, ratio: float = 0.1, patience: int = 5) -> None:
         if not ratio > 0:
             raise ConfigError(f"ratio = {ratio:g}: must be greater than 0")

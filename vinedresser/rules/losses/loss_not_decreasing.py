@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from vinedresser.capture.finding import Finding
 from vinedresser.errors import ConfigError
 from vinedresser.rules.base import Rule
-from vinedresser.rules.loss_diagnosis import LossDiagnosis
+from vinedresser.rules.losses.loss_diagnosis import LossDiagnosis
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.confidence import confidence
 from vinedresser.rules.signals.learning_outcome import LearningOutcome
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from vinedresser.infra.run_directory import RunRecord
 
 __all__ = ["LossNotDecreasing"]
+
+# Rules that know the cause by weights and gradients look every 20 steps: it leaves them one look.
+_HOLD = 20
 
 
 class LossNotDecreasing(Rule):
@@ -35,7 +38,8 @@ class LossNotDecreasing(Rule):
       not fall.
 
     With several losses, all of them have to. A plateau after learning is no finding, nor is a run
-    in which a metric improves.
+    in which a metric improves. It has to be so for 20 steps, in which rules that know the cause
+    can see it.
 
     Args:
         patience: steps without progress; a warm-up must be shorter.
@@ -60,6 +64,8 @@ class LossNotDecreasing(Rule):
         )
         self._outcome = LearningOutcome(patience, drop)
         self._diagnosis = LossDiagnosis()
+        self._since: int | None = None
+        self._last: Step | None = None
         self._fired = False
 
     def begin(self, info: RunRecord) -> None:
@@ -71,14 +77,32 @@ class LossNotDecreasing(Rule):
         if self._fired or step.rank != 0:
             return None
         self._diagnosis.add(step)
+        self._last = step if step.mode == "train" else self._last
         if not self._outcome.renewed:
             return None
-        blown = {name: p for name, p in self._outcome.losses.items() if p.blown_up(self.rise)}
-        still = {name: p for name, p in self._outcome.losses.items() if p.stuck()}
-        if len(blown | still) < len(self._outcome.losses) or self._outcome.improving_metric():
+        if not self._holds():
+            self._since = None
             return None
+        if self._since is None:
+            self._since = step.step
+        return self._fire(step) if step.step - self._since >= _HOLD else None
+
+    def finish(self) -> Finding | None:
+        """Return what was so when the run was over."""
+        if self._fired or self._since is None or self._last is None or not self._holds():
+            return None
+        return self._fire(self._last)
+
+    def _holds(self) -> bool:
+        losses = self._outcome.losses.values()
+        if any(not one.blown_up(self.rise) and not one.stuck() for one in losses):
+            return False
+        return not self._outcome.improving_metric()
+
+    def _fire(self, step: Step) -> Finding:
         self._fired = True
-        name, progress = max((blown or still).items(), key=_height)
+        blown = {name: p for name, p in self._outcome.losses.items() if p.blown_up(self.rise)}
+        name, progress = max((blown or self._outcome.losses).items(), key=_height)
         return self._finding(step, name, progress, blown=name in blown)
 
     def _finding(self, step: Step, name: str, progress: LossProgress, *, blown: bool) -> Finding:
@@ -100,6 +124,8 @@ class LossNotDecreasing(Rule):
             seen=f"{name} {found.seen}{self._outcome.metrics_in_words()}",
             cause=found.cause,
             remedy=found.remedy,
+            fault=found.fault,
+            correction=found.correction,
             evidence={
                 "start": start,
                 "level": stretch.level,

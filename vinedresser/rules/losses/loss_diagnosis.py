@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vinedresser.rules.advice import Advice
+from vinedresser.rules.faults import Fault
 from vinedresser.rules.signals.gradient_norms import GradientNorms
 from vinedresser.rules.signals.learning_rate import LearningRate
 from vinedresser.rules.signals.loss_progress import LossProgress
@@ -26,11 +27,22 @@ _ONE_BATCH = (
 
 
 class Diagnosis(NamedTuple):
-    """What was seen, the likely cause, what to try, and the figures behind it."""
+    """What was seen, the likely cause, what to try, and the figures behind it.
+
+    Attributes:
+        seen: a clause with the figures.
+        cause: the likely cause.
+        remedy: what to try.
+        fault: the kind of fault that it is a sign of.
+        correction: the remedy as settings, where the learning rate is known (`Finding`).
+        evidence: the figures behind it.
+    """
 
     seen: str
     cause: str
     remedy: str
+    fault: Fault
+    correction: dict[str, float]
     evidence: dict[str, Any]
 
 
@@ -84,10 +96,15 @@ class LossDiagnosis:
                 "it had learned and lost it again: the learning rate is too high for this stage, "
                 "or the data changed",
                 f"{self._smaller(rise)}; a decaying learning rate; clip the gradient norm",
+                "learning_rate_too_high",
+                self._lowered(rise),
                 evidence,
             )
         seen = f"stands at {level:.4g} after a start at {start:.4g}{_chance(level)}"
-        return Diagnosis(seen, *self._standing(), evidence)
+        fault, advice = self.standing()
+        low = fault == "learning_rate_too_low"
+        correction = self.rate.raised() if low and self.rate else {}
+        return Diagnosis(seen, *advice, fault, correction, evidence)
 
     def _thrown_up(
         self,
@@ -103,6 +120,8 @@ class LossDiagnosis:
             f"{progress.peak_step}) and {stays}",
             f"the learning rate is too high: the loss rose {rise:.2g}-fold",
             f"{self._smaller(rise)}; warm it up, clip the gradient norm",
+            "learning_rate_too_high",
+            self._lowered(rise),
             evidence,
         )
 
@@ -111,20 +130,23 @@ class LossDiagnosis:
             return "a tenth of the learning rate"
         return self.rate.smaller(rise)
 
-    def _standing(self) -> Advice:
-        """Return cause and remedy for a loss that never moved."""
+    def _lowered(self, rise: float) -> dict[str, float]:
+        return {} if self.rate is None else self.rate.lowered(rise)
+
+    def standing(self) -> tuple[Fault, Advice]:
+        """Return the fault, its cause and remedy, of a loss that hardly moves."""
         norms, zeros, tensors = (
             self._gradients.norms,
             self._gradients.zeros,
             self._gradients.tensors,
         )
         if not norms:
-            return Advice(
+            return "not_learning", Advice(
                 cause="the model does not learn: learning rate, initial weights, inputs or labels",
                 remedy=_ONE_BATCH,
             )
         if 2 * zeros >= tensors:
-            return Advice(
+            return "not_learning", Advice(
                 cause=f"no gradient arrives: it is exactly zero in {zeros} of {tensors} tensors "
                 f"at step {norms[-1][0]} (dead relu units, or a loss detached from the model)",
                 remedy="a smaller learning rate, He initialisation or leaky relu; look for "
@@ -132,13 +154,13 @@ class LossDiagnosis:
             )
         if self._moved < _UNMOVED:
             more = self.rate.larger() if self.rate else "ten times the learning rate"
-            return Advice(
+            return "learning_rate_too_low", Advice(
                 cause="the weights hardly move (their norms changed by at most "
                 f"{self._moved:.1e} of themselves): the learning rate is too low for gradients of "
                 f"norm {norms[-1][1]:.1e}, or the optimizer holds other parameters",
                 remedy=f"{more}; check that the optimizer was given this model's parameters",
             )
-        return Advice(
+        return "not_learning", Advice(
             cause="gradients arrive and weights move, but the model finds nothing to learn: labels "
             "that do not belong to the inputs, an output and a loss that do not fit each other, or "
             "inputs on a wrong scale",

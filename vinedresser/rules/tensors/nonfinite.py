@@ -31,6 +31,8 @@ class Nonfinite(Rule):
             in every step. The smaller, the surer the tensor that is named was the first.
     """
 
+    fault = "nonfinite"
+
     def __init__(self, every: int = 20) -> None:
         if every < 1:
             raise ConfigError(f"every = {every}: must be at least 1 step")

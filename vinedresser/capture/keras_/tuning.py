@@ -1,0 +1,43 @@
+"""Changing the learning rate of a Keras training between two steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import keras
+
+from vinedresser.capture.tunables import Change, Changed
+from vinedresser.errors import ConfigError
+
+__all__ = ["LearningRate"]
+
+
+class LearningRate:
+    """The learning rate of optimizers, which compiled functions read at every step.
+
+    Args:
+        optimizers: whose.
+
+    Raises:
+        ConfigError: one is no optimizer, or computes its rate by a schedule.
+    """
+
+    def __init__(self, optimizers: Iterable[Any]) -> None:
+        self._optimizers = [getattr(one, "inner_optimizer", one) for one in optimizers]
+        for one in self._optimizers:
+            if not isinstance(one, keras.optimizers.Optimizer):
+                raise ConfigError(f"tunable('lr', …): {one!r} is no keras.optimizers.Optimizer")
+            if not hasattr(one.learning_rate, "assign"):
+                raise ConfigError(
+                    f"tunable('lr', …): {type(one).__name__} computes its rate by a schedule; give "
+                    "it a number, and change that by a callback"
+                )
+
+    def change(self, change: Change) -> Changed:
+        """See `Tunable.change`."""
+        old = [float(keras.ops.convert_to_numpy(one.learning_rate)) for one in self._optimizers]
+        new = [change(rate) for rate in old]
+        for one, rate in zip(self._optimizers, new, strict=True):
+            one.learning_rate.assign(rate)
+        return Changed(old, new)

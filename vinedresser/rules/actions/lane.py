@@ -1,0 +1,62 @@
+"""Actions one after the other, on a thread of their own."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable
+
+from vinedresser.errors import VinedresserError
+from vinedresser.rules.actions.base import Action, Case, Outcome
+
+__all__ = ["Lane", "outcome_of"]
+
+_LOG = logging.getLogger(__name__)
+
+
+class Lane:
+    """Takes actions in the order in which they come.
+
+    Args:
+        name: of the thread.
+        over: called with each action that is over, its case, and what came of it.
+    """
+
+    def __init__(self, name: str, over: Callable[[Action, Case, Outcome], None]) -> None:
+        self._over = over
+        self._jobs: queue.SimpleQueue[tuple[Action, Case] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def put(self, action: Action, case: Case) -> None:
+        """Have an action taken after all that came before."""
+        self._jobs.put((action, case))
+
+    def end(self) -> None:
+        """Let the thread end after what has come so far."""
+        self._jobs.put(None)
+
+    def join(self, timeout: float) -> bool:
+        """Wait for its end; return False when that took too long."""
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            action, case = job
+            outcome = Outcome("failed", "the judge gave up before")
+            if not case.giving_up.is_set():
+                outcome = outcome_of(action, case)
+            try:
+                self._over(action, case, outcome)
+            except VinedresserError as error:
+                _LOG.warning("%s: what came of it cannot be stored: %s", action.name, error)
+
+
+def outcome_of(action: Action, case: Case) -> Outcome:
+    """Take an action; an error of its own is a failure."""
+    try:
+        return action.take(case)
+    except (VinedresserError, OSError, ValueError) as error:
+        return Outcome("failed", f"{type(error).__name__}: {error}")

@@ -1,0 +1,76 @@
+"""Keeping full tensors of the steps that follow a finding."""
+
+from __future__ import annotations
+
+import time
+from typing import ClassVar
+
+from vinedresser.capture.collections import Collection
+from vinedresser.capture.config import CaptureConfig
+from vinedresser.capture.requesting import await_change, request_capture
+from vinedresser.capture.schedule import SaveConfig
+from vinedresser.capture.store.status import run_status
+from vinedresser.errors import ConfigError
+from vinedresser.infra.run_directory import RunRecord, last_step, read_record
+from vinedresser.infra.storage import Storage
+from vinedresser.rules.actions.base import Case, Outcome
+from vinedresser.rules.actions.settings import SnapshotSettings
+
+__all__ = ["Snapshot"]
+
+# Seconds that the training has to answer, and then to take its steps.
+_PATIENCE = 30.0
+_POLL = 0.05
+
+
+class Snapshot:
+    """Asks the training for full tensors of its next steps, and waits until it has taken them.
+
+    Args:
+        settings: how many steps, and what of them.
+    """
+
+    name: ClassVar[str] = "snapshot"
+
+    def __init__(self, settings: SnapshotSettings) -> None:
+        self._settings = settings
+
+    def take(self, case: Case) -> Outcome:
+        """See `Action.take`."""
+        steps = self._settings.steps
+        try:
+            number = request_capture(case.storage, self._wanted(case.storage), steps=steps)
+        except ConfigError as error:
+            return Outcome("refused", str(error))
+        change = await_change(case.storage, number, _PATIENCE)
+        if change is None:
+            return Outcome("failed", "the training did not answer")
+        if change.refused:
+            return Outcome("refused", change.refused)
+        last = change.step + steps - 1
+        taken = _await_step(case.storage, last)
+        if taken < change.step:
+            return Outcome("failed", f"the training took no step after step {taken}")
+        return Outcome("done", f"full tensors of steps {change.step} to {min(taken, last)}")
+
+    def _wanted(self, storage: Storage) -> list[Collection]:
+        """Return the collections with all that is kept of them already, and their tensors."""
+        record = read_record(storage, RunRecord)
+        known = CaptureConfig.from_json(record.capture if record else {}).collections
+        full = SaveConfig(every=1, tensor=True)
+        found = []
+        for name in self._settings.collections:
+            before = known[name].saves if name in known else ()
+            found.append(Collection(name, save=(*before, full)))
+        return found
+
+
+def _await_step(storage: Storage, step: int) -> int:
+    """Wait for a step; return the last one that was taken when it came or waiting was given up."""
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        over = run_status(storage).over or time.monotonic() > deadline
+        last = last_step(storage)
+        if over or (last is not None and last >= step):
+            return -1 if last is None else last
+        time.sleep(_POLL)

@@ -1,0 +1,87 @@
+"""Asking a training to end."""
+
+from __future__ import annotations
+
+import logging
+from typing import ClassVar
+
+from vinedresser.capture.finding import Finding
+from vinedresser.errors import KeyTaken, StoreError
+from vinedresser.infra.run_directory import ExitRecord, StopRecord, write_record
+from vinedresser.infra.storage import Storage
+from vinedresser.rules.actions.base import Case, Outcome
+from vinedresser.rules.actions.persistence import persist
+
+__all__ = ["Stop", "StopAtOnce"]
+
+_LOG = logging.getLogger(__name__)
+
+# Seconds.
+_PATIENCE = 300.0
+
+
+class Stop:
+    """Asks the training to end; the first who asks is the one.
+
+    Args:
+        record: who asks, and why.
+    """
+
+    name: ClassVar[str] = "stop"
+
+    def __init__(self, record: StopRecord) -> None:
+        self._record = record
+
+    def take(self, case: Case) -> Outcome:
+        """See `Action.take`; a store that is away is tried for some minutes."""
+
+        def attempt() -> Outcome:
+            try:
+                return self.ask(case.storage)
+            except StoreError as error:
+                return Outcome("failed", str(error))
+
+        return persist(attempt, _PATIENCE, case.giving_up)
+
+    def ask(self, storage: Storage) -> Outcome:
+        """Ask the training to end, unless it has ended or somebody else asked before.
+
+        Raises:
+            StoreError: the storage refused.
+        """
+        if storage.exists(ExitRecord.KEY):
+            return Outcome("refused", "the run has ended")
+        try:
+            write_record(storage, self._record, exclusive=True)
+        except KeyTaken:
+            reason = self._record.reason
+            _LOG.info("%s: was asked to end before: %s", storage.location, reason)
+            return Outcome("refused", "the run was asked to end before")
+        return Outcome("done", "the run is asked to end")
+
+
+class StopAtOnce:
+    """What follows a finding where nobody says otherwise: one of severity "stop" ends the run.
+
+    Args:
+        storage: the run's.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    def stops(self, finding: Finding) -> bool:
+        """Say whether a finding ends the run."""
+        return finding.severity == "stop"
+
+    def stop(self, fatal: Finding, record: StopRecord) -> None:  # noqa: ARG002 (as a `Stopping`)
+        """Ask the training to end.
+
+        Args:
+            fatal: the finding that ends it.
+            record: who asks, and why.
+
+        Raises:
+            StoreError: the storage refused.
+        """
+        Stop(record).ask(self._storage)

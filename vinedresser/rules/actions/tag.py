@@ -1,0 +1,33 @@
+"""Marking a run because of a finding."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar
+
+from vinedresser.infra.run_directory import TagsRecord, read_record, tags_key, write_record
+from vinedresser.rules.actions.base import Case, Outcome
+
+__all__ = ["Tag"]
+
+
+class Tag:
+    """Notes a tag of the run, which the recorder sends to MLflow as ``vinedresser.tag.<rule>``.
+
+    Args:
+        group: of the rules; its tags are a record of their own, so that nobody else writes it.
+    """
+
+    name: ClassVar[str] = "tag"
+
+    def __init__(self, group: str) -> None:
+        self._key = tags_key(group)
+
+    def take(self, case: Case) -> Outcome:
+        """See `Action.take`."""
+        finding = case.finding
+        record = read_record(case.storage, TagsRecord, key=self._key) or TagsRecord({})
+        said = f"step {finding.step}: {finding.seen}"
+        tags = record.tags | {finding.rule: said}
+        write_record(case.storage, replace(record, tags=tags), key=self._key)
+        return Outcome("done", f"{finding.rule}: {said}")

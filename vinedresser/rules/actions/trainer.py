@@ -1,0 +1,115 @@
+"""Asking the trainer for what it does between two steps: a checkpoint, another learning rate."""
+
+from __future__ import annotations
+
+import time
+from typing import ClassVar
+
+from vinedresser.capture.requesting import await_answer
+from vinedresser.capture.store.status import run_status
+from vinedresser.infra.run_directory import (
+    TrainerAnswer,
+    TrainerRequest,
+    read_record,
+    trainer_answer_key,
+    trainer_request_key,
+    write_numbered,
+)
+from vinedresser.infra.storage import Storage
+from vinedresser.rules.actions.base import Case, Outcome
+from vinedresser.rules.actions.settings import AdjustSettings
+
+__all__ = ["Adjust", "Checkpoint"]
+
+# Seconds that the training has to answer.
+_PATIENCE = 30.0
+
+
+class Checkpoint:
+    """Asks the training for a checkpoint; it goes on."""
+
+    name: ClassVar[str] = "checkpoint"
+
+    def take(self, case: Case) -> Outcome:
+        """See `Action.take`."""
+        request = TrainerRequest(case.id, "checkpoint", case.finding.seen, time.time())
+        answer = _asked(case.storage, request)
+        if isinstance(answer, Outcome):
+            return answer
+        return Outcome("done", f"after {answer.step} steps: {', '.join(answer.files)}")
+
+
+class Adjust:
+    """Asks the training to change a parameter that its user has declared tunable.
+
+    Args:
+        settings: which, and how.
+    """
+
+    name: ClassVar[str] = "adjust"
+
+    def __init__(self, settings: AdjustSettings) -> None:
+        self._settings = settings
+
+    def take(self, case: Case) -> Outcome:
+        """See `Action.take`."""
+        settings = self._settings
+        outcomes = []
+        if settings.lr is not None:
+            outcomes.append(self._change(case, "lr", factor=settings.lr))
+        if settings.clip is not None:
+            outcomes.append(self._change(case, "clip", value=settings.clip))
+        # What was done counts: it is not to be done again.
+        order = ("done", "failed", "refused")
+        word = min((one.word for one in outcomes), key=order.index)
+        return Outcome(word, "; ".join(one.detail for one in outcomes))
+
+    def _change(
+        self, case: Case, parameter: str, factor: float | None = None, value: float | None = None
+    ) -> Outcome:
+        request = TrainerRequest(
+            f"{case.id}-{parameter}",
+            "adjust",
+            case.finding.seen,
+            time.time(),
+            parameter=parameter,
+            factor=factor,
+            value=value,
+        )
+        made = [one for one in _requests(case.storage) if one.parameter == parameter]
+        if len(made) >= self._settings.times and request.id not in {one.id for one in made}:
+            return Outcome("refused", f"{parameter}: was changed {len(made)} times")
+        answer = _asked(case.storage, request)
+        if isinstance(answer, Outcome):
+            return answer
+        old, new = (", ".join(f"{one:g}" for one in some) for some in (answer.old, answer.new))
+        return Outcome("done", f"{parameter}: from {old or 'none'} to {new}, step {answer.step} on")
+
+
+def _asked(storage: Storage, request: TrainerRequest) -> TrainerAnswer | Outcome:
+    """Return the trainer's answer to a request, or what came of it where there is none.
+
+    A request with the same id is not made again: the trainer would do it twice.
+    """
+    before = {one.id: number for number, one in enumerate(_requests(storage))}
+    number = before.get(request.id)
+    if number is None:
+        status = run_status(storage)
+        if status.over:
+            return Outcome("refused", f"the run is {status.state}")
+        number = write_numbered(storage, request, trainer_request_key)
+    key = trainer_answer_key(number, 0)
+    answer = await_answer(storage, TrainerAnswer, key, _PATIENCE)
+    if answer is None:
+        return Outcome("failed", "the training did not answer")
+    return Outcome("refused", answer.refused) if answer.refused else answer
+
+
+def _requests(storage: Storage) -> list[TrainerRequest]:
+    """Return all requests to the trainer, in the order of their numbers."""
+    found: list[TrainerRequest] = []
+    while True:
+        request = read_record(storage, TrainerRequest, key=trainer_request_key(len(found)))
+        if request is None:
+            return found
+        found.append(request)

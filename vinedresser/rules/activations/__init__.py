@@ -1,0 +1,1 @@
+"""Rules about the outputs of activation functions."""

@@ -1,0 +1,108 @@
+"""Rule: most relu units are zero for all inputs, and the run does not learn."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vinedresser.errors import ConfigError
+from vinedresser.rules.need import Need
+from vinedresser.rules.signals.activation_outputs import outputs_of_activations
+from vinedresser.rules.signals.learning_rate import LearningRate
+from vinedresser.rules.symptom import Symptom, SymptomRule
+
+if TYPE_CHECKING:
+    from vinedresser.capture.store.step import Step
+    from vinedresser.infra.run_directory import RunRecord
+
+__all__ = ["DyingRelu"]
+
+_RELUS = ("relu", "relu6", "threshold")
+_STATISTIC = "channel_zero_share"
+
+
+class DyingRelu(SymptomRule):
+    """Most relu units are zero for all inputs, and the run does not learn.
+
+    A unit whose output is zero gets no gradient; one that is zero for all inputs will stay so (Lu
+    et al., "Dying ReLU and initialization", 2019). A unit is dead when its output was zero for
+    every row of the last ``patience`` batches that were looked at. Fires when the dead are at least
+    ``layer`` of some relu layer, or at least ``model`` of the units of all relu layers, in the mean
+    over layers, in a training that learns less than it should.
+
+    Args:
+        layer: share of one layer's units: a layer without living units lets nothing through.
+        model: mean share; healthy convolutional networks have up to a quarter.
+        every: train steps from one look to the next.
+        patience: looks over which a unit has to be zero.
+    """
+
+    fault = "dying_relu"
+
+    def __init__(
+        self, layer: float = 0.9, model: float = 0.5, every: int = 20, patience: int = 3
+    ) -> None:
+        if not (0 < layer <= 1 and 0 < model <= 1):
+            raise ConfigError(f"layer = {layer:g}, model = {model:g}: must lie above 0 and up to 1")
+        if every < 1:
+            raise ConfigError(f"every = {every}: must be at least 1 step")
+        super().__init__(patience)
+        self.layer = layer
+        self.model = model
+        self.every = every
+        self.needs = (Need("activations", every=every, reductions=(_STATISTIC,), required=False),)
+        self._modules: dict[str, Sequence[str]] = {}
+        self._rate: LearningRate | None = None
+        self._zero: dict[str, deque[NDArray[np.bool_]]] = {}
+
+    def begin(self, info: RunRecord) -> None:
+        """Take note of the modules and the learning rate."""
+        self._modules = dict(info.modules)
+        self._rate = LearningRate.among(info.parameters)
+
+    def look(self, step: Step) -> Symptom | None:
+        """See `SymptomRule.look`."""
+        dead = self._dead(step)
+        if not dead:
+            return None
+        worst = max(dead, key=dead.__getitem__)
+        mean = sum(dead.values()) / len(dead)
+        if dead[worst] >= self.layer:
+            value, threshold, where = dead[worst], self.layer, f"the units of {worst}"
+        elif mean >= self.model:
+            value, threshold, where = mean, self.model, f"the units of {len(dead)} relu layers"
+        else:
+            return None
+        rate = self._rate.smaller(1.0) if self._rate else "a tenth of the learning rate"
+        return Symptom(
+            tensor=worst,
+            statistic=_STATISTIC,
+            value=value,
+            threshold=threshold,
+            confidence=0.95,
+            seen=f"{value:.0%} of {where} were zero for all rows of the last {self.patience} "
+            "batches looked at",
+            cause="relu units below zero for all inputs get no gradient and cannot come back: too "
+            "deep and narrow a stack, biases far below zero, or steps that were too large",
+            remedy=f"leaky relu (or elu) instead of relu; He initialisation with biases of zero; "
+            f"{rate}",
+            evidence={"dead": dead},
+        )
+
+    def _dead(self, step: Step) -> dict[str, float]:
+        """Return the share of dead units of each relu layer that was seen often enough."""
+        shares = step.vectors_of("activations", _STATISTIC)
+        found = {}
+        for name in outputs_of_activations(shares, _RELUS, self._modules):
+            zero = shares[name] == 1
+            seen = self._zero.setdefault(name, deque(maxlen=self.patience))
+            if seen and seen[0].shape != zero.shape:
+                seen.clear()
+            seen.append(zero)
+            if len(seen) == self.patience and zero.size:
+                found[name] = float(np.logical_and.reduce(list(seen)).mean())
+        return found

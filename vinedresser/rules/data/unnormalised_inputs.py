@@ -1,0 +1,73 @@
+"""Rule: inputs are far larger than a network is made for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from vinedresser.errors import ConfigError
+from vinedresser.rules.signals.compared import Batches
+from vinedresser.rules.symptom import Symptom, SymptomRule
+
+if TYPE_CHECKING:
+    from vinedresser.capture.store.step import Step
+
+__all__ = ["UnnormalisedInputs"]
+
+_CONFIDENCE = 0.8
+
+
+class UnnormalisedInputs(SymptomRule):
+    """Inputs are far larger than a network is made for.
+
+    Fires when the root mean square of what the model is called with is above ``size`` at
+    ``patience`` looks in a row, in a training that learns less than it should. Integers, such as
+    the numbers of tokens, are left out. Initialisations keep the size of a signal of unit variance
+    (LeCun et al., "Efficient BackProp", 1998, sec. 4.3). Source: UMLAUT (CHI 2021), which alarms
+    outside of [-1, 1] whatever the outcome.
+
+    Args:
+        size: root mean square. Standardised inputs have 1, pixels from 0 to 255 about 100.
+        patience: looks in a row, five steps apart.
+    """
+
+    fault = "unnormalised_inputs"
+
+    def __init__(self, size: float = 10.0, patience: int = 5) -> None:
+        if not size > 0:
+            raise ConfigError(f"size = {size:g}: must be greater than 0")
+        super().__init__(patience)
+        self.size = size
+        self.batches = Batches()
+        self.needs = ()
+
+    def looks_at(self, step: Step) -> bool:
+        """See `SymptomRule.looks_at`: every train step at which inputs are there."""
+        return step.mode == "train" and bool(self.batches.inputs)
+
+    def look(self, step: Step) -> Symptom | None:  # noqa: ARG002 (the signal has read it)
+        """See `SymptomRule.look`."""
+        for name, values in self.batches.inputs.items():
+            if values.dtype.kind in "biuc" or not values.size:
+                continue
+            inputs = np.asarray(values, np.float64)
+            size = float(np.sqrt(np.mean(inputs**2)))
+            if np.isfinite(size) and size > self.size:
+                return self._symptom(name, size, float(inputs.mean()), float(inputs.std()))
+        return None
+
+    def _symptom(self, name: str, size: float, mean: float, std: float) -> Symptom:
+        return Symptom(
+            tensor=name,
+            statistic="rms",
+            value=size,
+            threshold=self.size,
+            confidence=_CONFIDENCE,
+            seen=f"{name} has a root mean square of {size:.3g} (mean {mean:.3g}, standard "
+            f"deviation {std:.3g}) where about 1 is usual",
+            cause="inputs that were not normalised",
+            remedy="subtract from each feature its mean over the training rows and divide by its "
+            "standard deviation; divide pixels from 0 to 255 by 255",
+            evidence={"rms": size, "mean": mean, "std": std},
+        )

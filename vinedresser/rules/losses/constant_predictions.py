@@ -1,0 +1,147 @@
+"""Rule: the model says the same whatever it is shown."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from vinedresser.errors import ConfigError
+from vinedresser.rules.signals.compared import Batches, Compared
+from vinedresser.rules.signals.loss_formulas import class_indices
+from vinedresser.rules.symptom import Symptom, SymptomRule
+
+if TYPE_CHECKING:
+    from vinedresser.capture.store.step import Step
+
+__all__ = ["ConstantPredictions"]
+
+# Looks, and rows, over which it is judged.
+_LOOKS = 8
+_ROWS = 64
+# The labels have to differ: a class with more of them may well be all that is said.
+_MAJORITY = 0.95
+_CONFIDENCE = 0.95
+
+
+class _Look(NamedTuple):
+    """One batch.
+
+    Attributes:
+        rows: of it.
+        labels: how many rows have each class; empty for values.
+        said: how many rows each class was said of; empty for values.
+        spread: standard deviation of the predictions over the rows, relative to that of the
+            labels; 0 where the labels do not differ.
+    """
+
+    rows: int
+    labels: np.ndarray[tuple[int], np.dtype[np.int64]]
+    said: np.ndarray[tuple[int], np.dtype[np.int64]]
+    spread: float
+
+
+class ConstantPredictions(SymptomRule):
+    """The predictions do not depend on the inputs, or are all of one class.
+
+    Of classes: the class that is said most often is said of ``share`` of the rows, and no class is
+    the label of 95 % of them. Of values, and of yes or no: the standard deviation of the
+    predictions over the rows is less than ``spread`` of that of the labels. Over the last 8 looks,
+    in a training that comes to little (`Outcome`).
+
+    Args:
+        share: of the rows that have the same class said of them.
+        spread: of predictions, relative to that of labels. A model that has learned something
+            reaches the square root of its R2.
+        patience: looks in a row, five steps apart, at which it is so and the outcome is poor; rules
+            that know the cause look every 20 steps.
+    """
+
+    fault = "constant_predictions"
+    gate = "none"
+
+    def __init__(self, share: float = 0.99, spread: float = 0.02, patience: int = 5) -> None:
+        super().__init__(patience)
+        if not 0.5 < share <= 1:
+            raise ConfigError(f"share = {share:g}: must lie between 0.5 and 1")
+        if not 0 < spread < 1:
+            raise ConfigError(f"spread = {spread:g}: must lie between 0 and 1")
+        self.share = share
+        self.spread = spread
+        self.needs = ()
+        self.batches = Batches()
+        self._looked: dict[str, deque[_Look]] = {}
+
+    def looks_at(self, step: Step) -> bool:
+        """See `SymptomRule.looks_at`."""
+        return step.mode == "train" and bool(self.batches.compared)
+
+    def look(self, step: Step) -> Symptom | None:  # noqa: ARG002 (the signals have seen it)
+        """See `SymptomRule.look`."""
+        found = None
+        for compared in self.batches.compared:
+            looked = self._looked.setdefault(compared.loss, deque(maxlen=_LOOKS))
+            seen = _looked_at(compared)
+            if seen is not None:
+                looked.append(seen)
+            found = found or self._constant(
+                self.batches.tensor("predictions", compared.loss), list(looked)
+            )
+        poor = found is not None and self.outcome.verdict().kind == "poor"
+        return found if poor else None
+
+    def _constant(self, tensor: str, looks: list[_Look]) -> Symptom | None:
+        rows = sum(look.rows for look in looks)
+        if len(looks) < _LOOKS or rows < _ROWS:
+            return None
+        if looks[-1].said.size:
+            said = np.sum([look.said for look in looks], axis=0) / rows
+            labels = np.sum([look.labels for look in looks], axis=0) / rows
+            most = int(said.argmax())
+            if said[most] < self.share or labels.max() >= _MAJORITY:
+                return None
+            words = f"{said[most]:.0%} of {rows} rows are said to be of class {most}"
+            return _symptom(
+                tensor, "share", float(said[most]), self.share, f"{words}, {labels[most]:.0%} are"
+            )
+        largest = max(look.spread for look in looks)
+        if largest >= self.spread or not all(look.rows > 1 for look in looks):
+            return None
+        words = f"over {rows} rows the predictions differ by {largest:.1%} of what the labels do"
+        return _symptom(tensor, "spread", largest, self.spread, words)
+
+
+def _symptom(tensor: str, statistic: str, value: float, threshold: float, seen: str) -> Symptom:
+    return Symptom(
+        tensor=tensor,
+        statistic=statistic,
+        value=value,
+        threshold=threshold,
+        confidence=_CONFIDENCE,
+        seen=seen,
+        cause="nothing of the input reaches the output, and the last bias has learned what is most "
+        "frequent: units that are dead or saturated, steps that were too large, or inputs that say "
+        "nothing about the labels",
+        remedy="inputs of mean 0 and variance 1, a tenth of the learning rate; train on one batch "
+        "until its loss is near zero",
+    )
+
+
+def _looked_at(compared: Compared) -> _Look | None:
+    """Return what a batch shows; None where it cannot be compared."""
+    labels, predictions = compared.labels, compared.predictions
+    if not predictions.size or not np.isfinite(predictions).all():
+        return None
+    classes = predictions.shape[-1] if predictions.ndim > 1 else 1
+    numbers = class_indices(labels, classes) if classes > 1 else None
+    if numbers is not None and numbers.shape == predictions.shape[:-1]:
+        said = np.bincount(predictions.argmax(-1).ravel(), minlength=classes)
+        return _Look(numbers.size, np.bincount(numbers.ravel(), minlength=classes), said, 0.0)
+    if np.size(labels) != predictions.size:
+        return None
+    differ = np.asarray(labels, np.float64).reshape(len(labels), -1).std(0)
+    said_differ = predictions.reshape(len(labels), -1).std(0)
+    spread = float(said_differ.mean() / differ.mean()) if differ.any() else 0.0
+    none = np.zeros(0, np.int64)
+    return _Look(len(labels), none, none, spread)

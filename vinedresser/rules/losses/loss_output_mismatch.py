@@ -1,0 +1,188 @@
+"""Rule: last activation, loss, width of the output and labels do not go together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from vinedresser.capture.finding import Finding
+from vinedresser.errors import ConfigError
+from vinedresser.rules.base import Rule
+from vinedresser.rules.losses.output_form import output_form
+from vinedresser.rules.losses.output_mismatches import CHECKS, Given, Mismatch
+from vinedresser.rules.signals.compared import Batches, Compared
+from vinedresser.rules.signals.loss_identity import LossIdentities, LossIdentity, agreeing
+from vinedresser.rules.signals.outcome import Outcome
+
+if TYPE_CHECKING:
+    from vinedresser.capture.store.step import Step
+    from vinedresser.infra.run_directory import RunRecord
+
+__all__ = ["LossOutputMismatch"]
+
+# Models whose parts are listed in the order in which they are called.
+_ORDERED = frozenset({"Sequential", "Functional"})
+# Of torch: these broadcast [N, 1] against [N]; others refuse, and Keras's put the shapes right.
+_BROADCAST = frozenset({"MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss"})
+_SURE, _LIKELY = 0.99, 0.8
+
+
+class _Sighting(NamedTuple):
+    """A mismatch, and where it was seen for the first and the last time."""
+
+    first: int
+    step: Step
+    loss: str
+    mismatch: Mismatch
+    looks: int
+
+
+class LossOutputMismatch(Rule):
+    """What the model says and what its loss takes do not go together.
+
+    From the loss (its type, or its first values where it is a plain function), the outputs and
+    labels that it was given, and the model's last activation. Wrong in any case, and told after
+    ``patience`` looks: a softmax, sigmoid or tanh before a loss that takes logits; a softmax over
+    one unit; raw outputs where probabilities or their logarithms are taken; fewer outputs than
+    classes; labels other than 0 and 1 in a binary cross-entropy; [N, 1] broadcast against [N]; an
+    activation that keeps a tenth of the targets' variance out of reach. Told only where the
+    training comes to little (`Outcome`): a relu before a loss that takes logits, rows of
+    probabilities that do not sum to one, a squared or absolute error of a softmax.
+
+    The finding is of severity "stop" where nothing can be learned or the training comes to little,
+    else "warning" (with the default severity): such networks learn, but less than they could.
+
+    Source: UMLAUT (CHI 2021), NeuraLint (TOSEM 2022), and the floor of a cross-entropy of
+    probabilities: ln(1 + (K - 1)/e) of K classes.
+
+    Args:
+        patience: looks in a row, at every fifth train step.
+    """
+
+    fault = "loss_output_mismatch"
+
+    def __init__(self, patience: int = 3) -> None:
+        if patience < 1:
+            raise ConfigError(f"patience = {patience}: must be at least 1 look")
+        self.patience = patience
+        self.needs = ()
+        self.batches = Batches()
+        self.identities = LossIdentities()
+        self.outcome = Outcome()
+        self._activation = ""
+        self._broadcasting: frozenset[str] = frozenset()
+        self._seen: dict[str, _Sighting] = {}
+        self._looked = False
+        self._ones = True
+        self._fired = False
+
+    def begin(self, info: RunRecord) -> None:
+        """Take note of the last activation, and of losses that broadcast."""
+        modules = list(info.modules.values())
+        roots = [words for words in modules if words[2:] == ["model"]]
+        if len(roots) == 1 and roots[0][0] in _ORDERED:
+            self._activation = modules[-1][1]
+        self._broadcasting = frozenset(
+            loss
+            for loss, setup in info.losses.items()
+            if info.framework == "torch" and setup.get("type") in _BROADCAST
+        )
+
+    def update(self, step: Step) -> Finding | None:
+        """See `Rule.update`."""
+        if self._fired or step.rank != 0 or step.mode != "train":
+            return None
+        for compared in self.batches.compared:
+            mismatch = self._look(step, compared)
+            self._note(step, compared.loss, mismatch)
+            if mismatch and (finding := self._told(compared.loss)):
+                return finding
+        return None
+
+    def finish(self) -> Finding | None:
+        """Return what was seen until the end of a training that came to little."""
+        if self._fired or self.outcome.final().kind != "poor":
+            return None
+        ripe = [one for one in self._seen.values() if one.looks >= self.patience]
+        return self._finding(ripe[0], self.outcome.final().reason) if ripe else None
+
+    def _look(self, step: Step, compared: Compared) -> Mismatch | None:
+        """Return what is wrong in a batch."""
+        form = output_form(compared.predictions)
+        value = step.scalars.get(f"losses/{compared.loss}")
+        if form is None or value is None:
+            return None
+        # All ones later on may be a sigmoid that has run away.
+        self._ones &= form.ones
+        identity = self.identities.of(compared.loss) or LossIdentity("", "", "mean", by_name=False)
+        if _contradicted(identity, compared, value):
+            return None
+        given = Given(
+            identity,
+            compared,
+            form._replace(ones=self._ones),
+            self._activation,
+            compared.loss in self._broadcasting,
+            value,
+        )
+        return next((found for check in CHECKS if (found := check(given))), None)
+
+    def _note(self, step: Step, loss: str, mismatch: Mismatch | None) -> None:
+        if mismatch is None:
+            self._seen.pop(loss, None)
+            return
+        before = self._seen.get(loss)
+        same = before is not None and before.mismatch.kind == mismatch.kind
+        first, looks = (before.first, before.looks) if before and same else (step.step, 0)
+        self._seen[loss] = _Sighting(first, step, loss, mismatch, looks + 1)
+
+    def _told(self, loss: str) -> Finding | None:
+        """Return the finding when it has been seen often enough and counts."""
+        seen = self._seen[loss]
+        if seen.looks < self.patience:
+            return None
+        verdict = self.outcome.verdict()
+        if seen.mismatch.sure or verdict.kind == "poor":
+            return self._finding(seen, verdict.reason if verdict.kind == "poor" else "")
+        return None
+
+    def _finding(self, sighting: _Sighting, poor: str) -> Finding:
+        """Return the finding.
+
+        Args:
+            sighting: of it.
+            poor: why the training comes to little; "": it does not, or that is not known.
+        """
+        self._fired = True
+        mismatch = sighting.mismatch
+        finding = self.found(
+            sighting.step,
+            since=sighting.first,
+            tensor=self.batches.tensor("predictions", sighting.loss),
+            statistic=mismatch.statistic,
+            value=mismatch.value,
+            threshold=mismatch.threshold,
+            confidence=_SURE if mismatch.sure else _LIKELY,
+            seen=f"{mismatch.seen}; {poor}" if poor else mismatch.seen,
+            cause=mismatch.cause,
+            remedy=mismatch.remedy,
+            evidence={"kind": mismatch.kind, "looks": sighting.looks},
+        )
+        if self.severity == "stop" and not poor and not mismatch.hopeless:
+            return replace(finding, severity="warning")
+        return finding
+
+
+def _contradicted(identity: LossIdentity, compared: Compared, value: float) -> bool:
+    """Say whether the loss's value shows that it takes something else than its name says.
+
+    A user's own class may be called as one of a framework's and take logits where that one takes
+    probabilities.
+    """
+    if not identity.by_name or not np.isfinite(value):
+        return False
+    formulas = [one[:2] for one in agreeing(compared, value, complete=True)]
+    same_loss = [takes for loss, takes in formulas if loss == identity.loss]
+    return bool(same_loss) and identity.takes not in same_loss

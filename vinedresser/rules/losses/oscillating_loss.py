@@ -1,0 +1,129 @@
+"""Rule: the loss swings to and fro and gets nowhere."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from vinedresser.errors import ConfigError
+from vinedresser.rules.need import Need
+from vinedresser.rules.signals.bounded import bounded
+from vinedresser.rules.signals.learning_rate import LearningRate
+from vinedresser.rules.signals.loss_progress import spread
+from vinedresser.rules.symptom import Symptom, SymptomRule
+
+if TYPE_CHECKING:
+    from vinedresser.capture.store.step import Step
+    from vinedresser.infra.run_directory import RunRecord
+
+__all__ = ["OscillatingLoss"]
+
+# Steps of a block, and blocks that are looked at.
+_BLOCK = 5
+_BLOCKS = 20
+# Changes of direction among successive differences: chance alone gives 2/3, a drift none.
+_TURNS = 0.5
+# Standard errors of a fall that is none.
+_SURE = 2.0
+# A loss that swings so far above its start has no need of a verdict.
+_THROWN_UP = 2.0
+_CONFIDENCE = 0.8
+
+
+class OscillatingLoss(SymptomRule):
+    """The loss swings widely around a level that it does not leave.
+
+    Of the last 100 losses, in 20 blocks of 5: the noise of the block means (from successive
+    differences) is more than ``swing`` of their mean, they turn back at more than half of the
+    blocks, and their second half is not surely below the first (two standard errors). It counts in
+    a training that comes to little (`Outcome`), or where the loss swings at twice its start. A
+    training that has converged swings too, relative to a loss that is next to nothing; it is good.
+
+    Source: AUTOTRAINER (ICSE 2021) counts epochs whose accuracy swings by 0.03. Healthy trainings
+    were seen to swing by up to 0.7, so the outcome decides; trainings without hope for other
+    reasons by 0.1 at most.
+
+    Args:
+        swing: noise of block means, relative to their mean.
+        patience: looks in a row, five steps apart; rules that know the cause look every 20 steps.
+    """
+
+    fault = "oscillating_loss"
+    gate = "none"
+
+    def __init__(self, swing: float = 0.15, patience: int = 5) -> None:
+        super().__init__(patience)
+        if not swing > 0:
+            raise ConfigError(f"swing = {swing:g}: must be greater than 0")
+        self.swing = swing
+        self.needs = (Need("losses"),)
+        self._rate: LearningRate | None = None
+        self._start: dict[str, list[float]] = {}
+        self._losses: dict[str, deque[float]] = {}
+
+    def begin(self, info: RunRecord) -> None:
+        """Take note of the learning rate."""
+        self._rate = LearningRate.among(info.parameters)
+
+    def looks_at(self, step: Step) -> bool:
+        """See `SymptomRule.looks_at`: every fifth train step, when 100 losses are there."""
+        if step.mode != "train":
+            return False
+        for name, value in step.scalars_of("losses").items():
+            if math.isfinite(value):
+                start = self._start.setdefault(name, [])
+                if len(start) < _BLOCKS:
+                    start.append(bounded(value))
+                kept = self._losses.setdefault(name, deque(maxlen=_BLOCK * _BLOCKS))
+                kept.append(bounded(value))
+        full = len(next(iter(self._losses.values()), ())) == _BLOCK * _BLOCKS
+        return full and step.step % _BLOCK == 0
+
+    def look(self, step: Step) -> Symptom | None:  # noqa: ARG002 (it has kept the losses)
+        """See `SymptomRule.look`."""
+        # Of several losses, such as those of adversaries, each may swing while the whole learns.
+        if len(self._losses) != 1:
+            return None
+        name, kept = next(iter(self._losses.items()))
+        losses = list(kept)
+        means = [math.fsum(losses[i : i + _BLOCK]) / _BLOCK for i in range(0, len(losses), _BLOCK)]
+        level = math.fsum(means) / len(means)
+        noise = spread(means)
+        if not noise > self.swing * abs(level) or not _turns(means) or _falls(means, noise):
+            return None
+        start = math.fsum(self._start[name]) / len(self._start[name])
+        verdict = self.outcome.verdict().kind
+        if verdict == "poor" or (verdict == "open" and level > _THROWN_UP * abs(start)):
+            return self._symptom(name, noise / abs(level), level, start)
+        return None
+
+    def _symptom(self, name: str, swing: float, level: float, start: float) -> Symptom:
+        smaller = self._rate.smaller(1.0) if self._rate else "a tenth of the learning rate"
+        return Symptom(
+            tensor=name,
+            statistic="loss",
+            value=swing,
+            threshold=self.swing,
+            confidence=_CONFIDENCE,
+            seen=f"{name} swings by {swing:.0%} of its level from one five steps to the next, and "
+            f"stays around {level:.4g} after a start at {start:.4g}",
+            cause="steps that are too large for so small a batch: each one undoes what the last "
+            "ones learned",
+            remedy=f"{smaller}, a larger batch, less momentum, or a decaying learning rate",
+            evidence={"swing": swing, "level": level, "start": start},
+            correction=self._rate.lowered(1.0) if self._rate else {},
+        )
+
+
+def _turns(means: list[float]) -> bool:
+    changes = [later - earlier for earlier, later in pairwise(means)]
+    turns = sum(one * other < 0 for one, other in pairwise(changes))
+    return turns > _TURNS * (len(changes) - 1)
+
+
+def _falls(means: list[float], noise: float) -> bool:
+    half = len(means) // 2
+    fall = (math.fsum(means[:half]) - math.fsum(means[half:])) / half
+    return fall > _SURE * noise * math.sqrt(2 / half)

@@ -1,0 +1,120 @@
+"""Rule: neither loss gets better any more."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+from vinedresser.capture.finding import Finding
+from vinedresser.errors import ConfigError
+from vinedresser.rules.base import Rule
+from vinedresser.rules.need import Need
+
+if TYPE_CHECKING:
+    from vinedresser.capture.store.step import Step
+
+__all__ = ["Overtraining"]
+
+_CONFIDENCE = 0.7
+# The training loss has to have come down by this share at all.
+_LEARNED = 0.1
+
+
+class _Best(NamedTuple):
+    """The lowest loss so far that was lower by enough, where it was, and looks since then."""
+
+    loss: float
+    step: int
+    since: int
+
+    def then(self, loss: float, step: int, delta: float) -> _Best:
+        """Return the best after one more loss."""
+        if loss < self.loss - delta * abs(self.loss):
+            return _Best(loss, step, 0)
+        return self._replace(since=self.since + 1)
+
+
+class Overtraining(Rule):
+    """Neither the training loss nor the evaluation loss improves any more.
+
+    Fires when for ``patience`` evaluations neither the evaluation loss nor the mean training loss
+    between evaluations was lower than its best by more than ``delta``, in a training that has
+    learned. A hint: what comes later costs time and is of no use.
+
+    Source: the forerunner's Overtraining (patience 5 and 10, delta 0.1 in the unit of the loss).
+
+    Args:
+        patience: evaluations.
+        delta: share of the best loss by which another has to be lower.
+    """
+
+    severity = "info"
+    fault = "overtraining"
+
+    def __init__(self, patience: int = 10, delta: float = 0.01) -> None:
+        if patience < 2:
+            raise ConfigError(f"patience = {patience}: must be at least 2 evaluations")
+        if not 0 <= delta < 1:
+            raise ConfigError(f"delta = {delta:g}: must lie between 0 and 1")
+        self.patience = patience
+        self.delta = delta
+        self.needs = (
+            Need("losses", modes=("train",)),
+            Need("losses", modes=("eval",), required=False),
+        )
+        self._start: dict[str, float] = {}
+        self._sum: dict[str, tuple[float, int]] = {}
+        self._best: dict[tuple[str, str], _Best] = {}
+        self._fired = False
+
+    def update(self, step: Step) -> Finding | None:
+        """See `Rule.update`."""
+        if self._fired or step.rank != 0 or step.mode == "predict":
+            return None
+        losses = {k: v for k, v in step.scalars_of("losses").items() if math.isfinite(v)}
+        if step.mode == "train":
+            for name, value in losses.items():
+                self._start.setdefault(name, value)
+                total, count = self._sum.get(name, (0.0, 0))
+                self._sum[name] = (total + value, count + 1)
+            return None
+        for name, (total, count) in self._sum.items():
+            self._note(("train", name), total / count, step.step)
+        self._sum = {}
+        for name, value in losses.items():
+            self._note(("eval", name), value, step.step)
+        return self._finding(step) if losses and self._over() else None
+
+    def _note(self, key: tuple[str, str], value: float, step: int) -> None:
+        best = self._best.get(key)
+        self._best[key] = best.then(value, step, self.delta) if best else _Best(value, step, 0)
+
+    def _over(self) -> bool:
+        """Say whether none of the losses gets better, and one of training has been learned."""
+        learned = any(
+            best.loss < self._start[name] - _LEARNED * abs(self._start[name])
+            for (mode, name), best in self._best.items()
+            if mode == "train"
+        )
+        return learned and all(best.since >= self.patience for best in self._best.values())
+
+    def _finding(self, step: Step) -> Finding:
+        self._fired = True
+        evaluated = {name: one for (mode, name), one in self._best.items() if mode == "eval"}
+        name, best = next(iter(evaluated.items()))
+        last = max(one.step for one in self._best.values())
+        return self.found(
+            step,
+            since=last,
+            tensor=name,
+            statistic="loss",
+            value=best.loss,
+            threshold=best.loss * (1 - self.delta),
+            confidence=_CONFIDENCE,
+            seen=f"{name} on evaluation data was best with {best.loss:.4g} at step {best.step}; "
+            f"for {self.patience} evaluations neither it nor the training loss got better by "
+            f"{self.delta:.0%}",
+            cause="all is learned that this model and this learning rate can learn",
+            remedy=f"stop at step {last}, or lower the learning rate there",
+            evidence={"best_step": best.step, "best_loss": best.loss},
+        )

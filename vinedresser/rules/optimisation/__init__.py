@@ -1,0 +1,1 @@
+"""Rules about how weights are changed: learning rate, gradients, regularisation, modes."""

@@ -1,0 +1,1 @@
+"""Rules about how a training runs: its times, its processes."""

@@ -1,0 +1,155 @@
+"""Rule: the replicas of data-parallel training do not have the same weights any more."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from vinedresser.capture.finding import Finding
+from vinedresser.errors import ConfigError
+from vinedresser.rules.base import Rule
+from vinedresser.rules.need import Need
+
+if TYPE_CHECKING:
+    from vinedresser.capture.store.step import Step
+    from vinedresser.infra.run_directory import RunRecord
+
+__all__ = ["ReplicaDivergence"]
+
+# Steps that wait for the figures of further ranks, at the most.
+_MOST_OPEN = 16
+# As many times the patience where all parameters differ: weights may be averaged now and then.
+_LONGER = 3
+
+_Prints = dict[str, float]
+
+
+class ReplicaDivergence(Rule):
+    """A weight or bias has other bits on one rank than on the others.
+
+    Compares CRC-32C fingerprints of the parameters of all ranks at the same step. All ranks add the
+    same reduced gradient to the same weights, so that not one bit may differ. Fires when a
+    parameter that was the same on all ranks differs at ``patience`` looks in a row; where all
+    differ, at three times as many.
+
+    What differs when it is first seen is taken for a shard, and where there is a shard nothing is
+    compared. A parameter that becomes the same again belongs to a training that averages its
+    weights now and then: from then on, nothing is compared either. Leave the rule out of such a
+    training if its averages do not fall on the looks.
+
+    Args:
+        every: train steps from one look to the next.
+        patience: looks in a row.
+    """
+
+    severity = "stop"
+    fault = "replica_divergence"
+
+    def __init__(self, every: int = 100, patience: int = 2) -> None:
+        if every < 1:
+            raise ConfigError(f"every = {every}: must be at least 1 step")
+        if patience < 1:
+            raise ConfigError(f"patience = {patience}: must be at least 1 look")
+        self.every = every
+        self.patience = patience
+        self.needs = tuple(
+            Need(kind, every, reductions=("fingerprint",), required=False)
+            for kind in ("weights", "biases")
+        )
+        self._world = 1
+        # By step and rank, the fingerprints of steps of which ranks are still to come.
+        self._open: dict[int, dict[int, _Prints]] = {}
+        self._known: set[str] = set()
+        # By parameter, the looks at which it differed.
+        self._differ: dict[str, list[int]] = {}
+        self._off = False
+
+    def begin(self, info: RunRecord) -> None:
+        """Take note of how many ranks there are."""
+        self._world = info.world_size
+
+    def update(self, step: Step) -> Finding | None:
+        """See `Rule.update`."""
+        if self._off or self._world < 2 or step.mode != "train" or step.step % self.every:
+            return None
+        prints = {
+            **step.reduction_of("weights", "fingerprint"),
+            **step.reduction_of("biases", "fingerprint"),
+        }
+        if not prints:
+            return None
+        ranks = self._open.setdefault(step.step, {})
+        ranks[step.rank] = prints
+        if len(ranks) < self._world:
+            if len(self._open) > _MOST_OPEN:
+                del self._open[next(iter(self._open))]
+            return None
+        del self._open[step.step]
+        return self._compare(step, ranks)
+
+    def _compare(self, step: Step, ranks: Mapping[int, _Prints]) -> Finding | None:
+        common = set.intersection(*(set(prints) for prints in ranks.values()))
+        names = [name for name in ranks[0] if name in common]
+        unlike = [name for name in names if len({one[name] for one in ranks.values()}) > 1]
+        sharded = any(name not in self._known for name in unlike)
+        again = any(name in self._differ for name in names if name not in unlike)
+        if sharded or again:
+            self._off = True
+            return None
+        self._known.update(names)
+        for name in unlike:
+            self._differ.setdefault(name, []).append(step.step)
+        # In the order of the model.
+        needed = self.patience * (_LONGER if len(unlike) == len(names) else 1)
+        sure = [name for name in unlike if len(self._differ[name]) >= needed]
+        if not sure:
+            return None
+        self._off = True
+        first = min(self._differ[name][0] for name in sure)
+        return self._finding(step, first, sure, len(names), ranks)
+
+    def _finding(
+        self, step: Step, since: int, unlike: list[str], count: int, ranks: Mapping[int, _Prints]
+    ) -> Finding:
+        name = next(one for one in unlike if self._differ[one][0] == since)
+        prints = {rank: int(ranks[rank][name]) for rank in sorted(ranks)}
+        whole = len(unlike) == count
+        odd = _odd_ranks(prints)
+        who = f"rank {', '.join(map(str, odd))} differs" if odd else "the ranks differ"
+        more = f", and {len(unlike) - 1} other tensors too" if len(unlike) > 1 else ""
+        return self.found(
+            step,
+            since=since,
+            tensor=name,
+            statistic="fingerprint",
+            value=float(len(unlike)),
+            threshold=0.0,
+            confidence=0.95,
+            seen=f"{name}: {who} since step {since} (the same at step {since - self.every}){more}; "
+            f"of {count} compared",
+            cause="gradients are not reduced over the ranks: the model is called without its "
+            "DistributedDataParallel, or always in no_sync"
+            if whole
+            else "this tensor was changed on one rank alone: written by hand under a condition on "
+            "the rank, loaded from another checkpoint, or hit by a fault of the memory",
+            remedy="call the wrapped model, not model.module, and step after a backward outside of "
+            "no_sync; begin again from the checkpoint before step "
+            f"{since}"
+            if whole
+            else f"look for what writes {name} on some ranks only; broadcast it from rank 0 "
+            "(torch.distributed.broadcast), or begin again from the checkpoint before step "
+            f"{since}",
+            evidence={
+                "fingerprints": {str(rank): value for rank, value in prints.items()},
+                "tensors": unlike[:50],
+            },
+        )
+
+
+def _odd_ranks(prints: Mapping[int, int]) -> list[int]:
+    """Return the ranks that differ from most; [] where there is no majority."""
+    (usual, count), *_ = Counter(prints.values()).most_common(1)
+    if 2 * count <= len(prints):
+        return []
+    return [rank for rank, value in prints.items() if value != usual]

@@ -1,0 +1,105 @@
+"""Rule: the training waits for its data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from vinedresser.capture.finding import Finding
+from vinedresser.errors import ConfigError
+from vinedresser.rules.base import Rule
+from vinedresser.rules.system.step_times import StepTimes
+
+if TYPE_CHECKING:
+    from vinedresser.capture.store.step import Step
+    from vinedresser.infra.run_directory import RunRecord
+
+__all__ = ["SlowInput"]
+
+_BLOCK = 50
+
+
+class SlowInput(Rule):
+    """Most of the time of a step passes before its forward begins.
+
+    With w the time from the end of a step to the next forward (``timing/wait``) and t the time of
+    the step (``timing/step``), both summed over blocks of 50 steps: fires when w / t > ``share``
+    and the median w > ``seconds`` in ``patience`` blocks in a row. The first 20 steps are left out.
+
+    The wait holds whatever the loop does between two steps, not only loading. The clock is the
+    host's: on a GPU, a loop that asks for a value of the loss between two steps waits there for the
+    GPU, which is computing and not waiting for data.
+
+    Args:
+        share: of the time, from which it fires.
+        seconds: of waiting per step, from which it fires.
+        patience: blocks in a row.
+    """
+
+    severity = "info"
+    fault = "slow_input"
+    needs = ()
+
+    def __init__(self, share: float = 0.4, seconds: float = 0.005, patience: int = 3) -> None:
+        if not 0 < share < 1:
+            raise ConfigError(f"share = {share:g}: must lie between 0 and 1")
+        if not seconds > 0:
+            raise ConfigError(f"seconds = {seconds:g}: must be greater than 0")
+        if patience < 1:
+            raise ConfigError(f"patience = {patience}: must be at least 1 block")
+        self.share = share
+        self.seconds = seconds
+        self.patience = patience
+        self.times = StepTimes(_BLOCK)
+        self._workers: object = None
+        self._blocks = 0
+        self._since = 0
+        self._fired = False
+
+    def begin(self, info: RunRecord) -> None:
+        """Take note of the number of workers, where the run's hyperparameters have it."""
+        self._workers = info.parameters.get("num_workers", info.parameters.get("workers"))
+
+    def update(self, step: Step) -> Finding | None:
+        """See `Rule.update`."""
+        times = self.times
+        if self._fired or step.rank != 0 or not times.full or not np.isfinite(times.waits).any():
+            return None
+        known = np.isfinite(times.waits)
+        waited, took = times.waits[known], times.seconds[known]
+        share = float(waited.sum() / max(took.sum(), 1e-12))
+        if share <= self.share or float(np.median(waited)) <= self.seconds:
+            self._blocks = 0
+            return None
+        if not self._blocks:
+            self._since = int(times.steps[0])
+        self._blocks += 1
+        if self._blocks < self.patience:
+            return None
+        self._fired = True
+        return self._finding(step, share, float(np.median(waited)), float(np.median(took)))
+
+    def _finding(self, step: Step, share: float, wait: float, took: float) -> Finding:
+        # Workers that together are as fast as the computing (Little's law), and one to spare.
+        wanted = int(np.ceil(wait / max(took - wait, 1e-3))) + 1
+        workers = self._workers if isinstance(self._workers, int) else 0
+        wanted = min(max(wanted, workers + 1), 16)
+        now = f" from {workers}" if isinstance(self._workers, int) else ""
+        return self.found(
+            step,
+            since=self._since,
+            tensor="timing/wait",
+            statistic="share of the step",
+            value=share,
+            threshold=self.share,
+            confidence=0.7,
+            seen=f"a step takes {1e3 * took:.3g} ms, and {1e3 * wait:.3g} ms of them pass before "
+            f"its forward: {share:.0%} of the time since step {self._since}",
+            cause="the training waits for its data, or for what else the loop does between two "
+            "steps; on a GPU also for the GPU, where the loop reads a value there",
+            remedy=f"load ahead: DataLoader(num_workers={wanted}, prefetch_factor=4, "
+            f"persistent_workers=True, pin_memory=True on a GPU){now and f', num_workers{now}'}; "
+            f"up to {1 / (1 - share):.1f} times as fast",
+            evidence={"seconds_per_step": took, "seconds_waiting": wait, "blocks": self._blocks},
+        )

@@ -1,0 +1,64 @@
+"""Signal: how long the train steps took, in blocks."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vinedresser.rules.need import Need
+from vinedresser.rules.signals.base import Signal
+
+if TYPE_CHECKING:
+    from vinedresser.capture.store.step import Step
+
+__all__ = ["StepTimes"]
+
+# Caches fill, kernels are compiled and workers start in the first steps.
+_WARM_UP = 20
+
+
+class StepTimes(Signal):
+    """The times of rank 0's train steps, in blocks; those of the first 20 steps are left out.
+
+    Args:
+        block: steps in a block.
+
+    Attributes:
+        full: the last step completed a block.
+        steps: numbers of the steps of the last full block, int64 [block].
+        seconds: how long they took, float64 [block].
+        waits: how long they waited before their forward, float64 [block]; NaN where nobody knows.
+    """
+
+    needs = (Need("timing", required=False),)
+
+    def __init__(self, block: int) -> None:
+        self.block = block
+        self.full = False
+        self.steps: NDArray[np.int64] = np.zeros(0, np.int64)
+        self.seconds: NDArray[np.float64] = np.zeros(0)
+        self.waits: NDArray[np.float64] = np.zeros(0)
+        self._seen = 0
+        self._pending: list[tuple[int, float, float]] = []
+
+    def update(self, step: Step) -> None:
+        """See `Signal.update`."""
+        if step.rank != 0:
+            return
+        self.full = False
+        seconds = step.scalars.get("timing/step")
+        if step.mode != "train" or seconds is None or not math.isfinite(seconds):
+            return
+        self._seen += 1
+        if self._seen <= _WARM_UP:
+            return
+        self._pending.append((step.step, seconds, step.scalars.get("timing/wait", math.nan)))
+        if len(self._pending) < self.block:
+            return
+        steps, took, waited = zip(*self._pending, strict=True)
+        self.steps, self.seconds, self.waits = np.array(steps), np.array(took), np.array(waited)
+        self._pending = []
+        self.full = True

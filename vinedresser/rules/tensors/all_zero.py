@@ -1,0 +1,73 @@
+"""Rule: tensors that hold nothing but zeros, in a run that does not learn."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vinedresser.errors import ConfigError
+from vinedresser.rules.need import Need
+from vinedresser.rules.symptom import Symptom, SymptomRule
+
+if TYPE_CHECKING:
+    from vinedresser.capture.store.step import Step
+
+__all__ = ["AllZero"]
+
+
+class AllZero(SymptomRule):
+    """Most gradients hold nothing but zeros, and the run does not learn.
+
+    Fires when at least ``tensors`` of the gradients (or of another collection) have a share of
+    zeros of at least ``zeros``, at ``patience`` looks in a row, in a training that learns less than
+    it should.
+
+    Args:
+        collection: of the tensors.
+        zeros: share of a tensor's elements.
+        tensors: share of the tensors.
+        every: train steps from one look to the next.
+        patience: looks in a row.
+    """
+
+    severity = "warning"
+    fault = "all_zero"
+
+    def __init__(
+        self,
+        collection: str = "gradients",
+        zeros: float = 1.0,
+        tensors: float = 0.5,
+        every: int = 20,
+        patience: int = 3,
+    ) -> None:
+        if not (0 < zeros <= 1 and 0 < tensors <= 1):
+            raise ConfigError(
+                f"zeros = {zeros:g}, tensors = {tensors:g}: must lie above 0 and up to 1"
+            )
+        if every < 1:
+            raise ConfigError(f"every = {every}: must be at least 1 step")
+        super().__init__(patience)
+        self.collection = collection
+        self.zeros = zeros
+        self.tensors = tensors
+        self.every = every
+        self.needs = (Need(collection, every=every, reductions=("zero_share",), required=False),)
+
+    def look(self, step: Step) -> Symptom | None:
+        """See `SymptomRule.look`."""
+        shares = step.reduction_of(self.collection, "zero_share")
+        zero = [name for name, share in shares.items() if share >= self.zeros]
+        if not zero or len(zero) < self.tensors * len(shares):
+            return None
+        return Symptom(
+            tensor=zero[0],
+            statistic="zero_share",
+            value=shares[zero[0]],
+            threshold=self.zeros,
+            confidence=0.95,
+            seen=f"{len(zero)} of {len(shares)} {self.collection} are zero, the first {zero[0]}",
+            cause="nothing comes through: dead relu units, weights of zero, a graph that was cut, "
+            "or a loss that does not depend on them",
+            remedy="find the last layer whose output is not constant; look at what follows it",
+            evidence={"zero": zero},
+        )

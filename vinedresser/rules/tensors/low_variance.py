@@ -1,0 +1,83 @@
+"""Rule: outputs of layers that hardly vary, in a run that does not learn."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from vinedresser.errors import ConfigError
+from vinedresser.rules.need import Need
+from vinedresser.rules.symptom import Symptom, SymptomRule
+
+if TYPE_CHECKING:
+    from vinedresser.capture.store.step import Step
+
+__all__ = ["LowVariance"]
+
+
+class LowVariance(SymptomRule):
+    """The outputs of most activation functions hardly vary, and the run does not learn.
+
+    With v = std / sqrt(mean² + std²) of all elements of an output, 0 where all are equal. Fires
+    when v is below ``share`` in at least ``tensors`` of them (or of another collection), at
+    ``patience`` looks in a row, in a training that learns less than it should.
+
+    Args:
+        collection: of the tensors.
+        share: bound of v; float32 resolves 1e-7.
+        tensors: share of the tensors.
+        every: train steps from one look to the next.
+        patience: looks in a row.
+    """
+
+    severity = "warning"
+    fault = "low_variance"
+
+    def __init__(
+        self,
+        collection: str = "activations",
+        share: float = 1e-3,
+        tensors: float = 0.5,
+        every: int = 20,
+        patience: int = 3,
+    ) -> None:
+        if not (0 < share < 1 and 0 < tensors <= 1):
+            raise ConfigError(
+                f"share = {share:g}, tensors = {tensors:g}: must lie above 0 and up to 1"
+            )
+        if every < 1:
+            raise ConfigError(f"every = {every}: must be at least 1 step")
+        super().__init__(patience)
+        self.collection = collection
+        self.share = share
+        self.tensors = tensors
+        self.every = every
+        self.needs = (Need(collection, every=every, reductions=("mean", "std"), required=False),)
+
+    def look(self, step: Step) -> Symptom | None:
+        """See `SymptomRule.look`; of zeros only it is another rule's to speak."""
+        means = step.reduction_of(self.collection, "mean")
+        stds = step.reduction_of(self.collection, "std")
+        shares = {
+            name: std / size
+            for name, std in stds.items()
+            if name in means and 0 < (size := math.hypot(means[name], std)) < math.inf
+        }
+        flat = [name for name, share in shares.items() if share < self.share]
+        if not flat or len(flat) < self.tensors * len(shares):
+            return None
+        least = min(flat, key=shares.__getitem__)
+        return Symptom(
+            tensor=least,
+            statistic="std",
+            value=shares[least],
+            threshold=self.share,
+            confidence=0.9,
+            seen=f"{len(flat)} of {len(shares)} {self.collection} hardly vary: {least} by "
+            f"{shares[least]:.1e} of its size",
+            cause="the inputs do not come through: small weights beside large biases, saturation, "
+            "or inputs that are all alike",
+            remedy="normalise the inputs; He or Xavier initialisation; batch or layer "
+            "normalisation between the layers",
+            evidence={"shares": shares},
+        )

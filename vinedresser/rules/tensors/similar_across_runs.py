@@ -1,0 +1,111 @@
+"""Rule: a run that is to repeat another one departs from it."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from vinedresser.capture.store.reader import Run, open_run
+from vinedresser.errors import ConfigError
+from vinedresser.rules.base import Rule
+from vinedresser.rules.need import Need
+
+if TYPE_CHECKING:
+    from vinedresser.capture.finding import Finding
+    from vinedresser.capture.store.series import Column
+    from vinedresser.capture.store.step import Step
+    from vinedresser.infra.run_directory import RunRecord
+
+__all__ = ["SimilarAcrossRuns"]
+
+
+class SimilarAcrossRuns(Rule):
+    """The run departs from another one that it is to repeat.
+
+    Compares the training losses, and the norms of the weights, of each step with those of the other
+    run at the same step: fires at the first at which one differs by more than ``tolerance``,
+    relatively. Without another run it does nothing.
+
+    Args:
+        other: location of the other run; "": none.
+        tolerance: relative difference; 0: the same numbers. Sums of float32 in another order
+            differ by about 1e-6 at first, and the training makes more of it.
+        every: train steps from one look at the weights to the next.
+    """
+
+    severity = "warning"
+
+    def __init__(self, other: str = "", tolerance: float = 1e-4, every: int = 20) -> None:
+        if tolerance < 0:
+            raise ConfigError(f"tolerance = {tolerance:g}: must be 0 or above")
+        if every < 1:
+            raise ConfigError(f"every = {every}: must be at least 1 step")
+        self.other = other
+        self.tolerance = tolerance
+        self.every = every
+        weights = Need("weights", every=every, reductions=("l2",), required=False)
+        self.needs = (Need("losses"), weights) if other else ()
+        self._expected: dict[int, dict[str, float]] = {}
+        self._fired = False
+
+    def begin(self, info: RunRecord) -> None:  # noqa: ARG002 (the other run's, not its own)
+        """Read the other run.
+
+        Raises:
+            StoreError: there is none, or it cannot be read.
+        """
+        if self.other:
+            self._expected = _figures(open_run(self.other))
+
+    def update(self, step: Step) -> Finding | None:
+        """See `Rule.update`."""
+        expected = self._expected.get(step.step, {})
+        if self._fired or step.rank != 0 or step.mode != "train" or not expected:
+            return None
+        now = {**step.scalars_of("losses"), **step.reduction_of("weights", "l2")}
+        apart = {
+            name: abs(value - expected[name]) / max(abs(value), abs(expected[name]))
+            for name, value in now.items()
+            if name in expected and not _same(value, expected[name])
+        }
+        # NaN in one of the two differs from any number.
+        apart = {name: one for name, one in apart.items() if not one <= self.tolerance}
+        if not apart:
+            return None
+        self._fired = True
+        first = next(iter(apart))
+        return self.found(
+            step,
+            since=step.step,
+            tensor=first,
+            statistic="l2" if first.startswith("weights/") else "loss",
+            value=now[first],
+            threshold=expected[first],
+            confidence=1.0,
+            seen=f"{first} is {now[first]:.6g} at step {step.step}, and {expected[first]:.6g} in "
+            f"{self.other}; {len(apart)} of {len(now)} figures differ",
+            cause="another seed, data, order of the data, setting or version"
+            if step.step == 0
+            else "the runs began alike: the order of the data, dropout, or operations that are not "
+            "deterministic",
+            remedy="seed all generators; torch.use_deterministic_algorithms(True), or "
+            "keras.utils.set_random_seed; compare the parameters of both runs",
+            evidence={"relative": apart},
+        )
+
+
+def _same(one: float, other: float) -> bool:
+    return one == other or (math.isnan(one) and math.isnan(other))
+
+
+def _figures(run: Run) -> dict[int, dict[str, float]]:
+    """Return the training losses and the norms of the weights of a run, by step and name."""
+    found: dict[int, dict[str, float]] = {}
+    columns: list[Column] = [
+        *run.scalars("losses", mode="train").values(),
+        *run.reductions("l2", "weights", mode="train").values(),
+    ]
+    for column in columns:
+        for step, value in zip(column.steps.tolist(), column.values.tolist(), strict=True):
+            found.setdefault(step, {})[column.name] = value
+    return found

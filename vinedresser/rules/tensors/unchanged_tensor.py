@@ -1,0 +1,84 @@
+"""Rule: weights that are trained, and do not change."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vinedresser.errors import ConfigError
+from vinedresser.rules.need import Need
+from vinedresser.rules.symptom import Symptom, SymptomRule
+
+if TYPE_CHECKING:
+    from vinedresser.capture.store.step import Step
+    from vinedresser.infra.run_directory import RunRecord
+
+__all__ = ["UnchangedTensor"]
+
+
+class UnchangedTensor(SymptomRule):
+    """Weights are trained and do not change, and the run learns little.
+
+    A weight has not changed when its norm, mean and standard deviation differ by no more than
+    ``tolerance``, relatively, from those of the look before. Fires when one that is neither frozen
+    nor left out of the optimizer has not changed at ``patience`` looks in a row, in a training that
+    learns less than it should.
+
+    Args:
+        tolerance: relative; 0: not at all.
+        every: train steps from one look to the next.
+        patience: looks in a row.
+    """
+
+    severity = "warning"
+    fault = "unchanged_tensor"
+
+    def __init__(self, tolerance: float = 0.0, every: int = 20, patience: int = 5) -> None:
+        if tolerance < 0:
+            raise ConfigError(f"tolerance = {tolerance:g}: must be 0 or above")
+        if every < 1:
+            raise ConfigError(f"every = {every}: must be at least 1 step")
+        super().__init__(patience)
+        self.tolerance = tolerance
+        self.every = every
+        self.needs = (
+            Need("weights", every=every, reductions=("l2", "std", "mean"), required=False),
+        )
+        self._untrained: frozenset[str] = frozenset()
+        self._last: dict[str, tuple[float, ...]] = {}
+        self._unchanged: dict[str, int] = {}
+
+    def begin(self, info: RunRecord) -> None:
+        """Take note of what is not trained."""
+        self._untrained = frozenset((*info.frozen, *info.unoptimized))
+
+    def look(self, step: Step) -> Symptom | None:
+        """See `SymptomRule.look`."""
+        norms, stds, means = (step.reduction_of("weights", word) for word in ("l2", "std", "mean"))
+        for name, norm in norms.items():
+            if name in self._untrained:
+                continue
+            now = (norm, stds[name], means[name])
+            same = name in self._last and all(map(self._equal, now, self._last[name]))
+            self._unchanged[name] = self._unchanged.get(name, 0) + 1 if same else 0
+            self._last[name] = now
+        still = [name for name, count in self._unchanged.items() if count]
+        if not still:
+            return None
+        longest = max(still, key=self._unchanged.__getitem__)
+        return Symptom(
+            tensor=longest,
+            statistic="l2",
+            value=self._last[longest][0],
+            threshold=self.tolerance,
+            confidence=0.9,
+            seen=f"{len(still)} of {len(norms)} weights have not changed, {longest} over "
+            f"{self._unchanged[longest]} looks",
+            cause="no gradient arrives, the optimizer takes no step, or a step is too small for "
+            "the precision of the weights",
+            remedy=f"look at gradients/{longest.partition('/')[2]}: where it is zero find what "
+            "cuts it off, else raise the learning rate or keep the weights in float32",
+            evidence={"unchanged": still},
+        )
+
+    def _equal(self, one: float, other: float) -> bool:
+        return abs(one - other) <= self.tolerance * max(abs(one), abs(other))

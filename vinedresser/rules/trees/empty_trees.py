@@ -1,0 +1,140 @@
+"""Rule: boosting that adds trees without a single split, and has learned nothing."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING
+
+from vinedresser.capture.finding import Finding
+from vinedresser.errors import ConfigError
+from vinedresser.rules.base import Rule
+from vinedresser.rules.need import Need
+from vinedresser.rules.trees.ensemble import Ensemble, tree_sizes
+
+if TYPE_CHECKING:
+    from vinedresser.capture.store.step import Step
+    from vinedresser.infra.run_directory import RunRecord
+
+__all__ = ["EmptyTrees"]
+
+_DEPTH = re.compile(r"trees/([^\[\]/]*\.)?depth(\[\d+\])?")
+# What forbids splits when it is too large, by the names that libraries give it, and their default;
+# the first that is over it is named. XGBoost splits where the gain exceeds gamma and both sides
+# weigh min_child_weight. reg_lambda makes splits worth less, but forbids none.
+_LIMITS = {
+    "gamma": 0,
+    "min_split_loss": 0,
+    "min_child_weight": 1,
+    "reg_alpha": 0,
+    "min_impurity_decrease": 0,
+    "min_samples_leaf": 1,
+}
+
+
+class EmptyTrees(Rule):
+    """The newest trees are lone leaves, and the training loss has hardly fallen.
+
+    Once no split is worth its cost, the next round is asked the same question, and its trees are
+    empty too (but for what subsampling changes). After the data was learned that is where to end;
+    before, something forbids the splits.
+
+    Args:
+        drop: share of the first training loss; where it fell by more, something was learned.
+        every: rounds from one look to the next.
+        patience: looks in a row.
+    """
+
+    severity = "stop"
+    fault = "underfitting"
+
+    def __init__(self, drop: float = 0.1, every: int = 10, patience: int = 3) -> None:
+        if not 0 < drop < 1:
+            raise ConfigError(f"drop = {drop:g}: must lie between 0 and 1")
+        if every < 1:
+            raise ConfigError(f"every = {every}: must be at least 1 round")
+        if patience < 1:
+            raise ConfigError(f"patience = {patience}: must be at least 1 look")
+        self.drop = drop
+        self.every = every
+        self.patience = patience
+        self.needs = (
+            tree_sizes(every),
+            Need("losses", required=False),
+        )
+        self._ensemble: Ensemble | None = None
+        # First and last of each training loss.
+        self._losses: dict[str, tuple[float, float]] = {}
+        self._looks = 0
+        self._since = 0
+        self._fired = False
+
+    def begin(self, info: RunRecord) -> None:
+        """Take note of the parameters in force."""
+        self._ensemble = Ensemble(info)
+
+    def update(self, step: Step) -> Finding | None:
+        """See `Rule.update`."""
+        if self._fired or step.rank != 0 or step.mode != "train":
+            return None
+        for name, value in step.scalars_of("losses").items():
+            if math.isfinite(value):
+                self._losses[name] = (self._losses.get(name, (value,))[0], value)
+        depths = {
+            name: value for name, value in step.scalars_of("trees").items() if _is_depth(name)
+        }
+        if not depths:
+            return None
+        if any(depths.values()) or self._learned():
+            self._looks = 0
+            return None
+        if not self._looks:
+            self._since = step.step
+        self._looks += 1
+        if self._looks < self.patience:
+            return None
+        self._fired = True
+        return self._finding(step, next(iter(depths)))
+
+    def _learned(self) -> bool:
+        """Say whether a training loss has fallen, or there is none to tell."""
+        falls = [first - last > self.drop * abs(first) for first, last in self._losses.values()]
+        return any(falls) or not falls
+
+    def _finding(self, step: Step, name: str) -> Finding:
+        losses = ", ".join(
+            f"{loss} {first:.4g} in its first round, {last:.4g} now"
+            for loss, (first, last) in self._losses.items()
+        )
+        cause, remedy = self._advice()
+        return self.found(
+            step,
+            since=self._since,
+            tensor=name,
+            statistic="depth",
+            value=0.0,
+            threshold=1.0,
+            confidence=0.95,
+            seen=f"trees have no split since round {self._since}; {losses}",
+            cause=cause,
+            remedy=remedy,
+            evidence={"looks": self._looks, "losses": self._losses},
+        )
+
+    def _advice(self) -> tuple[str, str]:
+        """Return the cause and the remedy."""
+        for name, usual in _LIMITS.items():
+            value = self._ensemble.number(name) if self._ensemble else None
+            if value is not None and value > usual:
+                return (
+                    f"{name} = {value:g} forbids every split",
+                    f"lower {name} from {value:g} to {usual}, and raise it again in steps of ten",
+                )
+        return (
+            "no split gains anything: features are constant or all missing, or labels all the same",
+            "look at the features and the labels that the training is given",
+        )
+
+
+def _is_depth(name: str) -> bool:
+    return _DEPTH.fullmatch(name) is not None

@@ -1,0 +1,53 @@
+"""What grows the trees of a run: a boosted ensemble or a forest, and its parameters in force."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from vinedresser.rules.need import Need
+
+if TYPE_CHECKING:
+    from vinedresser.infra.run_directory import RunRecord
+
+__all__ = ["Ensemble", "tree_sizes"]
+
+# Trees of a forest are grown to the end and averaged (Breiman 2001); those of boosting are not.
+_FORESTS = ("RandomForest", "ExtraTrees", "XGBRF")
+
+
+class Ensemble:
+    """What a run says of what grows its trees.
+
+    Args:
+        info: the run's record.
+
+    Attributes:
+        forest: the trees are averaged rather than added up.
+        settings: its parameters in force.
+    """
+
+    def __init__(self, info: RunRecord) -> None:
+        kind, self.settings = "", dict(info.parameters)
+        if info.optimizers:
+            kind = str(info.optimizers[0].get("type", ""))
+            self.settings |= info.optimizers[0].get("settings", {})
+        parallel = self.number("num_parallel_tree")
+        self.forest = kind.startswith(_FORESTS) or (parallel is not None and parallel > 1)
+
+    def number(self, *names: str) -> float | None:
+        """Return the first of some parameters that is there and a number."""
+        values: list[Any] = [self.settings[name] for name in names if name in self.settings]
+        for value in values:
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                return float(value)
+        return None
+
+
+def tree_sizes(every: int) -> Need:
+    """Return the need of how deep the newest trees are, and how many leaves they have.
+
+    Args:
+        every: rounds from one look to the next.
+    """
+    # They are scalars; of the nodes, which come with them, no more is kept than has to be.
+    return Need("trees", every, rows=1, required=False)

@@ -1,0 +1,75 @@
+"""Rule: features that no tree of a finished training has used."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from vinedresser.capture.finding import Finding
+from vinedresser.errors import ConfigError
+from vinedresser.rules.base import Rule
+from vinedresser.rules.trees.importances import EVERY, Importances
+
+if TYPE_CHECKING:
+    from vinedresser.capture.store.step import Step
+
+__all__ = ["UnusedFeatures"]
+
+_FEWEST_ROUNDS = 30
+_NAMED = 10
+
+
+class UnusedFeatures(Rule):
+    """At the end of a training of 30 rounds or more, no tree uses a large share of the features.
+
+    Args:
+        share: of the features, from which it says so.
+        at_least: features there must be.
+    """
+
+    severity = "info"
+    needs = ()
+
+    def __init__(self, share: float = 0.5, at_least: int = 10) -> None:
+        if not 0 < share <= 1:
+            raise ConfigError(f"share = {share:g}: must lie above 0, and not above 1")
+        if at_least < 1:
+            raise ConfigError(f"at_least = {at_least}: must be at least 1 feature")
+        self.share = share
+        self.at_least = at_least
+        self.importances = Importances()
+
+    def update(self, step: Step) -> Finding | None:  # noqa: ARG002 (the signal has seen it)
+        """See `Rule.update`."""
+        return None
+
+    def finish(self) -> Finding | None:
+        """See `Rule.finish`."""
+        seen = self.importances
+        # The last look may be some rounds before the last one.
+        if seen.step is None or seen.step.step < _FEWEST_ROUNDS - EVERY:
+            return None
+        if len(seen.shares) < self.at_least:
+            return None
+        unused = [int(number) for number in np.flatnonzero(seen.shares == 0)]
+        share = len(unused) / len(seen.shares)
+        if share < self.share:
+            return None
+        names = [seen.feature(number) for number in unused]
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        return self.found(
+            seen.step,
+            since=seen.step.step,
+            tensor=seen.name,
+            statistic="share of features without gain",
+            value=share,
+            threshold=self.share,
+            confidence=0.9,
+            seen=f"no tree uses {len(names)} of {len(seen.shares)} features up to round "
+            f"{seen.step.step}: {', '.join(names[:_NAMED])}{more}",
+            cause="they are constant, copies of others, or have nothing to do with the label",
+            remedy="leave them out: a training without them is faster and predicts the same; if "
+            "you count on them, see whether their values arrive",
+            evidence={"unused": names[:100], "features": len(seen.shares)},
+        )

@@ -1,0 +1,1 @@
+"""Rules about weights: how they begin, how far they move."""

@@ -1,0 +1,74 @@
+"""Rule: the units of a layer are copies of each other, and stay so."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vinedresser.errors import ConfigError
+from vinedresser.rules.need import Need
+from vinedresser.rules.symptom import Symptom, SymptomRule
+
+if TYPE_CHECKING:
+    from vinedresser.capture.store.step import Step
+
+__all__ = ["IdenticalUnits"]
+
+
+class IdenticalUnits(SymptomRule):
+    """The units of a layer are copies of each other, and stay so, and the run learns little.
+
+    Units that begin alike get the same gradient and stay alike: the layer is worth one unit
+    (Goodfellow et al., "Deep Learning", 8.4). Fires when ``unit_similarity`` of a weight tensor,
+    the median over units of the greatest absolute cosine with any other, is at least
+    ``similarity`` at all looks from the first on, ``patience`` at least, in a training that learns
+    less than it should. Units that become alike later have been thrown there by too large steps.
+
+    Args:
+        similarity: copies have 1 but for rounding. Healthy wide layers are below 0.3, but 64
+            random units of two inputs reach 0.9999: the nearest of them are 0.02 apart.
+        every: train steps from one look to the next.
+        patience: looks, the first of them before the first update.
+    """
+
+    fault = "identical_units"
+
+    def __init__(self, similarity: float = 0.999999, every: int = 20, patience: int = 3) -> None:
+        if not 0 < similarity <= 1:
+            raise ConfigError(f"similarity = {similarity:g}: must lie above 0 and up to 1")
+        if every < 1:
+            raise ConfigError(f"every = {every}: must be at least 1 step")
+        super().__init__(patience)
+        self.similarity = similarity
+        self.every = every
+        self.needs = (
+            Need("weights", every=every, reductions=("unit_similarity",), required=False),
+        )
+        self._alike: frozenset[str] | None = None
+
+    def look(self, step: Step) -> Symptom | None:
+        """See `SymptomRule.look`."""
+        values = step.reduction_of("weights", "unit_similarity")
+        alike = {
+            name: value
+            for name, value in values.items()
+            if value >= self.similarity and (self._alike is None or name in self._alike)
+        }
+        self._alike = frozenset(alike)
+        if not alike:
+            return None
+        names = list(alike)
+        listed = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+        return Symptom(
+            tensor=names[0],
+            statistic="unit_similarity",
+            value=alike[names[0]],
+            threshold=self.similarity,
+            confidence=0.99,
+            seen=f"the units of {listed} are copies of each other (cosine "
+            f"{min(alike.values()):.6f}) after {step.step} steps",
+            cause="weights that began equal, such as zeros or a constant: equal units get equal "
+            "gradients and never part",
+            remedy=f"random initial weights for {listed}: He's (standard deviation "
+            "sqrt(2 / inputs)) before relu, Xavier's (sqrt(2 / (inputs + outputs))) otherwise",
+            evidence={"unit_similarity": alike},
+        )
