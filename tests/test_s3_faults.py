@@ -268,13 +268,20 @@ def test_another_writer_in_the_middle_is_said_and_overwrites_nothing(s3: str) ->
     assert len(spools()) == 1
 
 
-def take_forty_steps(hook: Hook, server: TestServer) -> None:
-    """Take steps of which the server answers for the first only."""
+def take_forty_steps(hook: Hook, server: TestServer, *, one_by_one: bool) -> None:
+    """Take steps of which the server answers for the first only.
+
+    Args:
+        one_by_one: a segment for each, so that some of them find the spool full: a writer that
+            gets no processor puts all that waits into one.
+    """
     hook.step(inputs=batch(0), loss=0.0)
     hook.flush()
     server.halt()
     for step in range(1, 40):
         hook.step(inputs=batch(step), loss=0.0)
+        if one_by_one:
+            hook.flush()
 
 
 def test_a_full_spool_drops_and_says_so(
@@ -283,8 +290,7 @@ def test_a_full_spool_drops_and_says_so(
     server, url = frail
     monkeypatch.setenv("VINEDRESSER_SPOOL_MIB", "16")
     with Hook(url, collections=INPUTS, policy="drop") as hook:
-        take_forty_steps(hook, server)
-        hook.flush()
+        take_forty_steps(hook, server, one_by_one=True)
         server.go_on()
     assert any("wait to be uploaded, which is all that may" in one for one in hook.problems)
     steps = open_run(url).steps().tolist()
@@ -297,7 +303,7 @@ def test_a_full_spool_waits_and_says_so(
     server, url = frail
     monkeypatch.setenv("VINEDRESSER_SPOOL_MIB", "8")
     with Hook(url, collections=INPUTS, policy="block") as hook:
-        take_forty_steps(hook, server)
+        take_forty_steps(hook, server, one_by_one=False)
         eventually(lambda: any("the training may have to wait" in one for one in hook.problems))
         assert not hook.flush(0.5)
         server.go_on()
