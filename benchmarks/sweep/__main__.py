@@ -1,0 +1,89 @@
+"""Print what rules, ASHA and Hyperband save in sweeps: ``python -m benchmarks.sweep``.
+
+Every configuration is trained once, to its end, with the default rules' capture, and judged; the
+curves are then run again through the study that decides in `vinedresser sweep`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections import Counter
+from pathlib import Path
+from statistics import median
+
+from benchmarks.measure import table
+from benchmarks.sweep.curves import Curve, curves
+from benchmarks.sweep.replay import Replayed, replay
+from benchmarks.sweep.spaces import SPACES
+
+_ARMS = [(pruner, rules) for rules in (False, True) for pruner in ("none", "asha", "hyperband")]
+
+
+def main() -> None:
+    """Train what is not there yet, and print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--folder", type=Path, default=Path("build/sweep-curves"))
+    parser.add_argument("--trials", type=int, default=81)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--at-once", type=int, default=4, help="trials side by side in the replay")
+    parser.add_argument("--space", choices=[*SPACES], action="append")
+    given = parser.parse_args()
+    for space in given.space or SPACES:
+        cores = len(os.sched_getaffinity(0))
+        sweeps = [
+            curves(space, seed, given.trials, given.folder, cores) for seed in range(given.seeds)
+        ]
+        _print(space, sweeps, given.at_once)
+
+
+def _print(space: str, sweeps: list[list[Curve]], at_once: int) -> None:
+    finals = [curve.accuracies[-1] for sweep in sweeps for curve in sweep]
+    good = sum(final >= 0.9 for final in finals)
+    sizes = f"{len(sweeps)} sweeps of {len(sweeps[0])} trials"
+    print(f"{space}: {sizes}, {good} of {len(finals)} reach 90 %")
+    rows = []
+    for pruner, rules in _ARMS:
+        replays = [replay(space, sweep, pruner, rules=rules, at_once=at_once) for sweep in sweeps]
+        rows.append(_row(pruner, rules, replays, sweeps))
+    headers = [
+        "arm",
+        "epochs, %",
+        "from - to",
+        "best - best of all",
+        "finished",
+        "pruned",
+        "stopped",
+    ]
+    print(table(rows, [*headers, "of the best quarter stopped", "wall, s"]))
+    stops = Counter(curve.rule for sweep in sweeps for curve in sweep if curve.rule)
+    print("stopped by", ", ".join(f"{rule} {count}" for rule, count in stops.most_common()), "\n")
+
+
+def _row(
+    pruner: str, rules: bool, replays: list[Replayed], sweeps: list[list[Curve]]
+) -> list[object]:
+    shares = [100 * one.epochs for one in replays]
+    behind = [
+        one.best - max(curve.accuracies[-1] for curve in sweep)
+        for one, sweep in zip(replays, sweeps, strict=True)
+    ]
+    words = [word for word in (pruner if pruner != "none" else "", "rules" * rules) if word]
+    ended = [
+        str(sum(one.ended.get(how, 0) for one in replays))
+        for how in ("finished", "pruned", "stopped")
+    ]
+    wrong, quarter = sum(one.wrong for one in replays), sum(one.quarter for one in replays)
+    return [
+        " + ".join(words) or "no termination",
+        f"{median(shares):.1f}",
+        f"{min(shares):.1f} - {max(shares):.1f}",
+        f"{min(behind):+.4f} (worst)",
+        *ended,
+        f"{wrong} of {quarter}",
+        f"{median(one.seconds for one in replays):.0f}",
+    ]
+
+
+if __name__ == "__main__":
+    main()

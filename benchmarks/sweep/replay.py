@@ -1,0 +1,117 @@
+"""Recorded trainings, run again through the code that decides in a sweep."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from benchmarks.sweep.curves import Curve
+from benchmarks.sweep.spaces import EPOCHS, SPACES
+from vinedresser.sweeps.settings import SweepTable
+from vinedresser.sweeps.space import Space
+from vinedresser.sweeps.study import Study
+from vinedresser.sweeps.trial import Ending
+
+__all__ = ["Replayed", "replay"]
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What a sweep came to.
+
+    Attributes:
+        epochs: that all trials took together, in share of all epochs of all.
+        best: the best result of a trial that finished; 0 when none has.
+        ended: by how each trial ended, how many did.
+        wrong: trials that a rule stopped, of those in the best quarter when nothing is stopped.
+        quarter: how many those are.
+        seconds: from the first trial's begin to the last one's end.
+    """
+
+    epochs: float
+    best: float
+    ended: dict[str, int]
+    wrong: int
+    quarter: int
+    seconds: float
+
+
+def replay(
+    space: str, curves: Sequence[Curve], pruner: str, *, rules: bool, at_once: int
+) -> Replayed:
+    """Run a sweep over curves that are known.
+
+    Trials run side by side, each at the speed that it was recorded at; a study is told of every
+    epoch when it ends, and of a rule's finding at the step at which the rule made it.
+
+    Args:
+        space: its name.
+        curves: in the order in which they are to be tried.
+        pruner: early termination by comparison.
+        rules: whether rules stop trials.
+        at_once: how many trials run side by side.
+    """
+    settings = SweepTable(
+        metric="accuracy",
+        direction="maximize",
+        trials=len(curves),
+        epochs=EPOCHS,
+        sampler="random",
+        pruner=pruner,
+        points=[dict(curve.parameters) for curve in curves],
+    )
+    study = Study(settings, Space.parse(SPACES[space], space))
+    running: list[tuple[float, int, int]] = []
+    now = used = 0.0
+    while len(running) < at_once and _begin(study, curves, running, now):
+        pass
+    while running:
+        now, number, epoch = heapq.heappop(running)
+        curve = curves[number]
+        stopped = curve.stopped if rules else None
+        if stopped is not None and stopped <= epoch:
+            ending: Ending | None = Ending("stopped", curve.seen, curve.rule)
+            used += stopped
+        else:
+            ending = study.report(number, epoch, curve.accuracies[epoch - 1])
+            used += epoch if ending or epoch == EPOCHS else 0
+        if ending is None and epoch < EPOCHS:
+            heapq.heappush(running, (now + curve.seconds / EPOCHS, number, epoch + 1))
+            continue
+        study.tell(number, ending or Ending("finished"), [curve.accuracies[-1]])
+        _begin(study, curves, running, now)
+    return _summary(study, curves, used, now)
+
+
+def _begin(
+    study: Study, curves: Sequence[Curve], running: list[tuple[float, int, int]], now: float
+) -> bool:
+    """Begin the next trial, if there is one."""
+    proposal = study.ask()
+    if proposal is None:
+        return False
+    curve = curves[proposal.number]
+    assert proposal.parameters == curve.parameters, "the points come first, in their order"
+    heapq.heappush(running, (now + curve.seconds / EPOCHS, proposal.number, 1))
+    return True
+
+
+def _summary(study: Study, curves: Sequence[Curve], used: float, seconds: float) -> Replayed:
+    trials = study.trials()
+    ended: dict[str, int] = {}
+    for trial in trials:
+        ended[trial.ending.state] = ended.get(trial.ending.state, 0) + 1
+    finals = sorted((curve.accuracies[-1] for curve in curves), reverse=True)
+    quarter = len(curves) // 4
+    bound = finals[quarter - 1]
+    top = [trial for trial in trials if curves[trial.number].accuracies[-1] >= bound]
+    best = study.best()
+    return Replayed(
+        epochs=used / (EPOCHS * len(curves)),
+        best=best[0].result[0] if best else 0.0,
+        ended=ended,
+        wrong=sum(trial.ending.state == "stopped" for trial in top),
+        quarter=len(top),
+        seconds=seconds,
+    )

@@ -1,0 +1,73 @@
+"""The values of a sweep's objectives in one run, as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from vinedresser.sweeps.settings import Objective
+
+if TYPE_CHECKING:
+    from vinedresser.capture.store.step import Step
+
+__all__ = ["Course"]
+
+
+class Course:
+    """What a trial has reported of its objectives.
+
+    An epoch is one value of the first objective: what a training evaluates once an epoch comes once
+    an epoch.
+
+    Args:
+        goals: the objectives.
+
+    Attributes:
+        values: of each objective, those reported so far.
+    """
+
+    def __init__(self, goals: Sequence[Objective]) -> None:
+        self._goals = tuple(goals)
+        self.values: list[list[float]] = [[] for _ in goals]
+        self._elsewhere: set[tuple[str, str]] = set()
+
+    def add(self, step: Step) -> list[tuple[int, float]]:
+        """Take in a step of rank 0.
+
+        Args:
+            step: in the order of the run.
+
+        Returns:
+            Of each new value of the first objective its epoch, from 1, and the value.
+        """
+        if step.rank != 0:
+            return []
+        before = len(self.values[0])
+        found = {**step.scalars_of("losses"), **step.scalars_of("metrics")}
+        for goal, values in zip(self._goals, self.values, strict=True):
+            for name, value in found.items():
+                if name.partition("/")[2] != goal.metric:
+                    self._elsewhere.add((name.partition("/")[2], step.mode))
+                elif step.mode != goal.mode:
+                    self._elsewhere.add((goal.metric, step.mode))
+                else:
+                    values.append(value)
+        return list(enumerate(self.values[0], start=1))[before:]
+
+    def result(self) -> tuple[float, ...]:
+        """Return the value of each objective; of fewer where one has none."""
+        both = zip(self._goals, self.values, strict=True)
+        return tuple(goal.of(values) for goal, values in both if values)
+
+    def missing(self) -> str:
+        """Return what is said of a run that had no value of an objective; "" where all have."""
+        for goal, values in zip(self._goals, self.values, strict=True):
+            if values:
+                continue
+            said = f"no value of {goal.metric} in mode {goal.mode}"
+            modes = sorted(mode for name, mode in self._elsewhere if name == goal.metric)
+            if modes:
+                return f"{said}; there were some in mode {', '.join(modes)}: set mode"
+            seen = sorted({f"{name} ({mode})" for name, mode in self._elsewhere})
+            return f"{said}; the run recorded {', '.join(seen) or 'no metric and no loss'}"
+        return ""

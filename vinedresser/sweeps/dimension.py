@@ -1,0 +1,249 @@
+"""One hyperparameter of a search space: its range or its choices, and when it is there at all."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from vinedresser.errors import ConfigError, did_you_mean
+
+__all__ = ["Choice", "Dimension", "Suggester", "parse_dimension"]
+
+Choice = bool | int | float | str
+
+_KEYS = ("log", "float", "int", "values", "step", "when", "grid")
+
+
+class Suggester(Protocol):
+    """Who proposes values: an Optuna trial."""
+
+    def suggest_float(
+        self, name: str, low: float, high: float, *, step: float | None = None, log: bool = False
+    ) -> float:
+        """Propose a number in [low, high]."""
+
+    def suggest_int(
+        self, name: str, low: int, high: int, *, step: int = 1, log: bool = False
+    ) -> int:
+        """Propose an integer in [low, high]."""
+
+    def suggest_categorical(self, name: str, choices: tuple[Choice, ...]) -> Any:
+        """Propose one of the choices."""
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """One hyperparameter.
+
+    Attributes:
+        name: of the hyperparameter, as the trial's command takes it.
+        kind: a real number, an integer, or one of some choices.
+        low: the smallest value of a number.
+        high: the largest.
+        log: numbers are equally likely on a logarithmic scale.
+        step: numbers are low + k * step; 0: any.
+        choices: of a choice; empty for numbers.
+        grid: into how many values a grid cuts a range of real numbers; 0: none was said.
+        when: the hyperparameter is there only where these others have one of these values.
+    """
+
+    name: str
+    kind: Literal["float", "int", "choice"]
+    low: float = 0.0
+    high: float = 0.0
+    log: bool = False
+    step: float = 0.0
+    choices: tuple[Choice, ...] = ()
+    grid: int = 0
+    when: Mapping[str, tuple[Choice, ...]] = field(default_factory=dict)
+
+    def applies(self, chosen: Mapping[str, Choice]) -> bool:
+        """Say whether it is there, given the values of those that it depends on."""
+        return all(
+            name in chosen and _among(chosen[name], values) for name, values in self.when.items()
+        )
+
+    def suggest(self, suggester: Suggester) -> Choice:
+        """Have a value proposed."""
+        if self.kind == "choice":
+            value: Choice = suggester.suggest_categorical(self.name, self.choices)
+            return value
+        if self.kind == "int":
+            low, high, step = int(self.low), int(self.high), int(self.step) or 1
+            return suggester.suggest_int(self.name, low, high, step=step, log=self.log)
+        step_or_none = self.step or None
+        return suggester.suggest_float(
+            self.name, self.low, self.high, step=step_or_none, log=self.log
+        )
+
+    def values(self) -> list[Choice]:
+        """Return all of its values, those of a range of real numbers as its grid says.
+
+        Raises:
+            ConfigError: a range of real numbers without ``grid`` or ``step``.
+        """
+        if self.kind == "choice":
+            return list(self.choices)
+        if self.grid:
+            return self._spaced()
+        if self.kind == "int":
+            return list(range(int(self.low), int(self.high) + 1, int(self.step) or 1))
+        if self.step:
+            count = math.floor((self.high - self.low) / self.step + 1e-9) + 1
+            return [self.low + number * self.step for number in range(count)]
+        raise ConfigError(
+            f"{self.name}: a grid needs to know into how many values to cut the range: "
+            f"{{ float = [{self.low:g}, {self.high:g}], grid = 5 }}"
+        )
+
+    def check(self, value: object) -> Choice:
+        """Return a value that was given by hand.
+
+        Raises:
+            ConfigError: it is none of this hyperparameter.
+        """
+        if self.kind == "choice":
+            if isinstance(value, (bool, int, float, str)) and _among(value, self.choices):
+                return value
+            raise ConfigError(f"must be one of {', '.join(map(repr, self.choices))}, not {value!r}")
+        wanted = int if self.kind == "int" else (int, float)
+        right = isinstance(value, wanted) and not isinstance(value, bool)
+        if not right or not self.low <= value <= self.high:  # type: ignore[operator]
+            noun = "an integer" if self.kind == "int" else "a number"
+            raise ConfigError(f"must be {noun} from {self.low:g} to {self.high:g}, not {value!r}")
+        return value  # type: ignore[return-value]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain data, of which equal ones are equal."""
+        when = {name: list(values) for name, values in sorted(self.when.items())}
+        if self.kind == "choice":
+            return {"values": list(self.choices), "when": when}
+        return {
+            self.kind: [self.low, self.high],
+            "log": self.log,
+            "step": self.step,
+            "when": when,
+        }
+
+    def _spaced(self) -> list[Choice]:
+        """Return as many values as the grid has, from the low end to the high one."""
+        if self.grid == 1:
+            return [self.low if self.kind == "float" else int(self.low)]
+        low, high = (math.log(self.low), math.log(self.high)) if self.log else (self.low, self.high)
+        steps = [low + (high - low) * number / (self.grid - 1) for number in range(self.grid)]
+        # The ends exactly, whatever logarithms make of them.
+        inner = [math.exp(one) if self.log else one for one in steps[1:-1]]
+        values = [self.low, *inner, self.high]
+        if self.kind == "int":
+            return list(dict.fromkeys(round(one) for one in values))
+        return list(values)
+
+
+def parse_dimension(name: str, entry: object, where: str) -> Dimension:
+    """Read one entry of the table ``[space]``.
+
+    Args:
+        name: of the hyperparameter.
+        entry: a list of choices, or a table with ``log``, ``float``, ``int`` or ``values``.
+        where: what to begin a message with.
+
+    Raises:
+        ConfigError: what is wrong with it, and what would be right.
+    """
+    if isinstance(entry, list):
+        return Dimension(name, "choice", choices=_choices(entry, where))
+    if not isinstance(entry, Mapping):
+        raise ConfigError(
+            f"{where}: must be a list of values or a table such as {{ log = [1e-4, 1.0] }}, not "
+            f"{entry!r}; what never changes belongs into run.parameters"
+        )
+    for key in entry:
+        if key not in _KEYS:
+            near = did_you_mean(str(key), _KEYS) or f"; the keys are {', '.join(_KEYS)}"
+            raise ConfigError(f"{where}.{key}: no such key{near}")
+    when = _when(entry.get("when", {}), f"{where}.when")
+    ranges = [key for key in ("log", "float", "int") if isinstance(entry.get(key), list)]
+    if "values" in entry and not ranges:
+        return Dimension(name, "choice", choices=_choices(entry["values"], where), when=when)
+    if len(ranges) != 1 or "values" in entry:
+        raise ConfigError(
+            f"{where}: must have one of log, float and int with [low, high], or values with a list"
+        )
+    return _range(name, ranges[0], entry, when, where)
+
+
+def _range(
+    name: str,
+    key: str,
+    entry: Mapping[str, Any],
+    when: Mapping[str, tuple[Choice, ...]],
+    where: str,
+) -> Dimension:
+    """Read a range of numbers."""
+    kind: Literal["float", "int"] = "int" if key == "int" else "float"
+    low, high = _ends(entry[key], kind, f"{where}.{key}")
+    log = key == "log" or entry.get("log", False)
+    if not isinstance(log, bool):
+        raise ConfigError(f"{where}.log: must be true, false, or [low, high], not {log!r}")
+    if log and low <= 0:
+        raise ConfigError(f"{where}.{key}: a logarithmic range must begin above 0, not at {low:g}")
+    step = _count(entry, "step", kind, where)
+    if step and log:
+        raise ConfigError(f"{where}.step: a logarithmic range has no steps; leave out one of both")
+    grid = int(_count(entry, "grid", "int", where))
+    return Dimension(name, kind, low, high, log, step, grid=grid, when=when)
+
+
+def _ends(given: list[Any], kind: str, where: str) -> tuple[float, float]:
+    """Return the two ends of a range."""
+    wanted = (int,) if kind == "int" else (int, float)
+    right = len(given) == 2 and all(
+        isinstance(one, wanted) and not isinstance(one, bool) and math.isfinite(one)
+        for one in given
+    )
+    if not right:
+        noun = "integers" if kind == "int" else "numbers"
+        raise ConfigError(f"{where}: must be two {noun}, [low, high], not {given!r}")
+    low, high = given
+    if not low < high:
+        raise ConfigError(f"{where}: {low:g} must be below {high:g}")
+    return low, high
+
+
+def _count(entry: Mapping[str, Any], key: str, kind: str, where: str) -> float:
+    """Return a positive number of the table, 0 where there is none."""
+    value = entry.get(key, 0)
+    wanted = (int,) if kind == "int" else (int, float)
+    if isinstance(value, bool) or not isinstance(value, wanted) or (key in entry and value <= 0):
+        noun = "an integer" if kind == "int" else "a number"
+        raise ConfigError(f"{where}.{key}: must be {noun} above 0, not {value!r}")
+    return value
+
+
+def _choices(given: object, where: str) -> tuple[Choice, ...]:
+    """Return a list of choices."""
+    if not isinstance(given, list) or not given:
+        raise ConfigError(f"{where}: must be a list of at least one value, not {given!r}")
+    for one in given:
+        if not isinstance(one, (bool, int, float, str)):
+            raise ConfigError(f"{where}: must hold numbers, texts, true or false, not {one!r}")
+    if len({(type(one), one) for one in given}) < len(given):
+        raise ConfigError(f"{where}: {given!r} has a value twice")
+    return tuple(given)
+
+
+def _when(given: object, where: str) -> dict[str, tuple[Choice, ...]]:
+    """Return what a hyperparameter depends on."""
+    if not isinstance(given, Mapping):
+        raise ConfigError(f'{where}: must be a table such as {{ optimizer = "sgd" }}')
+    return {
+        str(name): _choices(values if isinstance(values, list) else [values], f"{where}.{name}")
+        for name, values in given.items()
+    }
+
+
+def _among(value: Choice, values: tuple[Choice, ...]) -> bool:
+    """Say whether a value is one of some; in Python, but not for us, True is 1."""
+    return any(value == one and isinstance(value, bool) is isinstance(one, bool) for one in values)

@@ -1,0 +1,159 @@
+"""Early termination by comparison: Optuna's pruners, by the words of a sweep file."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from optuna import pruners
+from optuna.exceptions import ExperimentalWarning
+
+from vinedresser.infra.configuration import build
+
+__all__ = ["Pruner", "make_pruner"]
+
+
+@dataclass(frozen=True)
+class Pruner:
+    """Ends no trial.
+
+    Attributes:
+        name: as the sweep file has it.
+    """
+
+    name: str
+
+    def make(self) -> pruners.BasePruner:
+        """Return Optuna's pruner."""
+        return pruners.NopPruner()
+
+    def why(self, epoch: int) -> str:
+        """Return why a trial was ended at an epoch (from 1), as a clause."""
+        return f"pruned at epoch {epoch}"
+
+
+@dataclass(frozen=True)
+class _Median(Pruner):
+    """Ends what is worse than the median of the others at the same epoch (Golovin et al., 2017).
+
+    Attributes:
+        startup: trials that are finished before any is ended.
+        grace: epochs that each trial has.
+    """
+
+    startup: int = 5
+    grace: int = 1
+
+    def __post_init__(self) -> None:
+        _at_least(self, startup=0, grace=0)
+
+    def make(self) -> pruners.BasePruner:
+        """See `Pruner.make`."""
+        return pruners.MedianPruner(self.startup, self.grace)
+
+    def why(self, epoch: int) -> str:
+        """See `Pruner.why`."""
+        return f"worse at epoch {epoch} than the median of the other trials"
+
+
+@dataclass(frozen=True)
+class _Halving(Pruner):
+    """Goes on with the best of 1 / eta at each rung (ASHA: Li et al., 2020, arXiv 1810.05934).
+
+    Attributes:
+        eta: of so many trials at a rung one goes on.
+        grace: epochs to the first rung; the others are at grace * eta, grace * eta^2 and so on.
+    """
+
+    eta: int = 3
+    grace: int = 1
+
+    def __post_init__(self) -> None:
+        _at_least(self, eta=2, grace=1)
+
+    def make(self) -> pruners.BasePruner:
+        """See `Pruner.make`."""
+        return pruners.SuccessiveHalvingPruner(min_resource=self.grace, reduction_factor=self.eta)
+
+    def why(self, epoch: int) -> str:
+        """See `Pruner.why`."""
+        return f"not among the best 1 of {self.eta} trials at epoch {epoch}"
+
+
+@dataclass(frozen=True)
+class _Hyperband(_Halving):
+    """Runs successive halving with several graces (Li et al., Hyperband, JMLR 2018).
+
+    Attributes:
+        epochs: values of the metric that a whole trial reports.
+    """
+
+    epochs: int = 1
+
+    def make(self) -> pruners.BasePruner:
+        """See `Pruner.make`."""
+        return pruners.HyperbandPruner(self.grace, self.epochs, self.eta)
+
+
+@dataclass(frozen=True)
+class _Wilcoxon(Pruner):
+    """Ends what is worse than the best trial, fold by fold (Wilcoxon's signed-rank test).
+
+    Attributes:
+        p: probability, by chance, below which a difference counts.
+        startup: folds that each trial has.
+    """
+
+    p: float = 0.1
+    startup: int = 2
+
+    def __post_init__(self) -> None:
+        _at_least(self, startup=0)
+        if not 0 < self.p < 1:
+            raise ValueError(f"p: must lie between 0 and 1, not {self.p:g}")
+
+    def make(self) -> pruners.BasePruner:
+        """See `Pruner.make`."""
+        with warnings.catch_warnings():
+            # Since 2024 it has been called an experiment, unchanged.
+            warnings.simplefilter("ignore", ExperimentalWarning)
+            return pruners.WilcoxonPruner(p_threshold=self.p, n_startup_steps=self.startup)
+
+    def why(self, epoch: int) -> str:
+        """See `Pruner.why`."""
+        return f"worse than the best trial over {epoch} folds (p < {self.p:g})"
+
+
+_PRUNERS: dict[str, type[Pruner]] = {
+    "none": Pruner,
+    "median": _Median,
+    "asha": _Halving,
+    "hyperband": _Hyperband,
+    "wilcoxon": _Wilcoxon,
+}
+
+
+def make_pruner(given: str | Mapping[str, Any], epochs: int | None, where: str) -> Pruner:
+    """Return a pruner.
+
+    Args:
+        given: its name, or a table with ``name`` and settings.
+        epochs: values of the metric that a whole trial reports, if known.
+        where: what to begin a message with.
+
+    Raises:
+        ConfigError: a setting that it does not have.
+    """
+    table = {"name": given} if isinstance(given, str) else dict(given)
+    kind = _PRUNERS[str(table["name"])]
+    if kind is _Hyperband:
+        table = {"epochs": epochs, **table}
+    return build(kind, table, where)
+
+
+def _at_least(pruner: Pruner, **least: int) -> None:
+    for name, value in least.items():
+        if getattr(pruner, name) < value:
+            raise ValueError(f"{name}: must be at least {value}, not {getattr(pruner, name)}")

@@ -1,0 +1,213 @@
+"""The study of a sweep: which configuration comes next, which trial is cut off, what came out.
+
+This is the code that decides, in a flow as in a replay of recorded curves. Optuna proposes and
+compares; who asks it is one process, the flow's: trainings know nothing of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import optuna
+from optuna.storages import BaseStorage, InMemoryStorage, JournalStorage
+from optuna.trial import FrozenTrial
+from optuna.trial import TrialState as OptunaState
+
+from vinedresser.sweeps.journal import SweepJournal
+from vinedresser.sweeps.pruners import make_pruner
+from vinedresser.sweeps.samplers import make_sampler
+from vinedresser.sweeps.settings import SweepTable
+from vinedresser.sweeps.space import Space
+from vinedresser.sweeps.trial import Ending, Proposal, Trial
+
+__all__ = ["Study"]
+
+_STATES: dict[str, OptunaState] = {
+    "finished": OptunaState.COMPLETE,
+    "pruned": OptunaState.PRUNED,
+    "stopped": OptunaState.PRUNED,
+    "failed": OptunaState.FAIL,
+}
+_NAME = "sweep"
+# Optuna's words for what we keep with a trial.
+_ENDING, _CHOSEN = "ending", "parameters"
+
+
+class Study:
+    """A sweep's memory and its decisions.
+
+    A trial that is cut off is told to Optuna as pruned, with the last value that it has reported,
+    whoever cut it off; one that reports no number is told without that value, so that nothing is
+    compared with it and a sampler keeps away from it.
+
+    Args:
+        settings: how the sweep is done.
+        space: where configurations come from.
+        path: of the journal; None: nothing is kept, which is right for a replay.
+        where: what to begin a message with, such as ``sweep.toml: sweep``.
+
+    Raises:
+        ConfigError: a sampler or pruner has a setting that is not right.
+        MissingDependency: a sampler needs a package that is not there.
+        StillRunning: another process runs this sweep.
+    """
+
+    def __init__(
+        self,
+        settings: SweepTable,
+        space: Space,
+        path: Path | None = None,
+        *,
+        where: str = "sweep",
+    ) -> None:
+        # It warns of what a space with conditions, or of choices, brings with it.
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        self.settings = settings
+        self.space = space
+        self._pruner = make_pruner(settings.pruner, settings.epochs, f"{where}.pruner")
+        points = [
+            space.point(point, f"{where}.points[{number}]")
+            for number, point in enumerate(settings.points)
+        ]
+        if settings.sampler_name == "grid":
+            points += space.grid()
+        sampler = make_sampler(
+            settings.sampler,
+            seed=settings.seed,
+            objectives=len(settings.goals),
+            where=f"{where}.sampler",
+        )
+        self._journal = SweepJournal(path) if path is not None else None
+        self._study = optuna.create_study(
+            storage=self._storage(),
+            sampler=sampler,
+            pruner=self._pruner.make(),
+            study_name=_NAME,
+            directions=[goal.direction for goal in settings.goals],
+            load_if_exists=True,
+        )
+        self._running: dict[int, optuna.Trial] = {}
+        if not self._study.get_trials(deepcopy=False):
+            for point in points:
+                self._study.enqueue_trial(point)
+
+    def close(self) -> None:
+        """Let go of the journal."""
+        if self._journal is not None:
+            self._journal.close()
+
+    def ask(self) -> Proposal | None:
+        """Return the next configuration; None when none is left within the budget of trials."""
+        waiting = self._study.get_trials(deepcopy=False, states=(OptunaState.WAITING,))
+        begun = len(self._study.get_trials(deepcopy=False)) - len(waiting)
+        if self.settings.trials is not None and begun >= self.settings.trials:
+            return None
+        if self.settings.sampler_name == "grid" and not waiting:
+            return None
+        trial = self._study.ask()
+        parameters = self.space.suggest(trial)
+        # As they were given, in the order of the space: Optuna's own are sorted by nothing.
+        trial.set_user_attr(_CHOSEN, parameters)
+        self._running[trial.number] = trial
+        return self._proposal(trial.number, parameters)
+
+    def again(self) -> list[Proposal]:
+        """Return the trials that were running when the process that ran the sweep ended."""
+        found = self._study.get_trials(deepcopy=False, states=(OptunaState.RUNNING,))
+        for one in found:
+            self._running.setdefault(one.number, optuna.Trial(self._study, one._trial_id))
+        return [
+            self._proposal(one.number, one.user_attrs.get(_CHOSEN) or dict(one.params))
+            for one in found
+        ]
+
+    def report(self, number: int, epoch: int, value: float) -> Ending | None:
+        """Take in a value of the first objective, and say whether the trial is to end.
+
+        Args:
+            number: of the trial.
+            epoch: from 1; one that is not above those reported before changes nothing.
+            value: that was reported.
+
+        Returns:
+            How it is to end; None: it goes on.
+        """
+        trial = self._running[number]
+        reported = self._frozen(number).intermediate_values
+        if epoch <= max(reported, default=0):
+            return None
+        if not math.isfinite(value):
+            metric = self.settings.goals[0].metric
+            return Ending("stopped", f"{metric} is {value} at epoch {epoch}", fault="nonfinite")
+        if len(self.settings.goals) > 1:
+            # Optuna keeps no course of several objectives, and compares no trials by them.
+            return None
+        trial.report(value, epoch)
+        if trial.should_prune():
+            return Ending("pruned", self._pruner.why(epoch))
+        return None
+
+    def tell(self, number: int, ending: Ending, result: Sequence[float] = ()) -> Trial:
+        """Take in the end of a trial.
+
+        Args:
+            number: of the trial.
+            ending: how it ended.
+            result: the value of each objective, of one that finished.
+
+        Returns:
+            The trial. One that finished without a number for each objective is stopped.
+        """
+        trial = self._running[number]
+        if ending.state == "finished" and not self._complete(result):
+            said = ", ".join(goal.metric for goal in self.settings.goals)
+            ending = Ending("stopped", f"it ended without a number for {said}", fault="nonfinite")
+        attributes = {"state": ending.state, "reason": ending.reason}
+        attributes |= {"rule": ending.rule, "fault": ending.fault}
+        trial.set_user_attr(_ENDING, attributes)
+        values = list(result) if ending.state == "finished" else None
+        self._study.tell(trial, values=values, state=_STATES[ending.state])
+        del self._running[number]
+        return self.trial(number)
+
+    def trial(self, number: int) -> Trial:
+        """Return what is known of a trial."""
+        return _trial(self._frozen(number))
+
+    def trials(self) -> list[Trial]:
+        """Return what is known of all trials that have begun, by number."""
+        found = self._study.get_trials(deepcopy=False)
+        return [_trial(one) for one in found if one.state is not OptunaState.WAITING]
+
+    def best(self) -> list[Trial]:
+        """Return the best of the trials that finished; with several objectives the Pareto front."""
+        done = self._study.get_trials(deepcopy=False, states=(OptunaState.COMPLETE,))
+        return [_trial(one) for one in self._study.best_trials] if done else []
+
+    def _proposal(self, number: int, parameters: dict[str, Any]) -> Proposal:
+        seeds = self.settings.seeds
+        return Proposal(number, parameters, seeds[number % len(seeds)] if seeds else None)
+
+    def _complete(self, result: Sequence[float]) -> bool:
+        return len(result) == len(self.settings.goals) and all(map(math.isfinite, result))
+
+    def _frozen(self, number: int) -> FrozenTrial:
+        return self._study.get_trials(deepcopy=False)[number]
+
+    def _storage(self) -> BaseStorage:
+        return InMemoryStorage() if self._journal is None else JournalStorage(self._journal)
+
+
+def _trial(found: FrozenTrial) -> Trial:
+    finished = found.state is OptunaState.COMPLETE
+    ending = found.user_attrs.get(_ENDING)
+    return Trial(
+        number=found.number,
+        parameters=found.user_attrs.get(_CHOSEN) or dict(found.params),
+        values=dict(found.intermediate_values),
+        result=tuple(found.values) if finished and found.values else (),
+        ending=Ending(**ending) if ending and found.state.is_finished() else Ending("running"),
+    )
