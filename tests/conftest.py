@@ -92,7 +92,8 @@ for run in client.search_runs([e.experiment_id for e in client.search_experiment
     files = sorted(entry.path for entry in client.list_artifacts(run.info.run_id))
     history = client.get_metric_history(run.info.run_id, "train/loss")
     found[run.info.run_name] = {
-        "status": run.info.status, "tags": run.data.tags, "params": run.data.params,
+        "id": run.info.run_id, "status": run.info.status,
+        "tags": run.data.tags, "params": run.data.params,
         "metrics": run.data.metrics, "files": files, "steps": sorted(m.step for m in history),
     }
 print(json.dumps(found))
@@ -103,7 +104,7 @@ print(json.dumps(found))
 def mlflow_runs() -> Callable[[Path], dict[str, Any]]:
     """Return a function that reads a store's MLflow database in a process of its own.
 
-    By run name it gives status, tags, params, metrics, files, and the steps of train/loss.
+    By run name it gives id, status, tags, params, metrics, files, and the steps of train/loss.
     """
 
     def read(store: Path) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from vinedresser.capture.config import Ask, CaptureConfig
-from vinedresser.capture.finding import Finding
+from vinedresser.capture.finding import Finding, Severity
 from vinedresser.capture.schedule import SaveConfig
 from vinedresser.capture.store.step import Step
 from vinedresser.capture.store.step_record import StepRecord
@@ -31,7 +31,7 @@ class LossAbove(Rule):
         limit: of the loss.
     """
 
-    severity = "info"
+    severity: Severity = "info"
 
     def __init__(self, limit: float = 2.0) -> None:
         self.limit = limit
@@ -192,11 +192,41 @@ def test_statistics_that_were_not_taken_are_missed(tmp_path: Path) -> None:
     ]
 
 
-def test_evaluations_are_missed_at_the_end_of_the_run(tmp_path: Path) -> None:
+def test_rules_that_cannot_apply_are_told_of_in_one_line(tmp_path: Path) -> None:
+    # Steps that were reported by hand: no network is there, and nothing was evaluated.
     run = make_run(tmp_path, losses(1, 1, 1))
-    (finding,) = judge(run, [Overfitting()])
-    assert finding.seen.startswith("watched nothing: there is no losses in the whole run")
-    assert finding.step == 2
+    (finding,) = judge(run, [RULES["vanishing_gradient"](), Overfitting(), RULES["nonfinite"]()])
+    assert (finding.rule, finding.severity, finding.step) == ("not_applicable", "info", 2)
+    assert finding.seen == (
+        "2 rules do not apply to this run (no gradients, no evaluations): "
+        "vanishing_gradient, overfitting"
+    )
+
+
+def test_what_the_user_has_named_is_missed_in_any_run(tmp_path: Path) -> None:
+    class OfOne(Rule):
+        def __init__(self, collection: str = "losses") -> None:
+            self.collection = collection
+            self.needs = (Need(collection, reductions=("l2",)),)
+
+        def update(self, step: Step) -> Finding | None:
+            return None
+
+    (finding,) = judge(make_run(tmp_path, losses(1, 1)), [OfOne("gradients")])
+    assert finding.severity == "warning"
+    assert finding.seen.startswith("watched nothing: there is no l2 of gradients at train step 0")
+
+
+def test_a_net_says_nothing_below_a_rule_that_has_stopped(tmp_path: Path) -> None:
+    class Last(LossAbove):
+        net = True
+
+    run = make_run(tmp_path, losses(1, 1, 3))
+    assert [one.rule for one in judge(run, [Last()])] == ["last"]
+    assert [one.rule for one in judge(run, [LossAbove(), Last()])] == ["loss_above", "last"]
+    first = LossAbove()
+    first.severity = "stop"
+    assert [one.rule for one in judge(run, [first, Last()])] == ["loss_above"]
 
 
 def test_a_run_without_a_step_is_not_called_sound(tmp_path: Path) -> None:

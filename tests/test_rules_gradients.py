@@ -97,6 +97,7 @@ def test_a_gradient_that_grows_with_the_steps_explodes_before_it_overflows(tmp_p
     assert all(map(math.isfinite, totals))
     assert finding.value == pytest.approx(totals[finding.step // 20] / min(totals[:3]))
     assert "lr 0.01 instead of 1" in finding.remedy
+    assert finding.correction == {"lr": 0.01}
 
 
 def test_a_deep_tanh_network_that_learns_is_left_alone(tmp_path: Path) -> None:

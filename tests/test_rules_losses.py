@@ -136,15 +136,6 @@ def test_the_noise_of_small_batches_is_left_alone(tmp_path: Path) -> None:
     assert one(case, tmp_path, OscillatingLoss()) is None
 
 
-def test_a_single_label(tmp_path: Path) -> None:
-    case = digits_case(network())
-    case.y = torch.zeros_like(case.y)
-    finding = one(case, tmp_path, PerfectAtOnce())
-    assert finding is not None
-    assert (finding.fault, finding.severity) == ("single_label", "warning")
-    assert finding.step == 155  # 32 rows at every fifth step: 1,024 rows
-
-
 def test_an_input_that_is_the_label_is_a_hint(tmp_path: Path) -> None:
     case = digits_case(nn.Linear(64, 10), lr=0.1, batch=64)
     case.x = torch.cat([nn.functional.one_hot(case.y, 10) * 3.0, case.x[:, 10:] * 0.01], 1)
@@ -224,7 +215,6 @@ def test_swing_is_that_of_block_means(tmp_path: Path) -> None:
         (lambda: ConstantPredictions(share=0.4), "share = 0.4"),
         (lambda: ConstantPredictions(spread=0), "spread = 0"),
         (lambda: OscillatingLoss(swing=0), "swing = 0"),
-        (lambda: PerfectAtOnce(rows=0), "rows = 0"),
         (lambda: PerfectAtOnce(steps=-1), "steps = -1"),
         (lambda: ClassifierConfusion(share=1), "share = 1"),
         (lambda: Overtraining(patience=1), "patience = 1"),

@@ -71,6 +71,7 @@ def test_growth_before_is_told_from_a_sudden_fault(tmp_path: Path) -> None:
     grown = findings(tmp_path / "a", *(record(*pair) for pair in enumerate(rising)), lr=0.5)[0]
     assert "overflow after growth (losses/MSELoss rose" in grown.cause
     assert "lr 0.005 instead of 0.5" in grown.remedy
+    assert grown.correction == {"lr": 0.005}
     norms = [1.0, 1.2, 1.1, 500.0]
     steps = [record(step, 2.0, norm=norm) for step, norm in enumerate(norms)]
     last = record(4, math.nan, bad=("gradients/0.weight", "gradients/1.weight"))

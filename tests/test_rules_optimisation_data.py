@@ -9,7 +9,10 @@ from torch import nn
 
 from tests.inside_trainings import captured, found, stack
 from tests.trainings import Data, adam, digits, sgd
+from vinedresser.capture import Hook
 from vinedresser.capture.finding import Finding
+from vinedresser.capture.store.reader import open_run
+from vinedresser.rules.base import capture_for
 from vinedresser.rules.data.unnormalised_inputs import UnnormalisedInputs
 from vinedresser.rules.optimisation.gradients_not_cleared import GradientsNotCleared
 from vinedresser.testing.runs import make_run, step_record
@@ -39,6 +42,40 @@ def test_large_inputs_of_a_training_that_learns_are_left_alone(tmp_path: Path) -
     run = captured(tmp_path, [rule], network, adam(1e-2), data=scaled(30))
     assert torch.isfinite(scaled(30).x).all()
     assert found(run, rule) == []
+
+
+def accumulated(path: Path, *, clears: bool, batches: int) -> list[Finding]:
+    """Return what is found of a training on digits.
+
+    Args:
+        path: of the run.
+        clears: the gradients are cleared before each step.
+        batches: whose gradients are added up in a step.
+    """
+    torch.manual_seed(0)
+    data, rule = digits(), GradientsNotCleared()
+    model, loss_fn = stack((64, 64, 64, 10), nn.ReLU), nn.CrossEntropyLoss()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with Hook(path, collections=capture_for([rule]).collections, total_steps=400) as hook:
+        hook.watch(model, loss=loss_fn, optimizer=optimizer)
+        for _ in range(400):
+            if clears:
+                optimizer.zero_grad()
+            for _ in range(batches):
+                rows = torch.randint(len(data.x), (32,))
+                (loss_fn(model(data.x[rows]), data.y[rows]) / batches).backward()
+            optimizer.step()
+    return found(open_run(path), rule)
+
+
+def test_a_training_that_never_clears_its_gradients_is_found(tmp_path: Path) -> None:
+    (finding,) = accumulated(tmp_path / "run", clears=False, batches=1)
+    assert finding.fault == "gradients_not_cleared"
+    assert "zero_grad" in finding.remedy
+
+
+def test_gradients_that_are_accumulated_over_batches_are_left_alone(tmp_path: Path) -> None:
+    assert accumulated(tmp_path / "run", clears=True, batches=4) == []
 
 
 def grown(path: Path, loss: float) -> list[Finding]:

@@ -18,12 +18,27 @@ from vinedresser.testing.runs import make_run, step_record
 TABLE: dict[str, dict[str, int]] = {
     "nonfinite": {"every": 1},
     "unnormalised_inputs": {"patience": 1},
+    "unnormalised_targets": {"patience": 1},
+    "corrupt_inputs": {},
+    "single_label": {"rows": 8},
+    "corrupt_labels": {"evaluations": 1},
+    "class_imbalance": {"samples": 1},
+    "data_leakage": {},
+    "token_ratio": {},
     "perfect_at_once": {},
     "loss_output_mismatch": {"patience": 1},
+    "class_numbers": {},
     "initial_loss": {"patience": 1},
     "bad_initialisation": {"every": 1},
     "identical_units": {"every": 1, "patience": 1},
     "gradients_not_cleared": {"every": 1, "patience": 1},
+    "untrained_parameters": {"every": 1, "patience": 1},
+    "wrong_mode": {"every": 1, "patience": 1},
+    "over_regularisation": {"every": 1, "patience": 1},
+    "mixed_precision": {"every": 1, "patience": 1},
+    "scheduler_not_stepped": {"patience": 1},
+    "learning_rate_too_high": {"patience": 1},
+    "learning_rate_too_low": {"patience": 1},
     "update_ratio": {"every": 1, "patience": 1},
     "stale_batch_norm": {"every": 1, "patience": 1},
     "exploding_gradient": {"every": 1, "patience": 1},
@@ -64,7 +79,8 @@ def records(draw: st.DrawFn) -> list[StepRecord]:
     for step in range(length):
         value = values[step % len(values)]
         other = values[(step * 7 + 3) % len(values)]
-        scalars = {"losses/a": value, "metrics/accuracy": other}
+        scalars = {"losses/a": value, "metrics/accuracy": other, "state/training": abs(other)}
+        scalars |= {"state/grad_scale": value, "state/skipped_steps": other}
         statistics = {
             "abs_mean": abs(other),
             "l2": abs(value),

@@ -24,12 +24,12 @@ def test_a_sound_training_is_left_alone(name: str, tmp_path: Path) -> None:
 
 # Which rule ends it, by which step at the latest, and words of the reason and of the remedy.
 REASONS = {
-    "lr_sticks": ("update_ratio", 300, "too large", "lr 0.1 instead of 10"),
-    "lr_momentum": ("update_ratio", 350, "too large", "lr 0.005 instead of 5"),
-    "lr_adam": ("update_ratio", 300, "too large", "lr 0.001 instead of 1"),
-    "lr_cnn": ("update_ratio", 100, "too large", "lr 0.1 instead of 100"),
+    "lr_sticks": ("learning_rate_too_high", 300, "too large", "lr 0.1 instead of 10"),
+    "lr_momentum": ("learning_rate_too_high", 350, "too large", "lr 0.005 instead of 5"),
+    "lr_adam": ("learning_rate_too_high", 300, "too large", "lr 0.001 instead of 1"),
+    "lr_cnn": ("learning_rate_too_high", 100, "too large", "lr 0.1 instead of 100"),
     "lr_regression": ("nonfinite", 10, "overflow after growth", "lr 0.0001 instead of 0.01"),
-    "lr_too_low": ("update_ratio", 300, "too small", "lr 0.001 instead of 1e-06"),
+    "lr_too_low": ("learning_rate_too_low", 300, "too small", "lr 0.001 instead of 1e-06"),
     "vanishing": ("vanishing_gradient", 260, "saturating activations", "relu"),
     "vanishing_adam": ("vanishing_gradient", 320, "saturating activations", "relu"),
     "tiny_weights": ("bad_initialisation", 260, "weights that are too small", "He or Xavier"),

@@ -24,10 +24,10 @@ from rich.text import Text
 from vinedresser.capture.finding import Finding
 from vinedresser.capture.store.status import Status, run_status
 from vinedresser.errors import StoreError, VinedresserError
-from vinedresser.infra.run_directory import RunRecord, read_record
+from vinedresser.infra.run_directory import RemedyRecord, RunRecord, read_record
 from vinedresser.infra.storage import open_storage
 from vinedresser.rules.base import Rule
-from vinedresser.rules.faults import brings_about
+from vinedresser.rules.root_cause import root_causes
 from vinedresser.rules.trial import Trial
 from vinedresser.tasks.outcome import Outcome, outcome
 from vinedresser.tasks.settle import REPORT
@@ -51,6 +51,9 @@ error_console = Console(highlight=False, stderr=True)
 
 # Seconds between two looks at the runs on an object store, of which each costs requests.
 _FAR_LOOK = 2.0
+
+# Of what a fault has brought about, so many are told; the report has all.
+_MOST_SYMPTOMS = 3
 
 _STYLES = {
     "finished": "green",
@@ -103,18 +106,14 @@ def print_outcome(entry: Outcome, *, to: Console = console) -> None:
     line = Text(f"{entry.name}   step {entry.steps}{of}   {loss}")
     by = f" by {entry.status.rule or entry.status.by}" if entry.status.by else ""
     _say(line.append_text(_state(entry)).append(by), to)
+    if entry.remedy is not None:
+        _say(Text(f"  {_in_place(entry.remedy)}"), to)
     finding = entry.stopping
     if finding is not None:
         print_finding(finding, to=to)
     elif entry.status.state not in ("finished", "running"):
         _say(Text(f"  {entry.status.reason}"), to)
-    for other in entry.findings:
-        if other is not finding:
-            brought = finding is not None and brings_about(finding.fault, other.fault)
-            _say(
-                Text(f"  {'with it' if brought else other.severity}: {other.rule}: {other.seen}"),
-                to,
-            )
+    _print_others(entry, to)
     where = [f"saved {entry.steps_saved} of {entry.total_steps} steps"] if entry.steps_saved else []
     if isinstance(entry.directory, Path):
         where.append(f"report {relative(entry.directory / REPORT)}")
@@ -123,6 +122,29 @@ def print_outcome(entry: Outcome, *, to: Console = console) -> None:
     if entry.mlflow_run:
         where.append(f"mlflow {entry.mlflow_run[:6]}")
     _say(Text("  " + "   ".join(where), style="dim"), to)
+
+
+def _print_others(entry: Outcome, to: Console) -> None:
+    """Print in one line each what was found besides that for which a run was stopped."""
+    finding = entry.stopping
+    roots = root_causes(entry.findings)
+    brought = next((root.symptoms for root in roots if root.finding is finding), ())
+    for other in brought[:_MOST_SYMPTOMS]:
+        _say(Text(f"  with it: {other.rule}: {other.seen}"), to)
+    more = len(brought) - _MOST_SYMPTOMS
+    if more > 0:
+        _say(Text(f"  with it: {more} more, in the report"), to)
+    for other in entry.findings:
+        if other is not finding and other not in brought:
+            _say(Text(f"  {other.severity}: {other.rule}: {other.seen}"), to)
+
+
+def _in_place(remedy: RemedyRecord) -> str:
+    """Return in words what is different in a run that takes the place of a stopped one."""
+    return (
+        f"in the place of {remedy.stopped}, {remedy.beginning}: {remedy.change} "
+        f"({remedy.finding['rule']})"
+    )
 
 
 def print_finding(finding: Finding, *, to: Console = console) -> None:
@@ -191,7 +213,9 @@ def _show_lines(store: Path | str, before: set[Path | str], over: threading.Even
         for directory, info, status in _glances(store, told):
             if directory not in begun and (status.step is not None or status.over):
                 begun.add(directory)
-                _say(Text(f"{info.name}   started"))
+                remedy = RemedyRecord.from_json(info.remedy) if info.remedy else None
+                changed = f"   {_in_place(remedy)}" if remedy is not None else ""
+                _say(Text(f"{info.name}   started{changed}"))
 
 
 def _show_bars(store: Path | str, before: set[Path | str], over: threading.Event) -> None:

@@ -110,6 +110,11 @@ class CaptureConfig:
             for collection in self.collections.values()
             for save in collection.saves
         ]
+        # Most have a schedule in common: by it, one of them and the numbers of all.
+        schedules: dict[Any, tuple[SaveConfig, list[int]]] = {}
+        for number, (_, save) in enumerate(self._parts):
+            schedules.setdefault(save.schedule, (save, []))[1].append(number)
+        self._schedules = list(schedules.values())
         self._due: dict[tuple[int, ...], Due] = {}
 
     @classmethod
@@ -186,10 +191,13 @@ class CaptureConfig:
 
     def due(self, step: int, mode: str) -> Due:
         """Return the collections that are due; the same object for the same set of them."""
-        key = tuple(i for i, (_, save) in enumerate(self._parts) if save.due(step, mode))
+        key = tuple(
+            [place for place, (save, _) in enumerate(self._schedules) if save.due(step, mode)]
+        )
         found = self._due.get(key)
         if found is None:
-            found = self._due[key] = Due(tuple(self._parts[i] for i in key))
+            numbers = sorted(number for place in key for number in self._schedules[place][1])
+            found = self._due[key] = Due(tuple(self._parts[number] for number in numbers))
         return found
 
     def holds(self, name: str) -> bool:

@@ -8,10 +8,9 @@ import logging
 import os
 import signal
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
 from vinedresser.capture.attach.yielding import make_way
 from vinedresser.capture.collections import Collection
@@ -23,15 +22,14 @@ from vinedresser.capture.frameworks import make_adapter, needed
 from vinedresser.capture.keeper import Adapter
 from vinedresser.capture.loop_steps import LoopSteps
 from vinedresser.capture.model_names import ModelNames
+from vinedresser.capture.reported_values import ReportedValues
 from vinedresser.capture.run_opening import OpenedRun, create_run
 from vinedresser.capture.schedule import SaveConfig
 from vinedresser.capture.session import Session
 from vinedresser.capture.stopping import TrainingStopped
 from vinedresser.capture.store.record_queue import QueuePolicy
-from vinedresser.capture.store.step_record import MODES, Mode
 from vinedresser.capture.trainer_requests import TrainerRequests
 from vinedresser.capture.user_values import UserValues
-from vinedresser.capture.watched_loss import watched_loss
 from vinedresser.errors import ConfigError
 from vinedresser.infra.run_directory import StopRecord
 
@@ -43,11 +41,8 @@ __all__ = ["Hook"]
 
 _LOG = logging.getLogger(__name__)
 
-P = ParamSpec("P")
-R = TypeVar("R")
 
-
-class Hook:
+class Hook(ReportedValues):
     """Captures what a training does, into a run that can be read while it is written.
 
         hook = Hook("runs/digits-1").watch(model, loss=loss_fn, optimizer=optimizer)
@@ -214,102 +209,6 @@ class Hook:
         with needed("a Lightning module", "lightning"):
             from vinedresser.capture.lightning_.callback import LightningCallback
         return LightningCallback(self)
-
-    def step(
-        self,
-        *,
-        inputs: Any = None,
-        labels: Any = None,
-        outputs: Any = None,
-        loss: Any = None,
-        metrics: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Report one step of a loop that nothing can be hooked to, and end it.
-
-        Inside ``with hook.mode("eval")`` (or "predict") it reports a batch of the evaluation.
-        Each but the metrics is a value (``inputs/batch``, ``labels/batch``, ``predictions/batch``,
-        ``losses/loss``) or a mapping of names to values (``inputs/<name>``). Tensors of torch,
-        TensorFlow and whatever numpy takes; they are copied at steps only at which they are due.
-
-        Args:
-            inputs: of the model.
-            labels: what the outputs are to be.
-            outputs: of the model: its predictions.
-            loss: a number, or several by name.
-            metrics: numbers by name, ``metrics/<name>``.
-
-        Raises:
-            ConfigError: the steps are those of a watched model, or metrics is no mapping.
-            TrainingStopped: the training was asked to end.
-        """
-        if self._session.leader is not None or self._control.adapters:
-            raise ConfigError("step: the steps are those of the watched model; use save or metric")
-        if metrics is not None and not isinstance(metrics, Mapping):
-            raise ConfigError(f"metrics = {metrics!r}: must be a mapping of names to numbers")
-        if self._closed:
-            return
-        self._begin()
-        self._steps.end(inputs=inputs, labels=labels, outputs=outputs, loss=loss, metrics=metrics)
-
-    def mode(self, mode: Mode) -> AbstractContextManager[None]:
-        """Return a context in which all that is seen belongs to one mode, whatever the model says.
-
-        A block of "eval" or "predict" is one evaluation and gives one record.
-
-        Args:
-            mode: "train", "eval" or "predict".
-
-        Raises:
-            ConfigError: there is no such mode, or another block is open.
-        """
-        if mode not in MODES:
-            raise ConfigError(f"mode {mode!r}: must be one of {', '.join(MODES)}")
-        return self._session.recorder.mode(mode)
-
-    def loss(self, function: Callable[P, R], name: str | None = None) -> Callable[P, R]:
-        """Return a loss function whose values are captured, as ``losses/<name>``.
-
-            loss_fn = hook.loss(F.cross_entropy)
-
-        Args:
-            function: returns a number (a tensor of one element), or a nesting of such.
-            name: in the run; None: the function's own.
-
-        Raises:
-            ConfigError: the function has no name of its own.
-        """
-        return watched_loss(function, name, self._take_loss)
-
-    def save(self, name: str, value: Any, collection: str | None = None) -> None:
-        """Save a value of one's own in the step or evaluation that is going on.
-
-        Outside of an evaluation that is the train step that the next ``optimizer.step()`` ends. Of
-        several tensors of one name in a step, the first is kept; of several scalars, the mean.
-
-        Args:
-            name: "latent" is stored as ``saved/latent``; a name with a slash, such as
-                "losses/ctc", as it is.
-            value: a tensor, an array or a number.
-            collection: puts it there instead: "latent" as ``<collection>/latent``.
-
-        Raises:
-            ConfigError: an empty name, or there is no such collection.
-        """
-        full = self._values.full_name(name, collection)
-        if not self._closed:
-            self._save(full, value)
-
-    def metric(self, name: str, value: Any) -> None:
-        """Save a number as ``metrics/<name>``; see `save`.
-
-        Args:
-            name: of the metric.
-            value: a number, or a tensor or array of one element.
-
-        Raises:
-            ConfigError: an empty name.
-        """
-        self.save(name, value, "metrics")
 
     def on_stop(self, callback: Callable[[Path, int], None]) -> None:
         """Save one's own way when the training is stopped, instead of the model's weights.

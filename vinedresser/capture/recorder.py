@@ -18,7 +18,8 @@ class Recorder:
     """Opens recordings where something is due, and hands them over when they end.
 
     A train step ends with the optimizer step. An evaluation ends with its ``with`` block, or, where
-    the model merely runs in eval mode, when training goes on.
+    the model merely runs in eval mode, when training goes on; what runs in eval mode with gradients
+    may be either (`undecided`).
 
     Args:
         config: what is captured.
@@ -51,6 +52,8 @@ class Recorder:
         self._evaluation: Recording | None = None
         # An evaluation is open, whether anything of it is recorded or not.
         self._evaluating = False
+        # It may turn out to be training.
+        self._undecided = False
         self.quiet = not self._train_due
         self.completing: list[Callable[[Recording], object]] = []
         self.timing: StepTiming | None = None
@@ -64,6 +67,8 @@ class Recorder:
         for begun in (self._train, self._evaluation):
             if begun is not None:
                 begun.due = config.due(begun.step, begun.mode)
+        if self._undecided and self._evaluation is not None:
+            self._evaluation.due = self._due_in_either()
         self._look_around()
         self._look_for_timing()
 
@@ -103,6 +108,41 @@ class Recorder:
             due = self.config.due(self.steps, mode)
             self._evaluation = Recording(mode, self.steps, due) if due else None
         return self._evaluation
+
+    def undecided(self) -> Recording | None:
+        """Return what is recorded while nobody knows whether it is training or an evaluation.
+
+        It is an evaluation as long as `claim` does not say otherwise. What is due in either is
+        taken, and in the end only what is due in the one that it was.
+        """
+        if self._undecided:
+            return self._evaluation
+        if self._train is not None:
+            # It holds what was given by hand already, which must stay where it is.
+            return self.recording("eval")
+        if self._evaluating:
+            self._end_evaluation()
+        self._evaluating = self._undecided = True
+        self.quiet = False
+        due = self._due_in_either()
+        self._evaluation = Recording("eval", self.steps, due) if due else None
+        return self._evaluation
+
+    def claim(self) -> None:
+        """Take what is undecided for a part of the train step that goes on."""
+        if not self._undecided:
+            return
+        recording, self._evaluation = self._evaluation, None
+        self._evaluating = self._undecided = False
+        if recording is not None and self._train_due and self._train is None:
+            recording.mode = "train"
+            recording.narrow(self._train_due)
+            self._train = recording
+        self._look_around()
+
+    def evaluates(self, recording: Recording) -> bool:
+        """Say whether this is the evaluation that is going on."""
+        return self._evaluation is recording
 
     def current(self) -> Recording | None:
         """Return the recording that a value given now belongs to; None where nothing is due."""
@@ -195,9 +235,16 @@ class Recorder:
             (_, self.config), self._back = self._back, None
         self._look_for_timing()
 
+    def _due_in_either(self) -> Due:
+        """Return what is due in this train step or in an evaluation."""
+        evaluation = self.config.due(self.steps, "eval")
+        return Due(tuple(dict.fromkeys((*evaluation.parts, *self._train_due.parts))))
+
     def _end_evaluation(self) -> None:
         recording, self._evaluation = self._evaluation, None
-        self._evaluating = False
+        if self._undecided and recording is not None:
+            recording.narrow(self.config.due(recording.step, "eval"))
+        self._evaluating = self._undecided = False
         self._look_around()
         if recording is not None:
             self._deliver(recording)

@@ -28,6 +28,7 @@ class Recording:
         reductions: by tensor's name, statistics by reduction's name; the first of a name stay.
         deferred: by tensor's name, statistics that are more than such figures (`Statistics.late`).
         kept: for frameworks, what they have copied of which tensor in this step.
+        progress: for adapters, how far the model of each is.
         awaited: names of what is still on its way, from a device or from what is to be read.
         arriving: completes the record, on the writer's thread, with what is on its way.
         arriving_bytes: of host memory that these hold until then.
@@ -45,6 +46,7 @@ class Recording:
         self.reductions: dict[str, dict[str, float]] = {}
         self.deferred: dict[str, Statistics] = {}
         self.kept: dict[Any, Any] = {}
+        self.progress: dict[Any, Any] = {}
         self.awaited: set[str] = set()
         self.arriving: list[Callable[[StepRecord], None]] = []
         self.arriving_bytes = 0
@@ -58,7 +60,7 @@ class Recording:
     @property
     def empty(self) -> bool:
         """Whether nothing was captured."""
-        return not self.names()
+        return not (self._means or self.awaited or self.tensors or self.reductions or self.deferred)
 
     def names(self) -> set[str]:
         """Return the names of all that was captured."""
@@ -83,6 +85,23 @@ class Recording:
             value = (mean * weights + value * weight) / (weights + weight)
             weight += weights
         self._means[name] = (value, weight)
+
+    def narrow(self, due: Due) -> None:
+        """Have only this be due, and drop what was taken of more.
+
+        Args:
+            due: the collections, and what they ask.
+        """
+        self.due = due
+        for name in self.names():
+            ask = due.ask(name)
+            if not ask:
+                self._means.pop(name, None)
+            if not ask.tensor:
+                self.tensors.pop(name, None)
+            if not ask.reductions:
+                self.reductions.pop(name, None)
+                self.deferred.pop(name, None)
 
     def has_statistics(self, name: str) -> bool:
         """Say whether statistics of a tensor of this name were taken."""

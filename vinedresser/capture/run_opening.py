@@ -90,6 +90,7 @@ class OpenedRun:
             optimizers=list(setup.optimizers.values()),
             frozen=setup.frozen,
             unoptimized=setup.unoptimized,
+            dropout=setup.dropout,
         )
         if record != self.record:
             self.record = record

@@ -84,6 +84,13 @@ class SaveConfig:
         """Whether the tensor itself is kept."""
         return not self.reductions if self.tensor is None else self.tensor
 
+    @property
+    def schedule(self) -> tuple[Any, ...]:
+        """What says when it is due: those that have it in common are so at the same steps."""
+        # Two equal predicates need not answer alike.
+        when = id(self.when) if callable(self.when) else self.when
+        return (self.every, self.start, self.stop, self.steps, self.modes, when)
+
     def due(self, step: int, mode: str) -> bool:
         """Say whether a step is saved.
 

@@ -31,12 +31,14 @@ class TrainingSetup:
             that optimizer's alone.
         frozen: full names of parameters that are not to be trained.
         unoptimized: full names of those that are, but that no optimizer has.
+        dropout: of each module or layer that drops something in training, the share, by its path.
     """
 
     losses: dict[str, dict[str, Any]] = field(default_factory=dict)
     optimizers: dict[int, dict[str, Any]] = field(default_factory=dict)
     frozen: list[str] = field(default_factory=list)
     unoptimized: list[str] = field(default_factory=list)
+    dropout: dict[str, float] = field(default_factory=dict)
 
     @classmethod
     def joined(cls, setups: Iterable[TrainingSetup]) -> Self:
@@ -45,12 +47,14 @@ class TrainingSetup:
         optimizers: dict[int, dict[str, Any]] = {}
         frozen: list[str] = []
         unoptimized: list[str] = []
+        dropout: dict[str, float] = {}
         for one in setups:
             losses |= one.losses
             optimizers |= one.optimizers
             frozen += one.frozen
             unoptimized += one.unoptimized
-        return cls(losses, optimizers, frozen, unoptimized)
+            dropout |= one.dropout
+        return cls(losses, optimizers, frozen, unoptimized, dropout)
 
 
 @runtime_checkable

@@ -12,6 +12,9 @@ from vinedresser.errors import did_you_mean
 
 __all__ = ["Unmatched"]
 
+# What built-in rules look at where it is there: few trainings have all of it.
+_OF_SOME_TRAININGS = ("learning_rate", "loss_scale", "scheduler")
+
 
 class Unmatched:
     """Watches for collections of a user's own that held nothing when they were first due.
@@ -30,7 +33,11 @@ class Unmatched:
 
     def expect(self, collections: Iterable[Collection]) -> None:
         """Watch for those of some collections that are not watched for already."""
-        fresh = {one.name for one in collections if one.selects and one.name not in BUILT_IN}
+        fresh = {
+            one.name
+            for one in collections
+            if one.selects and one.name not in BUILT_IN and one.name not in _OF_SOME_TRAININGS
+        }
         self._pending |= fresh - self._known
         self._known |= fresh
 

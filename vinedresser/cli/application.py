@@ -14,6 +14,7 @@ from vinedresser.cli.rules import rules
 from vinedresser.cli.running import run
 from vinedresser.cli.servers import down, ui, up
 from vinedresser.cli.stores import reconcile, status
+from vinedresser.cli.sweeping import sweep
 from vinedresser.cli.training import train
 from vinedresser.errors import VinedresserError
 
@@ -49,6 +50,6 @@ def _version(
 
 
 app.command(context_settings=_SCRIPT_LINE)(run)
-for _command in (train, judge, show, capture, status, reconcile, ui, up, down):
+for _command in (train, sweep, judge, show, capture, status, reconcile, ui, up, down):
     app.command()(_command)
 app.add_typer(rules, name="rules")

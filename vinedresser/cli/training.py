@@ -10,6 +10,8 @@ import typer
 
 from vinedresser.cli.interrupts import interrupts_stop
 from vinedresser.cli.nothing_seen import print_nothing_seen
+from vinedresser.cli.remedies import print_remedied
+from vinedresser.errors import ConfigError
 
 __all__ = ["train"]
 
@@ -20,6 +22,17 @@ def train(
         str | None, typer.Option(help="Takes the place of run.store in the file.")
     ] = None,
     at_once: Annotated[int | None, typer.Option(min=1, help="Trainings at the same time.")] = None,
+    remedy: Annotated[
+        bool | None,
+        typer.Option(
+            "--remedy/--no-remedy",
+            help="Begin a run that a rule stopped again, with the correction that it proposes.",
+        ),
+    ] = None,
+    attempts: Annotated[
+        int | None,
+        typer.Option(min=1, help="How often at the most, with --remedy; 2 if nobody says."),
+    ] = None,
 ) -> None:
     """Run the trainings of an experiment file.
 
@@ -30,6 +43,7 @@ def train(
     from vinedresser.tasks.store import ensure_store, local_state
 
     experiment = load_experiment(file, store=store, at_once=at_once)
+    times = _times(experiment.remedy.times, remedy, attempts)
     ensure_store(experiment.store)
     state = local_state(experiment.store)
     prepare_prefect(state)
@@ -44,14 +58,38 @@ def train(
     if state != experiment.store:
         console.print(f"MLflow {experiment.tracking_uri}, Prefect {state}", soft_wrap=True)
     with progress(experiment.store), interrupts_stop(experiment.store):
-        trained = train_flow(experiment.path, experiment.store, at_once)
+        trained = train_flow(experiment.path, experiment.store, at_once, times)
     console.print(outcome_table(trained.outcomes))
+    for entry in trained.remedied:
+        print_remedied(entry, console)
     for problem in trained.problems:
         console.print(f"vinedresser: {problem}", style="red", markup=False)
     if experiment.run.attach:
-        for entry in trained.outcomes:
-            if entry.status.state == "finished" and not entry.seen:
-                print_nothing_seen(console, entry.name)
+        for run in trained.outcomes:
+            if run.status.state == "finished" and not run.seen:
+                print_nothing_seen(console, run.name)
     console.print(f"reports in {shown}/*/report.html; compare the runs: vinedresser ui {shown}")
-    failed = any(entry.status.state not in ("finished", "stopped") for entry in trained.outcomes)
+    failed = any(run.status.state not in ("finished", "stopped") for run in trained.outcomes)
     sys.exit(1 if failed or trained.problems else 0)
+
+
+def _times(said: int, remedy: bool | None, attempts: int | None) -> int:
+    """Return how often a run is begun again at the most.
+
+    Args:
+        said: by the experiment file.
+        remedy: whether to; None: as the file says.
+        attempts: how often; None: as the file says.
+
+    Raises:
+        ConfigError: both no remedy and attempts.
+    """
+    from vinedresser.tasks.remedy_settings import RemedySettings
+
+    if remedy is False:
+        if attempts is not None:
+            raise ConfigError("--attempts: goes with --remedy, not with --no-remedy")
+        return 0
+    if attempts is not None:
+        return attempts
+    return (said or RemedySettings().times) if remedy else said

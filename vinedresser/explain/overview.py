@@ -7,11 +7,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 from vinedresser.capture.store.reader import Run
 from vinedresser.capture.store.series import Columns
 from vinedresser.capture.store.status import Status
 from vinedresser.explain.wording import count, duration, number, plain
+from vinedresser.infra.run_directory import RemedyRecord
 
 __all__ = ["Overview", "Tile", "overview"]
 
@@ -45,6 +47,9 @@ class Overview:
         parameters: hyperparameters as text.
         facts: command, versions and identities as text.
         steps_run: optimizer steps that ended.
+        remedy: of which stopped run it takes the place; None where it takes no other's.
+        first_report: of that, where the runs of a store lie side by side; a URL relative to this
+            report, or "".
     """
 
     name: str
@@ -54,6 +59,8 @@ class Overview:
     parameters: Sequence[tuple[str, str]]
     facts: Sequence[tuple[str, str]]
     steps_run: int
+    remedy: RemedyRecord | None
+    first_report: str
 
 
 def overview(run: Run, losses: Columns) -> Overview:
@@ -65,6 +72,7 @@ def overview(run: Run, losses: Columns) -> Overview:
     """
     status = run.status
     steps_run = _steps_run(run, status)
+    remedy = RemedyRecord.from_json(run.info.remedy) if run.info.remedy else None
     return Overview(
         name=run.info.name,
         status=status,
@@ -77,6 +85,8 @@ def overview(run: Run, losses: Columns) -> Overview:
         parameters=[(key, plain(value)) for key, value in _flat(run.info.parameters)],
         facts=_facts(run),
         steps_run=steps_run,
+        remedy=remedy,
+        first_report=f"../{quote(remedy.first)}/report.html" if remedy else "",
     )
 
 
@@ -90,7 +100,8 @@ def _steps_run(run: Run, status: Status) -> int:
 
 def _headline(status: Status) -> str:
     if status.state == "stopped":
-        who = {"rule": f"by {status.rule}", "person": "by a person", "owner": "with its owner"}
+        who = {"rule": f"by {status.rule}", "sweep": "by its sweep"}
+        who |= {"person": "by a person", "owner": "with its owner"}
         return f"Stopped {who.get(status.by, '')}".rstrip()
     if status.state == "killed" and status.signal:
         return f"Killed by {status.signal}"

@@ -18,6 +18,7 @@ from vinedresser.explain.markers import Marker
 from vinedresser.explain.scalar_figures import NARROW, WIDE
 from vinedresser.explain.seen_batches import SeenBatches
 from vinedresser.explain.wording import count, number
+from vinedresser.rules.signals.update_ratios import USUAL_RATIOS
 
 __all__ = [
     "ExampleSection",
@@ -27,8 +28,7 @@ __all__ = [
     "update_section",
 ]
 
-# What healthy trainings showed, as the rule "update_ratio" has it.
-_HEALTHY = Band(2e-4, 2e-3, f"usual: {number(2e-4)} to {number(2e-3)}")
+_USUAL = Band(*USUAL_RATIOS, f"usual: {number(USUAL_RATIOS[0])} to {number(USUAL_RATIOS[1])}")
 _MOST_HISTOGRAMS = 4
 _NO_BATCHES = (
     "No labels and predictions of a loss that is known were captured; ask for some rows of them: "
@@ -62,7 +62,7 @@ def update_section(run: Run, markers: Sequence[Marker], extent: tuple[int, int])
         )
         return Section("updates", title, "", [], missing)
     label = f"Update-to-weight ratio of {count(len(data.names), 'weight')} by step"
-    svg = layer_lines(data, markers, WIDE, extent, label, log=True, band=_HEALTHY)
+    svg = layer_lines(data, markers, WIDE, extent, label, log=True, band=_USUAL)
     figure = Figure("|update| / |weight|", _series_note(data), svg)
     return Section("updates", title, "Euclidean norms, logarithmic", [figure])
 

@@ -23,8 +23,8 @@ __all__ = ["write_report"]
 def write_report(run: Run, destination: str | os.PathLike[str]) -> Path:
     """Write the report of a run, whatever state it is in: one HTML file that needs nothing else.
 
-    No scripts, no links to anything outside, light and dark. What the run did not capture, the
-    page names.
+    No scripts, no links to anything outside but that of an attempt to the report of the run whose
+    place it takes, light and dark. What the run did not capture, the page names.
 
     Args:
         run: an opened run; its report shows what has been committed up to its last refresh.

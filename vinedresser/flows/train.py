@@ -2,39 +2,50 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
-from prefect import allow_failure, flow
+from prefect import flow
 from prefect.client.schemas.objects import State
-from prefect.futures import PrefectFuture, wait
+from prefect.futures import PrefectFuture
 from prefect.runtime import flow_run
 
-from vinedresser.errors import VinedresserError
+from vinedresser.flows.supervision import complaints, supervise
 from vinedresser.tasks.experiment import Experiment, load_experiment
 from vinedresser.tasks.flow_record import forget_flow, remember_flow
-from vinedresser.tasks.outcome import Outcome, Trained, outcome
+from vinedresser.tasks.outcome import Trained
 from vinedresser.tasks.prepare import prepare
-from vinedresser.tasks.run_place import RunPlace
-from vinedresser.tasks.stages import begin, finish, further, judge, launch, reconcile, record
+from vinedresser.tasks.remedy import RemedyCourse
+from vinedresser.tasks.remedying import courses_of
+from vinedresser.tasks.stages import begin, correct, reconcile
 from vinedresser.tasks.store import ensure_store, local_state
+from vinedresser.tasks.training_result import training_result
 
 __all__ = ["train"]
 
 
 @flow(name="train", flow_run_name="train {path.stem}")
-def train(path: Path, store: Path | str | None = None, at_once: int | None = None) -> Trained:
+def train(
+    path: Path,
+    store: Path | str | None = None,
+    at_once: int | None = None,
+    remedy: int | None = None,
+) -> Trained:
     """Run the trainings of an experiment file, at most so many at a time.
 
     Beside each training a judge per rule group and a recorder run; when a rule stops a run, it is
-    recorded with the reason, and the next one takes its place.
+    recorded with the reason, and the next one takes its place. If asked to, it is then begun again
+    with the correction that the rule proposes.
 
     Args:
         path: the experiment file.
         store: takes the place of the file's ``run.store``: a path, or the URL of an object store.
         at_once: takes the place of the file's ``run.at_once``.
+        remedy: takes the place of the file's ``remedy.times``: attempts in the place of a run that
+            a rule stopped, at the most.
 
     Returns:
         What became of each run, in the order of the file, and what went wrong beside them.
@@ -44,67 +55,75 @@ def train(path: Path, store: Path | str | None = None, at_once: int | None = Non
         StoreError: the store refused; nothing was started.
         TrackingError: MLflow could not be prepared; nothing was started.
     """
-    experiment = load_experiment(path, store=store, at_once=at_once)
+    experiment = load_experiment(path, store=store, at_once=at_once, remedy=remedy)
     ensure_store(experiment.store)
     reconcile(experiment.store)
     state = local_state(experiment.store)
     this = remember_flow(state, str(flow_run.id), str(flow_run.name))
     try:
-        places = prepare(experiment, flow=this.id)
-        states = _train_all(places, experiment)
-        outcomes, unread = _outcomes(places)
-        return Trained(tuple(outcomes), (*_problems(states), *unread))
+        courses = courses_of(prepare(experiment, flow=this.id), experiment)
+        trainings = _Trainings(experiment, this.id)
+        trainings.run(courses)
+        return training_result(courses, trainings.problems())
     finally:
         forget_flow(state, this)
 
 
-def _train_all(places: Sequence[RunPlace], experiment: Experiment) -> list[State[Any]]:
-    """Train in each place as soon as there is a slot for it; return how all that went."""
-    slots = threading.Semaphore(experiment.at_once)
-    states: list[State[Any]] = []
-    futures: list[PrefectFuture[Any]] = []
-    for place in places:
-        slots.acquire()
+class _Trainings:
+    """The runs of an experiment: as many at the same time as there are slots.
+
+    Args:
+        experiment: what they share.
+        flow: id of the flow run.
+    """
+
+    def __init__(self, experiment: Experiment, flow: str) -> None:
+        self._experiment = experiment
+        self._flow = flow
+        self._states: list[State[Any]] = []
+        self._futures: list[PrefectFuture[Any]] = []
+        # A course whose last run is over, judged and recorded; None: a slot is free.
+        self._ended: SimpleQueue[RemedyCourse | None] = SimpleQueue()
+
+    def run(self, courses: Sequence[RemedyCourse]) -> None:
+        """Train in each place, and in those that take a stopped one's, until all are over."""
+        waiting = deque(courses)
+        free, under_way = self._experiment.at_once, 0
+        while waiting or under_way:
+            if waiting and free:
+                begun = self._begin(waiting.popleft())
+                free, under_way = free - begun, under_way + begun
+            elif (ended := self._ended.get()) is None:
+                free += 1
+            else:
+                under_way -= 1
+                if self._again(ended):
+                    waiting.append(ended)
+
+    def problems(self) -> list[str]:
+        """Return what the failed tasks said."""
+        return complaints([*self._states, *(future.state for future in self._futures)])
+
+    def _begin(self, course: RemedyCourse) -> bool:
+        """Start the last run of a course, if its place can be made ready."""
         # Before anything follows it: what is there until then may be somebody else's.
-        ready = begin(place, return_state=True)
-        states.append(ready)
+        ready = begin(course.places[-1], return_state=True)
+        self._states.append(ready)
         if ready.is_completed():
-            futures += _start(place, experiment, slots.release)
-        else:
-            slots.release()
-    wait(futures)
-    return states + [future.state for future in futures]
+            self._start(course)
+        return bool(ready.is_completed())
 
+    def _start(self, course: RemedyCourse) -> None:
+        """Start a training with its judges and recorder."""
+        around = supervise(course.places[-1], self._experiment)
+        around.launched.add_done_callback(lambda _: self._ended.put(None))
+        around.finished.add_done_callback(lambda _: self._ended.put(course))
+        self._futures += around.futures
 
-def _start(
-    place: RunPlace, experiment: Experiment, on_end: Callable[[], None]
-) -> list[PrefectFuture[Any]]:
-    """Start a training with its judges and recorder."""
-    groups = tuple(experiment.rules)
-    launched = launch.submit(place)
-    launched.add_done_callback(lambda _: on_end())
-    beside: list[PrefectFuture[Any]] = [judge.submit(place, group) for group in groups]
-    beside.append(record.submit(place))
-    if experiment.run.attach:
-        beside.append(further.submit(place, groups))
-    # A judge that failed or an MLflow that is away must not keep a run from its end.
-    before: list[Any] = [allow_failure(future) for future in (launched, *beside)]
-    return [launched, *beside, finish.submit(place, wait_for=before, return_state=False)]
-
-
-def _outcomes(places: Sequence[RunPlace]) -> tuple[list[Outcome], list[str]]:
-    """Return what became of the runs, and of which of them it could not be read."""
-    outcomes, unread = [], []
-    for place in places:
-        for one in (place, *place.further):
-            try:
-                outcomes.append(outcome(one.location))
-            except VinedresserError as error:
-                unread.append(str(error))
-    return outcomes, unread
-
-
-def _problems(states: Sequence[State[Any]]) -> list[str]:
-    """Return what the failed tasks said."""
-    failed = (state for state in states if state.is_failed() or state.is_crashed())
-    return list(dict.fromkeys(str(state.message) for state in failed))
+    def _again(self, course: RemedyCourse) -> bool:
+        """Make the run that takes the place of a course's last one, if anything is to be tried."""
+        if not self._experiment.remedy.times:
+            return False
+        state = correct(course, self._experiment, self._flow, return_state=True)
+        self._states.append(state)
+        return bool(state.is_completed() and state.result())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from vinedresser.capture.finding import Finding
@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from vinedresser.capture.store.step import Step
     from vinedresser.infra.run_directory import RunRecord
 
-__all__ = ["Engine"]
+__all__ = ["NOT_APPLICABLE", "Engine"]
+
+# What stands for a rule in the finding that some do not apply.
+NOT_APPLICABLE = "not_applicable"
 
 
 class Engine:
@@ -30,6 +33,9 @@ class Engine:
     def __init__(self, rules: Iterable[Rule]) -> None:
         self._pool = SignalPool()
         self._watches: list[RuleWatch] = []
+        self._last: Step | None = None
+        # A finding was made that ends a run.
+        self._stopped = False
         # Those whose rules want to know of silence.
         self._timed: list[RuleWatch] = []
         for rule in rules:
@@ -47,14 +53,56 @@ class Engine:
 
     def update(self, step: Step) -> list[Finding]:
         """Show the next step to all rules; return what they find, in the order of the rules."""
+        self._last = step
         silence = self.idle(step.time)
         self._pool.update(step)
-        return silence + [finding for watch in self._watches for finding in watch.update(step)]
+        return silence + self._heard((watch, watch.update(step)) for watch in self._watches)
 
     def idle(self, until: float) -> list[Finding]:
         """Tell the rules that no step was committed up to a time, in seconds since the epoch."""
-        return [finding for watch in self._timed for finding in watch.idle(until)]
+        return self._heard((watch, watch.idle(until)) for watch in self._timed)
 
     def finish(self) -> list[Finding]:
         """Tell the rules that the run is over; return what they still find."""
-        return [finding for watch in self._watches for finding in watch.finish()]
+        found = self._heard((watch, watch.finish()) for watch in self._watches)
+        unfit = {watch.name: watch.lacks for watch in self._watches if watch.lacks}
+        if unfit and self._last is not None:
+            found.append(_not_applicable(self._last, unfit))
+        return found
+
+    def _heard(self, told: Iterable[tuple[RuleWatch, list[Finding]]]) -> list[Finding]:
+        """Return findings in their order, but for those of nets below a rule that has stopped."""
+        heard: list[Finding] = []
+        for watch, found in told:
+            if not (watch.net and self._stopped):
+                heard += found
+                self._stopped |= any(one.severity == "stop" for one in found)
+        return heard
+
+
+def _not_applicable(step: Step, unfit: Mapping[str, list[str]]) -> Finding:
+    """Return in one finding, of no rule, which of them have nothing to look at in this run.
+
+    Args:
+        step: the last.
+        unfit: by the rule's name, what the run lacks.
+    """
+    lacks = dict.fromkeys(f"no {one}" for some in unfit.values() for one in some)
+    rules = f"{len(unfit)} rules do" if len(unfit) > 1 else "1 rule does"
+    return Finding(
+        rule=NOT_APPLICABLE,
+        severity="info",
+        step=step.step,
+        since=step.step,
+        mode=step.mode,
+        rank=step.rank,
+        tensor="",
+        statistic="",
+        value=float(len(unfit)),
+        threshold=0.0,
+        confidence=1.0,
+        seen=f"{rules} not apply to this run ({', '.join(lacks)}): {', '.join(unfit)}",
+        cause="a run of this kind does not have what they look at",
+        remedy="nothing has to be done",
+        evidence={"rules": list(unfit)},
+    )

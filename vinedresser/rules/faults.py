@@ -96,6 +96,7 @@ CONSEQUENCES: dict[Fault, frozenset[Fault]] = {
     "oscillating_loss": _OUTCOMES,
     "learning_rate_too_high": _OUTCOMES | _INSIDE | {"oscillating_loss"},
     "learning_rate_too_low": _OUTCOMES | {"unchanged_tensor"},
+    "scheduler_not_stepped": _OUTCOMES | {"learning_rate_too_low", "oscillating_loss"},
     "gradients_not_cleared": _OUTCOMES | _INSIDE | _UNSTEADY,
     "over_regularisation": _OUTCOMES | _NOTHING_LEFT | {"vanishing_gradient", "dying_relu"},
     "untrained_parameters": _OUTCOMES | _NOTHING_LEFT | {"learning_rate_too_low"},

@@ -36,6 +36,7 @@ class Need:
         modes: "train", "eval", "predict".
         tensor: the full tensors too.
         rows: of a full tensor, at most so many rows (`SaveConfig.rows`); None: all.
+        rarer_from: the step from which on it is shown five times as rarely; None: as above.
         regex: found (`re.search`) in the full names of the tensors.
         required: say so when nothing of it is there; False: the rule is only better with it.
         stop: the first train step at which it is no longer shown; None: it always is. In other
@@ -48,6 +49,7 @@ class Need:
     modes: tuple[str, ...] = ("train",)
     tensor: bool = False
     rows: int | None = None
+    rarer_from: int | None = None
     regex: str | None = None
     required: bool = True
     stop: int | None = None
@@ -66,13 +68,22 @@ class Need:
             tensor=self.tensor if self.reductions else None,
             rows=self.rows,
         )
-        if not (self.reductions or self.tensor) or not 0 < self.every < _SELDOM:
+        early = self._early
+        if early is None or not 0 < self.every < _SELDOM:
             return (replace(save, stop=self.stop),)
-        early = _EARLY_TENSORS if self.tensor else _EARLY
         if self.stop is not None and self.stop <= early:
             return (replace(save, stop=self.stop),)
         later = replace(save, start=early, stop=self.stop, every=_RARER * self.every)
         return replace(save, stop=early), later
+
+    @property
+    def _early(self) -> int | None:
+        """The step from which on it is shown more rarely; None: it never is."""
+        if self.rarer_from is not None:
+            return self.rarer_from
+        if not (self.reductions or self.tensor):
+            return None
+        return _EARLY_TENSORS if self.tensor else _EARLY
 
     @cached_property
     def names(self) -> Collection:

@@ -17,9 +17,7 @@ __all__ = ["PRESETS", "preset_table"]
 _Table = dict[str, dict[str, Any]]
 
 # Faults that only a training on classes can have, by the number of which it is one.
-_OF_CLASSES: frozenset[Fault] = frozenset(
-    {"class_imbalance", "classifier_confusion", "single_label", "data_leakage"}
-)
+_OF_CLASSES: frozenset[Fault] = frozenset({"class_imbalance", "classifier_confusion"})
 _OF_VALUES: frozenset[Fault] = frozenset({"unnormalised_targets"})
 _OF_TOKENS: frozenset[Fault] = frozenset({"token_ratio"})
 # What the losses and evaluations of adversaries cannot be asked about.
@@ -27,6 +25,7 @@ _OF_LOSSES: frozenset[Fault] = frozenset(
     {
         *("not_learning", "underfitting", "overfitting", "overtraining", "oscillating_loss"),
         *("loss_scale", "loss_output_mismatch", "constant_predictions", "corrupt_labels"),
+        *("single_label", "data_leakage"),
         *_OF_CLASSES,
     }
 )

@@ -13,9 +13,17 @@ from vinedresser.rules.activations.dying_relu import DyingRelu
 from vinedresser.rules.activations.saturated_activation import SaturatedActivation
 from vinedresser.rules.activations.stale_batch_norm import StaleBatchNorm
 from vinedresser.rules.base import Rule
+from vinedresser.rules.data.class_imbalance import ClassImbalance
+from vinedresser.rules.data.corrupt_inputs import CorruptInputs
+from vinedresser.rules.data.corrupt_labels import CorruptLabels
+from vinedresser.rules.data.data_leakage import DataLeakage
+from vinedresser.rules.data.single_label import SingleLabel
+from vinedresser.rules.data.token_ratio import TokenRatio
 from vinedresser.rules.data.unnormalised_inputs import UnnormalisedInputs
+from vinedresser.rules.data.unnormalised_targets import UnnormalisedTargets
 from vinedresser.rules.gradients.exploding_gradient import ExplodingGradient
 from vinedresser.rules.gradients.vanishing_gradient import VanishingGradient
+from vinedresser.rules.losses.class_numbers import ClassNumbers
 from vinedresser.rules.losses.classifier_confusion import ClassifierConfusion
 from vinedresser.rules.losses.constant_predictions import ConstantPredictions
 from vinedresser.rules.losses.initial_loss import InitialLoss
@@ -27,6 +35,13 @@ from vinedresser.rules.losses.overtraining import Overtraining
 from vinedresser.rules.losses.perfect_at_once import PerfectAtOnce
 from vinedresser.rules.losses.underfitting import Underfitting
 from vinedresser.rules.optimisation.gradients_not_cleared import GradientsNotCleared
+from vinedresser.rules.optimisation.learning_rate_too_high import LearningRateTooHigh
+from vinedresser.rules.optimisation.learning_rate_too_low import LearningRateTooLow
+from vinedresser.rules.optimisation.mixed_precision import MixedPrecision
+from vinedresser.rules.optimisation.over_regularisation import OverRegularisation
+from vinedresser.rules.optimisation.scheduler_not_stepped import SchedulerNotStepped
+from vinedresser.rules.optimisation.untrained_parameters import UntrainedParameters
+from vinedresser.rules.optimisation.wrong_mode import WrongMode
 from vinedresser.rules.own_rules import (
     absolute_reference,
     installed_rules,
@@ -58,12 +73,27 @@ RULES: dict[str, type[Rule]] = {
     for rule in (
         Nonfinite,
         UnnormalisedInputs,
+        UnnormalisedTargets,
+        CorruptInputs,
+        SingleLabel,
+        CorruptLabels,
+        ClassImbalance,
+        DataLeakage,
+        TokenRatio,
         PerfectAtOnce,
         LossOutputMismatch,
+        ClassNumbers,
         InitialLoss,
         BadInitialisation,
         IdenticalUnits,
         GradientsNotCleared,
+        UntrainedParameters,
+        WrongMode,
+        OverRegularisation,
+        MixedPrecision,
+        SchedulerNotStepped,
+        LearningRateTooHigh,
+        LearningRateTooLow,
         UpdateRatio,
         StaleBatchNorm,
         ExplodingGradient,

@@ -29,8 +29,9 @@ def root_causes(findings: Sequence[Finding]) -> list[RootCause]:
     """Return the root causes among the findings of a run, each with those that it explains.
 
     A finding explains another when its fault can bring about the other's
-    (`vinedresser.rules.faults`). The one that explains the most is a root cause, the earliest of
-    several; then the same is asked of what is left. "info" explains nothing.
+    (`vinedresser.rules.faults`), or is the same and the other is not graver. The one that explains
+    the most is a root cause, the earliest of several; then the same is asked of what is left.
+    "info" explains nothing.
 
     Args:
         findings: of one run, in any order.
@@ -53,7 +54,17 @@ def root_causes(findings: Sequence[Finding]) -> list[RootCause]:
 def _explained(cause: Finding, findings: Sequence[Finding]) -> list[Finding]:
     if cause.severity == "info":
         return []
-    return [one for one in findings if one is not cause and brings_about(cause.fault, one.fault)]
+    return [
+        one
+        for one in findings
+        if one is not cause and (brings_about(cause.fault, one.fault) or _repeats(one, cause))
+    ]
+
+
+def _repeats(finding: Finding, cause: Finding) -> bool:
+    """Say whether a finding is of the same fault as another, and not graver."""
+    graver = _SEVERITIES.index(finding.severity) < _SEVERITIES.index(cause.severity)
+    return bool(cause.fault) and finding.fault == cause.fault and not graver
 
 
 def _rank(root: RootCause) -> tuple[int, int, float, int]:

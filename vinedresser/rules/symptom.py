@@ -47,10 +47,13 @@ class SymptomRule(Rule):
     Attributes:
         gate: "poor": it counts only in a training that does not learn as it should (`Outcome`),
             and in its last step also where it ended so; "none": in any.
+        waits: a training whose loss may stand on a plateau before learning (`Verdict`) is given
+            time; for symptoms that such a training may have.
         outcome: of the training.
     """
 
     gate: ClassVar[Literal["poor", "none"]] = "poor"
+    waits: ClassVar[bool] = False
 
     def __init__(self, patience: int) -> None:
         if patience < 1:
@@ -95,7 +98,9 @@ class SymptomRule(Rule):
         if self.gate == "none":
             return self._fire(Verdict("open"))
         verdict = self.outcome.verdict()
-        return self._fire(verdict) if verdict.kind == "poor" else None
+        if verdict.kind != "poor" or (self.waits and verdict.plateau):
+            return None
+        return self._fire(verdict)
 
     def finish(self) -> Finding | None:
         """Return the symptom that was there until the end of a training that came to little."""

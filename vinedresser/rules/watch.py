@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from difflib import get_close_matches
 from functools import partial
@@ -26,6 +27,14 @@ _HINTS = {
 }
 
 
+# What only networks have.
+_OF_NETWORKS = frozenset(
+    ("activations", "biases", "buffers", "gradients", "optimizer_state", "updates", "weights")
+)
+# Of models that are none, and of steps that are reported by hand.
+_WITHOUT_NETWORKS = ("", "sklearn", "xgboost")
+
+
 class RuleWatch:
     """Runs a rule over a run.
 
@@ -35,6 +44,10 @@ class RuleWatch:
     Args:
         rule: freshly made, its signals those of the pool.
         pool: shows the signals each step before the rule.
+
+    Attributes:
+        lacks: what the rule looks at and a run of this kind cannot have, such as "gradients"; where
+            there is any, it does not apply to this run.
     """
 
     def __init__(self, rule: Rule, pool: SignalPool) -> None:
@@ -42,6 +55,9 @@ class RuleWatch:
         self._pool = pool
         self._signals = signals_of(rule)
         self._unmet = [need for need in rule.all_needs if need.required]
+        self.lacks: list[str] = []
+        self._framework = ""
+        self._modes: set[str] = set()
         self._found: list[Finding] = []
         self._last: Step | None = None
         self._failed = False
@@ -49,15 +65,27 @@ class RuleWatch:
 
     def begin(self, info: RunRecord) -> None:
         """See `Rule.begin`."""
+        self._framework = info.framework
         self._shielded(lambda: self._rule.begin(info))
 
     def update(self, step: Step) -> list[Finding]:
         """Show it a step; return what it has to say."""
         self._last = step
+        self._modes.add(step.mode)
         if self._unmet:
             self._shielded(lambda: self._check_needs(step))
         self._shielded(lambda: self._update(step))
         return self._taken()
+
+    @property
+    def name(self) -> str:
+        """Of the rule."""
+        return self._rule.name
+
+    @property
+    def net(self) -> bool:
+        """See `Rule.net`."""
+        return self._rule.net
 
     def idle(self, until: float) -> list[Finding]:
         """Tell it that there was no step up to a time; return what it has to say."""
@@ -106,7 +134,29 @@ class RuleWatch:
                 self._unmet.remove(need)
             elif step.mode == "train":
                 self._unmet.remove(need)
-                self._found.append(self._watched_nothing(need, step))
+                finding = self._watched_nothing(need, step)
+                if finding is not None:
+                    self._found.append(finding)
+
+    def _cannot_have(self, need: Need, step: Step | None) -> str:
+        """Return what of a need a run of this kind cannot have; "" where it could have it.
+
+        What the user has named is to be there in any case.
+
+        Args:
+            need: not met.
+            step: where it was missed.
+        """
+        if need.regex is not None or need.collection in _named_by_user(self._rule) or step is None:
+            return ""
+        there = (*step.scalars, *step.tensor_names, *step.reductions)
+        if any(name.startswith(f"{need.collection}/") for name in there) and "train" in need.modes:
+            return ""
+        if need.collection in _OF_NETWORKS and self._framework in _WITHOUT_NETWORKS:
+            return need.collection
+        if need.modes == ("eval",) and "eval" not in self._modes:
+            return "evaluations"
+        return ""
 
     def _warning(self, step: Step | None, *, seen: str, cause: str, remedy: str) -> Finding:
         """Return a warning about the rule itself rather than about the training."""
@@ -127,7 +177,11 @@ class RuleWatch:
             remedy=remedy,
         )
 
-    def _watched_nothing(self, need: Need, step: Step | None) -> Finding:
+    def _watched_nothing(self, need: Need, step: Step | None) -> Finding | None:
+        lacks = self._cannot_have(need, step)
+        if lacks:
+            self.lacks.append(lacks)
+            return None
         wanted = need.collection if need.regex is None else f"{need.collection} ({need.regex!r})"
         if need.reductions:
             wanted = f"{' and '.join(need.reductions)} of {wanted}"
@@ -160,3 +214,13 @@ class RuleWatch:
             cause="a fault in the rule, not in the training",
             remedy="the rule is switched off for this run; the others go on",
         )
+
+
+def _named_by_user(rule: Rule) -> set[str]:
+    """Return the words among the parameters of a rule that are not its own choice."""
+    defaults = inspect.signature(type(rule)).parameters
+    return {
+        value
+        for name, value in rule.params.items()
+        if isinstance(value, str) and value != defaults[name].default
+    }

@@ -29,6 +29,7 @@ class Course:
     def __init__(self, goals: Sequence[Objective]) -> None:
         self._goals = tuple(goals)
         self.values: list[list[float]] = [[] for _ in goals]
+        self._steps: list[list[int]] = [[] for _ in goals]
         self._elsewhere: set[tuple[str, str]] = set()
 
     def add(self, step: Step) -> list[tuple[int, float]]:
@@ -44,7 +45,7 @@ class Course:
             return []
         before = len(self.values[0])
         found = {**step.scalars_of("losses"), **step.scalars_of("metrics")}
-        for goal, values in zip(self._goals, self.values, strict=True):
+        for goal, values, steps in zip(self._goals, self.values, self._steps, strict=True):
             for name, value in found.items():
                 if name.partition("/")[2] != goal.metric:
                     self._elsewhere.add((name.partition("/")[2], step.mode))
@@ -52,7 +53,16 @@ class Course:
                     self._elsewhere.add((goal.metric, step.mode))
                 else:
                     values.append(value)
+                    steps.append(step.step)
         return list(enumerate(self.values[0], start=1))[before:]
+
+    def forget(self, steps: int) -> None:
+        """Forget what came after so many optimizer steps: a run that goes on there reports it."""
+        for values, at in zip(self.values, self._steps, strict=True):
+            count = sum(step < steps for step in at)
+            del values[count:]
+            # The steps of the run that goes on begin at 0 again.
+            at[:] = [-1] * count
 
     def result(self) -> tuple[float, ...]:
         """Return the value of each objective; of fewer where one has none."""

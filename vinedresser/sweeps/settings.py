@@ -70,8 +70,9 @@ class SweepTable:
         points: configurations to try first; what one leaves out is proposed.
         seed: of the sampler.
         seeds: passed to the trials in turn as ``--seed``; empty: none is passed.
-        retries: how often a trial that crashed is started again, from its checkpoint if there is
-            one.
+        retries: how often a trial that crashed is begun again.
+        resume: the script's parameter that takes the path of a checkpoint; None: a trial that
+            crashed is begun from the start.
         same_failures: the sweep ends when its first so many trials all fail for the same reason.
     """
 
@@ -90,6 +91,7 @@ class SweepTable:
     seed: int = 0
     seeds: list[int] = field(default_factory=list)
     retries: int = 1
+    resume: str | None = None
     same_failures: int = 3
 
     def __post_init__(self) -> None:

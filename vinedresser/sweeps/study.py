@@ -183,9 +183,15 @@ class Study:
         return [_trial(one) for one in found if one.state is not OptunaState.WAITING]
 
     def best(self) -> list[Trial]:
-        """Return the best of the trials that finished; with several objectives the Pareto front."""
-        done = self._study.get_trials(deepcopy=False, states=(OptunaState.COMPLETE,))
-        return [_trial(one) for one in self._study.best_trials] if done else []
+        """Return the best of the trials that finished, of equal ones the first.
+
+        With several objectives these are the Pareto front.
+        """
+        if not self._study.get_trials(deepcopy=False, states=(OptunaState.COMPLETE,)):
+            return []
+        if len(self.settings.goals) > 1:
+            return [_trial(one) for one in self._study.best_trials]
+        return [_trial(self._study.best_trial)]
 
     def _proposal(self, number: int, parameters: dict[str, Any]) -> Proposal:
         seeds = self.settings.seeds

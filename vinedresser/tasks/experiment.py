@@ -8,6 +8,7 @@
                      group, actions and its parameters; NAME may be "my_rules.py:MyRule"
     [actions]        on_stop, on_warning, on_info: what follows a finding of that severity
     [actions.NAME]   notify, email, command, snapshot, adjust: its settings
+    [remedy]         times, from, resume: begin a stopped run again, corrected
     [tracking]       uri, experiment
 
 Paths are relative to the file. Parameters reach the command as ``--name value``.
@@ -30,14 +31,23 @@ from vinedresser.infra.tracking import absolute_uri
 from vinedresser.rules.actions.plan import ActionPlan
 from vinedresser.rules.base import Rule, capture_for
 from vinedresser.rules.registry import rules_from_table
+from vinedresser.tasks.remedy_settings import RemedySettings, remedy_settings
 from vinedresser.tasks.rule_groups import grouped
 from vinedresser.tasks.store import as_store, local_state
 
-__all__ = ["Experiment", "Plan", "RunTable", "TrackingTable", "VariantTable", "load_experiment"]
+__all__ = [
+    "Experiment",
+    "Plan",
+    "RunTable",
+    "TrackingTable",
+    "VariantTable",
+    "experiment_of",
+    "load_experiment",
+]
 
 _Parameter = bool | int | float | str
 
-_TABLES = ("run", "variants", "capture", "rules", "actions", "tracking")
+_TABLES = ("run", "variants", "capture", "rules", "actions", "remedy", "tracking")
 
 
 @dataclass(frozen=True)
@@ -110,17 +120,28 @@ class Plan:
 
     Attributes:
         name: of its directory, if that is free.
-        argv: program and arguments, with the parameters.
+        program: it and its arguments, without the parameters.
         parameters: hyperparameters.
         environment: environment variables of the command.
         total_steps: optimizer steps of the whole run, if known.
     """
 
     name: str
-    argv: list[str]
+    program: list[str]
     parameters: dict[str, _Parameter]
     environment: dict[str, str]
     total_steps: int | None
+
+    @property
+    def argv(self) -> list[str]:
+        """The program and its arguments, with the parameters."""
+        argv = [*self.program]
+        for key, value in self.parameters.items():
+            if value is True:
+                argv.append(f"--{key}")
+            elif value is not False:
+                argv += [f"--{key}", str(value)]
+        return argv
 
 
 @dataclass(frozen=True)
@@ -137,6 +158,7 @@ class Experiment:
         needs: what the rules ask it to capture.
         rules: the rules' tables by group, as `rules.worker` takes them.
         actions: the table of what follows a finding, as `rules.worker` takes it.
+        remedy: how often a run that a rule stopped is begun again, and from where.
         tracking_uri: MLflow's tracking URI.
         tracking_experiment: MLflow's experiment.
     """
@@ -150,6 +172,7 @@ class Experiment:
     needs: CaptureConfig
     rules: Mapping[str, Mapping[str, Any]]
     actions: Mapping[str, Any]
+    remedy: RemedySettings
     tracking_uri: str
     tracking_experiment: str
 
@@ -160,7 +183,11 @@ class Experiment:
 
 
 def load_experiment(
-    path: Path, *, store: Path | str | None = None, at_once: int | None = None
+    path: Path,
+    *,
+    store: Path | str | None = None,
+    at_once: int | None = None,
+    remedy: int | None = None,
 ) -> Experiment:
     """Read and check an experiment file.
 
@@ -169,11 +196,34 @@ def load_experiment(
         store: takes the place of the file's ``run.store``: a path, relative to the working
             directory, or the URL of an object store.
         at_once: takes the place of the file's ``run.at_once``.
+        remedy: takes the place of the file's ``remedy.times``.
 
     Raises:
         ConfigError: the file, key, rule or collection that is wrong, and what would be right.
     """
-    document = load_toml(path)
+    return experiment_of(load_toml(path), path, store=store, at_once=at_once, remedy=remedy)
+
+
+def experiment_of(
+    document: Mapping[str, Any],
+    path: Path,
+    *,
+    store: Path | str | None = None,
+    at_once: int | None = None,
+    remedy: int | None = None,
+) -> Experiment:
+    """Check an experiment file that has been read; see `load_experiment`.
+
+    Args:
+        document: what the file holds.
+        path: the file, to which paths are relative, and for messages.
+        store: as there.
+        at_once: as there.
+        remedy: as there.
+
+    Raises:
+        ConfigError: as there.
+    """
     for table in document:
         if table not in _TABLES:
             known = did_you_mean(table, _TABLES) or f"; the tables are {', '.join(_TABLES)}"
@@ -208,6 +258,9 @@ def load_experiment(
         capture=capture,
         needs=needs,
         rules=tables,
+        remedy=remedy_settings(
+            document.get("remedy"), times=remedy, store=place, where=f"{path}: remedy"
+        ),
         actions=_actions(document.get("actions", {}), tables, cwd, path),
         tracking_uri=_tracking_uri(tracking.uri, base, local_state(place), f"{path}: tracking.uri"),
         tracking_experiment=tracking.experiment or run.name,
@@ -300,13 +353,8 @@ def _plans(run: RunTable, variants: object, where: str) -> list[Plan]:
 
 def _plan(run: RunTable, name: str) -> Plan:
     program, *arguments = run.command
-    argv = [sys.executable if program in ("python", "python3") else program, *arguments]
-    for key, value in run.parameters.items():
-        if value is True:
-            argv.append(f"--{key}")
-        elif value is not False:
-            argv += [f"--{key}", str(value)]
-    return Plan(name, argv, run.parameters, run.environment, run.total_steps)
+    command = [sys.executable if program in ("python", "python3") else program, *arguments]
+    return Plan(name, command, run.parameters, run.environment, run.total_steps)
 
 
 def _cores() -> int:

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from vinedresser.capture.finding import Finding
 from vinedresser.capture.store.reader import Run, open_run
 from vinedresser.capture.store.status import Status
 from vinedresser.capture.store.step_record import Mode
-from vinedresser.infra.run_directory import TrackingRecord, heartbeats, read_record
+from vinedresser.infra.run_directory import (
+    RemedyRecord,
+    TrackingRecord,
+    heartbeats,
+    in_words,
+    read_record,
+)
 
-__all__ = ["Outcome", "Trained", "outcome"]
+__all__ = ["Outcome", "Remedied", "Trained", "outcome"]
 
 
 @dataclass(frozen=True)
@@ -29,6 +36,8 @@ class Outcome:
         findings: what the rules found, in the order of the steps.
         mlflow_run: MLflow's run id, "" when there is none.
         seen: whether a training was seen: any process of it has captured something.
+        parameters: hyperparameters.
+        remedy: of which stopped run it takes the place; None where it takes no other's.
     """
 
     name: str
@@ -41,6 +50,8 @@ class Outcome:
     findings: tuple[Finding, ...]
     mlflow_run: str
     seen: bool
+    parameters: dict[str, Any]
+    remedy: RemedyRecord | None
 
     @property
     def steps_saved(self) -> int | None:
@@ -58,18 +69,51 @@ class Outcome:
 
 
 @dataclass(frozen=True)
+class Remedied:
+    """What became of a run that a rule had stopped, where it was to be begun again.
+
+    Attributes:
+        first: the run as the user wanted it.
+        attempts: in its place, in their order.
+        left: why there is no further attempt; "" where the last one finished.
+    """
+
+    first: Outcome
+    attempts: tuple[Outcome, ...]
+    left: str
+
+    @property
+    def cure(self) -> Outcome | None:
+        """The attempt that no rule stopped and that came to its end."""
+        last = self.attempts[-1] if self.attempts else None
+        return last if last is not None and last.status.state == "finished" else None
+
+    @property
+    def change(self) -> str:
+        """What is different between the first run and the last attempt, in words."""
+        changed: dict[str, list[Any]] = {}
+        for attempt in self.attempts:
+            for name in attempt.remedy.changed if attempt.remedy else ():
+                changed[name] = [self.first.parameters[name], attempt.parameters[name]]
+        return in_words(changed)
+
+
+@dataclass(frozen=True)
 class Trained:
     """What a flow that trained came to.
 
     Attributes:
-        outcomes: one per run, the further trainings of a script after its first; none of a run
-            on an object store that could not be read there.
+        outcomes: one per run, the further trainings of a script after its first, and behind these
+            the attempts in the place of a run; none of a run on an object store that could not be
+            read there.
         problems: what went wrong beside the trainings, such as a judge that failed or an MLflow
             that was away; the runs themselves are not harmed by it.
+        remedied: one per run that a rule stopped, where such are to be begun again.
     """
 
     outcomes: tuple[Outcome, ...]
     problems: tuple[str, ...]
+    remedied: tuple[Remedied, ...] = ()
 
 
 def outcome(directory: Path | str) -> Outcome:
@@ -96,6 +140,8 @@ def outcome(directory: Path | str) -> Outcome:
         findings=tuple(run.findings()),
         mlflow_run=tracking.run_id if tracking else "",
         seen=bool(heartbeats(run.storage)),
+        parameters=run.info.parameters,
+        remedy=RemedyRecord.from_json(run.info.remedy) if run.info.remedy else None,
     )
 
 

@@ -13,15 +13,16 @@ from vinedresser.capture.attach.launching import attach_environment
 from vinedresser.errors import AlreadyARun
 from vinedresser.infra.launcher import prepare_run
 from vinedresser.infra.processes import this_process
-from vinedresser.infra.run_directory import RunRecord, TrackingRecord, write_record
+from vinedresser.infra.run_directory import RemedyRecord, RunRecord, TrackingRecord, write_record
 from vinedresser.infra.storage import LocalStorage
 from vinedresser.infra.tracking import RUN_TAG, create_run, prepare_tracking
 from vinedresser.tasks.experiment import Experiment, Plan
+from vinedresser.tasks.remedy_tags import PARENT_TAG, remedy_tags
 from vinedresser.tasks.remote_place import RemotePlace, reserve_url
 from vinedresser.tasks.run_place import RunPlace
 from vinedresser.tasks.store import ensure_store
 
-__all__ = ["find_or_create", "prepare", "rules_key"]
+__all__ = ["find_or_create", "prepare", "prepare_one", "rules_key"]
 
 _log = logging.getLogger(__name__)
 
@@ -51,21 +52,44 @@ def prepare(experiment: Experiment, *, flow: str) -> list[RunPlace]:
     uri = experiment.tracking_uri
     experiment_id = prepare_tracking(uri, experiment.tracking_experiment)
     tracking = TrackingRecord(uri, experiment_id, run_id="")
-    places = []
-    for plan in experiment.plans:
-        place, run = _make_run(experiment, plan, flow)
-        _make_mlflow_run(tracking, place, run)
-        places.append(place)
-    return places
+    return [prepare_one(experiment, plan, tracking, flow=flow) for plan in experiment.plans]
 
 
-def _make_run(experiment: Experiment, plan: Plan, flow: str) -> tuple[RunPlace, RunRecord]:
+def prepare_one(
+    experiment: Experiment,
+    plan: Plan,
+    tracking: TrackingRecord,
+    *,
+    flow: str,
+    remedy: RemedyRecord | None = None,
+) -> RunPlace:
+    """Make the run directory and the MLflow run of a plan; nothing is started.
+
+    Args:
+        experiment: to which it belongs.
+        plan: what to make.
+        tracking: where MLflow is to keep it, which is prepared; without a run yet.
+        flow: id of the flow run that it belongs to.
+        remedy: of which stopped run it takes the place, if of any.
+
+    Raises:
+        TrackingError: MLflow's database or server refused.
+        StoreError: the store refused.
+    """
+    place, run = _make_run(experiment, plan, flow, remedy)
+    _make_mlflow_run(tracking, place, run)
+    return place
+
+
+def _make_run(
+    experiment: Experiment, plan: Plan, flow: str, remedy: RemedyRecord | None
+) -> tuple[RunPlace, RunRecord]:
     """Make a run under the first free name: NAME, NAME-2, NAME-3 and so on."""
     for number in itertools.count(1):
         name = plan.name if number == 1 else f"{plan.name}-{number}"
         try:
             place = _place(experiment.store, name)
-            return place, _make_directory(experiment, plan, place, flow)
+            return place, _make_directory(experiment, plan, place, flow, remedy)
         except AlreadyARun:
             continue
     raise AssertionError("names never run out")
@@ -78,7 +102,9 @@ def _place(store: Path | str, name: str) -> RunPlace:
     return RemotePlace.make(reserve_url(store, name), _log.warning)
 
 
-def _make_directory(experiment: Experiment, plan: Plan, place: RunPlace, flow: str) -> RunRecord:
+def _make_directory(
+    experiment: Experiment, plan: Plan, place: RunPlace, flow: str, remedy: RemedyRecord | None
+) -> RunRecord:
     """Make a run that can be started."""
     environment = plan.environment
     if experiment.run.attach:
@@ -97,6 +123,7 @@ def _make_directory(experiment: Experiment, plan: Plan, place: RunPlace, flow: s
         owner=this_process(),
         grace=experiment.run.grace,
         flow=flow,
+        remedy=remedy,
     )
     storage = LocalStorage(place.directory)
     for group, table in experiment.rules.items():
@@ -127,6 +154,9 @@ def find_or_create(tracking: TrackingRecord, location: Path | str, run: RunRecor
     # A container may run us under a number that has no name.
     if user := os.environ.get("LOGNAME") or os.environ.get("USER"):
         tags["mlflow.user"] = user
+    if tracking.parent:
+        tags[PARENT_TAG] = tracking.parent
+    tags |= remedy_tags(run)
     return create_run(
         tracking.uri,
         tracking.experiment_id,

@@ -11,15 +11,18 @@ from prefect.cache_policies import NO_CACHE
 from vinedresser.errors import StillRunning
 from vinedresser.infra.launcher import settle, start
 from vinedresser.infra.run_directory import ExitRecord
+from vinedresser.tasks.experiment import Experiment
 from vinedresser.tasks.further_trainings import accompany
 from vinedresser.tasks.judging import run_judge
 from vinedresser.tasks.reconcile import Reconciled
 from vinedresser.tasks.reconcile import reconcile as reconcile_store
 from vinedresser.tasks.recording import record_metrics, send_metrics
+from vinedresser.tasks.remedy import RemedyCourse
+from vinedresser.tasks.remedying import begin_again
 from vinedresser.tasks.run_place import RunPlace
 from vinedresser.tasks.settle import settle_run
 
-__all__ = ["begin", "finish", "further", "judge", "launch", "reconcile", "record"]
+__all__ = ["begin", "correct", "finish", "further", "judge", "launch", "reconcile", "record"]
 
 
 @task(name="reconcile", cache_policy=NO_CACHE)
@@ -106,3 +109,15 @@ def finish(place: RunPlace) -> None:
             f"{', '.join(missing)}: not all is in the store yet, so MLflow does not know the end; "
             "`vinedresser reconcile` sees to both"
         )
+
+
+@task(name="remedy", task_run_name="remedy {course.name}", cache_policy=NO_CACHE)
+def correct(course: RemedyCourse, experiment: Experiment, flow: str) -> RunPlace | None:
+    """Make the run that takes the place of the last one of a course, if anything is to be tried.
+
+    Raises:
+        TrackingError: MLflow's database or server refused.
+        StoreError: the store refused.
+        StillRunning: not all of the last run is in its store.
+    """
+    return begin_again(course, experiment, flow=flow)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from vinedresser.capture.keras_.backend import first_length
 from vinedresser.capture.keras_.interception import Original, collecting
 from vinedresser.capture.keras_.nesting import leaves
+from vinedresser.capture.keras_.training_mode import differs_in_training
 from vinedresser.capture.keras_.updates import Update, updates_made
 from vinedresser.capture.keras_.watched import Watched
 from vinedresser.capture.recording import Recording
@@ -36,6 +37,9 @@ class Loop:
         self._updated_by = watched.updated_by
         # Updates that the optimizer had made, where a call of it need not make one.
         self._made: int | None = None
+        # Whether the model was last called with ``training=False`` while gradients were taken, and
+        # whether an update has followed on that.
+        self._idle = self._trained_idle = False
         # Takes by how much the update that is being applied changes the weights.
         self._change: Callable[[], object] | None = None
         self._begin = watched.session.shield.guard("the start of a forward", self._begun)
@@ -61,6 +65,9 @@ class Loop:
             self._made = updates_made(optimizer)
         if self._recorder.quiet:
             return
+        self._trained_idle = self._idle
+        if self._idle:
+            self._recorder.claim()
         self._recorder.resume_training()
         recording = self._recorder.recording(self._recorder.explicit_mode or "train")
         if recording is None:
@@ -112,12 +119,15 @@ class Loop:
             self._recorder.forward_begins()
         if mode is None or (mode == "train" and self._recorder.quiet):
             return None
-        if mode != "train":
+        if mode in ("eval", "predict"):
             self._session.stop_if_asked()
-        recording = self._recorder.recording(mode)
+        recorder = self._recorder
+        recording = recorder.undecided() if mode == "open" else recorder.recording(mode)
         if recording is None:
             return None
         recording.forwards += 1
+        if recording.first_batch:
+            self._take_state(recording, kwargs)
         if mode != "train":
             inputs = leaves([args, kwargs], "", self._backend.is_tensor)
             recording.batch = first_length(one for _, one in inputs) or 1
@@ -125,17 +135,28 @@ class Loop:
                 self._keeping.variables(recording)
         return recording
 
-    def _mode(self, kwargs: Any) -> Mode | None:
+    def _take_state(self, recording: Recording, kwargs: Any) -> None:
+        """Take whether the model is called as in training, where that makes a difference."""
+        name = f"state/{self._names.prefix}training"
+        if recording.due.ask(name) and differs_in_training(self._names.layers()):
+            recording.add_scalar(name, 1.0 if kwargs.get("training") else 0.0)
+
+    def _mode(self, kwargs: Any) -> Mode | Literal["open"] | None:
         """Return the mode of a forward; None where it is neither training nor evaluation.
 
-        Without ``training=…`` and outside of a tape it may be a look at the model's shapes.
+        Without ``training=…`` and outside of a tape it may be a look at the model's shapes. With
+        ``training=False`` while gradients are taken it is open: an update may follow.
         """
         explicit = self._recorder.explicit_mode
         if explicit is not None:
             return explicit
         training = kwargs.get("training")
+        differentiating = self._backend.differentiating()
+        self._idle = training is not None and not training and differentiating
+        if self._idle:
+            return "train" if self._trained_idle else "open"
         if training is None:
-            return "train" if self._backend.differentiating() else None
+            return "train" if differentiating else None
         return "train" if training else "eval"
 
 

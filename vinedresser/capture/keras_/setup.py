@@ -9,6 +9,7 @@ from typing import Any
 import keras
 from keras.src.losses.losses import LossFunctionWrapper
 
+from vinedresser.capture.keras_.training_mode import dropout_rates
 from vinedresser.capture.keras_.updates import inner_optimizer
 from vinedresser.capture.keras_.watched import Watched
 from vinedresser.capture.training_setup import (
@@ -45,6 +46,7 @@ def training_setup(watched: Watched, loss: Any) -> TrainingSetup:
             for one in parameters
             if optimizers and one.value.trainable and id(one.value) not in trained
         ],
+        dropout_rates(watched.names.layers()),
     )
 
 

@@ -21,6 +21,8 @@ _OF_ALL: dict[str, Callable[[NDArray[np.generic]], float]] = {
     "unit_similarity": unit_similarity,
 }
 
+_FAILURES = (ArithmeticError, MemoryError, TypeError, ValueError)
+
 
 @dataclass(eq=False)
 class Statistics:
@@ -32,12 +34,14 @@ class Statistics:
         vectors: those that are several, float64, by their words.
         samples: words that are still to be computed, and the sample of each channel that they are
             computed of, [C, k]; of a fingerprint all bytes, [n].
+        pending: takes all of them; None: that is done.
     """
 
     late: bool = False
     figures: dict[str, float] = field(default_factory=dict)
     vectors: dict[str, NDArray[np.float64]] = field(default_factory=dict)
     samples: list[tuple[tuple[Word, ...], NDArray[np.generic]]] = field(default_factory=list)
+    pending: Callable[[], Statistics] | None = None
 
     @property
     def nbytes(self) -> int:
@@ -52,6 +56,13 @@ class Statistics:
             Why a statistic could not be computed, by its word; all others are there.
         """
         lost: dict[str, Exception] = {}
+        pending, self.pending = self.pending, None
+        if pending is not None:
+            try:
+                taken = pending()
+            except _FAILURES as error:
+                return {"all": error}
+            self.figures, self.vectors, self.samples = taken.figures, taken.vectors, taken.samples
         samples, self.samples = self.samples, []
         for words, sample in samples:
             distribution = Distribution(sample)
@@ -62,7 +73,7 @@ class Statistics:
                         self.figures[word.text] = whole(sample)
                     else:
                         self._take(word, distribution.compute(word))
-                except (ArithmeticError, MemoryError, TypeError, ValueError) as error:
+                except _FAILURES as error:
                     lost[word.text] = error
         return lost
 

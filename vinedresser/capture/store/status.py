@@ -36,7 +36,7 @@ class Status:
             outside); or "dead": nobody runs it any more, and nobody wrote down how it ended.
         reason: one sentence; while it runs, which ranks are gone, and which
             have been silent for long; "" where nothing is to be said.
-        by: of a stopped run, "rule", "person" or "owner"; else "".
+        by: of a stopped run, "rule", "sweep", "person" or "owner"; else "".
         rule: the rule that asked for the stop; else "".
         step: the last optimizer step that ended, None where it never said.
         code: its exit code, None when a signal ended it or nobody knows.

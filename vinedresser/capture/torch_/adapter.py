@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,11 @@ from torch.optim import Optimizer
 from vinedresser.capture.modules import ModuleInfo
 from vinedresser.capture.recording import Recording
 from vinedresser.capture.session import Session
-from vinedresser.capture.store.step_record import Mode
 from vinedresser.capture.torch_.activations import activation_name
 from vinedresser.capture.torch_.calls import Removable, before_calls
 from vinedresser.capture.torch_.checkpoint import save_checkpoint
 from vinedresser.capture.torch_.forward_hooks import FORWARD_KINDS, ForwardHooks, is_elsewhere
+from vinedresser.capture.torch_.forward_modes import ForwardModes, Running
 from vinedresser.capture.torch_.keeper import TorchKeeper
 from vinedresser.capture.torch_.losses import Losses, batch_size
 from vinedresser.capture.torch_.model_state import ModelState
@@ -75,11 +76,13 @@ class TorchAdapter:
         self._notes = SetupNotes(self._names)
         self._keeper = session.keeper(TorchKeeper)
         self._progress = ProgressOf()
+        self._modes = ForwardModes(self._model, self._recorder)
         guard = session.shield.guard
         keep = guard("keeping a tensor", self._keeper.keep, names=1)
         keep_state = guard("keeping a tensor", self._keeper.keep_parameter, names=1)
         self._losses = Losses(self._keeper, keep)
-        self._state = ModelState(self._names, self._keeper, keep_state)
+        keep_states = guard("keeping tensors", self._keeper.keep_parameters)
+        self._state = ModelState(self._names, self._keeper, keep_state, keep_states)
         self._running = TrainingState(model, self._names, self._keeper, session)
         self._hooks = ForwardHooks(model, self._names, keep, session.shield)
         # What torch.compile traces must show no trace of us.
@@ -186,31 +189,40 @@ class TorchAdapter:
         Returns:
             The recording that it belongs to; None where it belongs to none.
         """
-        mode = self._mode()
-        recording = None if mode is None else self._recorder.recording(mode)
+        recording = self._of_loss()
         if recording is None:
             return None
         first = self._progress(recording).first_batch
         # An optimizer with a closure tries several weights; the first are those of this step.
         if recording.closure and not first:
             return None
-        self._losses.take_value(recording, name, value, batch_size(batch), first_batch=first)
+        size = None if recording.mode == "train" else batch_size(batch)
+        self._losses.take_value(recording, name, value, size, first_batch=first)
         return recording
 
-    def _mode(self) -> Mode | None:
-        """Return the mode that the model runs in; None where it is no part of a training."""
-        explicit = self._recorder.explicit_mode
-        if explicit is not None:
-            return explicit
+    def _leader_beside(self) -> ForwardModes | None:
+        """Return the modes of the model that is trained, where no optimizer updates this one."""
         leader = self._session.leader
-        model = leader._model if isinstance(leader, TorchAdapter) else self._model
-        if model is not self._model and not self._optimizers.known():
-            # A teacher is in eval mode, and part of the training of another model all the same.
-            return "train" if model.training else "eval"
-        if not self._model.training:
-            return "eval"
-        # A forward in training mode without gradients is neither training nor evaluation.
-        return "train" if torch.is_grad_enabled() else None
+        if not isinstance(leader, TorchAdapter) or leader._model is self._model:
+            return None
+        return None if self._optimizers.known() else leader._modes
+
+    def _recording(self, running: Running | None) -> Recording | None:
+        """Return what is recorded of what runs now; None: nothing."""
+        if running is None:
+            return None
+        recorder = self._recorder
+        return recorder.undecided() if running == "open" else recorder.recording(running)
+
+    def _of_loss(self) -> Recording | None:
+        """Return the recording that a loss belongs to; None: to none."""
+        leader, modes = self._leader_beside(), self._modes
+        recording = self._recording(modes.beside(leader) if leader else modes.of_loss())
+        if recording is not None and modes.aside and modes.evaluates(recording):
+            # The forward that it comes from was not yet known to be one of an evaluation.
+            self._progress(recording).forwards += 1
+            self._running.begin(recording)
+        return recording
 
     def _found(self, optimizer: Optimizer) -> None:
         self._notes.saw_optimizer(optimizer)
@@ -221,16 +233,18 @@ class TorchAdapter:
             self._hooks.clear()
         if self._recorder.quiet and self._model.training:
             self._recorder.forward_begins()
+            self._modes.aside = not torch.is_grad_enabled()
             return
-        mode = self._mode()
         # A trace must show no trace of us.
-        if mode is None or is_elsewhere() or torch._C._get_tracing_state() is not None:
+        if is_elsewhere() or torch._C._get_tracing_state() is not None:
             return
+        leader = self._leader_beside()
+        mode = self._modes.beside(leader) if leader else self._modes.of_forward()
         if mode == "train":
             self._recorder.forward_begins()
-        else:
+        elif mode in ("eval", "predict"):
             self._session.stop_if_asked()
-        recording = self._recorder.recording(mode)
+        recording = self._recording(mode)
         if recording is None:
             return
         progress = self._progress(recording)
@@ -245,32 +259,29 @@ class TorchAdapter:
             self._hooks.install(recording, args, kwargs)
 
     def _after_loss(self, _: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-        if not self._recorder.quiet:
+        if not self._recorder.quiet or self._modes.aside:
             self.record_loss(self._loss, output, (*args, *kwargs.values()))
 
     def _before_update(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        self._modes.trained_in_eval = not self._model.training
         if self._recorder.quiet:
             return
         self._hooks.clear()
         if self._recorder.timing is not None:
             self._recorder.timing.update_begins()
-        if self._recorder.implicit_evaluation and not self._model.training:
-            self._session.shield.report(
-                "the model is trained in eval mode, so its losses count as evaluation; if that is "
-                "meant, put the training into `with hook.mode('train'):`"
-            )
+        if self._modes.trained_in_eval:
+            self._recorder.claim()
         self._recorder.resume_training()
         recording = self._recorder.recording("train")
         if recording is None:
             return
         progress = self._progress(recording)
-        if optimizer in progress.stepped:
+        if not progress.begins_step(optimizer):
             # Of several steps of an optimizer in one of the training, the first is recorded.
             return
-        progress.stepped.add(optimizer)
         # With a closure the gradients are yet to come.
         closure = _closure(args, kwargs)
-        groups = self._groups_before(optimizer)
+        groups = functools.partial(self._groups_before, optimizer)
         self._state.take_update(recording, optimizer, groups, gradients=not closure)
         if closure:
             recording.closure = True
@@ -304,7 +315,7 @@ class TorchAdapter:
             for optimizer in progress.stepped:
                 self._state.take_gradients(recording, optimizer)
         self._state.take_rest(recording, progress.stepped, known)
-        self._running.end(recording)
+        self._running.end(recording, progress.forwards)
 
     def _report_no_forward(self, recording: Recording) -> None:
         asked = [kind for kind in FORWARD_KINDS if kind in recording.due.collections()]

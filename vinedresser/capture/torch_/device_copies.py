@@ -84,6 +84,11 @@ class DeviceCopies:
         """Note that a copy was begun on the current stream of a device, for `arrival`."""
         self._side(device)
 
+    @property
+    def busy(self) -> bool:
+        """Whether any copy was ever begun."""
+        return bool(self._sides)
+
     def arrival(self) -> Arrival | None:
         """Return the end of all that was begun so far; None where nothing ever was."""
         events = []

@@ -18,6 +18,7 @@ from vinedresser.capture.torch_.aside import Aside, modes_are_on
 from vinedresser.capture.torch_.buffers import BufferPool
 from vinedresser.capture.torch_.coming import coming
 from vinedresser.capture.torch_.device_copies import DeviceCopies
+from vinedresser.capture.torch_.later_statistics import Copies, LaterStatistics
 from vinedresser.capture.torch_.reductions import Later, take_later, take_now
 from vinedresser.capture.torch_.some_rows import some_rows
 
@@ -42,6 +43,7 @@ class TorchKeeper:
     def __init__(self) -> None:
         self._copies = DeviceCopies()
         self._pool = BufferPool(copies=self._copies)
+        self._for_later = LaterStatistics()
         # Figures that are still on a device, by the recording that they belong to.
         self._later: dict[Recording, list[Later]] = {}
 
@@ -70,6 +72,45 @@ class TorchKeeper:
             return
         with Aside():
             self._keep(recording, name, value, ask, {})
+
+    def keep_parameters(
+        self, recording: Recording, named: list[tuple[str, torch.Tensor, Ask]]
+    ) -> None:
+        """Do as `keep_parameter` does with many at once.
+
+        Args:
+            recording: takes them.
+            named: tensors by their names, and what is asked of each: statistics only.
+        """
+        fresh = [one for one in named if not recording.has_statistics(one[0])]
+        tensors = [value for _, value, _ in fresh]
+        if not self._for_later.fits(recording, tensors):
+            for name, value, ask in named:
+                self.keep_parameter(recording, name, value, ask)
+        elif fresh:
+            with Aside():
+                copies = self._for_later.copy(recording, tensors)
+            self.keep_copies(recording, [(name, ask) for name, _, ask in fresh], copies)
+
+    def keep_copies(
+        self, recording: Recording, named: list[tuple[str, Ask]], copies: Copies
+    ) -> None:
+        """Take statistics of copies, later.
+
+        Args:
+            recording: takes them.
+            named: the name of each, and what is asked of it: statistics only.
+            copies: as many, that nobody will change any more.
+        """
+        for place, (name, ask) in enumerate(named):
+            axis = channel_axis(name, copies.tensors[place].dim(), last=self.channels_last)
+            recording.add_statistics(name, copies.statistics(place, ask.reductions, axis))
+
+    def copied_for_later(self, recording: Recording, tensors: list[torch.Tensor]) -> Copies | None:
+        """Copy tensors, as they are now, for `keep_copies`; None where they have to be kept now."""
+        if not self._for_later.fits(recording, tensors):
+            return None
+        return self._for_later.copy(recording, tensors)
 
     def _keep(
         self, recording: Recording, name: str, value: torch.Tensor, ask: Ask, seen: dict[Any, Any]
@@ -112,6 +153,8 @@ class TorchKeeper:
     def finish(self, recording: Recording) -> None:
         """See `Keeper.finish`."""
         recording.kept.clear()
+        if not self._copies.busy:
+            return
         figures = coming(self._later.pop(recording, ()))
         arrival = self._copies.arrival()
         if arrival is None:
@@ -148,6 +191,8 @@ class TorchKeeper:
         self, recording: Recording, plain: torch.Tensor, words: frozenset[str], axis: int | None
     ) -> Statistics:
         if not plain.is_cuda:
+            if self._for_later.fits(recording, (plain,)):
+                return self._for_later.copy(recording, (plain,)).statistics(0, words, axis)
             return take_now(plain.cpu(), words, axis)
         statistics, later = take_later(plain, words, axis)
         self._copies.began(plain.device)

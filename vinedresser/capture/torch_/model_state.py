@@ -12,13 +12,15 @@ from vinedresser.capture.config import Ask
 from vinedresser.capture.recording import Recording
 from vinedresser.capture.torch_.keeper import TorchKeeper
 from vinedresser.capture.torch_.names import NamedParameter, Names
-from vinedresser.capture.torch_.optimizer_state import hyperparameters, slots
+from vinedresser.capture.torch_.optimizer_state import hyperparameters, scheduler_steps, slots
 from vinedresser.capture.torch_.optimizers import updated
+from vinedresser.capture.torch_.schedulers import Schedulers
 from vinedresser.capture.torch_.updates import Updates
 
 __all__ = ["ModelState"]
 
 _Keep = Callable[[Recording, str, Tensor, Ask], object]
+_KeepAll = Callable[[Recording, list[tuple[str, Tensor, Ask]]], object]
 
 _WEIGHTS = ("weights", "biases")
 
@@ -30,13 +32,16 @@ class ModelState:
         names: of the model.
         keeper: takes single numbers.
         keep: takes tensors, as `TorchKeeper.keep_parameter` does.
+        keep_all: takes many at once, as `TorchKeeper.keep_parameters` does.
     """
 
-    def __init__(self, names: Names, keeper: TorchKeeper, keep: _Keep) -> None:
+    def __init__(self, names: Names, keeper: TorchKeeper, keep: _Keep, keep_all: _KeepAll) -> None:
         self._names = names
         self._keeper = keeper
         self._keep = keep
-        self._updates = Updates(keep)
+        self._keep_all = keep_all
+        self._updates = Updates(keeper, keep)
+        self._schedulers = Schedulers()
 
     def take_weights(self, recording: Recording) -> None:
         """Take all parameters as they are now."""
@@ -44,14 +49,19 @@ class ModelState:
             self._take_weights(recording, self._names.parameters())
 
     def take_update(
-        self, recording: Recording, optimizer: Optimizer, groups: int, *, gradients: bool
+        self,
+        recording: Recording,
+        optimizer: Optimizer,
+        groups: Callable[[], int],
+        *,
+        gradients: bool,
     ) -> None:
         """Take what an optimizer that is about to step updates, and what it does so with.
 
         Args:
             recording: takes it.
             optimizer: before its step.
-            groups: parameter groups of the optimizers before it.
+            groups: returns how many parameter groups the optimizers before it have.
             gradients: they are there already.
         """
         if _reaches(recording, (*_WEIGHTS, "gradients", "updates", "optimizer_state")):
@@ -121,10 +131,8 @@ class ModelState:
     def _take_weights(self, recording: Recording, parameters: list[NamedParameter]) -> None:
         due = recording.due
         if due.reaches("weights") or due.reaches("biases"):
-            for one in parameters:
-                ask = due.ask(one.weight)
-                if ask and not is_lazy(one.value):
-                    self._keep(recording, one.weight, one.value, ask)
+            named = ((one.weight, one.value, due.ask(one.weight)) for one in parameters)
+            self._take_all(recording, [one for one in named if one[2] and not is_lazy(one[1])])
 
     def _take_consumed(
         self, recording: Recording, optimizer: Optimizer, owned: list[NamedParameter]
@@ -140,27 +148,42 @@ class ModelState:
         due = recording.due
         if not due.reaches("gradients"):
             return
+        named: list[tuple[str, Tensor, Ask]] = []
         for one in parameters:
             gradient = one.value.grad
             ask = due.ask(one.gradient)
             if ask and gradient is not None:
                 true = gradient if scale is None else gradient / scale.to(gradient.device)
-                self._keep(recording, one.gradient, true, ask)
+                named.append((one.gradient, true, ask))
+        self._take_all(recording, named)
+
+    def _take_all(self, recording: Recording, named: list[tuple[str, Tensor, Ask]]) -> None:
+        """Take tensors by their names: at once, where all that is asked for are statistics."""
+        if named and not any(ask.tensor for _, _, ask in named):
+            self._keep_all(recording, named)
+            return
+        for name, value, ask in named:
+            self._keep(recording, name, value, ask)
 
     def _take_optimizer(
         self,
         recording: Recording,
         optimizer: Optimizer,
-        groups: int,
+        groups: Callable[[], int],
         owned: list[NamedParameter],
     ) -> None:
         due = recording.due
         if not due.reaches("optimizer_state"):
             return
         ours = [one.value for one in owned]
-        for name, number in hyperparameters(optimizer, self._names.prefix, groups, ours):
+        before = groups()
+        for name, number in hyperparameters(optimizer, self._names.prefix, before, ours):
             if due.ask(name):
                 self._take_number(recording, name, number)
+        name = scheduler_steps(self._names.prefix, before)
+        steps = self._schedulers.steps(optimizer) if due.ask(name) else None
+        if steps is not None:
+            recording.add_scalar(name, float(steps))
         for name, value, is_tensor in slots(optimizer, owned):
             ask = due.ask(name)
             if ask and is_tensor:

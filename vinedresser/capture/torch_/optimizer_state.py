@@ -11,7 +11,7 @@ from torch.optim import Optimizer
 from vinedresser.capture.torch_.names import NamedParameter
 from vinedresser.capture.torch_.nesting import leaves
 
-__all__ = ["hyperparameters", "slots"]
+__all__ = ["hyperparameters", "scheduler_steps", "slots"]
 
 _KIND = "optimizer_state"
 # Of numbers that come as a tuple: what one of them is called.
@@ -36,11 +36,21 @@ def hyperparameters(
     for place, group in enumerate(optimizer.param_groups, first):
         if ids and ids.isdisjoint(map(id, group["params"])):
             continue
-        whose = f"[{place}]" if place else ""
+        whose = _whose(place)
         for key, value in group.items():
             if key != "params":
                 for name, number in _numbers(key, value):
                     yield f"{_KIND}/{prefix}{name}{whose}", number
+
+
+def scheduler_steps(prefix: str, first: int) -> str:
+    """Return the name under which it is told how often an optimizer's schedulers were stepped.
+
+    Args:
+        prefix: comes before the name.
+        first: how many parameter groups were counted before the optimizer's.
+    """
+    return f"{_KIND}/{prefix}scheduler_steps{_whose(first)}"
 
 
 def slots(
@@ -66,6 +76,10 @@ def slots(
                 continue
             for full, tensor in leaves(value, name):
                 yield full, tensor, bool(tensor.dim()) or tensor.shape == parameter.value.shape
+
+
+def _whose(place: int) -> str:
+    return f"[{place}]" if place else ""
 
 
 def _numbers(key: str, value: Any) -> Iterator[tuple[str, float | Tensor]]:

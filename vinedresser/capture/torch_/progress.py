@@ -18,24 +18,38 @@ class Progress:
 
     Attributes:
         forwards: how often it was called; with a closure, since the optimizer's step began.
-        stepped: the optimizers that have begun a step.
     """
 
     forwards: int = 0
-    stepped: weakref.WeakSet[Optimizer] = field(default_factory=weakref.WeakSet)
+    # None is kept alive by us.
+    _stepped: list[weakref.ref[Optimizer]] = field(default_factory=list)
 
     @property
     def first_batch(self) -> bool:
         """Whether tensors of a forward are still taken: they are those of the first one."""
         return self.forwards <= 1
 
+    @property
+    def stepped(self) -> list[Optimizer]:
+        """The optimizers that have begun a step."""
+        found = (one() for one in self._stepped)
+        return [one for one in found if one is not None]
+
+    def begins_step(self, optimizer: Optimizer) -> bool:
+        """See an optimizer begin a step; say whether it is its first one."""
+        if any(one() is optimizer for one in self._stepped):
+            return False
+        self._stepped.append(weakref.ref(optimizer))
+        return True
+
 
 class ProgressOf:
     """The progress of one model in each of the recordings that are open."""
 
-    def __init__(self) -> None:
-        self._found: weakref.WeakKeyDictionary[Recording, Progress] = weakref.WeakKeyDictionary()
-
     def __call__(self, recording: Recording) -> Progress:
         """Return the progress in a recording."""
-        return self._found.setdefault(recording, Progress())
+        found = recording.progress.get(self)
+        if found is None:
+            found = recording.progress[self] = Progress()
+        assert isinstance(found, Progress)
+        return found

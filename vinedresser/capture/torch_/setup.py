@@ -12,6 +12,7 @@ from torch.optim import Optimizer
 
 from vinedresser.capture.torch_.names import Names, own_class, unwrapped
 from vinedresser.capture.torch_.optimizers import updated
+from vinedresser.capture.torch_.training_mode import dropout_rates
 from vinedresser.capture.training_setup import TrainingSetup, described_optimizer, typed
 
 __all__ = ["SetupNotes", "described_loss"]
@@ -65,6 +66,7 @@ class SetupNotes:
                 for one in parameters
                 if told and one.value.requires_grad and id(one.value) not in self._trained
             ],
+            dropout_rates(self._names.modules()),
         )
 
 

@@ -9,7 +9,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.modules.instancenorm import _InstanceNorm
 
-__all__ = ["training_share"]
+__all__ = ["dropout_rates", "training_share"]
 
 
 def training_share(modules: Iterable[nn.Module]) -> float | None:
@@ -23,14 +23,29 @@ def training_share(modules: Iterable[nn.Module]) -> float | None:
     return sum(flags) / len(flags) if flags else None
 
 
+def dropout_rates(modules: Iterable[tuple[str, nn.Module]]) -> dict[str, float]:
+    """Return the share that each module drops in training, where it drops any.
+
+    Args:
+        modules: with their paths.
+    """
+    rates = {path: _dropout(module) for path, module in modules}
+    return {path: rate for path, rate in rates.items() if rate > 0}
+
+
+def _dropout(module: nn.Module) -> float:
+    """Return the share that a module itself drops in training."""
+    if isinstance(module, _DropoutNd):
+        return float(module.p)
+    if isinstance(module, nn.RNNBase):
+        return float(module.dropout) if module.num_layers > 1 else 0.0
+    return float(module.dropout) if isinstance(module, nn.MultiheadAttention) else 0.0
+
+
 def _differs(module: nn.Module) -> bool:
     """Say whether a module's own forward depends on its mode."""
-    if isinstance(module, _DropoutNd):
-        return module.p > 0
     if isinstance(module, _BatchNorm | _InstanceNorm):
         return module.running_mean is not None
     if isinstance(module, nn.RReLU):
         return module.lower < module.upper
-    if isinstance(module, nn.RNNBase):
-        return module.dropout > 0 and module.num_layers > 1
-    return isinstance(module, nn.MultiheadAttention) and module.dropout > 0
+    return _dropout(module) > 0

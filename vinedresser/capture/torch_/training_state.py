@@ -18,7 +18,7 @@ __all__ = ["TrainingState"]
 class TrainingState:
     """Takes ``state/training``, ``state/grad_scale`` and ``state/skipped_steps``.
 
-    For ``timing/wait`` it looks when a backward is over.
+    For ``timing/wait`` it looks when a backward is over, once steps have several of them.
 
     Args:
         root: the model as it is called.
@@ -35,6 +35,8 @@ class TrainingState:
         self._keeper = keeper
         self._recorder = session.recorder
         self._scaling = Scaling(root, session.shield)
+        # The step before had several batches, so the training waits after a backward too.
+        self._accumulates = False
         self._backward = BackwardEnd(session.shield.guard("the end of a backward", self._ended))
         self._training, self._scale, self._skipped = (
             f"state/{names.prefix}{word}" for word in ("training", "grad_scale", "skipped_steps")
@@ -47,10 +49,8 @@ class TrainingState:
     def begin(self, recording: Recording) -> None:
         """Take in which mode the model is, at the start of the first forward of a recording."""
         due = recording.due
-        # What is compiled must not meet a hook of ours.
-        compiled = self._root._compiled_call_impl is not None or hasattr(self._root, "_orig_mod")
-        if recording.mode == "train" and due.ask("timing/wait") and not compiled:
-            self._backward.begin(self._parameters)
+        if recording.mode == "train" and self._accumulates and due.ask("timing/wait"):
+            self._look_for_backwards()
         if not due.reaches("state"):
             return
         if due.ask(self._scale) or due.ask(self._skipped):
@@ -60,9 +60,15 @@ class TrainingState:
             if share is not None:
                 recording.add_scalar(self._training, share)
 
-    def end(self, recording: Recording) -> None:
-        """Take what a scaler has to do with a train step that ends."""
+    def end(self, recording: Recording, forwards: int) -> None:
+        """Take what a scaler has to do with a train step that ends.
+
+        Args:
+            recording: of the step.
+            forwards: calls of the model in it.
+        """
         self._backward.remove()
+        self._accumulates = forwards > 1
         figures = self._scaling.figures() if recording.due.reaches("state") else None
         if figures is not None:
             for name, value in zip((self._scale, self._skipped), figures, strict=True):
@@ -73,6 +79,12 @@ class TrainingState:
         """Leave model and scalers as they were found."""
         self._backward.remove()
         self._scaling.remove()
+
+    def _look_for_backwards(self) -> None:
+        # What is compiled must not meet a hook of ours.
+        compiled = self._root._compiled_call_impl is not None or hasattr(self._root, "_orig_mod")
+        if not compiled:
+            self._backward.begin(self._parameters)
 
     def _parameters(self) -> list[nn.Parameter]:
         return [one.value for one in self._names.parameters()]

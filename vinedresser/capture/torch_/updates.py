@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,13 +14,27 @@ from torch.optim import Optimizer
 from vinedresser.capture.config import Ask
 from vinedresser.capture.recording import Recording
 from vinedresser.capture.torch_.aside import Aside
+from vinedresser.capture.torch_.keeper import TorchKeeper
+from vinedresser.capture.torch_.later_statistics import Copies
 from vinedresser.capture.torch_.names import NamedParameter
 
 __all__ = ["Updates", "updates_name"]
 
 _Keep = Callable[[Recording, str, Tensor, Ask], object]
-# By an optimizer whose step is going on: parameters, and what they were before.
-_Before = dict[Optimizer, list[tuple[NamedParameter, Tensor]]]
+
+
+class _Before(NamedTuple):
+    """Parameters before a step.
+
+    Attributes:
+        asked: the parameters.
+        values: what they were.
+        later: the same, where only statistics are asked for, which can be left for later.
+    """
+
+    asked: list[NamedParameter]
+    values: list[Tensor]
+    later: Copies | None
 
 
 def updates_name(parameter: NamedParameter) -> str:
@@ -31,12 +46,17 @@ class Updates:
     """Takes the value of parameters after an optimizer's step minus that before it.
 
     Args:
+        keeper: leaves statistics for later.
         keep: takes tensors, as `TorchKeeper.keep_parameter` does.
     """
 
-    def __init__(self, keep: _Keep) -> None:
+    def __init__(self, keeper: TorchKeeper, keep: _Keep) -> None:
+        self._keeper = keeper
         self._keep = keep
-        self._before: weakref.WeakKeyDictionary[Recording, _Before] = weakref.WeakKeyDictionary()
+        # By an optimizer whose step is going on.
+        self._before: weakref.WeakKeyDictionary[Recording, dict[Optimizer, _Before]] = (
+            weakref.WeakKeyDictionary()
+        )
 
     def begin(
         self, recording: Recording, optimizer: Optimizer, owned: list[NamedParameter]
@@ -52,17 +72,28 @@ class Updates:
         asked = [one for one in owned if due.ask(updates_name(one)) and not is_lazy(one.value)]
         if asked:
             with Aside(), torch.no_grad():
-                copies = [(one, _here(one.value).clone()) for one in asked]
-            self._before.setdefault(recording, {})[optimizer] = copies
+                here = [_here(one.value) for one in asked]
+                late = not any(due.ask(updates_name(one)).tensor for one in asked)
+                later = self._keeper.copied_for_later(recording, here) if late else None
+                values = later.tensors if later else [one.clone() for one in here]
+            self._before.setdefault(recording, {})[optimizer] = _Before(asked, values, later)
 
     def end(self, recording: Recording, optimizer: Optimizer) -> None:
         """Take by how much a step that was begun has changed them."""
-        copies = self._before.get(recording, {}).pop(optimizer, ())
-        for one, before in copies:
-            name = updates_name(one)
-            with Aside(), torch.no_grad():
-                change = torch.sub(_here(one.value), before, out=before)
-            self._keep(recording, name, change, recording.due.ask(name))
+        before = self._before.get(recording, {}).pop(optimizer, None)
+        if before is None:
+            return
+        with Aside(), torch.no_grad():
+            # After minus before, in the memory of what was before.
+            torch._foreach_neg_(before.values)
+            torch._foreach_add_(before.values, [_here(one.value) for one in before.asked])
+        names = [updates_name(one) for one in before.asked]
+        asks = list(map(recording.due.ask, names))
+        if before.later is not None:
+            self._keeper.keep_copies(recording, list(zip(names, asks, strict=True)), before.later)
+            return
+        for name, change, ask in zip(names, before.values, asks, strict=True):
+            self._keep(recording, name, change, ask)
 
 
 def _here(parameter: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from typing import Any
 from vinedresser.errors import AlreadyARun, ConfigError, KeyTaken, StoreError
 from vinedresser.infra.launcher.code_version import code_version
 from vinedresser.infra.processes import ProcessIdentity
-from vinedresser.infra.run_directory import LaunchRecord, RunRecord, write_record
+from vinedresser.infra.run_directory import LaunchRecord, RemedyRecord, RunRecord, write_record
 from vinedresser.infra.storage import LocalStorage
 
 __all__ = ["prepare_run"]
@@ -36,6 +36,7 @@ def prepare_run(
     grace: float = 10.0,
     forward: bool = False,
     flow: str = "",
+    remedy: RemedyRecord | None = None,
 ) -> RunRecord:
     """Make a directory a run that can be started.
 
@@ -54,6 +55,7 @@ def prepare_run(
         grace: seconds between asking the training to end and killing it.
         forward: pass its output through to the caller's own, beside the log.
         flow: id of the flow run that launches it, "" when there is none.
+        remedy: of which stopped run it takes the place, if of any.
 
     Returns:
         What was written to run.json.
@@ -76,6 +78,7 @@ def prepare_run(
         needs=dict(needs or {}),
         code=code_version(cwd),
         flow=flow,
+        remedy=remedy.to_json() if remedy else {},
     )
     launch = LaunchRecord(
         argv=list(argv),

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 from vinedresser.errors import NotARun
-from vinedresser.infra.run_directory import ExitRecord, RunRecord, StopRecord, write_first
+from vinedresser.infra.run_directory import ExitRecord, RunRecord, StopBy, StopRecord, write_first
 from vinedresser.infra.storage import LocalStorage
 
 __all__ = ["request_stop"]
@@ -17,7 +17,7 @@ __all__ = ["request_stop"]
 def request_stop(
     directory: str | os.PathLike[str],
     *,
-    by: Literal["rule", "person", "owner"] = "person",
+    by: StopBy = "person",
     reason: str,
     rule: str = "",
     step: int | None = None,
@@ -27,7 +27,7 @@ def request_stop(
 
     Args:
         directory: the run directory.
-        by: "rule", "person" or "owner".
+        by: "rule", "sweep" (it is worse than other trials), "person" or "owner".
         reason: one sentence.
         rule: the rule's name.
         step: the step of the finding.

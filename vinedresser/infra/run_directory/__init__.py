@@ -45,6 +45,7 @@ from vinedresser.infra.run_directory.course import (
     ExitCause,
     ExitRecord,
     LaunchRecord,
+    StopBy,
     StopRecord,
     SupervisorRecord,
 )
@@ -82,6 +83,7 @@ from vinedresser.infra.run_directory.record import (
     write_numbered,
     write_record,
 )
+from vinedresser.infra.run_directory.remedy import RemedyRecord, in_words
 from vinedresser.infra.run_directory.run_record import (
     FORMAT_VERSION,
     RunRecord,
@@ -105,7 +107,9 @@ __all__ = [
     "Heartbeat",
     "LaunchRecord",
     "Record",
+    "RemedyRecord",
     "RunRecord",
+    "StopBy",
     "StopRecord",
     "SupervisorRecord",
     "TagsRecord",
@@ -120,6 +124,7 @@ __all__ = [
     "findings_key",
     "heartbeat_key",
     "heartbeats",
+    "in_words",
     "index_key",
     "last_step",
     "manifest_key",

@@ -11,11 +11,13 @@ __all__ = [
     "ExitCause",
     "ExitRecord",
     "LaunchRecord",
+    "StopBy",
     "StopRecord",
     "SupervisorRecord",
 ]
 
 ExitCause = Literal["finished", "stopped", "crashed", "killed"]
+StopBy = Literal["rule", "sweep", "person", "owner"]
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,8 @@ class StopRecord(Record):
     """Who asks the run to end, and why. The first one wins; it is never replaced.
 
     Attributes:
-        by: "rule", "person" or "owner" (the process for which it ran is gone).
+        by: "rule", "sweep" (it is worse than other trials), "person" or "owner" (the process for
+            which it ran is gone).
         rule: the rule's name, "" when it was none.
         step: the step of the finding, None when there is none.
         reason: one sentence.
@@ -67,7 +70,7 @@ class StopRecord(Record):
 
     KEY: ClassVar[str] = "stop.json"
 
-    by: Literal["rule", "person", "owner"]
+    by: StopBy
     reason: str
     time: float
     rule: str = ""

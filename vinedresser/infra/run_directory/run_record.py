@@ -51,8 +51,11 @@ class RunRecord(Record):
         frozen: full names (weights/..., biases/...) of parameters that are not to be trained.
         unoptimized: of those that are, but that no optimizer seen so far has; [] as long as
             neither an optimizer nor a step was seen.
+        dropout: of each module or layer that drops something in training, the share, by its path.
         code: the version control's id of the code, "" when there is none.
         flow: id of the flow run that launched it, "" when there was none.
+        remedy: of which stopped run it takes the place, and what is different, as JSON
+            (`RemedyRecord`); {} where it takes no other's.
     """
 
     KEY: ClassVar[str] = "run.json"
@@ -76,8 +79,10 @@ class RunRecord(Record):
     optimizers: list[dict[str, Any]] = field(default_factory=list)
     frozen: list[str] = field(default_factory=list)
     unoptimized: list[str] = field(default_factory=list)
+    dropout: dict[str, float] = field(default_factory=dict)
     code: str = ""
     flow: str = ""
+    remedy: dict[str, Any] = field(default_factory=dict)
     format_version: int = FORMAT_VERSION
 
     def __post_init__(self) -> None:
@@ -95,6 +100,7 @@ class TrackingRecord(Record):
         experiment_id: MLflow's experiment.
         run_id: MLflow's run, made before the training starts.
         settled: its final status, tags and report are all there.
+        parent: MLflow's run under which it is shown, "" for none.
     """
 
     KEY: ClassVar[str] = "tracking.json"
@@ -103,3 +109,4 @@ class TrackingRecord(Record):
     experiment_id: str
     run_id: str
     settled: bool = False
+    parent: str = ""

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vinedresser.errors import ConfigError
+from vinedresser.rules.data.scale_rule import ScaleRule
 from vinedresser.rules.signals.compared import Batches
-from vinedresser.rules.symptom import Symptom, SymptomRule
+from vinedresser.rules.symptom import Symptom
 
 if TYPE_CHECKING:
     from vinedresser.capture.store.step import Step
@@ -18,14 +19,15 @@ __all__ = ["UnnormalisedInputs"]
 _CONFIDENCE = 0.8
 
 
-class UnnormalisedInputs(SymptomRule):
+class UnnormalisedInputs(ScaleRule):
     """Inputs are far larger than a network is made for.
 
     Fires when the root mean square of what the model is called with is above ``size`` at
-    ``patience`` looks in a row, in a training that learns less than it should. Integers, such as
-    the numbers of tokens, are left out. Initialisations keep the size of a signal of unit variance
-    (LeCun et al., "Efficient BackProp", 1998, sec. 4.3). Source: UMLAUT (CHI 2021), which alarms
-    outside of [-1, 1] whatever the outcome.
+    ``patience`` looks in a row, in a training that learns less than it should, or at the first look
+    where its loss is no number. Integers, such as the numbers of tokens, are left out.
+    Initialisations keep the size of a signal of unit variance (LeCun et al., "Efficient BackProp",
+    1998, sec. 4.3). Source: UMLAUT (CHI 2021), which alarms outside of [-1, 1] whatever the
+    outcome.
 
     Args:
         size: root mean square. Standardised inputs have 1, pixels from 0 to 255 about 100.

@@ -90,6 +90,7 @@ class ExplodingGradient(SymptomRule):
             cause="steps that are too large: each one makes the next gradient larger",
             remedy=f"clip the norm of the gradient to {start:.2g}; {smaller}; warm the learning "
             "rate up",
+            correction=self._rate.lowered(norm / start) if self._rate else {},
             evidence={"start": start, "norm": norm, "l2": dict(norms)},
         )
 

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from vinedresser.capture.finding import Finding
 from vinedresser.errors import ConfigError
 from vinedresser.rules.base import Rule
-from vinedresser.rules.signals.compared import Batches, Compared
-from vinedresser.rules.signals.loss_formulas import class_indices
+from vinedresser.rules.signals.compared import Batches
+from vinedresser.rules.signals.confusion import confusion
+from vinedresser.rules.signals.outcome import Outcome
 
 if TYPE_CHECKING:
     from vinedresser.capture.store.step import Step
@@ -27,7 +28,6 @@ _LATE = 0.75
 # Rows of a class without which nothing is said of it.
 _ROWS = 20
 _SURE = 2.0
-_MOST_CLASSES = 100
 _NAMED = 3
 
 
@@ -58,7 +58,8 @@ class ClassifierConfusion(Rule):
     of training where those have too few rows; of classes with at least 20 rows there, and surely
     (two standard errors of the share). An evaluation shows its first batch, so its rows are the
     same each time and count once. It is asked when the run is over, and so when learning has come
-    to its end: in the course of a training classes are always mixed up.
+    to its end: in the course of a training classes are always mixed up. Silent where the training
+    came to little (`Outcome`) or a rule has stopped it: then all classes are mixed up.
 
     Source: the forerunner's Confusion (a cell off the diagonal above 0.1, at any step).
 
@@ -68,6 +69,7 @@ class ClassifierConfusion(Rule):
 
     severity = "info"
     fault = "classifier_confusion"
+    net = True
 
     def __init__(self, share: float = 0.1) -> None:
         if not 0 < share < 1:
@@ -75,6 +77,7 @@ class ClassifierConfusion(Rule):
         self.share = share
         self.needs = ()
         self.batches = Batches()
+        self.outcome = Outcome()
         self._classes: list[str] = []
         self._matrices: dict[tuple[str, str], deque[tuple[int, NDArray[np.int64]]]] = {}
         self._last: Step | None = None
@@ -88,7 +91,7 @@ class ClassifierConfusion(Rule):
         if step.rank == 0 and step.mode != "predict":
             for compared in self.batches.compared:
                 self._last = step
-                matrix = _confusion(compared)
+                matrix = confusion(compared)
                 if matrix is not None:
                     key = (step.mode, compared.loss)
                     self._matrices.setdefault(key, deque(maxlen=_LOOKS)).append((step.step, matrix))
@@ -96,6 +99,8 @@ class ClassifierConfusion(Rule):
 
     def finish(self) -> Finding | None:
         """Return the cells that are found when the run is over."""
+        if self.outcome.final().kind == "poor":
+            return None
         for mode in ("eval", "train"):
             for (one, loss), matrices in self._matrices.items():
                 late = _LATE * matrices[-1][0]
@@ -138,16 +143,3 @@ class ClassifierConfusion(Rule):
 
     def _name(self, number: int) -> str:
         return self._classes[number] if number < len(self._classes) else f"class {number}"
-
-
-def _confusion(compared: Compared) -> NDArray[np.int64] | None:
-    """Return how often each class was taken for each, [classes, classes]; None: no classes."""
-    predictions = compared.predictions
-    classes = predictions.shape[-1] if predictions.ndim > 1 else 1
-    if not 1 < classes <= _MOST_CLASSES:
-        return None
-    numbers = class_indices(compared.labels, classes)
-    if numbers is None or numbers.shape != predictions.shape[:-1]:
-        return None
-    cells = numbers.ravel() * classes + predictions.argmax(-1).ravel()
-    return np.bincount(cells, minlength=classes * classes).reshape(classes, classes)

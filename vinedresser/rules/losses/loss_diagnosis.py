@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from vinedresser.rules.advice import Advice
 from vinedresser.rules.faults import Fault
 from vinedresser.rules.signals.gradient_norms import GradientNorms
-from vinedresser.rules.signals.learning_rate import LearningRate
-from vinedresser.rules.signals.loss_progress import LossProgress
+from vinedresser.rules.signals.learning_rate import LearningRate, RateInUse
+from vinedresser.rules.signals.no_progress import Course
 
 if TYPE_CHECKING:
     from vinedresser.capture.store.step import Step
 
-__all__ = ["Diagnosis", "LossDiagnosis"]
+__all__ = ["Diagnosis", "LossDiagnosis", "too_long_steps"]
 
-# A loss this share above its start has risen, however noisy it is.
-_RISEN = 0.5
 # Norms of the weights that change by less than this share did not train.
 _UNMOVED = 1e-3
+# A rise of this factor asks for a bigger cut of the learning rate.
+_FAR = 1e3
 _ONE_BATCH = (
     "train on one batch until its loss is near zero: if that fails look at model, loss and "
     "learning rate, if not at the data"
@@ -27,23 +27,17 @@ _ONE_BATCH = (
 
 
 class Diagnosis(NamedTuple):
-    """What was seen, the likely cause, what to try, and the figures behind it.
+    """The likely cause, what to try, and the kind of fault.
 
     Attributes:
-        seen: a clause with the figures.
-        cause: the likely cause.
-        remedy: what to try.
+        advice: the likely cause, and what to try.
         fault: the kind of fault that it is a sign of.
         correction: the remedy as settings, where the learning rate is known (`Finding`).
-        evidence: the figures behind it.
     """
 
-    seen: str
-    cause: str
-    remedy: str
+    advice: Advice
     fault: Fault
     correction: dict[str, float]
-    evidence: dict[str, Any]
 
 
 class LossDiagnosis:
@@ -51,13 +45,14 @@ class LossDiagnosis:
 
     Attributes:
         rate: the learning rate, where the run's hyperparameters have one.
+        moved: by which share the norm of a weight has changed at the most; NaN where not captured.
     """
 
     def __init__(self) -> None:
         self.rate: LearningRate | None = None
+        self.moved = math.nan
         self._gradients = GradientNorms()
         self._weights: dict[str, float] = {}
-        self._moved = math.nan
 
     def add(self, step: Step) -> None:
         """Take in a train step."""
@@ -71,67 +66,29 @@ class LossDiagnosis:
             if (before := self._weights.setdefault(name, norm)) > 0
         ]
         if changes:
-            self._moved = max(changes)
+            self.moved = max(changes)
 
-    def explain(
-        self, progress: LossProgress, start: float, level: float, *, blown: bool
-    ) -> Diagnosis:
-        """Return the diagnosis of a loss.
+    def explain(self, course: Course, rate: RateInUse) -> Diagnosis:
+        """Return the diagnosis of a loss that does not come down.
 
         Args:
-            progress: of the loss.
-            start: loss at the start.
-            level: loss now.
-            blown: it stays far above its first value.
+            course: of the loss.
+            rate: the learning rate.
         """
-        low = min(start, progress.first)
-        rise = progress.peak / abs(low) if low else math.inf
-        evidence = {"rise": rise, "weights_moved": self._moved}
-        if blown or progress.thrown_up() or level - low > _RISEN * abs(low):
-            return self._thrown_up(progress, low, level, rise, evidence)
-        if start - progress.lowest > 0.5 * abs(start):
-            return Diagnosis(
-                f"fell from {start:.4g} to {progress.lowest:.4g} (step {progress.lowest_step}) and "
-                f"is back at {level:.4g}",
-                "it had learned and lost it again: the learning rate is too high for this stage, "
-                "or the data changed",
-                f"{self._smaller(rise)}; a decaying learning rate; clip the gradient norm",
-                "learning_rate_too_high",
-                self._lowered(rise),
-                evidence,
-            )
-        seen = f"stands at {level:.4g} after a start at {start:.4g}{_chance(level)}"
+        if course.kind != "standing":
+            advice, correction = too_long_steps(course, rate)
+            return Diagnosis(advice, "learning_rate_too_high", correction)
+        self.rate = rate.rate()
         fault, advice = self.standing()
         low = fault == "learning_rate_too_low"
-        correction = self.rate.raised() if low and self.rate else {}
-        return Diagnosis(seen, *advice, fault, correction, evidence)
+        return Diagnosis(advice, fault, rate.corrected(10.0) if low else {})
 
-    def _thrown_up(
-        self,
-        progress: LossProgress,
-        start: float,
-        level: float,
-        rise: float,
-        evidence: dict[str, Any],
-    ) -> Diagnosis:
-        stays = f"stays at {level:.4g}" if level > start else f"has only come back to {level:.4g}"
-        return Diagnosis(
-            f"rose from {start:.4g} to {progress.peak:.4g} ({rise:.2g}-fold, blocks from step "
-            f"{progress.peak_step}) and {stays}",
-            f"the learning rate is too high: the loss rose {rise:.2g}-fold",
-            f"{self._smaller(rise)}; warm it up, clip the gradient norm",
-            "learning_rate_too_high",
-            self._lowered(rise),
-            evidence,
-        )
-
-    def _smaller(self, rise: float) -> str:
-        if self.rate is None:
-            return "a tenth of the learning rate"
-        return self.rate.smaller(rise)
-
-    def _lowered(self, rise: float) -> dict[str, float]:
-        return {} if self.rate is None else self.rate.lowered(rise)
+    @property
+    def trains(self) -> bool:
+        """Whether gradients arrive and weights move, as far as that was captured."""
+        gradients = self._gradients
+        arrive = not gradients.norms or 2 * gradients.zeros < gradients.tensors
+        return arrive and not self.moved < _UNMOVED
 
     def standing(self) -> tuple[Fault, Advice]:
         """Return the fault, its cause and remedy, of a loss that hardly moves."""
@@ -152,11 +109,11 @@ class LossDiagnosis:
                 remedy="a smaller learning rate, He initialisation or leaky relu; look for "
                 "detach(), no_grad() and argmax between the model and its loss",
             )
-        if self._moved < _UNMOVED:
+        if self.moved < _UNMOVED:
             more = self.rate.larger() if self.rate else "ten times the learning rate"
             return "learning_rate_too_low", Advice(
                 cause="the weights hardly move (their norms changed by at most "
-                f"{self._moved:.1e} of themselves): the learning rate is too low for gradients of "
+                f"{self.moved:.1e} of themselves): the learning rate is too low for gradients of "
                 f"norm {norms[-1][1]:.1e}, or the optimizer holds other parameters",
                 remedy=f"{more}; check that the optimizer was given this model's parameters",
             )
@@ -168,11 +125,27 @@ class LossDiagnosis:
         )
 
 
-def _chance(level: float) -> str:
-    """Return a remark when a loss is that of guessing among a few classes with equal odds."""
-    if level <= 0 or level > math.log(20):
-        return ""
-    classes = round(math.exp(level))
-    if classes < 2 or abs(level - math.log(classes)) > 0.01 * level:
-        return ""
-    return f" (ln {classes} = {math.log(classes):.4g} is the cross-entropy of guessing)"
+def too_long_steps(course: Course, rate: RateInUse) -> tuple[Advice, dict[str, float]]:
+    """Return what is said of a loss that was thrown up, or that was lost again.
+
+    Args:
+        course: of the loss.
+        rate: the learning rate.
+
+    Returns:
+        Cause and remedy, and the remedy as a `Finding.correction`.
+    """
+    factor = 0.01 if course.rise >= _FAR else 0.1
+    smaller = rate.scaled(factor)
+    if course.kind == "thrown_up":
+        advice = Advice(
+            cause=f"the learning rate is too high: the loss rose {course.rise:.2g}-fold",
+            remedy=f"{smaller}; warm it up, clip the gradient norm",
+        )
+    else:
+        advice = Advice(
+            cause="it had learned and lost it again: the learning rate is too high for this "
+            "stage, or the data changed",
+            remedy=f"{smaller}; a decaying learning rate; clip the gradient norm",
+        )
+    return advice, rate.corrected(factor)

@@ -11,18 +11,15 @@ from vinedresser.rules.base import Rule
 from vinedresser.rules.losses.loss_diagnosis import LossDiagnosis
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.confidence import confidence
-from vinedresser.rules.signals.learning_outcome import LearningOutcome
-from vinedresser.rules.signals.learning_rate import LearningRate
-from vinedresser.rules.signals.loss_progress import LossProgress
+from vinedresser.rules.signals.learning_rate import RateInUse
+from vinedresser.rules.signals.no_progress import Course, NoProgress
+from vinedresser.rules.signals.outcome import PLATEAU
 
 if TYPE_CHECKING:
     from vinedresser.capture.store.step import Step
     from vinedresser.infra.run_directory import RunRecord
 
 __all__ = ["LossNotDecreasing"]
-
-# Rules that know the cause by weights and gradients look every 20 steps: it leaves them one look.
-_HOLD = 20
 
 
 class LossNotDecreasing(Rule):
@@ -37,9 +34,13 @@ class LossNotDecreasing(Rule):
     - every loss of a quarter of the patience lies above its first value by ``rise``, and they do
       not fall.
 
-    With several losses, all of them have to. A plateau after learning is no finding, nor is a run
-    in which a metric improves. It has to be so for 20 steps, in which rules that know the cause
-    can see it.
+    With several losses, all of them have to; those of adversaries (several optimizers, with a model
+    or a loss each) only count where all of them stay far above. A plateau after learning is no
+    finding, nor is a run in which a metric improves. It has to be so for 20 steps, in which rules
+    that know the cause can see it. A loss that stands while gradients arrive and weights move may
+    stand on a plateau before learning (Barak et al., "Hidden progress in deep learning", NeurIPS
+    2022), which nothing tells from a task without hope: it is given half of a run whose length is
+    known.
 
     Args:
         patience: steps without progress; a warm-up must be shorter.
@@ -62,68 +63,55 @@ class LossNotDecreasing(Rule):
             Need("gradients", every=20, reductions=("l2",), required=False),
             Need("weights", every=20, reductions=("l2",), required=False),
         )
-        self._outcome = LearningOutcome(patience, drop)
+        self.progress = NoProgress(patience, drop, rise)
+        self.rate = RateInUse()
         self._diagnosis = LossDiagnosis()
-        self._since: int | None = None
-        self._last: Step | None = None
+        self._total = 0
         self._fired = False
 
     def begin(self, info: RunRecord) -> None:
-        """Take note of the learning rate."""
-        self._diagnosis.rate = LearningRate.among(info.parameters)
+        """Take note of how long the run is to be."""
+        self._total = info.total_steps or 0
 
     def update(self, step: Step) -> Finding | None:
         """See `Rule.update`."""
         if self._fired or step.rank != 0:
             return None
         self._diagnosis.add(step)
-        self._last = step if step.mode == "train" else self._last
-        if not self._outcome.renewed:
+        course = self.progress.course()
+        if course is None or self._may_be_a_plateau(step, course):
             return None
-        if not self._holds():
-            self._since = None
-            return None
-        if self._since is None:
-            self._since = step.step
-        return self._fire(step) if step.step - self._since >= _HOLD else None
+        return self._finding(step, course)
 
     def finish(self) -> Finding | None:
         """Return what was so when the run was over."""
-        if self._fired or self._since is None or self._last is None or not self._holds():
+        course = None if self._fired else self.progress.course(ended=True)
+        if course is None or self.progress.last is None:
             return None
-        return self._fire(self._last)
+        return self._finding(self.progress.last, course)
 
-    def _holds(self) -> bool:
-        losses = self._outcome.losses.values()
-        if any(not one.blown_up(self.rise) and not one.stuck() for one in losses):
-            return False
-        return not self._outcome.improving_metric()
+    def _may_be_a_plateau(self, step: Step, course: Course) -> bool:
+        stands = course.kind == "standing" and self._diagnosis.trains
+        return stands and step.step < PLATEAU * self._total
 
-    def _fire(self, step: Step) -> Finding:
+    def _finding(self, step: Step, course: Course) -> Finding:
         self._fired = True
-        blown = {name: p for name, p in self._outcome.losses.items() if p.blown_up(self.rise)}
-        name, progress = max((blown or self._outcome.losses).items(), key=_height)
-        return self._finding(step, name, progress, blown=name in blown)
-
-    def _finding(self, step: Step, name: str, progress: LossProgress, *, blown: bool) -> Finding:
-        start, start_error = (progress.first, 0.0) if blown else progress.start()
-        stretch = progress.latest() if blown else progress.stuck()
-        assert stretch is not None, "it was judged by it"
-        threshold = start + self.rise * abs(start) if blown else start - self.drop * abs(start)
-        error = math.hypot(start_error, stretch.error)
+        start, stretch, progress = course.start, course.stretch, course.progress
+        threshold = start + (self.rise if course.blown else -self.drop) * abs(start)
+        error = math.hypot(course.start_error, stretch.error)
         margin = (stretch.level - threshold) / error if error else math.inf
-        found = self._diagnosis.explain(progress, start, stretch.level, blown=blown)
+        found = self._diagnosis.explain(course, self.rate)
         return self.found(
             step,
             since=stretch.first,
-            tensor=name,
+            tensor=course.name,
             statistic="loss",
             value=stretch.level,
             threshold=threshold,
             confidence=confidence(margin),
-            seen=f"{name} {found.seen}{self._outcome.metrics_in_words()}",
-            cause=found.cause,
-            remedy=found.remedy,
+            seen=f"{course.name} {course.seen}{self.progress.outcome.metrics_in_words()}",
+            cause=found.advice.cause,
+            remedy=found.advice.remedy,
             fault=found.fault,
             correction=found.correction,
             evidence={
@@ -132,12 +120,7 @@ class LossNotDecreasing(Rule):
                 "standard_error": error,
                 "lowest": [progress.lowest_step, progress.lowest],
                 "highest": [progress.peak_step, progress.peak],
-                **found.evidence,
+                "rise": course.rise,
+                "weights_moved": self._diagnosis.moved,
             },
         )
-
-
-def _height(entry: tuple[str, LossProgress]) -> float:
-    """Return how high a loss rose, in units of its first value."""
-    progress = entry[1]
-    return progress.peak / abs(progress.first) if progress.first else 0.0

@@ -10,8 +10,9 @@ import numpy as np
 from vinedresser.capture.finding import Finding
 from vinedresser.errors import ConfigError
 from vinedresser.rules.base import Rule
+from vinedresser.rules.losses.mismatch import Given, Mismatch
 from vinedresser.rules.losses.output_form import output_form
-from vinedresser.rules.losses.output_mismatches import CHECKS, Given, Mismatch
+from vinedresser.rules.losses.output_mismatches import CHECKS
 from vinedresser.rules.signals.compared import Batches, Compared
 from vinedresser.rules.signals.loss_identity import LossIdentities, LossIdentity, agreeing
 from vinedresser.rules.signals.outcome import Outcome

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 from vinedresser.errors import ConfigError
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.bounded import bounded
-from vinedresser.rules.signals.learning_rate import LearningRate
+from vinedresser.rules.signals.learning_rate import RateInUse
 from vinedresser.rules.signals.loss_progress import spread
 from vinedresser.rules.symptom import Symptom, SymptomRule
 
 if TYPE_CHECKING:
     from vinedresser.capture.store.step import Step
-    from vinedresser.infra.run_directory import RunRecord
 
 __all__ = ["OscillatingLoss"]
 
@@ -59,13 +58,9 @@ class OscillatingLoss(SymptomRule):
             raise ConfigError(f"swing = {swing:g}: must be greater than 0")
         self.swing = swing
         self.needs = (Need("losses"),)
-        self._rate: LearningRate | None = None
+        self.rate = RateInUse()
         self._start: dict[str, list[float]] = {}
         self._losses: dict[str, deque[float]] = {}
-
-    def begin(self, info: RunRecord) -> None:
-        """Take note of the learning rate."""
-        self._rate = LearningRate.among(info.parameters)
 
     def looks_at(self, step: Step) -> bool:
         """See `SymptomRule.looks_at`: every fifth train step, when 100 losses are there."""
@@ -100,7 +95,6 @@ class OscillatingLoss(SymptomRule):
         return None
 
     def _symptom(self, name: str, swing: float, level: float, start: float) -> Symptom:
-        smaller = self._rate.smaller(1.0) if self._rate else "a tenth of the learning rate"
         return Symptom(
             tensor=name,
             statistic="loss",
@@ -111,9 +105,10 @@ class OscillatingLoss(SymptomRule):
             f"stays around {level:.4g} after a start at {start:.4g}",
             cause="steps that are too large for so small a batch: each one undoes what the last "
             "ones learned",
-            remedy=f"{smaller}, a larger batch, less momentum, or a decaying learning rate",
+            remedy=f"{self.rate.scaled(0.1)}, a larger batch, less momentum, or a decaying "
+            "learning rate",
             evidence={"swing": swing, "level": level, "start": start},
-            correction=self._rate.lowered(1.0) if self._rate else {},
+            correction=self.rate.corrected(0.1),
         )
 
 

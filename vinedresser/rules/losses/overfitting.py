@@ -31,7 +31,8 @@ class Overfitting(Rule):
     The ratio is one of the best evaluation loss. Of losses that are no errors in the unit of the
     targets (cross-entropies) it is one of 1/2 at least, or of the first evaluation where that is
     less: a cross-entropy that goes from 0.05 to 0.08 has lost nothing. Silent while a metric on the
-    evaluation data is better than at the best loss.
+    evaluation data is better than at the best loss, and where an evaluation before any training was
+    more than twice the first training loss: then the training has an easier task (a curriculum).
 
     Args:
         ratio: rise of the evaluation loss at which it fires, as a share of its best.

@@ -39,6 +39,7 @@ class Underfitting(Rule):
     """
 
     fault = "underfitting"
+    net = True
 
     def __init__(self, patience: int = 13) -> None:
         if patience < 1:
@@ -70,7 +71,7 @@ class Underfitting(Rule):
         if step.step % _EVERY:
             return None
         verdict = self.outcome.verdict()
-        if verdict.kind != "poor":
+        if verdict.kind != "poor" or verdict.plateau:
             self._looks, self._poor_since = 0, None
             return None
         if self._poor_since is None:

@@ -8,7 +8,6 @@ does.
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,11 +16,12 @@ from numpy.typing import NDArray
 from vinedresser.rules.signals.base import Signal
 from vinedresser.rules.signals.compared import Batches
 from vinedresser.rules.signals.loss_formulas import class_indices
+from vinedresser.rules.signals.row_digests import row_digests
 
 if TYPE_CHECKING:
     from vinedresser.capture.store.step import Step
 
-__all__ = ["Baseline", "baseline_gain"]
+__all__ = ["Baseline", "baseline_gain", "features", "neighbours"]
 
 _Array = NDArray[np.float64]
 
@@ -51,21 +51,34 @@ class Baseline(Signal):
         self._classes: dict[str, int] = {}
         self._count = 0
         self._gains: dict[str, float | None] = {}
+        self._fitted: dict[str, tuple[_Array, NDArray[Any]]] = {}
 
     def gain(self, loss: str) -> float | None:
         """Return the gain of the better of the two models for a loss; None: not known (yet)."""
         return self._gains.get(loss)
+
+    def fitted_rows(self, loss: str) -> tuple[_Array, NDArray[Any]] | None:
+        """Return what they were fitted to last; None: nothing (yet).
+
+        Args:
+            loss: its name without a kind.
+
+        Returns:
+            Inputs, [rows, features], of many features some, and labels, [rows, ...]: 128, 256 and
+            in the end 512 different rows (or a few more than 128 or 256).
+        """
+        return self._fitted.get(loss)
 
     def update(self, step: Step) -> None:
         """See `Signal.update`."""
         batches = self.batches
         if step.mode != "train" or self._count >= _MOST_ROWS or len(batches.inputs) != 1:
             return
-        inputs = _features(next(iter(batches.inputs.values())))
+        inputs = features(next(iter(batches.inputs.values())))
         if inputs is None:
             return
         before, rows = self._count, len(inputs)
-        new = [place for place, row in enumerate(inputs) if self._is_new(row)]
+        new = self._new_rows(inputs)
         for compared in batches.compared:
             if len(compared.labels) == rows:
                 self._labels.setdefault(compared.loss, []).append(compared.labels[new])
@@ -78,22 +91,30 @@ class Baseline(Signal):
         if any(before < limit <= self._count for limit in _FITTED_AT):
             self._fit()
 
-    def _is_new(self, row: _Array) -> bool:
-        """Say whether a row was not there before, and remember it."""
-        known = len(self._seen)
-        self._seen.add(hashlib.blake2b(row.tobytes(), digest_size=16).digest())
-        return len(self._seen) > known
+    def _new_rows(self, inputs: _Array) -> list[int]:
+        """Return which rows were not there before, and remember them."""
+        new = []
+        for place, digest in enumerate(row_digests(inputs)):
+            if digest not in self._seen:
+                self._seen.add(digest)
+                new.append(place)
+        return new
 
     def _fit(self) -> None:
         inputs = np.concatenate(self._inputs)[:_MOST_ROWS]
         for loss, labels in self._labels.items():
             if len(labels) == len(self._inputs):
                 targets = np.concatenate(labels)[:_MOST_ROWS]
+                self._fitted[loss] = (inputs, targets)
                 self._gains[loss] = baseline_gain(inputs, targets, self._classes[loss])
 
 
-def _features(inputs: NDArray[Any]) -> _Array | None:
-    """Return inputs as [rows, features], of many features some; None: they are no numbers."""
+def features(inputs: NDArray[Any]) -> _Array | None:
+    """Return inputs as [rows, features], of many features some; None: they are no numbers.
+
+    Args:
+        inputs: [rows, ...], of any dtype; integers are taken for tokens.
+    """
     if inputs.ndim < 2 or inputs.dtype.kind in "biu" or inputs.dtype.kind == "c":
         return None
     flat = np.asarray(inputs, np.float64).reshape(len(inputs), -1)
@@ -132,7 +153,7 @@ def baseline_gain(inputs: _Array, labels: NDArray[Any], classes: int) -> float |
     if not scaled.shape[1]:
         return None
     binary = numbers is None and bool(((targets == 0) | (targets == 1)).all())
-    said = [*_ridge(scaled, targets), _neighbours(scaled, targets)]
+    said = [*_ridge(scaled, targets), neighbours(scaled, targets)]
     gains = [_gain(one, targets, numbers, binary=binary) for one in said]
     return max((gain for gain in gains if gain is not None), default=None)
 
@@ -172,10 +193,20 @@ def _ridge(inputs: _Array, targets: _Array) -> list[_Array]:
     return found
 
 
-def _neighbours(inputs: _Array, targets: _Array) -> _Array:
-    """Return for each row the mean target of its five nearest others: [rows, outputs]."""
-    squares = (inputs**2).sum(1)
-    distances = squares[:, None] + squares[None] - 2 * inputs @ inputs.T
-    np.fill_diagonal(distances, np.inf)
+def neighbours(inputs: _Array, targets: _Array, asked: _Array | None = None) -> _Array:
+    """Return the mean target of the five nearest rows.
+
+    Args:
+        inputs: [rows, features].
+        targets: of them, [rows, outputs].
+        asked: [others, features]; None: the rows themselves, each without itself.
+
+    Returns:
+        [rows or others, outputs].
+    """
+    own = inputs if asked is None else asked
+    distances = (own**2).sum(1)[:, None] + (inputs**2).sum(1)[None] - 2 * own @ inputs.T
+    if asked is None:
+        np.fill_diagonal(distances, np.inf)
     nearest = np.argpartition(distances, _NEIGHBOURS, axis=1)[:, :_NEIGHBOURS]
     return np.asarray(targets[nearest].mean(1), np.float64)

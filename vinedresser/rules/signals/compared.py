@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from vinedresser.capture.strided_rows import strided_rows
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.base import Signal
+from vinedresser.rules.signals.bounded import bounded_array
 
 if TYPE_CHECKING:
     from vinedresser.capture.store.step import Step
@@ -120,6 +121,6 @@ def _classes_last(labels: NDArray[Any], predictions: NDArray[np.float64]) -> NDA
 
 
 def _rows(values: NDArray[Any], most: int) -> NDArray[Any]:
-    """Return the rows that are looked at where more were captured than are wanted."""
+    """Return the rows that are looked at, of those captured; numbers beyond 1e100 are cut."""
     chosen = strided_rows(len(values), most) if values.ndim else None
-    return values if chosen is None else values[chosen]
+    return bounded_array(values if chosen is None else values[chosen])

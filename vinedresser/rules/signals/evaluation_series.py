@@ -19,6 +19,9 @@ _SURE = 2.0
 _STILL_FALLING = 0.05
 # As much the training loss has to lie below its start.
 _LEARNED = 0.1
+# Before anything is learned, the same task has the same loss on either data, but for the luck of a
+# batch: that of 64 rows is rarely off by more than half, even of squares with heavy tails.
+_OTHER_TASK = 2.0
 # A metric that is better than at the best loss by this share says more than the loss.
 _BETTER = 0.02
 _MOST_EVALUATIONS = 512
@@ -78,6 +81,8 @@ class EvaluationSeries:
     def __init__(self, name: str) -> None:
         self._unit = 0.0 if _ERRORS.search(name) else _NAT_SHARE
         self._first = math.nan
+        # The first evaluation came before any training.
+        self._untrained = False
         self._since_best: deque[Evaluation] = deque(maxlen=_MOST_EVALUATIONS)
         # Of neighbouring evaluations, from the second on: the first leap is no noise.
         self._changes: deque[float] = deque(maxlen=_MOST_EVALUATIONS)
@@ -87,6 +92,7 @@ class EvaluationSeries:
         """Take in the next evaluation."""
         if math.isnan(self._first):
             self._first = evaluation.loss
+            self._untrained = math.isnan(evaluation.train)
         else:
             self._changes.append(abs(evaluation.loss - self._last))
         self._last = evaluation.loss
@@ -114,7 +120,7 @@ class EvaluationSeries:
             start: the very first training loss; where little was learned, the fault is another.
         """
         best, *later = self._since_best
-        if len(later) < patience:
+        if len(later) < patience or self._is_another_task(start):
             return None
         recent, asked = later[-patience:], ratio * self.scale()
         if min(one.loss for one in recent) - best.loss <= asked:
@@ -133,6 +139,17 @@ class EvaluationSeries:
         if now > start - _LEARNED * abs(start):
             return None
         return Parting(best, recent, rise / self.scale(), noise, margin, then, now)
+
+    def _is_another_task(self, start: float) -> bool:
+        """Say whether the evaluation data was much harder before anything was learned.
+
+        Then the training has only a part of the task (a curriculum, easy rows first), and that it
+        does this one ever better says nothing of what it does with the whole.
+
+        Args:
+            start: the very first training loss.
+        """
+        return self._untrained and self._first > _OTHER_TASK * abs(start)
 
     def _noise(self) -> float:
         """Return the standard deviation of an evaluation, the greater of two estimates.

@@ -11,6 +11,7 @@ from vinedresser.rules.signals.metric_trend import MetricTrend
 
 if TYPE_CHECKING:
     from vinedresser.capture.store.step import Step
+    from vinedresser.infra.run_directory import RunRecord
 
 __all__ = ["LearningOutcome"]
 
@@ -19,7 +20,9 @@ class LearningOutcome(Signal):
     """How the losses and metrics of rank 0 have moved so far; the losses of all ranks are alike.
 
     Where there are several losses, one that falls is enough: a part of a sum may rise while the
-    whole is learned, as the divergence term of a variational autoencoder does.
+    whole is learned, as the divergence term of a variational autoencoder does. The losses of
+    adversaries (several optimizers, with a model or a loss each) are no descent: what one gains the
+    other loses, so that where they stand says nothing.
 
     Args:
         patience: see `LossProgress`.
@@ -38,6 +41,13 @@ class LearningOutcome(Signal):
         self.losses: dict[str, LossProgress] = {}
         self.renewed = False
         self._metrics: dict[tuple[str, str], MetricTrend] = {}
+        self._optimizers = 0
+        self._models = 0
+
+    def begin(self, info: RunRecord) -> None:
+        """Take note of how many models and optimizers there are."""
+        self._optimizers = len(info.optimizers)
+        self._models = sum("model" in facts[2:] for facts in info.modules.values())
 
     def update(self, step: Step) -> None:
         """See `Signal.update`."""
@@ -60,6 +70,21 @@ class LearningOutcome(Signal):
     def learned(self, drop: float | None = None) -> bool:
         """Say whether a loss lies surely below its start (`LossProgress.learned`)."""
         return any(progress.learned(drop) for progress in self.losses.values())
+
+    @property
+    def adversaries(self) -> bool:
+        """Whether the losses may be against each other."""
+        return self._optimizers > 1 and (self._models > 1 or len(self.losses) > 1)
+
+    def nowhere(self, rise: float) -> bool:
+        """Say whether all losses stand still at their start, or stay far above it.
+
+        Args:
+            rise: see `LossProgress.blown_up`.
+        """
+        losses = self.losses.values()
+        still = not self.adversaries
+        return bool(losses) and all(one.blown_up(rise) or (still and one.stuck()) for one in losses)
 
     def improving_metric(self) -> str | None:
         """Return the name of a metric that gets better; None when there is none."""

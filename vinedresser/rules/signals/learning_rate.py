@@ -1,4 +1,4 @@
-"""The learning rate among a run's hyperparameters, and what to try instead."""
+"""The learning rate of a run, as its hyperparameters name it and as the optimizer has it."""
 
 from __future__ import annotations
 
@@ -6,24 +6,38 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-__all__ = ["LearningRate"]
+from vinedresser.rules.need import Need
+from vinedresser.rules.signals.base import Signal
+
+if TYPE_CHECKING:
+    from vinedresser.capture.store.step import Step
+    from vinedresser.infra.run_directory import RunRecord
+
+__all__ = ["LearningRate", "RateInUse"]
 
 _NAMES = re.compile(r"(?:(?:base|init|initial|max|peak)_?)?(?:lr0?|learning_?rate|eta0?)")
+# Of each parameter group, as `optimizer_state/lr`, `optimizer_state/generator.lr[1]`.
+_CAPTURED = r"^optimizer_state/(?:\w+\.)?lr(?:\[\d+\])?$"
+# As often as the statistics that rules look at (`Need`).
+_EVERY, _EARLY, _LATER = 20, 400, 100
+_KEPT = 512
 
 
 @dataclass(frozen=True)
 class LearningRate:
-    """A hyperparameter that is the learning rate.
+    """A learning rate with a name.
 
     Attributes:
         name: as the user wrote it.
         value: as a number.
+        tunable: it is a hyperparameter of the run, so that a new value can be given by its name.
     """
 
     name: str
     value: float
+    tunable: bool = True
 
     @classmethod
     def among(cls, parameters: Mapping[str, Any]) -> Self | None:
@@ -50,23 +64,103 @@ class LearningRate:
         Args:
             rise: by which factor the loss rose; a thousandfold asks for a bigger cut.
         """
-        return f"{self.name} {self._cut(rise):g} instead of {self.value:g}"
+        return self.scaled(_cut(rise))
 
     def larger(self) -> str:
         """Return a greater value in words."""
-        return f"{self.name} {self._divided(0.1):g} instead of {self.value:g}"
+        return self.scaled(10.0)
+
+    def scaled(self, factor: float) -> str:
+        """Return a value that is so many times as large, in words."""
+        return f"{self.name} {self._times(factor):g} instead of {self.value:g}"
 
     def lowered(self, rise: float) -> dict[str, float]:
         """Return the smaller value by the hyperparameter's name, as a `Finding.correction`."""
-        return {self.name: self._cut(rise)}
+        return self.corrected(_cut(rise))
 
     def raised(self) -> dict[str, float]:
         """Return the greater value by the hyperparameter's name, as a `Finding.correction`."""
-        return {self.name: self._divided(0.1)}
+        return self.corrected(10.0)
 
-    def _cut(self, rise: float) -> float:
-        return self._divided(100 if rise >= 1e3 else 10)
+    def corrected(self, factor: float) -> dict[str, float]:
+        """Return a value that is so many times as large, as a `Finding.correction`.
 
-    def _divided(self, by: float) -> float:
-        """Return it divided, in absolute value (a negative one climbs), with two digits."""
-        return float(f"{abs(self.value) / by:.1e}")
+        {} where it is no hyperparameter: nobody would know what to set.
+        """
+        return {self.name: self._times(factor)} if self.tunable else {}
+
+    def _times(self, factor: float) -> float:
+        """Return it multiplied, in absolute value (a negative one climbs), with two digits."""
+        return float(f"{abs(self.value) * factor:.1e}")
+
+
+class RateInUse(Signal):
+    """The learning rate that hyperparameters name, and those that the optimizer steps by.
+
+    Attributes:
+        named: the one among the hyperparameters; None where none has such a name.
+        captured: by name, such as ``optimizer_state/lr[1]``, those of the last look.
+        course: (step, greatest of the captured) of each look until now, thinned to 512.
+        first: the first of these; NaN before.
+        greatest: the greatest of these; NaN before.
+    """
+
+    needs = (
+        Need("learning_rate", every=_EVERY, regex=_CAPTURED, stop=_EARLY, required=False),
+        Need("learning_rate", every=_LATER, regex=_CAPTURED, required=False),
+    )
+
+    def __init__(self) -> None:
+        self.named: LearningRate | None = None
+        self.captured: dict[str, float] = {}
+        self.course: list[tuple[int, float]] = []
+        self.first = math.nan
+        self.greatest = math.nan
+
+    def begin(self, info: RunRecord) -> None:
+        """Take note of the hyperparameters."""
+        self.named = LearningRate.among(info.parameters)
+
+    def update(self, step: Step) -> None:
+        """See `Signal.update`."""
+        if step.rank != 0 or step.mode != "train":
+            return
+        found = {
+            name: value
+            for name, value in step.scalars.items()
+            if re.match(_CAPTURED, name) and math.isfinite(value)
+        }
+        if not found:
+            return
+        self.captured = found
+        now = max(found.values(), key=abs)
+        self.course.append((step.step, now))
+        if len(self.course) > _KEPT:
+            self.course = self.course[::2]
+        if math.isnan(self.first):
+            self.first = self.greatest = now
+        self.greatest = max(self.greatest, now, key=abs)
+
+    def rate(self) -> LearningRate | None:
+        """Return the learning rate to change: the hyperparameter, or what the optimizer has."""
+        if self.named is not None or not self.course:
+            return self.named
+        return LearningRate("lr", self.course[-1][1], tunable=False)
+
+    def scaled(self, factor: float) -> str:
+        """Return what to try in words, such as "lr 0.1 instead of 1"."""
+        rate = self.rate()
+        if rate is not None:
+            return rate.scaled(factor)
+        if factor == 0.1:
+            return "a tenth of the learning rate"
+        return f"{factor:g} times the learning rate"
+
+    def corrected(self, factor: float) -> dict[str, float]:
+        """Return what to try as a `Finding.correction`; {} where no hyperparameter is it."""
+        rate = self.rate()
+        return {} if rate is None else rate.corrected(factor)
+
+
+def _cut(rise: float) -> float:
+    return 0.01 if rise >= 1e3 else 0.1

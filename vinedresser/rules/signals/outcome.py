@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from vinedresser.capture.store.step import Step
     from vinedresser.infra.run_directory import RunRecord
 
-__all__ = ["Outcome", "Verdict"]
+__all__ = ["PLATEAU", "Outcome", "Verdict"]
 
 _SURE = 2.0
 # Of the gain of simple models: what is good, and what is poor.
@@ -36,6 +36,10 @@ _FEWEST_WINDOWS = 3
 # Train steps before anything is said to be poor, and the share of the run where that is known.
 _PATIENCE = 150
 _SHARE = 0.4
+# The share of a run whose length is known, before which a loss that stands may stand on a plateau
+# before learning (Barak et al., "Hidden progress in deep learning", NeurIPS 2022); sparse parities
+# were seen to stand until 0.46.
+PLATEAU = 0.5
 # Of a run of unknown length: this many times as long as until now it is given.
 _HORIZON = 4.0
 
@@ -46,10 +50,13 @@ class Verdict(NamedTuple):
     Attributes:
         kind: "good", "poor" (it does not learn, or less than it should), or "open".
         reason: a clause with the figures, such as "accuracy 0.11 where guessing gives 0.10".
+        plateau: it is poor in that the loss stands, and may yet come off its plateau: the run is
+            not half over.
     """
 
     kind: Literal["good", "poor", "open"]
     reason: str = ""
+    plateau: bool = False
 
 
 class Outcome(Signal):
@@ -101,13 +108,13 @@ class Outcome(Signal):
             for verdict in found:
                 if verdict.kind == kind != "open":
                     return verdict
-        losses = self._of_losses()
+        losses = self._of_losses(ended=ended)
         if found and losses.kind == "good":
             # The loss falls, and the predictions have not become good: that is open.
             return Verdict("open")
         return losses
 
-    def _of_losses(self) -> Verdict:
+    def _of_losses(self, *, ended: bool) -> Verdict:
         progress = self.progress
         metric = progress.improving_metric()
         if metric:
@@ -116,11 +123,15 @@ class Outcome(Signal):
             return Verdict("good", "the loss has fallen")
         if not progress.losses:
             return Verdict("open")
-        if all(one.stuck() or one.blown_up(1.0) for one in progress.losses.values()):
+        if progress.nowhere(1.0):
             name, one = next(iter(progress.losses.items()))
             now = one.latest()
             level = now.level if now else one.first
-            return Verdict("poor", f"{name} {level:.4g} from {one.start()[0]:.4g}")
+            # One that was thrown up has been somewhere else.
+            stands = not any(loss.thrown_up() for loss in progress.losses.values())
+            early = not ended and self._step < PLATEAU * (self._total or 0)
+            reason = f"{name} {level:.4g} from {one.start()[0]:.4g}"
+            return Verdict("poor", reason, stands and early)
         return Verdict("open")
 
     def _of_fit(self, loss: str, series: FitSeries, *, ended: bool) -> Verdict | None:

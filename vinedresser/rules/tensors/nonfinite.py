@@ -39,8 +39,9 @@ class Nonfinite(Rule):
         self.every = every
         self.needs = (
             Need("losses", modes=("train", "eval")),
-            Need("gradients", every=every, reductions=("nonfinite", "l2")),
-            Need("weights", every=every, reductions=("nonfinite",)),
+            # Where there are none, the losses are enough.
+            Need("gradients", every=every, reductions=("nonfinite", "l2"), required=False),
+            Need("weights", every=every, reductions=("nonfinite",), required=False),
         )
         self._fired = False
         self._ranks: dict[int, RecentPast] = {}
@@ -82,6 +83,7 @@ class Nonfinite(Rule):
             seen=f"{bad.tensor} {bad.what} at step {step.step}; {before}",
             cause=advice.cause,
             remedy=advice.remedy,
+            correction=self._rate.lowered(growth.factor) if growth and self._rate else {},
             evidence={
                 "all": _bad_names(step)[:20],
                 "growth": growth.factor if growth else 1.0,

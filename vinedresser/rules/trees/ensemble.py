@@ -9,10 +9,14 @@ from vinedresser.rules.need import Need
 if TYPE_CHECKING:
     from vinedresser.infra.run_directory import RunRecord
 
-__all__ = ["Ensemble", "tree_sizes"]
+__all__ = ["RARER_FROM", "Ensemble", "tree_sizes"]
 
 # Trees of a forest are grown to the end and averaged (Breiman 2001); those of boosting are not.
 _FORESTS = ("RandomForest", "ExtraTrees", "XGBRF")
+
+# After so many looks there are fewer: what trees are like shows early, and to read them out of the
+# model costs as much as a tenth of a round in which they are.
+RARER_FROM = 10
 
 
 class Ensemble:
@@ -50,4 +54,4 @@ def tree_sizes(every: int) -> Need:
         every: rounds from one look to the next.
     """
     # They are scalars; of the nodes, which come with them, no more is kept than has to be.
-    return Need("trees", every, rows=1, required=False)
+    return Need("trees", every, rows=1, rarer_from=RARER_FROM * every, required=False)

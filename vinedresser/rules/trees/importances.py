@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.base import Signal
+from vinedresser.rules.trees.ensemble import RARER_FROM
 
 if TYPE_CHECKING:
     from vinedresser.capture.store.step import Step
@@ -33,7 +34,7 @@ class Importances(Signal):
         shares: float64 [features].
     """
 
-    needs = (Need("feature_importance", EVERY, required=False),)
+    needs = (Need("feature_importance", EVERY, rarer_from=RARER_FROM * EVERY, required=False),)
 
     def __init__(self) -> None:
         self.step: Step | None = None

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from vinedresser.errors import ConfigError
-from vinedresser.rules.signals.learning_rate import LearningRate
-from vinedresser.rules.signals.update_ratios import UpdateRatios
+from vinedresser.rules.signals.learning_rate import RateInUse
+from vinedresser.rules.signals.update_ratios import UpdateRatios, to_usual
 from vinedresser.rules.symptom import Symptom, SymptomRule
 
 if TYPE_CHECKING:
     from vinedresser.capture.store.step import Step
-    from vinedresser.infra.run_directory import RunRecord
 
 __all__ = ["UpdateRatio"]
-
-# What is usual (Karpathy, "A Recipe for Training Neural Networks": about 1e-3).
-_USUAL = 1e-3
-# The factor by which a correction changes the learning rate at the most.
-_MOST = 1e3
 
 
 class UpdateRatio(SymptomRule):
@@ -32,12 +26,19 @@ class UpdateRatio(SymptomRule):
     steps that follow may be small. Tensors that do not change at all are left out: they are another
     fault.
 
+    The published rule (SageMaker Debugger's WeightUpdateRatio), with the outcome asked. That the
+    learning rate is to blame is what `LearningRateTooHigh` and `LearningRateTooLow` say, of more
+    signs than this one.
+
     Args:
         small: the greatest ratio below which it fires; healthy ones were 2e-4 to 2e-3.
         large: the median ratio above which it fires; healthy first steps reach 0.03.
         every: train steps from one look to the next.
         patience: looks in a row.
     """
+
+    severity = "warning"
+    waits = True
 
     def __init__(
         self, small: float = 2e-5, large: float = 0.1, every: int = 20, patience: int = 5
@@ -54,63 +55,50 @@ class UpdateRatio(SymptomRule):
         self.every = every
         self.updates = UpdateRatios(every)
         self.needs = self.updates.needs
-        self._rate: LearningRate | None = None
-        self._thrown: Symptom | None = None
-
-    def begin(self, info: RunRecord) -> None:
-        """Take note of the learning rate."""
-        self._rate = LearningRate.among(info.parameters)
+        self.rate = RateInUse()
 
     def look(self, step: Step) -> Symptom | None:
         """See `SymptomRule.look`."""
-        ratios, median = self.updates.ratios, self.updates.median
-        if ratios and median > self.large:
-            greatest = max(ratios, key=ratios.__getitem__)
-            if self._thrown is None or median > self._thrown.value:
-                self._thrown = self._symptom(step, ratios, greatest, median, small=False)
-        if self._thrown is not None or not ratios:
-            return self._thrown
-        greatest = max(ratios, key=ratios.__getitem__)
-        if ratios[greatest] < self.small:
-            return self._symptom(step, ratios, greatest, ratios[greatest], small=True)
+        greatest = self.updates.greatest
+        if greatest is not None and greatest.median > self.large:
+            tensor = max(greatest.ratios, key=greatest.ratios.__getitem__)
+            ratios, value = greatest.ratios, greatest.median
+            return self._symptom(greatest.step, ratios, tensor, value, small=False)
+        ratios = self.updates.ratios
+        tensor = max(ratios, key=ratios.__getitem__, default="")
+        if ratios and ratios[tensor] < self.small:
+            return self._symptom(step.step, ratios, tensor, ratios[tensor], small=True)
         return None
 
     def _symptom(
-        self, step: Step, ratios: dict[str, float], tensor: str, value: float, *, small: bool
+        self, step: int, ratios: dict[str, float], tensor: str, value: float, *, small: bool
     ) -> Symptom:
         bound = self.small if small else self.large
         which = "the greatest" if small else "the median"
-        change = min(_USUAL / value, _MOST) if small else max(_USUAL / value, 1 / _MOST)
-        # A power of ten: more is not known.
-        change = 10.0 ** round(math.log10(change))
-        return Symptom(
+        why = "large: a step undoes what was learned"
+        if small:
+            why = "small: the weights hardly move"
+        symptom = Symptom(
             tensor=tensor,
             statistic="l2",
             value=value,
             threshold=bound,
             confidence=1 - (value / bound if small else bound / value) / 10,
-            seen=f"step {step.step} changed the weights by {value:.1e} of their norm ({which} of "
+            seen=f"step {step} changed the weights by {value:.1e} of their norm ({which} of "
             f"{len(ratios)} tensors) where 2e-4 to 2e-3 is usual",
-            cause="a learning rate, or a gradient, that is too "
-            + (
-                "small: the weights hardly move"
-                if small
-                else "large: a step undoes what was learned"
-            ),
-            remedy=self._remedy(change, small=small),
+            cause=f"a learning rate, or a gradient, that is too {why}",
+            remedy=self.rate.scaled(to_usual(value)),
             evidence={"ratios": ratios},
             fault="learning_rate_too_low" if small else "learning_rate_too_high",
-            correction=self._correction(change),
+            correction=self.rate.corrected(to_usual(value)),
         )
-
-    def _remedy(self, change: float, *, small: bool) -> str:
-        if self._rate is None:
-            return f"a learning rate {change:g} times {'as large' if small else 'what it is'}"
-        return f"{self._rate.name} {self._changed(change):g} instead of {self._rate.value:g}"
-
-    def _correction(self, change: float) -> dict[str, Any]:
-        return {self._rate.name: self._changed(change)} if self._rate else {}
-
-    def _changed(self, change: float) -> float:
-        assert self._rate is not None, "asked for only where it is known"
-        return float(f"{abs(self._rate.value) * change:.1e}")
+        if not small or not self.updates.were_usual:
+            return symptom
+        return replace(
+            symptom,
+            cause="the gradient is gone: steps were not that small before",
+            remedy="look for what took it: a step that threw the weights off, dead or saturated "
+            "units, a schedule that has ended",
+            fault="unchanged_tensor",
+            correction={},
+        )

@@ -1,0 +1,49 @@
+"""A training of a sweep, as quick as can be: its accuracy depends on its parameters alone."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from vinedresser.capture import Hook
+
+
+def main() -> None:
+    """Train: ``--kind`` says what becomes of it."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--x", type=float, required=True)
+    parser.add_argument("--kind", default="good")
+    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--pause", type=float, default=0.0)
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    if given.kind == "crash":
+        sys.exit("this one always crashes")
+    draw = np.random.default_rng(given.seed)
+    with Hook() as hook:
+        for epoch in range(given.epochs):
+            for _ in range(5):
+                labels = draw.integers(0, 2, 8)
+                hook.step(inputs=draw.normal(size=(8, 2)), labels=labels, loss=1 / (1 + epoch))
+            if given.kind == "killed-once" and _first(hook):
+                os.kill(os.getpid(), signal.SIGKILL)
+            accuracy = math.nan if given.kind == "nan" and epoch else given.x * (epoch + 1) / 4
+            with hook.mode("eval"):
+                hook.metric("accuracy", accuracy)
+            time.sleep(given.pause)
+
+
+def _first(hook: Hook) -> bool:
+    """Say whether this is the first run of its trial."""
+    return Path(hook.path).name.count("-") == 1
+
+
+if __name__ == "__main__":
+    main()

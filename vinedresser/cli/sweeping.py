@@ -1,0 +1,53 @@
+"""`vinedresser sweep`: the search of a sweep file, as a flow."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vinedresser.cli.interrupts import interrupts_stop
+
+__all__ = ["sweep"]
+
+
+def sweep(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A sweep.toml.")],
+    store: Annotated[
+        str | None, typer.Option(help="Takes the place of run.store in the file.")
+    ] = None,
+    at_once: Annotated[int | None, typer.Option(min=1, help="Trials at the same time.")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the sweep that the store has.")
+    ] = False,
+) -> None:
+    """Search for the best configuration.
+
+    Trials run in parallel; broken ones are stopped by rules, those worse than others by comparison.
+    """
+    from vinedresser.infra.prefect_environment import prepare_prefect
+    from vinedresser.tasks.store import ensure_store
+    from vinedresser.tasks.sweep_file import load_sweep
+
+    searched = load_sweep(file, store=store, at_once=at_once)
+    place = searched.experiment.store
+    ensure_store(place)
+    prepare_prefect(searched.state)
+    from vinedresser.flows.sweep import sweep as sweep_flow
+    from vinedresser.sweep_terminal import summary, trials_table
+    from vinedresser.terminal import console, progress, relative
+
+    shown = relative(place)
+    trials = "trials" if searched.settings.trials is None else f"{searched.settings.trials} trials"
+    console.print(f"{trials}, {searched.experiment.at_once} at a time, in {shown}", soft_wrap=True)
+    with progress(place), interrupts_stop(place):
+        swept = sweep_flow(searched.experiment.path, store, at_once, resume)
+    console.print(trials_table(swept, searched.settings))
+    for line in summary(swept, searched.settings):
+        console.print(line, soft_wrap=True)
+    for problem in filter(None, (swept.problem, *swept.problems)):
+        console.print(f"vinedresser: {problem}", style="red", markup=False)
+    console.print(f"compare the trials: vinedresser ui {shown}", soft_wrap=True)
+    sys.exit(1 if swept.problem or swept.problems else 0)

@@ -1,0 +1,208 @@
+"""Rule: a class that is far rarer than another is not learned."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vinedresser.capture.finding import Finding
+from vinedresser.errors import ConfigError
+from vinedresser.rules.base import Rule
+from vinedresser.rules.signals.compared import Batches, Compared
+from vinedresser.rules.signals.confusion import confusion
+from vinedresser.rules.signals.fit import Fit
+from vinedresser.rules.signals.outcome import Outcome
+
+if TYPE_CHECKING:
+    from vinedresser.capture.store.step import Step
+    from vinedresser.infra.run_directory import RunRecord
+
+__all__ = ["ClassImbalance"]
+
+# Looks whose predictions are counted, and rows of a class there without which nothing is said.
+_LOOKS = 64
+_ROWS = 10
+_SURE = 2.0
+# The frequent class is learned first. Steps, and the share of a run, in which the others may wait.
+_PATIENCE = 300
+_SHARE = 0.5
+_NAMED = 3
+# Of more, such as the words of a language, a long tail of rare ones is the rule.
+_MOST_CLASSES = 20
+
+
+class ClassImbalance(Rule):
+    """A class that is more than ``imbalance`` times rarer than the most frequent is not learned.
+
+    With the labels of all train steps that were looked at, at least ``samples`` of them, and the
+    predictions of the last 64 looks: fires when surely (two standard errors) more than
+    ``misprediction`` of the rows of a rare class, ten at least, are taken for another class, as
+    many in the second half of these looks as in the first (the share is not falling by two standard
+    errors), after half of the run, or 300 steps where its length is not known, or when it is over.
+    The most frequent class is learned first, also in trainings that learn the others later.
+
+    Of two classes it counts only where the training is not good (`Outcome`): a rare class may be
+    ranked well and still lie below one half.
+
+    Source: the forerunner's ClassImbalance, which needs one of the two: the ratio of the counts, or
+    the share that is mispredicted.
+
+    Args:
+        imbalance: count of the most frequent class over that of the rare one.
+        misprediction: share of the rows of the rare class.
+        samples: labels before anything is said.
+    """
+
+    severity = "warning"
+    fault = "class_imbalance"
+
+    def __init__(
+        self, imbalance: float = 10.0, misprediction: float = 0.7, samples: int = 500
+    ) -> None:
+        if not imbalance > 1:
+            raise ConfigError(f"imbalance = {imbalance:g}: must be greater than 1")
+        if not 0 < misprediction < 1:
+            raise ConfigError(f"misprediction = {misprediction:g}: must lie between 0 and 1")
+        if samples < 1:
+            raise ConfigError(f"samples = {samples}: must be at least 1")
+        self.imbalance = imbalance
+        self.misprediction = misprediction
+        self.samples = samples
+        self.needs = ()
+        self.batches = Batches()
+        self.fit = Fit()
+        self.outcome = Outcome()
+        self._names: list[str] = []
+        self._total: int | None = None
+        self._counts: dict[str, NDArray[np.int64]] = {}
+        self._looks: dict[str, deque[NDArray[np.int64]]] = {}
+        self._last: Step | None = None
+        self._fired = False
+
+    def begin(self, info: RunRecord) -> None:
+        """Take note of the names of the classes, and of how long the run is to be."""
+        self._names = list(info.classes)
+        self._total = info.total_steps
+
+    def update(self, step: Step) -> Finding | None:
+        """See `Rule.update`."""
+        if self._fired or step.rank != 0 or step.mode != "train":
+            return None
+        for compared in self.batches.compared:
+            matrix = self._matrix(compared)
+            if matrix is None:
+                continue
+            self._last = step
+            counts = self._counts.setdefault(compared.loss, np.zeros(len(matrix), np.int64))
+            if counts.shape == matrix.shape[:1]:
+                counts += matrix.sum(1)
+                self._looks.setdefault(compared.loss, deque(maxlen=_LOOKS)).append(matrix)
+        ripe = step.step >= (_PATIENCE if self._total is None else _SHARE * self._total)
+        return self._finding(step) if ripe and self.batches.compared else None
+
+    def finish(self) -> Finding | None:
+        """Return what was not learned when the run is over."""
+        return None if self._fired or self._last is None else self._finding(self._last)
+
+    def _matrix(self, compared: Compared) -> NDArray[np.int64] | None:
+        """Return the confusion matrix of a batch, of one output that says yes or no too."""
+        matrix = confusion(compared)
+        series = self.fit.of("train").get(compared.loss)
+        if matrix is not None:
+            return matrix if len(matrix) <= _MOST_CLASSES else None
+        if series is None or series.task != "binary":
+            return None
+        limit = 0.0 if series.identity.takes == "logits" else 0.5
+        said = (compared.predictions > limit).ravel().astype(np.int64)
+        truth = (np.asarray(compared.labels, np.float64) > 0.5).ravel().astype(np.int64)
+        return np.bincount(truth * 2 + said, minlength=4).reshape(2, 2)
+
+    def _finding(self, step: Step) -> Finding | None:
+        for loss, counts in self._counts.items():
+            looks = list(self._looks.get(loss, ()))
+            if counts.sum() < self.samples or len(looks) < 2:
+                continue
+            missed = self._missed(counts, looks)
+            if missed and not (len(counts) == 2 and self.outcome.verdict().kind == "good"):
+                return self._said(step, loss, counts, np.sum(looks, axis=0), missed)
+        return None
+
+    def _missed(self, counts: NDArray[np.int64], looks: list[NDArray[np.int64]]) -> list[int]:
+        """Return the classes that are rare and not learned, the rarest first."""
+        rare = np.flatnonzero((counts > 0) & (counts * self.imbalance < counts.max()))
+        halves = [
+            np.sum(part, axis=0) for part in (looks[: len(looks) // 2], looks[len(looks) // 2 :])
+        ]
+        return [
+            int(one)
+            for one in rare[counts[rare].argsort(kind="stable")]
+            if self._not_learned(*(_missed_of(half, int(one)) for half in halves))
+        ]
+
+    def _not_learned(self, before: tuple[int, int], after: tuple[int, int]) -> bool:
+        """Say whether too many rows of a class are missed, and not fewer than before.
+
+        Args:
+            before: rows that were missed, and all rows, of the first half of the looks.
+            after: the same of the second.
+        """
+        rows = before[1] + after[1]
+        if rows < _ROWS or not before[1] or not after[1]:
+            return False
+        share = (before[0] + after[0]) / rows
+        error = math.sqrt(max(share * (1 - share), 1 / rows) / rows)
+        fall = before[0] / before[1] - after[0] / after[1]
+        falls = fall > _SURE * error * math.sqrt(rows / before[1] + rows / after[1])
+        return share - _SURE * error > self.misprediction and not falls
+
+    def _said(
+        self,
+        step: Step,
+        loss: str,
+        counts: NDArray[np.int64],
+        matrix: NDArray[np.int64],
+        missed: list[int],
+    ) -> Finding:
+        self._fired = True
+        most = int(counts.argmax())
+        shares = {one: 1 - matrix[one, one] / matrix[one].sum() for one in missed}
+        words = ", ".join(
+            f"{self._name(one)} ({counts[one] / counts.sum():.1%} of the labels, {shares[one]:.0%} "
+            "taken for others)"
+            for one in missed[:_NAMED]
+        )
+        ratio = float(counts[most] / counts[missed[0]])
+        weights = ", ".join(
+            f"{self._name(one)} {counts[most] / counts[one]:.3g}" for one in missed[:_NAMED]
+        )
+        return self.found(
+            step,
+            since=step.step,
+            tensor=self.batches.tensor("labels", loss),
+            statistic="imbalance",
+            value=ratio,
+            threshold=self.imbalance,
+            confidence=0.8,
+            seen=f"not learned of {counts.sum()} labels: {words}; {self._name(most)} is "
+            f"{ratio:.3g} times as frequent",
+            cause="a class so rare hardly counts in the mean loss: leaving it out costs little",
+            remedy=f"class weights ({weights}, where {self._name(most)} has 1), or draw the rows "
+            "of rare classes more often; judge by the recall of each class, not by accuracy",
+            evidence={
+                "counts": counts.tolist(),
+                "missed": {str(one): float(share) for one, share in shares.items()},
+            },
+        )
+
+    def _name(self, number: int) -> str:
+        return self._names[number] if number < len(self._names) else f"class {number}"
+
+
+def _missed_of(matrix: NDArray[np.int64], number: int) -> tuple[int, int]:
+    """Return how many rows of a class were taken for another, and how many there were."""
+    rows = int(matrix[number].sum())
+    return rows - int(matrix[number, number]), rows

@@ -1,0 +1,271 @@
+"""Rule: the labels have nothing to do with the inputs, or a large part of them is wrong."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from vinedresser.capture.finding import Finding
+from vinedresser.errors import ConfigError
+from vinedresser.rules.base import Rule
+from vinedresser.rules.need import Need
+from vinedresser.rules.signals.compared import Batches
+from vinedresser.rules.signals.fit import FitSeries, Gain
+from vinedresser.rules.signals.guessing import Guessing
+from vinedresser.rules.signals.held_out import HeldOut
+from vinedresser.rules.signals.outcome import Outcome
+
+if TYPE_CHECKING:
+    from vinedresser.capture.store.step import Step
+    from vinedresser.infra.run_directory import RunRecord
+
+__all__ = ["CorruptLabels"]
+
+_SURE = 2.0
+# Steps, and the share of a run of known length, before anything is said.
+_PATIENCE, _SHARE = 150, 0.3
+# Different rows that simple models are fitted to before they say that there is nothing to find,
+# and the gain below which they do.
+_ROWS = 256
+_NOTHING = 0.1
+# The share of the loss of guessing that an evaluation has to be better by, and of the error of
+# guessing: so little that whoever has found anything is far beyond.
+_BETTER = 0.03
+_BETTER_ERROR = 0.2
+# Of what is learned by heart, the part that is enough when the run is over.
+_OVER = 0.3
+# A loss stands at that of guessing when it is this close.
+_AT_CHANCE = 0.1
+# What is learned by heart: so much more of the training rows than of the evaluations, where
+# neighbours say so much more about the evaluations than about each other.
+_BY_HEART = 0.1
+_WORSE = 0.15
+_VERY_SURE = 3.0
+
+_REMEDY = (
+    "look at some rows with their labels; check what joins them (a shuffle of one of the two, a "
+    "sort, a wrong key, an offset by one), and that they are split and shuffled together"
+)
+
+
+@dataclass
+class _Evaluations:
+    """Evaluations of one loss.
+
+    Attributes:
+        count: how many there were.
+        rows: that were looked at of the last.
+        best: the greatest share of the loss of guessing that one of them was better by.
+        best_loss: of them.
+    """
+
+    count: int = 0
+    rows: int = 1
+    best: float = -float("inf")
+    best_loss: float = float("inf")
+
+
+class _Seen(NamedTuple):
+    """What is told; see `Finding`."""
+
+    statistic: str
+    value: float
+    threshold: float
+    confidence: float
+    seen: str
+    cause: str
+
+
+class CorruptLabels(Rule):
+    """The labels do not belong to the inputs, or many of them are wrong.
+
+    The gain is the share of the error of guessing that is removed, and guessing is the loss of a
+    model that knows how often each label comes. One of three, after 150 steps and 30 % of the run:
+
+    - *By heart*: on training rows, surely more than ``gain`` of the error or the loss of guessing
+      is gone (at the end of the run, 0.3 of that), and in ``evaluations`` evaluations the loss was
+      never better than guessing by 3 % (and two standard errors of that, for the labels of an
+      evaluation) and the predictions have no gain of 0.2. Simple models (ridge regression, five
+      neighbours; see `Outcome`) have found less than 0.1 in 256 different training rows; where they
+      cannot be asked (tokens), it is said when the run is over.
+    - *Nothing to find*: the training is poor, its loss stands at that of guessing (10 %), and
+      simple models have found less than 0.1 in 256 rows either. It may be the inputs as well.
+    - *Wrong in training*: five neighbours among the training rows tell the classes of the
+      evaluations better than those of the training rows, by 0.15 and three standard errors, while
+      the model knows those of the training rows better, by 0.1 and two standard errors.
+
+    Sources: Zhang et al., "Understanding deep learning requires rethinking generalization" (2017):
+    networks fit labels drawn at random, and only the evaluation shows it; Karpathy 2019 (baseline).
+
+    Args:
+        gain: of what is learned by heart.
+        evaluations: that found nothing.
+    """
+
+    severity = "warning"
+    fault = "corrupt_labels"
+
+    def __init__(self, gain: float = 0.1, evaluations: int = 5) -> None:
+        if not 0 < gain < 1:
+            raise ConfigError(f"gain = {gain:g}: must lie between 0 and 1")
+        if evaluations < 1:
+            raise ConfigError(f"evaluations = {evaluations}: must be at least 1")
+        self.gain = gain
+        self.evaluations = evaluations
+        self.needs = (Need("losses", modes=("eval",), required=False),)
+        self.batches = Batches()
+        self.outcome = Outcome()
+        self.guessing = Guessing()
+        self.held_out = HeldOut()
+        self._total: int | None = None
+        self._evaluated: dict[str, _Evaluations] = {}
+        self._last: Step | None = None
+        self._fired = False
+
+    def begin(self, info: RunRecord) -> None:
+        """Take note of how long the run is to be."""
+        self._total = info.total_steps
+
+    def update(self, step: Step) -> Finding | None:
+        """See `Rule.update`."""
+        if self._fired or step.rank != 0 or step.mode == "predict":
+            return None
+        if step.mode == "eval":
+            self._evaluate(step)
+            return None
+        if not self.batches.compared:
+            return None
+        self._last = step
+        if step.step < max(_PATIENCE, _SHARE * (self._total or 0)):
+            return None
+        return self._finding(step, over=False)
+
+    def finish(self) -> Finding | None:
+        """Return what is found when the run is over."""
+        if self._fired or self._last is None or self._last.step < _PATIENCE:
+            return None
+        return self._finding(self._last, over=True)
+
+    def _evaluate(self, step: Step) -> None:
+        for name, value in step.scalars_of("losses").items():
+            loss = name.removeprefix("losses/")
+            guessed = self.guessing.loss(loss)
+            # Before the first training labels nothing is learned either.
+            if guessed is None or not guessed > 0:
+                continue
+            seen = self._evaluated.setdefault(loss, _Evaluations())
+            seen.count += 1
+            seen.rows = max([1, *(len(one.labels) for one in self.batches.compared)])
+            if 1 - value / guessed > seen.best:
+                seen.best, seen.best_loss = 1 - value / guessed, value
+
+    def _finding(self, step: Step, *, over: bool) -> Finding | None:
+        tasks = self.outcome.fit.of("train")
+        # Of several tasks, one may be hopeless on purpose.
+        found = [self._of(loss, series, over=over) for loss, series in tasks.items()]
+        seen = found[0] if found else None
+        if seen is None or any(one is None for one in found):
+            return None
+        self._fired = True
+        return self.found(
+            step,
+            since=0,
+            tensor=self.batches.tensor("labels", next(iter(tasks))),
+            remedy=_REMEDY,
+            evidence=self._evidence(next(iter(tasks))),
+            **seen._asdict(),
+        )
+
+    def _evidence(self, loss: str) -> dict[str, Any]:
+        evaluated = self._evaluated.get(loss, _Evaluations())
+        return {"baseline": self.outcome.baseline.gain(loss), "evaluations": evaluated.count}
+
+    def _of(self, loss: str, series: FitSeries, *, over: bool) -> _Seen | None:
+        gain = series.gain()
+        if gain is None:
+            return None
+        baseline = self.outcome.baseline.gain(loss)
+        if baseline is not None and baseline >= _NOTHING:
+            return self._wrong_in_training(loss, gain)
+        rows = self.outcome.baseline.fitted_rows(loss)
+        asked = baseline is not None and rows is not None and len(rows[0]) >= _ROWS
+        least = gain.value - _SURE * gain.error
+        gone, wanted = max(least, self._better_loss(loss)), self.gain * (_OVER if over else 1.0)
+        if gone > wanted:
+            return self._by_heart(loss, gone, wanted) if over or asked else None
+        return self._nothing(loss, baseline or 0.0, over=over) if asked and least <= 0 else None
+
+    def _better_loss(self, loss: str) -> float:
+        """Return the share of the loss of guessing that the training loss surely is below it."""
+        guessed = self.guessing.loss(loss)
+        progress = self.outcome.progress.losses.get(f"losses/{loss}")
+        now = progress.latest() if progress else None
+        return 1 - (now.level + _SURE * now.error) / guessed if now and guessed else 0.0
+
+    def _by_heart(self, loss: str, gone: float, wanted: float) -> _Seen | None:
+        evaluated, guessed = self._evaluated.get(loss), self.guessing.loss(loss)
+        if evaluated is None or not guessed or evaluated.count < self.evaluations:
+            return None
+        doubt = self.guessing.deviation(loss) / math.sqrt(evaluated.rows) / guessed
+        series = self.outcome.fit.of("eval").get(loss)
+        shown = series.gain() if series else None
+        found = evaluated.best > _BETTER + _SURE * doubt
+        if found or (shown is not None and shown.value > _BETTER_ERROR):
+            return None
+        return _Seen(
+            "gain",
+            gone,
+            wanted,
+            0.85,
+            f"{gone:.0%} of the error of guessing is gone on training rows, and in "
+            f"{evaluated.count} evaluations the loss was never below {evaluated.best_loss:.4g} "
+            f"where guessing gives {guessed:.4g}; simple models find nothing",
+            "labels that do not belong to the rows: what is learned is learned by heart",
+        )
+
+    def _nothing(self, loss: str, baseline: float, *, over: bool) -> _Seen | None:
+        verdict = self.outcome.final() if over else self.outcome.verdict()
+        guessed = self.guessing.loss(loss)
+        progress = self.outcome.progress.losses.get(f"losses/{loss}")
+        now = progress.latest() if progress else None
+        if verdict.kind != "poor" or guessed is None or now is None:
+            return None
+        if abs(now.level - guessed) > _AT_CHANCE * guessed:
+            return None
+        return _Seen(
+            "loss",
+            now.level,
+            guessed,
+            0.6,
+            f"the loss stands at {now.level:.4g} where guessing gives {guessed:.4g}, and simple "
+            f"models find as little in the same rows (gain {max(baseline, 0):.2g})",
+            "labels that do not belong to the rows, or rows that were mixed up with each other: "
+            "there seems to be nothing to learn",
+        )
+
+    def _wrong_in_training(self, loss: str, gain: Gain) -> _Seen | None:
+        series = self.outcome.fit.of("eval").get(loss)
+        shown = series.gain() if series else None
+        votes = self.held_out.votes(loss) if shown else None
+        if votes is None or shown is None:
+            return None
+        error = math.sqrt(max(shown.score * (1 - shown.score), 1e-2) / self._rows_of(loss))
+        if gain.score - shown.score < _BY_HEART + _SURE * error:
+            return None
+        if votes.held_out - votes.train < max(_WORSE, _VERY_SURE * votes.error):
+            return None
+        return _Seen(
+            "agreement",
+            votes.train,
+            votes.held_out,
+            0.8,
+            f"five neighbours among the training rows say the right class of "
+            f"{votes.held_out:.0%} of the evaluated rows, but of {votes.train:.0%} of the training "
+            f"rows themselves; the model is right about {shown.score:.0%} and {gain.score:.0%}",
+            "many labels of the training rows are wrong, and the model learns them by heart",
+        )
+
+    def _rows_of(self, loss: str) -> int:
+        """Return how many rows of an evaluation were looked at: the same ones every time."""
+        return self._evaluated.get(loss, _Evaluations()).rows

@@ -1,0 +1,34 @@
+"""What rules about the scale of inputs and of targets have in common."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from vinedresser.rules.signals.outcome import Verdict
+from vinedresser.rules.symptom import SymptomRule
+
+if TYPE_CHECKING:
+    from vinedresser.capture.finding import Finding
+    from vinedresser.capture.store.step import Step
+
+__all__ = ["ScaleRule"]
+
+
+class ScaleRule(SymptomRule):
+    """A symptom that counts at once where the loss is no number any more.
+
+    Such a run is over before there were looks enough, and before its outcome can be judged.
+
+    Args:
+        patience: looks in a row, else.
+    """
+
+    def update(self, step: Step) -> Finding | None:
+        """See `Rule.update`."""
+        finding = super().update(step)
+        if finding or self._fired or self._seen is None or step.rank != 0 or step.mode != "train":
+            return finding
+        if all(math.isfinite(value) for value in step.scalars_of("losses").values()):
+            return None
+        return self._fire(Verdict("poor", f"the loss is not finite at step {step.step}"))

@@ -1,0 +1,117 @@
+"""Rule: most of the tokens are one and the same."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vinedresser.capture.finding import Finding
+from vinedresser.errors import ConfigError
+from vinedresser.rules.base import Rule
+from vinedresser.rules.signals.compared import Batches
+
+if TYPE_CHECKING:
+    from vinedresser.capture.store.step import Step
+    from vinedresser.infra.run_directory import RunRecord
+
+__all__ = ["TokenRatio"]
+
+# Rows that are looked at, and what makes numbers tokens: as many places, and other values.
+_ROWS = 512
+_PLACES = 4
+_VALUES = 8
+
+
+class TokenRatio(Rule):
+    """More than half of the tokens are one value, mostly the padding of short sequences.
+
+    Asked once, of the first 512 rows (of a shorter run, of what there was), of inputs of whole
+    numbers of 16 bits or more, [rows, places], with at least 4 places and 8 values in one row or
+    another, into a model with an embedding as far as its modules are known. It costs time rather
+    than quality where the padding is masked, so it is a hint.
+
+    Source: the forerunner's NLPSequenceRatio (value 0, 50 %).
+
+    Args:
+        share: of one value.
+    """
+
+    severity = "info"
+    fault = "token_ratio"
+
+    def __init__(self, share: float = 0.5) -> None:
+        if not 0 < share < 1:
+            raise ConfigError(f"share = {share:g}: must lie between 0 and 1")
+        self.share = share
+        self.needs = ()
+        self.batches = Batches()
+        self._embeds = True
+        self._counts: dict[str, dict[int, int]] = {}
+        self._rows: dict[str, int] = {}
+        self._last: Step | None = None
+        self._over = False
+
+    def begin(self, info: RunRecord) -> None:
+        """Take note of whether the model has an embedding."""
+        kinds = [words[0] for words in info.modules.values() if words]
+        self._embeds = not kinds or any("Embedding" in kind for kind in kinds)
+
+    def update(self, step: Step) -> Finding | None:
+        """See `Rule.update`."""
+        if self._over or not self._embeds or step.rank != 0 or step.mode != "train":
+            return None
+        for name, values in self.batches.inputs.items():
+            if not _tokens(values):
+                continue
+            self._last = step
+            self._count(name, values)
+            if self._rows[name] >= _ROWS:
+                self._over = True
+                return self._finding(step)
+        return None
+
+    def finish(self) -> Finding | None:
+        """Return what is found of a run of few rows."""
+        return None if self._over or self._last is None else self._finding(self._last)
+
+    def _count(self, name: str, values: NDArray[Any]) -> None:
+        counts = self._counts.setdefault(name, {})
+        for value, count in zip(*np.unique(values, return_counts=True), strict=True):
+            counts[int(value)] = counts.get(int(value), 0) + int(count)
+        self._rows[name] = self._rows.get(name, 0) + len(values)
+
+    def _finding(self, step: Step) -> Finding | None:
+        for name, counts in self._counts.items():
+            value, most = max(counts.items(), key=lambda one: one[1])
+            share = most / sum(counts.values())
+            if share <= self.share or len(counts) < _VALUES:
+                continue
+            return self.found(
+                step,
+                since=0,
+                tensor=name,
+                statistic="share",
+                value=share,
+                threshold=self.share,
+                confidence=0.9,
+                seen=f"{share:.0%} of the tokens of {name} are {value} ({self._rows[name]} rows of "
+                f"{len(counts)} values)",
+                cause="sequences that are far shorter than the batch is long, and filled up",
+                remedy="batches of sequences of like length, cut at the longest of the batch; mask "
+                f"token {value} in the attention and in the loss",
+                evidence={"token": value, "share": share, "values": len(counts)},
+            )
+        return None
+
+
+def _tokens(values: NDArray[Any]) -> bool:
+    """Say whether inputs can be numbers of tokens: pixels are bytes, or have more axes."""
+    return (
+        values.ndim == 2
+        and values.dtype.kind in "iu"
+        and values.dtype.itemsize > 1
+        and values.shape[1] >= _PLACES
+        and len(values) > 0
+    )

@@ -1,0 +1,96 @@
+"""Rule: the targets of a regression are on another scale than a network begins with."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vinedresser.errors import ConfigError
+from vinedresser.rules.data.scale_rule import ScaleRule
+from vinedresser.rules.signals.compared import Batches, Compared
+from vinedresser.rules.signals.fit import Fit
+from vinedresser.rules.symptom import Symptom
+
+if TYPE_CHECKING:
+    from vinedresser.capture.store.step import Step
+
+__all__ = ["UnnormalisedTargets"]
+
+# How sure, and how sure where the predictions have come to the scale of the targets: their root
+# mean square is that many times that of the targets.
+_CONFIDENCE, _UNSURE = 0.85, 0.7
+_NEAR, _FAR = 0.5, 2.0
+
+
+class UnnormalisedTargets(ScaleRule):
+    """The targets of a regression are far from the scale on which a network begins.
+
+    Fires when the root mean square of the targets (of the output with the largest) is above
+    ``size``, or below 1/``size``, at ``patience`` looks in a row, in a training that comes to less
+    than it should (`Outcome`), or at the first look where its loss is no number. A fresh network
+    says numbers of about 1. The gradient of a squared error grows with the targets: with plain
+    gradient descent the first steps are so many times too large. Adam's steps do not grow with it,
+    and so a bias takes about mean/(learning rate) steps to reach the mean.
+
+    Args:
+        size: root mean square. Standardised targets have 1; those of 15 were seen in trainings that
+            failed for other reasons and that did not.
+        patience: looks in a row, five steps apart.
+    """
+
+    fault = "unnormalised_targets"
+
+    def __init__(self, size: float = 100.0, patience: int = 5) -> None:
+        if not size > 1:
+            raise ConfigError(f"size = {size:g}: must be greater than 1")
+        super().__init__(patience)
+        self.size = size
+        self.batches = Batches()
+        self.fit = Fit()
+        self.needs = ()
+
+    def looks_at(self, step: Step) -> bool:
+        """See `SymptomRule.looks_at`: every train step at which values were to be said."""
+        return step.mode == "train" and bool(self._regressions())
+
+    def look(self, step: Step) -> Symptom | None:  # noqa: ARG002 (the signal has read it)
+        """See `SymptomRule.look`."""
+        for compared in self._regressions():
+            labels = np.asarray(compared.labels, np.float64).reshape(len(compared.labels), -1)
+            sizes = np.sqrt(np.mean(labels**2, axis=0))
+            most = int(sizes.argmax()) if len(sizes) else 0
+            if not len(sizes) or not np.isfinite(sizes).all():
+                continue
+            if sizes[most] > self.size or 0 < sizes[most] < 1 / self.size:
+                return self._symptom(compared, labels[:, most], float(sizes[most]))
+        return None
+
+    def _regressions(self) -> list[Compared]:
+        series = self.fit.of("train")
+        return [
+            one
+            for one in self.batches.compared
+            if one.loss in series and series[one.loss].task == "values"
+        ]
+
+    def _symptom(self, compared: Compared, labels: NDArray[np.float64], size: float) -> Symptom:
+        mean, std = float(labels.mean()), float(labels.std())
+        said = float(np.sqrt(np.mean(compared.predictions**2)))
+        away = not math.isfinite(said) or not _NEAR < said / size < _FAR
+        return Symptom(
+            tensor=self.batches.tensor("labels", compared.loss),
+            statistic="rms",
+            value=size,
+            threshold=self.size if size > 1 else 1 / self.size,
+            confidence=_CONFIDENCE if away else _UNSURE,
+            seen=f"the targets have a root mean square of {size:.3g} (mean {mean:.4g}, standard "
+            f"deviation {std:.3g}) where about 1 is usual, and the predictions one of {said:.3g}",
+            cause="targets that were not standardised",
+            remedy=f"(targets - {mean:.4g}) / {std or 1:.3g} (mean and standard deviation of the "
+            "training targets), and the inverse on the predictions; targets over several powers "
+            "of ten: their logarithm",
+            evidence={"rms": size, "mean": mean, "std": std, "predictions_rms": said},
+        )

@@ -1,0 +1,139 @@
+"""Rule: the learning rate is too high."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from vinedresser.errors import ConfigError
+from vinedresser.rules.losses.loss_diagnosis import too_long_steps
+from vinedresser.rules.signals.confidence import confidence
+from vinedresser.rules.signals.learning_rate import RateInUse
+from vinedresser.rules.signals.no_progress import Course, NoProgress
+from vinedresser.rules.signals.predicted_fall import PredictedFall
+from vinedresser.rules.signals.update_ratios import UpdateRatios, to_usual
+from vinedresser.rules.symptom import Symptom, SymptomRule
+
+if TYPE_CHECKING:
+    from vinedresser.capture.finding import Finding
+    from vinedresser.capture.store.step import Step
+
+__all__ = ["LearningRateTooHigh"]
+
+
+class LearningRateTooHigh(SymptomRule):
+    """The learning rate is too high: steps are so long that they undo what was learned.
+
+    With r the median update-to-weight ratio (`UpdateRatios`), x the loss and p the fall of it that
+    the gradient promises to first order (`PredictedFall`): fires when r was above ``ratio``, or
+    p / x above ``overshoot``, at some look, in a training that learns less than it should. One such
+    step is enough to throw the weights where no gradient is left. And, whatever was captured of
+    weights, when the loss was thrown up far above its start, or was lost again, and gets nowhere
+    (`NoProgress`).
+
+    Args:
+        ratio: of updates to weights, above which a step is too long. First steps of trainings that
+            go on to learn reach 0.03, of some 0.7: the outcome decides.
+        overshoot: promised fall over the loss. A convex loss allows for 2 (Polyak); p is an upper
+            bound of the fall, and healthy trainings were seen to reach 4.6.
+        patience: looks until it says so.
+    """
+
+    fault = "learning_rate_too_high"
+    waits = True
+
+    def __init__(self, ratio: float = 0.1, overshoot: float = 5.0, patience: int = 5) -> None:
+        for name, value in (("ratio", ratio), ("overshoot", overshoot)):
+            if not value > 0:
+                raise ConfigError(f"{name} = {value:g}: must be greater than 0")
+        super().__init__(patience)
+        self.ratio = ratio
+        self.overshoot = overshoot
+        self.updates = UpdateRatios(20)
+        self.predicted = PredictedFall()
+        self.progress = NoProgress(200, 0.1, 1.0)
+        self.rate = RateInUse()
+        self.needs = self.updates.needs
+
+    def update(self, step: Step) -> Finding | None:
+        """See `Rule.update`."""
+        found = super().update(step)
+        if found is not None or self._fired or step.rank != 0:
+            return found
+        return self._of_course(step, self.progress.course())
+
+    def finish(self) -> Finding | None:
+        """See `Rule.finish`."""
+        found = super().finish()
+        if found is not None or self._fired or self.progress.last is None:
+            return found
+        return self._of_course(self.progress.last, self.progress.course(ended=True))
+
+    def look(self, step: Step) -> Symptom | None:  # noqa: ARG002 (the signals have kept it)
+        """See `SymptomRule.look`."""
+        greatest = self.updates.greatest
+        at, overshoot = self.predicted.greatest_overshoot
+        long = greatest is not None and greatest.median > self.ratio
+        if not long and not overshoot > self.overshoot:
+            return None
+        seen = []
+        tensor, value, bound = "gradients", overshoot, self.overshoot
+        factor = 10.0 ** math.floor(-math.log10(max(overshoot, 10.0)))
+        if greatest is not None and long:
+            tensor = max(greatest.ratios, key=greatest.ratios.__getitem__)
+            value, bound = greatest.median, self.ratio
+            factor = to_usual(value)
+            seen.append(
+                f"step {greatest.step} changed the weights by {value:.1e} of their norm (the "
+                f"median of {len(greatest.ratios)} tensors) where 2e-4 to 2e-3 is usual"
+            )
+        if overshoot > self.overshoot:
+            seen.append(
+                f"by its gradient, step {at} was to lower the loss by {overshoot:.2g} times what "
+                "there was of it"
+            )
+        return Symptom(
+            tensor=tensor,
+            statistic="l2",
+            value=value,
+            threshold=bound,
+            confidence=1 - bound / value / 10,
+            seen="; ".join(seen),
+            cause="the learning rate is too high: a step is too large, and undoes what was learned",
+            remedy=f"{self.rate.scaled(factor)}; warm it up, clip the gradient norm",
+            evidence={
+                "ratio": greatest.median if greatest else 0.0,
+                "overshoot": overshoot,
+                "learning_rates": self.rate.captured,
+            },
+            correction=self.rate.corrected(factor),
+        )
+
+    def _of_course(self, step: Step, course: Course | None) -> Finding | None:
+        """Return what the loss alone shows, if it does."""
+        if course is None or course.kind == "standing":
+            return None
+        self._fired = True
+        advice, correction = too_long_steps(course, self.rate)
+        size = abs(course.start)
+        error = math.hypot(course.start_error, course.stretch.error)
+        margin = (course.progress.peak - course.start) / error if error else math.inf
+        return self.found(
+            step,
+            since=course.stretch.first,
+            tensor=course.name,
+            statistic="loss",
+            value=course.progress.peak,
+            threshold=course.start + size / 2,
+            confidence=confidence(margin),
+            seen=f"{course.name} {course.seen}",
+            cause=advice.cause,
+            remedy=advice.remedy,
+            evidence={
+                "start": course.start,
+                "level": course.stretch.level,
+                "rise": course.rise,
+                "learning_rates": self.rate.captured,
+            },
+            correction=correction,
+        )

@@ -1,0 +1,143 @@
+"""Rule: gradients of mixed precision overflow again and again."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import deque
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from vinedresser.capture.finding import Finding
+from vinedresser.errors import ConfigError
+from vinedresser.rules.base import Rule
+from vinedresser.rules.need import Need
+
+if TYPE_CHECKING:
+    from vinedresser.capture.store.step import Step
+
+__all__ = ["MixedPrecision"]
+
+# Keras tells its scale among what its optimizer keeps; there is always a learning rate besides.
+_OF_OPTIMIZER = r"^optimizer_state/(?:\w+\.)?(?:loss_scale|lr)$"
+_SCALE = re.compile(r"^(?:state/(?:.*\.)?grad|optimizer_state/(?:\w+\.)?loss)_scale$")
+# Steps in which a scaler may still look for its scale: from 65,536 it takes 16 to come down to 1.
+_SEARCH = 50
+_LEAST_SCALE = 1.0
+_CONFIDENCE = 0.85
+
+
+class _Look(NamedTuple):
+    """What a scaler has told at a step."""
+
+    step: int
+    scale: float
+    skipped: float
+
+
+class MixedPrecision(Rule):
+    """Gradients of mixed precision overflow again and again.
+
+    A scaler of the loss halves its scale, and skips the step, whenever a gradient is not finite,
+    and doubles it after many steps without (2000 by default), so in a healthy training it skips
+    one step in thousands. Fires when, later than step 50, over ``patience`` looks in a row, more
+    than ``skipped`` of the steps were skipped, or the scale fell at each, or it has fallen to 1 or
+    below: then the gradients overflow as they are, and a scale cannot help. bfloat16 needs no
+    scaler and shows none. Source: Micikevicius et al., "Mixed precision training" (ICLR 2018),
+    section 3.2; PyTorch's and Keras's documentation of their scalers.
+
+    Args:
+        skipped: share of the steps.
+        every: train steps from one look to the next.
+        patience: looks in a row.
+    """
+
+    severity = "warning"
+    fault = "mixed_precision"
+
+    def __init__(self, skipped: float = 0.1, every: int = 20, patience: int = 3) -> None:
+        if not 0 < skipped < 1:
+            raise ConfigError(f"skipped = {skipped:g}: must lie between 0 and 1")
+        if every < 1 or patience < 1:
+            raise ConfigError(f"every = {every}, patience = {patience}: must be at least 1")
+        self.skipped = skipped
+        self.every = every
+        self.patience = patience
+        self.needs = (
+            Need("state", every=every, required=False),
+            Need("loss_scale", every=every, regex=_OF_OPTIMIZER, required=False),
+        )
+        self._looks: dict[str, deque[_Look]] = {}
+        self._highest: dict[str, float] = {}
+        self._fired = False
+
+    def update(self, step: Step) -> Finding | None:
+        """See `Rule.update`."""
+        if self._fired or step.rank != 0 or step.mode != "train":
+            return None
+        for name, scale in step.scalars.items():
+            if not (_SCALE.match(name) and math.isfinite(scale)):
+                continue
+            skipped = step.scalars.get(f"{name.removesuffix('grad_scale')}skipped_steps", 0.0)
+            look = _Look(step.step, scale, skipped)
+            self._highest[name] = max(self._highest.get(name, scale), scale)
+            looks = self._looks.setdefault(name, deque(maxlen=self.patience + 1))
+            if step.step >= _SEARCH:
+                looks.append(look)
+            finding = self._judged(step, name, list(looks)) if len(looks) > self.patience else None
+            if finding is not None:
+                self._fired = True
+                return finding
+        return None
+
+    def _judged(self, step: Step, name: str, looks: list[_Look]) -> Finding | None:
+        """Return what some looks in a row come to."""
+        first, last = looks[0], looks[-1]
+        skipped = last.skipped - first.skipped
+        # A step that is skipped is not counted as one.
+        share = skipped / (skipped + last.step - first.step)
+        highest = self._highest[name]
+        figures = ("scale", last.scale, _LEAST_SCALE)
+        if share > self.skipped:
+            figures = ("skipped", share, self.skipped)
+            seen = f"{share:.0%} of the steps from {first.step} to {last.step} were skipped"
+        elif all(one.scale <= _LEAST_SCALE for one in looks) and last.scale < highest:
+            seen = f"the scale of the loss has fallen from {highest:g} to {last.scale:g}"
+        elif all(now.scale < before.scale for before, now in pairwise(looks)):
+            figures = ("scale", last.scale, first.scale)
+            seen = f"the scale of the loss fell from {first.scale:g} to {last.scale:g} within "
+            seen += f"{last.step - first.step} steps, and at no look had it grown"
+        else:
+            return None
+        return self._finding(step, name, looks, figures, seen)
+
+    def _finding(
+        self,
+        step: Step,
+        name: str,
+        looks: list[_Look],
+        figures: tuple[str, float, float],
+        seen: str,
+    ) -> Finding:
+        """Return the finding; its figures are statistic, value and threshold."""
+        statistic, value, threshold = figures
+        return self.found(
+            step,
+            since=looks[0].step,
+            tensor=name,
+            statistic=statistic,
+            value=value,
+            threshold=threshold,
+            confidence=_CONFIDENCE,
+            seen=seen,
+            cause="gradients or activations overflow float16 (above 65,504) in step after step: "
+            "the training diverges, or some layer's values are too large for it",
+            remedy="bfloat16 in place of float16 (autocast(dtype=torch.bfloat16), Keras "
+            "mixed_bfloat16) without a scaler; else a smaller learning rate, clip the gradients "
+            "after scaler.unscale_(optimizer), and keep losses and norms in float32",
+            evidence={
+                "steps": [one.step for one in looks],
+                "scales": [one.scale for one in looks],
+                "skipped": [one.skipped for one in looks],
+            },
+        )

@@ -1,0 +1,192 @@
+"""Rule: weight decay, a penalty on the weights or dropout is too strong to learn anything."""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from vinedresser.errors import ConfigError
+from vinedresser.rules.need import Need
+from vinedresser.rules.signals.penalty import Penalty
+from vinedresser.rules.signals.weight_scale import weight_scales
+from vinedresser.rules.symptom import Symptom, SymptomRule
+
+if TYPE_CHECKING:
+    from vinedresser.capture.store.step import Step
+    from vinedresser.infra.run_directory import RunRecord
+
+__all__ = ["OverRegularisation"]
+
+# Names of hyperparameters, without what comes before a dot, case and underscores.
+_DECAY = re.compile(r"(?:weight)?decay|wd|l2|lambda|reg(?:ulari[sz]ation)?(?:strength)?|alpha")
+_DROPOUT = re.compile(r"drop(?:out)?(?:rate|prob|p)?")
+# By how much a penalty is to be divided: from what was seen to be too strong (0.1 to 1 with Adam
+# and SGD) to what is usual (1e-4 to 1e-2).
+_DIVIDED_BY = 100.0
+_USUAL_DROPOUT = 0.5
+
+
+class OverRegularisation(SymptomRule):
+    """Weight decay, a penalty on the weights or dropout is too strong to learn anything.
+
+    Of the root mean square of each weight matrix against that at the first look, and of its scale
+    (`WeightScale`: times the root of the width), the medians: fires when they are below ``shrunk``
+    both, so that the weights go to zero; or when of the loss that is reported more than ``penalty``
+    is not the loss of the rows (`Penalty`); or when a layer drops ``dropout`` or more; at
+    ``patience`` looks in a row, and in a training that learns less than it should. Weights of a
+    healthy training grow from where they began, or stay there: with AdamW's usual decay of 0.01 at
+    a learning rate of 0.001, 1,000 steps without any gradient leave 0.99 of them.
+
+    Args:
+        shrunk: share of the first, and scale. PyTorch's initial scale is 0.58, Xavier's and
+            LeCun's 1, He's 1.4.
+        penalty: share of the loss.
+        dropout: share of the units. Srivastava et al. (JMLR 2014) keep 0.5 to 0.8 of them.
+        every: train steps from one look to the next.
+        patience: looks in a row.
+    """
+
+    severity = "stop"
+    fault = "over_regularisation"
+
+    def __init__(
+        self,
+        shrunk: float = 0.3,
+        penalty: float = 0.5,
+        dropout: float = 0.75,
+        every: int = 20,
+        patience: int = 3,
+    ) -> None:
+        if not 0 < shrunk < 1:
+            raise ConfigError(f"shrunk = {shrunk:g}: must lie between 0 and 1")
+        if not (0 < penalty < 1 and 0 < dropout <= 1):
+            raise ConfigError(f"penalty = {penalty:g}, dropout = {dropout:g}: must be shares")
+        if every < 1:
+            raise ConfigError(f"every = {every}: must be at least 1 step")
+        super().__init__(patience)
+        self.shrunk = shrunk
+        self.penalty = penalty
+        self.dropout = dropout
+        self.every = every
+        self.penalties = Penalty()
+        self.needs = (
+            Need("weights", every=every, reductions=("l2", "std", "mean"), required=False),
+        )
+        self._modules: Mapping[str, list[str]] = {}
+        self._parameters: dict[str, Any] = {}
+        self._decay = 0.0
+        self._drops: dict[str, float] = {}
+        self._first: dict[str, float] = {}
+
+    def begin(self, info: RunRecord) -> None:
+        """Take note of what regularises."""
+        self._modules = info.modules
+        self._parameters = info.parameters
+        self._drops = info.dropout
+        decays = (one.get("settings", {}).get("weight_decay") for one in info.optimizers)
+        self._decay = max((one for one in decays if isinstance(one, int | float)), default=0.0)
+
+    def look(self, step: Step) -> Symptom | None:
+        """See `SymptomRule.look`."""
+        return self._shrinks(step) or self._penalised() or self._drops_out()
+
+    def _shrinks(self, step: Step) -> Symptom | None:
+        scales = weight_scales(step, self._modules)
+        shares = {}
+        for name, one in scales.items():
+            first = self._first.setdefault(name, one.rms)
+            if first > 0:
+                shares[name] = one.rms / first
+        if not shares:
+            return None
+        share = statistics.median(shares.values())
+        scale = statistics.median(one.scale for one in scales.values())
+        if not (share < self.shrunk and scale < self.shrunk):
+            return None
+        smallest = min(shares, key=shares.__getitem__)
+        known = self._decay > 0
+        return Symptom(
+            tensor=smallest,
+            statistic="std",
+            value=share,
+            threshold=self.shrunk,
+            confidence=0.9 if known else 0.7,
+            seen=f"the weights have shrunk to {share:.2g} of what they began with (the median of "
+            f"{len(shares)} tensors)",
+            cause=f"a weight decay of {self._decay:g} pulls them to zero faster than the data can "
+            "hold against it"
+            if known
+            else "a penalty on the weights pulls them to zero faster than the data can hold "
+            "against it",
+            remedy=self._less_decay(),
+            evidence={"shares": shares, "scale": scale},
+            correction=self._corrected_decay(),
+        )
+
+    def _penalised(self) -> Symptom | None:
+        found = self.penalties.greatest()
+        if found is None or not found[1] > self.penalty:
+            return None
+        name, share = found
+        return Symptom(
+            tensor=name,
+            statistic="share",
+            value=share,
+            threshold=self.penalty,
+            confidence=0.8,
+            seen=f"{share:.0%} of {name} is not the loss of the rows",
+            cause="regularisers on the weights are the greater part of the loss, so that they, "
+            "not the data, are what is learned",
+            remedy=self._less_decay(),
+            evidence={"share": share},
+            correction=self._corrected_decay(),
+        )
+
+    def _drops_out(self) -> Symptom | None:
+        path = max(self._drops, key=self._drops.__getitem__, default="")
+        rate = self._drops.get(path, 0.0)
+        if rate < self.dropout:
+            return None
+        name = _named(self._parameters, _DROPOUT)
+        return Symptom(
+            tensor=f"outputs/{path}",
+            statistic="zero_share",
+            value=rate,
+            threshold=self.dropout,
+            confidence=0.8,
+            seen=f"{path} drops {rate:.0%} of its units",
+            cause="so much dropout leaves too few units to learn from",
+            remedy=f"{name or 'a dropout of'} {_USUAL_DROPOUT} or less instead of {rate:g}",
+            evidence={"dropout": dict(self._drops)},
+            correction={name: _USUAL_DROPOUT} if name else {},
+        )
+
+    def _less_decay(self) -> str:
+        found = self._corrected_decay()
+        if not found:
+            return f"a penalty on the weights {_DIVIDED_BY:g} times smaller, or none"
+        ((name, value),) = found.items()
+        return f"{name} {value:g} instead of {value * _DIVIDED_BY:g}"
+
+    def _corrected_decay(self) -> dict[str, float]:
+        """Return a smaller decay by the hyperparameter's name; {} where none is known."""
+        name = _named(self._parameters, _DECAY)
+        value = self._decay if name is None else float(self._parameters[name])
+        if value <= 0:
+            return {}
+        return {name or "weight_decay": float(f"{value / _DIVIDED_BY:.2g}")}
+
+
+def _named(parameters: Mapping[str, Any], pattern: re.Pattern[str]) -> str | None:
+    """Return the hyperparameter whose name fits and whose value is a number above 0."""
+    for name, value in parameters.items():
+        word = re.sub("[-_]", "", name.rpartition(".")[2]).lower()
+        try:
+            if pattern.fullmatch(word) and 0 < float(value) < math.inf:
+                return name
+        except (TypeError, ValueError):
+            continue
+    return None

@@ -1,0 +1,143 @@
+"""Rule: a schedule of the learning rate does not run along with the training."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from vinedresser.errors import ConfigError
+from vinedresser.rules.need import Need
+from vinedresser.rules.signals.learning_rate import RateInUse
+from vinedresser.rules.symptom import Symptom, SymptomRule
+
+if TYPE_CHECKING:
+    from vinedresser.capture.finding import Finding
+    from vinedresser.capture.store.step import Step
+    from vinedresser.infra.run_directory import RunRecord
+
+__all__ = ["SchedulerNotStepped"]
+
+_STEPS = r"^optimizer_state/(?:\w+\.)?scheduler_steps(?:\[\d+\])?$"
+# The share of a run in which one that is stepped once an epoch was stepped, if there are two.
+_HALF = 0.5
+
+
+class SchedulerNotStepped(SymptomRule):
+    """A learning-rate scheduler is never stepped, or far too often.
+
+    Fires when an optimizer has a scheduler that was not stepped once, and its learning rate has not
+    changed, in half of the run (at its end, where its length is not known); and when the learning
+    rate has come below ``decay`` of its greatest value in the first ``share`` of the run, in a
+    training that learns less than it should: a schedule by epochs that is stepped at each batch.
+    How often a scheduler was stepped is known of torch; those of Keras step by themselves. One that
+    watches a metric (`ReduceLROnPlateau`) may never have to do anything.
+
+    Args:
+        decay: share of the greatest learning rate, below which nothing is learned any more.
+        share: of the run.
+        patience: looks in a row, and looks before a scheduler is said not to be stepped.
+    """
+
+    severity = "warning"
+    fault = "scheduler_not_stepped"
+
+    def __init__(self, decay: float = 1e-3, share: float = 0.1, patience: int = 5) -> None:
+        for name, value in (("decay", decay), ("share", share)):
+            if not 0 < value < 1:
+                raise ConfigError(f"{name} = {value:g}: must lie between 0 and 1")
+        super().__init__(patience)
+        self.decay = decay
+        self.share = share
+        self.rate = RateInUse()
+        self.needs = (
+            Need("scheduler", every=20, regex=_STEPS, stop=400, required=False),
+            Need("scheduler", every=100, regex=_STEPS, required=False),
+        )
+        self._total: int | None = None
+        self._unstepped: Step | None = None
+        self._name = ""
+        self._unstepped_looks = 0
+        self._decayed: tuple[int, float] | None = None
+
+    def begin(self, info: RunRecord) -> None:
+        """Take note of how long the run is to be."""
+        self._total = info.total_steps
+
+    def update(self, step: Step) -> Finding | None:
+        """See `Rule.update`."""
+        if self._fired or step.rank != 0 or step.mode != "train":
+            return None
+        late = self._total is not None and step.step >= _HALF * self._total
+        if self._counted(step) and late and self._stands():
+            return self._never_stepped()
+        return super().update(step)
+
+    def finish(self) -> Finding | None:
+        """See `Rule.finish`."""
+        if not self._fired and self._stands():
+            return self._never_stepped()
+        return super().finish()
+
+    def looks_at(self, step: Step) -> bool:
+        """See `SymptomRule.looks_at`: where the learning rate was captured."""
+        return bool(self.rate.course) and self.rate.course[-1][0] == step.step
+
+    def look(self, step: Step) -> Symptom | None:
+        """See `SymptomRule.look`."""
+        now, greatest = abs(self.rate.course[-1][1]), abs(self.rate.greatest)
+        if not now < self.decay * greatest:
+            self._decayed = None
+            return None
+        if self._decayed is None:
+            self._decayed = (step.step, now)
+        at, _ = self._decayed
+        if not self._total or at >= self.share * self._total:
+            return None
+        return Symptom(
+            tensor=next(iter(self.rate.captured)),
+            statistic="lr",
+            value=now / greatest,
+            threshold=self.decay,
+            confidence=0.9,
+            seen=f"the learning rate came down from {greatest:.3g} to less than {self.decay:g} of "
+            f"that by step {at} of {self._total}, and is {now:.3g}",
+            cause="the schedule runs far ahead of the training: it is made for epochs and stepped "
+            "at each batch, or for a much shorter run",
+            remedy=f"scheduler.step() once an epoch, or a schedule of {self._total} steps",
+            evidence={"learning_rate": now, "greatest": greatest, "since": at},
+            fault="learning_rate_too_low",
+        )
+
+    def _counted(self, step: Step) -> bool:
+        """Take in how often schedulers were stepped; return whether that was captured."""
+        taken = {name: steps for name, steps in step.scalars.items() if re.match(_STEPS, name)}
+        if not taken:
+            return False
+        self._name = min(taken, key=taken.__getitem__)
+        self._unstepped = step if taken[self._name] == 0 else None
+        self._unstepped_looks = self._unstepped_looks + 1 if self._unstepped else 0
+        return True
+
+    def _stands(self) -> bool:
+        """Say whether there is a scheduler that has done nothing until now."""
+        enough = self._unstepped is not None and self._unstepped_looks >= self.patience
+        return enough and all(rate == self.rate.first for _, rate in self.rate.course)
+
+    def _never_stepped(self) -> Finding:
+        assert self._unstepped is not None, "asked for only where there is one"
+        self._fired = True
+        return self.found(
+            self._unstepped,
+            since=0,
+            tensor=self._name,
+            statistic="steps",
+            value=0.0,
+            threshold=1.0,
+            confidence=0.95,
+            seen=f"the optimizer has a learning-rate scheduler that was not stepped once in "
+            f"{self._unstepped.step} steps; the learning rate is {self.rate.first:g} throughout",
+            cause="scheduler.step() is missing from the training loop",
+            remedy="scheduler.step() after each epoch, or after each optimizer.step() for a "
+            "schedule by steps",
+            evidence={"learning_rate": self.rate.first},
+        )

@@ -1,0 +1,210 @@
+"""Rule: a model is trained in evaluation mode, or evaluated in training mode."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from vinedresser.capture.finding import Finding, Severity
+from vinedresser.errors import ConfigError
+from vinedresser.rules.base import Rule
+from vinedresser.rules.need import Need
+from vinedresser.rules.signals.outcome import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from vinedresser.capture.store.step import Step
+    from vinedresser.infra.run_directory import RunRecord
+
+__all__ = ["WrongMode"]
+
+_STATE = "training"
+_RUNNING_MEANS = ("running_mean", "moving_mean")
+# Who evaluates more often than that looks at something else, such as which rows to train on.
+_FEWEST_STEPS = 5
+_CONFIDENCE = 0.9
+
+
+class WrongMode(Rule):
+    """A model is trained in evaluation mode, or evaluated in training mode.
+
+    ``state/training`` is the share of modules in training mode among those that compute otherwise
+    in training (dropout, batch norm); a model without any has none. Fires when it is 0 at
+    ``patience`` train looks in a row in a model that an optimizer updates, or 1 in ``patience``
+    evaluations in a row that report losses or metrics, five train steps apart or more. Shares in
+    between are meant: batch norm that is frozen, dropout that samples. So may be a model that comes
+    with statistics of batch norm and never leaves evaluation mode: of that it says so (info) unless
+    the training learns less than it should. Source: A. Karpathy's list of common mistakes ("you
+    forgot to toggle train/eval mode for the net").
+
+    Args:
+        every: train steps from one look to the next.
+        patience: looks, or evaluations, in a row.
+    """
+
+    severity: Severity = "warning"
+    fault = "wrong_mode"
+
+    def __init__(self, every: int = 20, patience: int = 3) -> None:
+        if every < 1 or patience < 1:
+            raise ConfigError(f"every = {every}, patience = {patience}: must be at least 1")
+        self.every = every
+        self.patience = patience
+        self.outcome = Outcome()
+        self.needs = (
+            Need("state", every=every, modes=("train", "eval"), required=False),
+            # Who reports none does not evaluate.
+            Need("losses", modes=("train", "eval"), required=False),
+            Need("updates", every=every, reductions=("l2",), required=False),
+            Need("buffers", every=every, reductions=("l2",), required=False),
+        )
+        self._dropout: tuple[str, ...] = ()
+        # By name of a state, the train looks, and the evaluations, at which it was wrong in a row.
+        self._idle: dict[str, list[int]] = {}
+        self._active: dict[str, list[int]] = {}
+        self._evaluation: dict[str, int] = {}
+        self._was_training: set[str] = set()
+        # Prefixes of models with batch norm, and names of those that came with its statistics.
+        self._normed: set[str] = set()
+        self._fitted: set[str] = set()
+        self._told: dict[tuple[str, str], str] = {}
+
+    def begin(self, info: RunRecord) -> None:
+        """Take note of what drops in training."""
+        self._dropout = tuple(info.dropout)
+
+    def update(self, step: Step) -> Finding | None:
+        """See `Rule.update`."""
+        if step.rank != 0 or step.mode == "predict":
+            return None
+        for name, share in step.scalars_of("state").items():
+            if name.rpartition(".")[2].rpartition("/")[2] != _STATE:
+                continue
+            found = self._trained(step, name, share)
+            if step.mode == "eval":
+                found = self._evaluated(step, name, share)
+            if found is not None:
+                return found
+        return None
+
+    def _trained(self, step: Step, name: str, share: float) -> Finding | None:
+        """Look at a model in a train step."""
+        prefix = name.removeprefix("state/").removesuffix(_STATE)
+        updates = step.reduction_of("updates", "l2")
+        if step.mode != "train" or not _of_model(updates, "updates", prefix):
+            return None
+        means = _means(step, prefix)
+        if means:
+            self._normed.add(prefix)
+        if share > 0:
+            self._was_training.add(name)
+            self._idle.pop(name, None)
+            return None
+        looks = self._idle.setdefault(name, [])
+        if not looks and any(means):
+            self._fitted.add(name)
+        looks.append(step.step)
+        if len(looks) < self.patience:
+            return None
+        meant = name in self._fitted and name not in self._was_training
+        severity = self.severity
+        if meant and self.outcome.verdict().kind != "poor":
+            severity = "info"
+        if self._told.get((name, "train")) in (severity, self.severity):
+            return None
+        self._told[name, "train"] = severity
+        finding = self._finding(
+            step,
+            name,
+            looks,
+            share,
+            seen=f"the optimizer updates the model while it is in evaluation mode, since step "
+            f"{looks[0]}" + (", as it was not before" if name in self._was_training else ""),
+            cause=f"{self._what(prefix, trained=True)}: model.train() is not called"
+            + (" again after an evaluation" if name in self._was_training else ""),
+            remedy="model.train() before the training steps, also after each evaluation (Keras: "
+            "model(x, training=True))",
+        )
+        return replace(finding, severity=severity)
+
+    def _evaluated(self, step: Step, name: str, share: float) -> Finding | None:
+        """Look at a model in an evaluation."""
+        if not (step.scalars_of("losses") or step.scalars_of("metrics")):
+            return None
+        looks = self._active.setdefault(name, [])
+        before = self._evaluation.get(name)
+        self._evaluation[name] = step.step
+        if share < 1 or (before is not None and 0 < step.step - before < _FEWEST_STEPS):
+            looks.clear()
+            return None
+        # Several data sets may be evaluated at one step.
+        if step.step not in looks[-1:]:
+            looks.append(step.step)
+        if len(looks) < self.patience or (name, "eval") in self._told:
+            return None
+        self._told[name, "eval"] = self.severity
+        prefix = name.removeprefix("state/").removesuffix(_STATE)
+        return self._finding(
+            step,
+            name,
+            looks,
+            share,
+            seen=f"{len(looks)} evaluations in a row ran in training mode",
+            cause=self._what(prefix, trained=False),
+            remedy="model.eval() before each evaluation, and model.train() after it (Keras: "
+            "model(x, training=False))",
+        )
+
+    def _what(self, prefix: str, *, trained: bool) -> str:
+        """Return what the wrong mode does to the modules for which it matters."""
+        found = []
+        if any(one.startswith(prefix) for one in self._dropout):
+            found.append("dropout drops nothing" if trained else "dropout still drops")
+        if prefix in self._normed:
+            found.append(
+                "batch norm does not use, or learn, the statistics of its batches"
+                if trained
+                else "batch norm takes the statistics of the evaluated batches, and learns them"
+            )
+        return " and ".join(found) or "some modules compute otherwise"
+
+    def _finding(
+        self,
+        step: Step,
+        name: str,
+        looks: list[int],
+        share: float,
+        *,
+        seen: str,
+        cause: str,
+        remedy: str,
+    ) -> Finding:
+        return self.found(
+            step,
+            since=looks[0],
+            tensor=name,
+            statistic="value",
+            value=share,
+            threshold=1.0 - share,
+            confidence=_CONFIDENCE,
+            seen=seen,
+            cause=cause,
+            remedy=remedy,
+            evidence={"steps": looks[-self.patience :]},
+        )
+
+
+def _of_model(names: Mapping[str, float], kind: str, prefix: str) -> bool:
+    """Say whether any of some full names of a kind belongs to the model with a prefix."""
+    return any(name.startswith(f"{kind}/{prefix}") for name in names)
+
+
+def _means(step: Step, prefix: str) -> list[float]:
+    """Return the norms of the running means of batch norm in a model."""
+    norms = step.reduction_of("buffers", "l2").items()
+    return [
+        norm
+        for name, norm in norms
+        if name.startswith(f"buffers/{prefix}") and name.endswith(_RUNNING_MEANS)
+    ]

@@ -1,0 +1,10 @@
+"""Whether a person wants all to end: asked at the keyboard, and by whatever would begin more."""
+
+from __future__ import annotations
+
+import threading
+
+__all__ = ["INTERRUPTED"]
+
+# Of this process, like the signal that sets it.
+INTERRUPTED = threading.Event()

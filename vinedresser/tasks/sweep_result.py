@@ -1,0 +1,164 @@
+"""What a sweep came to, and MLflow's run of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import uuid
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from vinedresser.errors import AlreadyARun, ConfigError
+from vinedresser.infra.run_directory import TrackingRecord, read_record, write_record
+from vinedresser.infra.storage import LocalStorage
+from vinedresser.infra.tracking import RUN_TAG, RunStatus, create_run, finish, prepare_tracking
+from vinedresser.sweeps.spec import SweepRecord
+from vinedresser.sweeps.trial import Trial
+from vinedresser.tasks.sweep_file import Sweep
+
+__all__ = ["JOURNAL", "Swept", "begin_sweep", "finish_sweep"]
+
+JOURNAL = "journal.log"
+
+
+@dataclass(frozen=True)
+class Swept:
+    """What a sweep came to.
+
+    Attributes:
+        name: of the sweep.
+        store: where its trials are.
+        trials: all that have begun, by number.
+        best: the best one, or the Pareto front; empty where none finished.
+        over: why no further trial began.
+        problem: what is wrong with the sweep as a whole; "" for nothing.
+        problems: what went wrong beside the trials.
+        mlflow_run: MLflow's run of the sweep.
+    """
+
+    name: str
+    store: Path | str
+    trials: tuple[Trial, ...]
+    best: tuple[Trial, ...]
+    over: str
+    problem: str
+    problems: tuple[str, ...]
+    mlflow_run: str
+
+
+def begin_sweep(sweep: Sweep, *, resume: bool) -> TrackingRecord:
+    """Make a sweep's record and MLflow's run of it, or find those that there are.
+
+    Args:
+        sweep: what is searched.
+        resume: there is such a sweep, and it is to be gone on with.
+
+    Returns:
+        MLflow's run, as the trials' parent.
+
+    Raises:
+        AlreadyARun: there is such a sweep, and nobody said that it is to be gone on with.
+        ConfigError: there is none to go on with, or what is searched is not the same.
+        TrackingError: MLflow's database or server refused.
+    """
+    storage = LocalStorage(sweep.state)
+    record = _record(sweep)
+    before = read_record(storage, SweepRecord)
+    if before is None and resume:
+        raise ConfigError(f"{sweep.state}: there is no sweep to go on with; leave out --resume")
+    if before is not None:
+        _check(before, record, sweep, resume=resume)
+        record = before
+    else:
+        uri = sweep.experiment.tracking_uri
+        experiment_id = prepare_tracking(uri, sweep.experiment.tracking_experiment)
+        record = replace(record, experiment_id=experiment_id)
+        # The intention first, so that a kill in between leaves nothing that is made twice.
+        write_record(storage, record)
+    if not record.run_id:
+        record = replace(record, run_id=_mlflow_run(record, sweep))
+        write_record(storage, record)
+    return TrackingRecord(record.tracking_uri, record.experiment_id, "", parent=record.run_id)
+
+
+def finish_sweep(swept: Swept, tracking: TrackingRecord, artifacts: Sequence[Path]) -> None:
+    """Give MLflow's run of a sweep its tags, its report and its status.
+
+    Args:
+        swept: what the sweep came to.
+        tracking: whose parent is that run.
+        artifacts: files to upload, by their names.
+
+    Raises:
+        TrackingError: MLflow's database or server refused.
+    """
+    ends = Counter(trial.ending.state for trial in swept.trials)
+    best = swept.best[0] if len(swept.best) == 1 else None
+    tags = {
+        "sweep.over": swept.over,
+        "sweep.problem": swept.problem or None,
+        **{f"sweep.{state}": count for state, count in ends.items()},
+        "sweep.best": f"trial-{best.number:04d}" if best else None,
+        "sweep.best.value": best.result[0] if best else None,
+        "sweep.best.parameters": json.dumps(best.parameters) if best else None,
+    }
+    status: RunStatus = "FAILED" if swept.problem else "FINISHED"
+    if swept.over == "interrupted at the keyboard":
+        status = "KILLED"
+    files: dict[str, str | os.PathLike[str]] = {one.name: one for one in artifacts}
+    finish(tracking.uri, tracking.parent, status, tags, files)
+
+
+def _record(sweep: Sweep) -> SweepRecord:
+    plan = sweep.experiment.plans[0]
+    program = ["python" if one == sys.executable else one for one in plan.program]
+    return SweepRecord(
+        name=sweep.name,
+        space=sweep.space.to_json(),
+        command=program,
+        parameters=dict(plan.parameters),
+        objectives=[asdict(goal) for goal in sweep.settings.goals],
+        epochs=sweep.settings.epochs,
+        created=time.time(),
+        tracking_uri=sweep.experiment.tracking_uri,
+        experiment_id="",
+        id=uuid.uuid4().hex,
+    )
+
+
+def _check(before: SweepRecord, record: SweepRecord, sweep: Sweep, *, resume: bool) -> None:
+    """Refuse to begin a sweep twice, or to go on with another one."""
+    if not resume:
+        raise AlreadyARun(
+            f"{sweep.state}: holds this sweep; --resume goes on with it, another run.name begins "
+            "another"
+        )
+    if differences := before.differences(record):
+        lines = "".join(f"\n  {line}" for line in differences)
+        raise ConfigError(
+            f"{sweep.experiment.path}: the sweep in {sweep.state} is another one:{lines}\n"
+            "set it back, or begin another sweep by another run.name"
+        )
+
+
+def _mlflow_run(record: SweepRecord, sweep: Sweep) -> str:
+    """Return the id of MLflow's run of a sweep, which is made unless it was made before."""
+    parameters = {
+        "sampler": sweep.settings.sampler_name,
+        "pruner": sweep.settings.pruner_name,
+        "trials": sweep.settings.trials,
+        **{f"space.{name}": json.dumps(entry) for name, entry in record.space.items()},
+    }
+    tags = {RUN_TAG: record.id, "vinedresser.directory": str(sweep.experiment.store)}
+    return create_run(
+        record.tracking_uri,
+        record.experiment_id,
+        name=record.name,
+        parameters=parameters,
+        tags=tags,
+        started=record.created,
+    )
