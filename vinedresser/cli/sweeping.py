@@ -37,6 +37,7 @@ def sweep(
     prepare_prefect(searched.state)
     from vinedresser.flows.sweep import sweep as sweep_flow
     from vinedresser.sweep_terminal import summary, trials_table
+    from vinedresser.tasks.sweep_result import PAGE
     from vinedresser.terminal import console, progress, relative
 
     shown = relative(place)
@@ -49,5 +50,6 @@ def sweep(
         console.print(line, soft_wrap=True)
     for problem in filter(None, (swept.problem, *swept.problems)):
         console.print(f"vinedresser: {problem}", style="red", markup=False)
-    console.print(f"compare the trials: vinedresser ui {shown}", soft_wrap=True)
+    page = relative(searched.state / PAGE)
+    console.print(f"report {page}; compare the trials: vinedresser ui {shown}", soft_wrap=True)
     sys.exit(1 if swept.problem or swept.problems else 0)

@@ -17,7 +17,7 @@ from vinedresser.infra.storage import LocalStorage
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-__all__ = ["write_report"]
+__all__ = ["templates", "write_report"]
 
 
 def write_report(run: Run, destination: str | os.PathLike[str]) -> Path:
@@ -38,7 +38,7 @@ def write_report(run: Run, destination: str | os.PathLike[str]) -> Path:
         StoreError: the run cannot be read, or the file not written.
     """
     path = Path(destination)
-    template = _templates().get_template("report.html.j2")
+    template = templates().get_template("report.html.j2")
     html = template.render(
         page=build_page(run),
         colours={"zero": colour(ZERO), "not_finite": colour(NOT_FINITE)},
@@ -51,12 +51,13 @@ def write_report(run: Run, destination: str | os.PathLike[str]) -> Path:
     return path
 
 
-def _templates() -> Environment:
+def templates() -> Environment:
+    """Return what fills in the pages; everything is escaped that is not our own SVG."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     return Environment(
         loader=PackageLoader("vinedresser.explain"),
-        # Names and messages come from the run: everything is escaped that is not our own SVG.
+        # Names and messages come from runs.
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

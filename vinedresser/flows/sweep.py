@@ -73,12 +73,13 @@ def sweep(
                 store=place,
                 trials=tuple(conductor.trials()),
                 best=tuple(conductor.best()),
+                importance=study.importance(),
                 over=conductor.over,
                 problem=conductor.problem,
                 problems=tuple(trials.problems()),
                 mlflow_run=tracking.parent,
             )
-            finish_sweep(swept, tracking, ())
+            finish_sweep(searched, swept, tracking)
             return swept
         finally:
             forget_flow(searched.state, this)

@@ -7,11 +7,14 @@ compares; who asks it is one process, the flow's: trainings know nothing of it.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import optuna
+from optuna.exceptions import ExperimentalWarning
+from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 from optuna.storages import BaseStorage, InMemoryStorage, JournalStorage
 from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as OptunaState
@@ -32,6 +35,8 @@ _STATES: dict[str, OptunaState] = {
     "failed": OptunaState.FAIL,
 }
 _NAME = "sweep"
+# Of fewer results nothing can be said.
+_FEW = 4
 # Optuna's words for what we keep with a trial.
 _ENDING, _CHOSEN = "ending", "parameters"
 
@@ -166,7 +171,7 @@ class Study:
             said = ", ".join(goal.metric for goal in self.settings.goals)
             ending = Ending("stopped", f"it ended without a number for {said}", fault="nonfinite")
         attributes = {"state": ending.state, "reason": ending.reason}
-        attributes |= {"rule": ending.rule, "fault": ending.fault}
+        attributes |= {"rule": ending.rule, "fault": ending.fault, "remedy": ending.remedy}
         trial.set_user_attr(_ENDING, attributes)
         values = list(result) if ending.state == "finished" else None
         self._study.tell(trial, values=values, state=_STATES[ending.state])
@@ -192,6 +197,21 @@ class Study:
         if len(self.settings.goals) > 1:
             return [_trial(one) for one in self._study.best_trials]
         return [_trial(self._study.best_trial)]
+
+    def importance(self) -> dict[str, float]:
+        """Return how much each hyperparameter matters for the first objective, from 0 to 1.
+
+        PED-ANOVA (Watanabe et al., IJCAI 2023), of the trials that finished; empty where they are
+        too few, or all alike.
+        """
+        done = self._study.get_trials(deepcopy=False, states=(OptunaState.COMPLETE,))
+        if len({one.values[0] for one in done}) < _FEW or len(self.settings.goals) > 1:
+            return {}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ExperimentalWarning)
+            evaluator = PedAnovaImportanceEvaluator()
+        found = get_param_importances(self._study, evaluator=evaluator)
+        return {name: float(share) for name, share in found.items()}
 
     def _proposal(self, number: int, parameters: dict[str, Any]) -> Proposal:
         seeds = self.settings.seeds

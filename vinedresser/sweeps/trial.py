@@ -38,12 +38,14 @@ class Ending:
         reason: why, as one sentence; "" for one that finished.
         rule: that stopped it.
         fault: what that rule found; see `rules.faults`.
+        remedy: the change that it proposes.
     """
 
     state: TrialState
     reason: str = ""
     rule: str = ""
     fault: str = ""
+    remedy: str = ""
 
 
 @dataclass(frozen=True)

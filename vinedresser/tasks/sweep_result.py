@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 import uuid
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from vinedresser.errors import AlreadyARun, ConfigError
+from vinedresser.explain.sweep.report import SweepPage, write_sweep_report
 from vinedresser.infra.run_directory import TrackingRecord, read_record, write_record
 from vinedresser.infra.storage import LocalStorage
 from vinedresser.infra.tracking import RUN_TAG, RunStatus, create_run, finish, prepare_tracking
@@ -20,9 +19,10 @@ from vinedresser.sweeps.spec import SweepRecord
 from vinedresser.sweeps.trial import Trial
 from vinedresser.tasks.sweep_file import Sweep
 
-__all__ = ["JOURNAL", "Swept", "begin_sweep", "finish_sweep"]
+__all__ = ["JOURNAL", "PAGE", "Swept", "begin_sweep", "finish_sweep"]
 
-JOURNAL = "journal.log"
+# Beside the trials, on this machine.
+JOURNAL, PAGE = "journal.log", "sweep.html"
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,7 @@ class Swept:
         store: where its trials are.
         trials: all that have begun, by number.
         best: the best one, or the Pareto front; empty where none finished.
+        importance: of each hyperparameter, from 0 to 1; see `Study.importance`.
         over: why no further trial began.
         problem: what is wrong with the sweep as a whole; "" for nothing.
         problems: what went wrong beside the trials.
@@ -44,6 +45,7 @@ class Swept:
     store: Path | str
     trials: tuple[Trial, ...]
     best: tuple[Trial, ...]
+    importance: dict[str, float]
     over: str
     problem: str
     problems: tuple[str, ...]
@@ -85,17 +87,28 @@ def begin_sweep(sweep: Sweep, *, resume: bool) -> TrackingRecord:
     return TrackingRecord(record.tracking_uri, record.experiment_id, "", parent=record.run_id)
 
 
-def finish_sweep(swept: Swept, tracking: TrackingRecord, artifacts: Sequence[Path]) -> None:
-    """Give MLflow's run of a sweep its tags, its report and its status.
+def finish_sweep(sweep: Sweep, swept: Swept, tracking: TrackingRecord) -> None:
+    """Write the page about a sweep, and give MLflow's run of it its tags, that page and its status.
 
     Args:
-        swept: what the sweep came to.
+        sweep: what was searched.
+        swept: what it came to.
         tracking: whose parent is that run.
-        artifacts: files to upload, by their names.
 
     Raises:
         TrackingError: MLflow's database or server refused.
+        StoreError: the page cannot be written.
     """
+    page = SweepPage(
+        name=swept.name,
+        settings=sweep.settings,
+        space=sweep.space,
+        trials=swept.trials,
+        best=swept.best,
+        importance=swept.importance,
+        over=swept.over,
+    )
+    path = write_sweep_report(page, sweep.state / PAGE)
     ends = Counter(trial.ending.state for trial in swept.trials)
     best = swept.best[0] if len(swept.best) == 1 else None
     tags = {
@@ -109,8 +122,7 @@ def finish_sweep(swept: Swept, tracking: TrackingRecord, artifacts: Sequence[Pat
     status: RunStatus = "FAILED" if swept.problem else "FINISHED"
     if swept.over == "interrupted at the keyboard":
         status = "KILLED"
-    files: dict[str, str | os.PathLike[str]] = {one.name: one for one in artifacts}
-    finish(tracking.uri, tracking.parent, status, tags, files)
+    finish(tracking.uri, tracking.parent, status, tags, {PAGE: path})
 
 
 def _record(sweep: Sweep) -> SweepRecord:

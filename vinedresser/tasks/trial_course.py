@@ -138,5 +138,6 @@ class TrialCourse:
         if status.by == "owner":
             return None
         findings = open_run(self.places[-1].location).findings()
-        fault = next((one.fault for one in findings if one.rule == status.rule), "")
-        return Ending("stopped", status.reason, status.rule, fault)
+        found = next((one for one in findings if one.rule == status.rule), None)
+        fault, remedy = (found.fault, found.remedy) if found else ("", "")
+        return Ending("stopped", status.reason, status.rule, fault, remedy)

@@ -79,7 +79,8 @@ class WrongMode(Rule):
         if step.rank != 0 or step.mode == "predict":
             return None
         for name, share in step.scalars_of("state").items():
-            if name.rpartition(".")[2].rpartition("/")[2] != _STATE:
+            # What a loop reports by itself under this name may be anything.
+            if name.rpartition(".")[2].rpartition("/")[2] != _STATE or not 0 <= share <= 1:
                 continue
             found = self._trained(step, name, share)
             if step.mode == "eval":

@@ -99,7 +99,7 @@ class FitSeries:
         """Take in a batch; what does not fit together, or is not finite, is left out."""
         labels, predictions = compared.labels, compared.predictions
         task = _task(self.identity, labels, predictions)
-        if task is None or not np.isfinite(predictions).all():
+        if task is None or not predictions.size or not np.isfinite(predictions).all():
             return
         self.task = self.task or task
         if task != self.task:

@@ -139,14 +139,17 @@ def row_losses(
 ) -> NDArray[np.float64] | None:
     """Return the loss of each row, [rows]; None where the shapes or values do not fit it.
 
-    Of a row with several entries it is their mean, as the usual reduction has it.
+    Predictions that are not finite, or too large for their loss, make it so too. Of a row with several entries it is their mean, as the usual reduction has it.
 
     Args:
         loss: a key of `FORMULAS`.
         labels: [rows, ...].
         predictions: [rows, ...].
     """
-    values = FORMULAS[loss](labels, predictions)
-    if values is None:
+    if not labels.size or not predictions.size:
         return None
-    return np.asarray(values.reshape(len(values), -1).mean(1), np.float64)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        values = FORMULAS[loss](labels, predictions)
+        if values is None:
+            return None
+        return np.asarray(values.reshape(len(values), -1).mean(1), np.float64)
