@@ -139,7 +139,8 @@ def row_losses(
 ) -> NDArray[np.float64] | None:
     """Return the loss of each row, [rows]; None where the shapes or values do not fit it.
 
-    Predictions that are not finite, or too large for their loss, make it so too. Of a row with several entries it is their mean, as the usual reduction has it.
+    Predictions that are not finite, or too large for their loss, make it so too. Of a row with
+    several entries it is their mean, as the usual reduction has it.
 
     Args:
         loss: a key of `FORMULAS`.
