@@ -43,6 +43,7 @@ class Curve:
 
 def configurations(space: str, seed: int, trials: int) -> list[dict[str, Choice]]:
     """Return configurations drawn at random."""
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
     sampler = optuna.samplers.RandomSampler(seed=seed)
     study = optuna.create_study(sampler=sampler)
     drawn = Space.parse(SPACES[space], space)
