@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.faults.cases import load_cases
+from benchmarks.faults.drawing import draw_cases
 from benchmarks.faults.judging import Job, judge_all
 from benchmarks.faults.tables import report
 from benchmarks.faults.verdict import Verdict
@@ -58,6 +59,14 @@ def _options() -> argparse.Namespace:
         metavar="FILE",
         help="files of cases; default: the two that are here",
     )
+    parser.add_argument(
+        "--drawn",
+        type=int,
+        default=0,
+        metavar="PAIRS",
+        help="in place of files so many pairs of cases that are drawn at random",
+    )
+    parser.add_argument("--draw-seed", type=int, default=0, help="of what is drawn; default: 0")
     parser.add_argument("--only", nargs="+", default=[], metavar="ID", help="only these cases")
     parser.add_argument("--seeds", default="0", help="such as 0,1; default: 0")
     parser.add_argument("--rules", nargs="+", default=[], metavar="NAME", help="default: all")
@@ -75,7 +84,10 @@ def _jobs(options: argparse.Namespace) -> list[Job]:
     Raises:
         ConfigError: a case is not right, or there is no case or rule of a name.
     """
-    cases = [case for path in options.cases for case in load_cases(path)]
+    if options.drawn:
+        cases = draw_cases(options.drawn, options.draw_seed)
+    else:
+        cases = [case for path in options.cases for case in load_cases(path)]
     for name in options.only:
         known_word(name, [case.id for case in cases], "--only", "case")
     for name in options.rules:
