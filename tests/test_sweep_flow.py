@@ -81,7 +81,7 @@ def test_each_trial_has_its_end_and_none_ends_the_sweep(
     write(tmp_path, f"x = [0.5, 0.9]\nkind = {kinds}", more="seeds = [3]")
     code, output = sweep(tmp_path)
     assert code == 0, output
-    assert "best             trial 0004: accuracy 0.9 with x 0.9, kind good" in output
+    assert "best             trial-0004: accuracy 0.9 with x 0.9, kind good" in output
     assert "4 finished" in output
     assert "2 failed" in output
     assert "2 stopped" in output
@@ -102,7 +102,7 @@ def test_each_trial_has_its_end_and_none_ends_the_sweep(
     assert "accuracy is nan at epoch 2" in children["trial-0003"]["tags"]["stop.reason"]
 
 
-def test_a_killed_sweep_goes_on_and_repeats_nothing(tmp_path: Path) -> None:
+def test_a_sweep_that_was_killed_or_interrupted_goes_on_and_repeats_nothing(tmp_path: Path) -> None:
     write(tmp_path, "x = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]", parameters="pause = 0.5")
     store = tmp_path / "runs" / "search"
     flow = start(tmp_path)
@@ -122,9 +122,15 @@ def test_a_killed_sweep_goes_on_and_repeats_nothing(tmp_path: Path) -> None:
     assert "space.x: was" in output
     assert "0.6" in output
     write(tmp_path, "x = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]", parameters="pause = 0.5")
+    known = len(list(store.glob("trial-*")))
+    flow = start(tmp_path, "--resume")
+    until(lambda: len(list(store.glob("trial-*/index"))) > known)
+    flow.send_signal(signal.SIGINT)
+    output, _ = flow.communicate()
+    assert "ended            interrupted at the keyboard" in output
     code, output = sweep(tmp_path, "--resume")
     assert code == 0, output
-    assert "best             trial 0005: accuracy 0.6 with x 0.6" in output
+    assert "best             trial-0005: accuracy 0.6 with x 0.6" in output
     assert "trials           6 finished" in output
     for name in finished:
         assert not (store / f"{name}-2").exists(), "it was over"

@@ -38,12 +38,12 @@ def trials_table(swept: Swept, settings: SweepTable) -> Table:
     for trial in _shown(swept.trials, settings.goals[0]):
         values = trial.result or tuple(trial.values.values())[-1:]
         table.add_row(
-            f"{trial.number:04d}",
+            trial.name,
             Text(trial.ending.state, style=_STYLES[trial.ending.state]),
             str(trial.epochs),
             *(f"{value:.4g}" for value in values),
             *("" for _ in settings.goals[len(values) :]),
-            _parameters(trial),
+            trial.configuration,
             trial.ending.rule or trial.ending.reason,
         )
     return table
@@ -54,7 +54,7 @@ def summary(swept: Swept, settings: SweepTable) -> Iterator[str]:
     for trial in swept.best:
         both = zip(settings.goals, trial.result, strict=True)
         values = ", ".join(f"{goal.metric} {value:.4g}" for goal, value in both)
-        yield f"best             trial {trial.number:04d}: {values} with {_parameters(trial)}"
+        yield f"best             {trial.name}: {values} with {trial.configuration}"
     ends = Counter(trial.ending.state for trial in swept.trials)
     yield "trials           " + ", ".join(f"{count} {state}" for state, count in ends.items())
     rules = Counter(trial.ending.rule for trial in swept.trials if trial.ending.rule)
@@ -66,14 +66,6 @@ def summary(swept: Swept, settings: SweepTable) -> Iterator[str]:
         yield f"epochs           {used} of {whole} ({100 * used / whole:.0f} %)"
     if swept.over != "all trials have begun":
         yield f"ended            {swept.over}"
-
-
-def _parameters(trial: Trial) -> str:
-    """Return a configuration in a few words."""
-    return ", ".join(
-        f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
-        for name, value in trial.parameters.items()
-    )
 
 
 def _shown(trials: Sequence[Trial], goal: Objective) -> Sequence[Trial]:

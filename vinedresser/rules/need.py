@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from vinedresser.capture.collections import Collection
 from vinedresser.capture.schedule import SaveConfig
+from vinedresser.errors import ConfigError
 
 if TYPE_CHECKING:
     from vinedresser.capture.store.step import Step
@@ -41,6 +42,9 @@ class Need:
         required: say so when nothing of it is there; False: the rule is only better with it.
         stop: the first train step at which it is no longer shown; None: it always is. In other
             modes it is shown until as many train steps have been done.
+
+    Raises:
+        ConfigError: ``every`` is below 1.
     """
 
     collection: str
@@ -53,6 +57,11 @@ class Need:
     regex: str | None = None
     required: bool = True
     stop: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check what most rules take from their parameters."""
+        if self.every < 1:
+            raise ConfigError(f"every = {self.every}: must be at least 1 step")
 
     @cached_property
     def saves(self) -> tuple[SaveConfig, ...]:

@@ -63,7 +63,7 @@ class SweepTable:
         trials: how many configurations are tried; None: until another budget is used up.
         epochs: values of the metric that a whole trial reports; Hyperband has to know it, and what
             was saved is counted by it.
-        total_epochs: how many epochs all trials may take together.
+        total_epochs: no further trial begins when all have taken so many epochs together.
         wall_time: how long the sweep may begin further trials: "90 min", "2 h", or seconds.
         sampler: who proposes configurations: its name, or a table with ``name`` and its settings.
         pruner: who ends trials that are worse than others: the same.

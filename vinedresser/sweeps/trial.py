@@ -8,7 +8,7 @@ from typing import Literal
 
 from vinedresser.sweeps.dimension import Choice
 
-__all__ = ["Ending", "Proposal", "Trial", "TrialState"]
+__all__ = ["Ending", "Proposal", "Trial", "TrialState", "trial_name"]
 
 # "stopped": by a rule or a person, for what it does itself; "pruned": by comparison with others.
 TrialState = Literal["running", "finished", "pruned", "stopped", "failed"]
@@ -67,6 +67,24 @@ class Trial:
     ending: Ending = field(default_factory=lambda: Ending("running"))
 
     @property
+    def name(self) -> str:
+        """Such as ``trial-0007``; its first run is called so too."""
+        return trial_name(self.number)
+
+    @property
+    def configuration(self) -> str:
+        """Its parameters in a few words, numbers to three digits."""
+        return ", ".join(
+            f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
+            for name, value in self.parameters.items()
+        )
+
+    @property
     def epochs(self) -> int:
         """The epochs that it has taken."""
         return max(self.values, default=0)
+
+
+def trial_name(number: int) -> str:
+    """Return what a trial is called."""
+    return f"trial-{number:04d}"

@@ -12,7 +12,7 @@ from vinedresser.infra.launcher import request_stop
 from vinedresser.infra.run_directory import TrackingRecord
 from vinedresser.sweeps.study import Study
 from vinedresser.sweeps.trial import Ending, Proposal, Trial
-from vinedresser.tasks.interruption import INTERRUPTED
+from vinedresser.tasks.interruption import INTERRUPTED, INTERRUPTION
 from vinedresser.tasks.outages import through_outages
 from vinedresser.tasks.prepare import prepare_one
 from vinedresser.tasks.run_place import RunPlace
@@ -77,7 +77,7 @@ class Conductor:
         )
         if INTERRUPTED.is_set():
             # Whoever asked all runs to stop may have done so before there was this one.
-            request_stop(place.directory, reason="interrupted at the keyboard")
+            request_stop(place.directory, reason=INTERRUPTION)
         trial.begins(place)
         return place
 
@@ -105,15 +105,18 @@ class Conductor:
         """Tell the study how a trial ended, whose run is over.
 
         Returns:
-            What is known of it; None where it crashed and is to be begun again.
+            What is known of it; None where it crashed and is to be begun again. What an
+            interruption ended the study is not told of: it is begun again when the sweep goes on.
 
         Raises:
             VinedresserError: the run cannot be read.
         """
         ending = trial.ending()
         if ending is None:
+            if INTERRUPTED.is_set():
+                return self._study.trial(trial.number)
             trial.crashes += 1
-            if trial.crashes <= self._sweep.settings.retries and not INTERRUPTED.is_set():
+            if trial.crashes <= self._sweep.settings.retries:
                 return None
             ending = Ending("failed", trial.crash())
         with self._lock:
@@ -144,7 +147,7 @@ class Conductor:
     def _used_up(self) -> str:
         """Return which budget is used up."""
         if INTERRUPTED.is_set():
-            return "interrupted at the keyboard"
+            return INTERRUPTION
         if self._deadline is not None and time.monotonic() >= self._deadline:
             return f"its time, {self._sweep.settings.wall_time}, is over"
         limit = self._sweep.settings.total_epochs

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 
-__all__ = ["INTERRUPTED"]
+__all__ = ["INTERRUPTED", "INTERRUPTION"]
 
+# As the reason of a stop, by which it is told from others.
+INTERRUPTION = "interrupted at the keyboard"
 # Of this process, like the signal that sets it.
 INTERRUPTED = threading.Event()

@@ -10,15 +10,13 @@ from vinedresser.infra.run_directory import TrackingRecord, read_record
 from vinedresser.infra.storage import LocalStorage
 from vinedresser.infra.tracking import set_tags
 from vinedresser.tasks.experiment import Experiment
-from vinedresser.tasks.interruption import INTERRUPTED
+from vinedresser.tasks.interruption import INTERRUPTED, INTERRUPTION
 from vinedresser.tasks.outcome import Remedied
 from vinedresser.tasks.prepare import prepare_one
 from vinedresser.tasks.remedy import RemedyCourse
 from vinedresser.tasks.run_place import RunPlace
 
 __all__ = ["begin_again", "courses_of", "tell_mlflow"]
-
-_INTERRUPTED = "interrupted at the keyboard"
 
 
 def courses_of(places: Sequence[RunPlace], experiment: Experiment) -> list[RemedyCourse]:
@@ -53,7 +51,7 @@ def begin_again(course: RemedyCourse, experiment: Experiment, *, flow: str) -> R
     if attempt is None:
         return None
     if INTERRUPTED.is_set():
-        course.left = _INTERRUPTED
+        course.left = INTERRUPTION
         return None
     parent = course.tracking
     # All attempts are shown under the first run: they are to be set beside it.
@@ -61,7 +59,7 @@ def begin_again(course: RemedyCourse, experiment: Experiment, *, flow: str) -> R
     place = prepare_one(experiment, attempt.plan, tracking, flow=flow, remedy=attempt.remedy)
     if INTERRUPTED.is_set():
         # Whoever asked all runs to stop may have done so before there was this one.
-        request_stop(place.directory, reason=_INTERRUPTED)
+        request_stop(place.directory, reason=INTERRUPTION)
     course.begun(place, attempt)
     return place
 

@@ -20,7 +20,7 @@ from vinedresser.sweeps.dimension import Choice
 from vinedresser.sweeps.settings import SweepTable
 from vinedresser.sweeps.space import Space
 from vinedresser.sweeps.study import Study
-from vinedresser.sweeps.trial import Proposal
+from vinedresser.sweeps.trial import Proposal, trial_name
 from vinedresser.tasks.experiment import Experiment, Plan, experiment_of
 from vinedresser.tasks.store import local_state
 
@@ -73,7 +73,7 @@ class Sweep:
         shared = self.experiment.plans[0]
         seed: dict[str, Choice] = {} if proposal.seed is None else {"seed": proposal.seed}
         parameters = {**shared.parameters, **seed, **proposal.parameters}
-        return replace(shared, name=f"trial-{proposal.number:04d}", parameters=parameters)
+        return replace(shared, name=trial_name(proposal.number), parameters=parameters)
 
 
 def load_sweep(path: Path, *, store: Path | str | None = None, at_once: int | None = None) -> Sweep:

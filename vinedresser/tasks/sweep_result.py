@@ -17,6 +17,7 @@ from vinedresser.infra.storage import LocalStorage
 from vinedresser.infra.tracking import RUN_TAG, RunStatus, create_run, finish, prepare_tracking
 from vinedresser.sweeps.spec import SweepRecord
 from vinedresser.sweeps.trial import Trial
+from vinedresser.tasks.interruption import INTERRUPTION
 from vinedresser.tasks.sweep_file import Sweep
 
 __all__ = ["JOURNAL", "PAGE", "Swept", "begin_sweep", "finish_sweep"]
@@ -115,12 +116,12 @@ def finish_sweep(sweep: Sweep, swept: Swept, tracking: TrackingRecord) -> None:
         "sweep.over": swept.over,
         "sweep.problem": swept.problem or None,
         **{f"sweep.{state}": count for state, count in ends.items()},
-        "sweep.best": f"trial-{best.number:04d}" if best else None,
+        "sweep.best": best.name if best else None,
         "sweep.best.value": best.result[0] if best else None,
         "sweep.best.parameters": json.dumps(best.parameters) if best else None,
     }
     status: RunStatus = "FAILED" if swept.problem else "FINISHED"
-    if swept.over == "interrupted at the keyboard":
+    if swept.over == INTERRUPTION:
         status = "KILLED"
     finish(tracking.uri, tracking.parent, status, tags, {PAGE: path})
 

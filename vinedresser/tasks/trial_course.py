@@ -5,14 +5,15 @@ from __future__ import annotations
 import itertools
 from pathlib import Path
 
-from vinedresser.capture.store.reader import open_run
+from vinedresser.capture.store.reader import Run, open_run
 from vinedresser.capture.store.status import Status
 from vinedresser.infra.run_directory import ExitRecord, RunRecord, read_record
 from vinedresser.infra.storage import open_storage
 from vinedresser.sweeps.course import Course
-from vinedresser.sweeps.trial import Ending, Proposal
+from vinedresser.sweeps.trial import Ending, Proposal, trial_name
 from vinedresser.tasks.experiment import Plan
 from vinedresser.tasks.healthy_checkpoint import healthy_checkpoint
+from vinedresser.tasks.interruption import INTERRUPTION
 from vinedresser.tasks.run_place import RunPlace
 from vinedresser.tasks.sweep_file import Sweep
 
@@ -52,7 +53,7 @@ class TrialCourse:
     @property
     def name(self) -> str:
         """Of its runs' directories, but for a number behind it."""
-        return self._sweep.plan(self.proposal).name
+        return trial_name(self.number)
 
     @property
     def course(self) -> Course:
@@ -112,7 +113,7 @@ class TrialCourse:
         return plan
 
     def ending(self) -> Ending | None:
-        """Return how it ended, of which the last run is over; None where it crashed.
+        """Return how it ended, whose last run is over; None where that only broke off.
 
         Raises:
             VinedresserError: the run cannot be read.
@@ -120,7 +121,7 @@ class TrialCourse:
         run = open_run(self.places[-1].location)
         status = run.status
         if status.state == "stopped":
-            return self._stopped(status)
+            return self._stopped(run, status)
         if status.state == "finished":
             missing = self._course.missing()
             return Ending("failed", missing) if missing else Ending("finished")
@@ -131,13 +132,12 @@ class TrialCourse:
         end = read_record(open_storage(self.places[-1].location), ExitRecord)
         return end.reason if end else "nobody wrote down how it ended"
 
-    def _stopped(self, status: Status) -> Ending | None:
-        """Return how a stopped run ended; None where it is only that its owner was gone."""
+    def _stopped(self, run: Run, status: Status) -> Ending | None:
+        """Return how a stopped run ended; None where only the sweep was broken off."""
         if status.by == "sweep":
             return self.cut or Ending("pruned", status.reason)
-        if status.by == "owner":
+        if status.by == "owner" or status.reason == INTERRUPTION:
             return None
-        findings = open_run(self.places[-1].location).findings()
-        found = next((one for one in findings if one.rule == status.rule), None)
+        found = next((one for one in run.findings() if one.rule == status.rule), None)
         fault, remedy = (found.fault, found.remedy) if found else ("", "")
         return Ending("stopped", status.reason, status.rule, fault, remedy)

@@ -21,8 +21,4 @@ def words(trial: Trial) -> str:
     """Return a trial in a line: number, end, configuration."""
     ending = trial.ending
     why = f" by {ending.rule}" if ending.rule else ""
-    chosen = ", ".join(
-        f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
-        for name, value in trial.parameters.items()
-    )
-    return f"trial {trial.number:04d}, {ending.state}{why}: {chosen}"
+    return f"{trial.name}, {ending.state}{why}: {trial.configuration}"

@@ -48,8 +48,6 @@ class DyingRelu(SymptomRule):
     ) -> None:
         if not (0 < layer <= 1 and 0 < model <= 1):
             raise ConfigError(f"layer = {layer:g}, model = {model:g}: must lie above 0 and up to 1")
-        if every < 1:
-            raise ConfigError(f"every = {every}: must be at least 1 step")
         super().__init__(patience)
         self.layer = layer
         self.model = model

@@ -44,8 +44,6 @@ class SaturatedActivation(SymptomRule):
     def __init__(self, slope: float = 0.1, every: int = 20, patience: int = 3) -> None:
         if not 0 < slope < 1:
             raise ConfigError(f"slope = {slope:g}: must lie between 0 and 1")
-        if every < 1:
-            raise ConfigError(f"every = {every}: must be at least 1 step")
         super().__init__(patience)
         self.slope = slope
         self.every = every

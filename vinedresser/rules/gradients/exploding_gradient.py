@@ -45,8 +45,6 @@ class ExplodingGradient(SymptomRule):
     ) -> None:
         if growth <= 1 or depth <= 1:
             raise ConfigError(f"growth = {growth:g}, depth = {depth:g}: must be above 1")
-        if every < 1:
-            raise ConfigError(f"every = {every}: must be at least 1 step")
         super().__init__(patience)
         self.growth = growth
         self.depth = depth

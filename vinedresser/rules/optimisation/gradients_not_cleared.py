@@ -38,8 +38,6 @@ class GradientsNotCleared(SymptomRule):
     def __init__(self, growth: float = 10.0, every: int = 20, patience: int = 5) -> None:
         if not growth > 1:
             raise ConfigError(f"growth = {growth:g}: must be greater than 1")
-        if every < 1:
-            raise ConfigError(f"every = {every}: must be at least 1 step")
         super().__init__(patience)
         self.growth = growth
         self.every = every

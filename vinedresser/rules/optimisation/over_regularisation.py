@@ -64,8 +64,6 @@ class OverRegularisation(SymptomRule):
             raise ConfigError(f"shrunk = {shrunk:g}: must lie between 0 and 1")
         if not (0 < penalty < 1 and 0 < dropout <= 1):
             raise ConfigError(f"penalty = {penalty:g}, dropout = {dropout:g}: must be shares")
-        if every < 1:
-            raise ConfigError(f"every = {every}: must be at least 1 step")
         super().__init__(patience)
         self.shrunk = shrunk
         self.penalty = penalty

@@ -47,8 +47,6 @@ class ReplicaDivergence(Rule):
     fault = "replica_divergence"
 
     def __init__(self, every: int = 100, patience: int = 2) -> None:
-        if every < 1:
-            raise ConfigError(f"every = {every}: must be at least 1 step")
         if patience < 1:
             raise ConfigError(f"patience = {patience}: must be at least 1 look")
         self.every = every

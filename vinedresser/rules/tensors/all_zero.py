@@ -44,8 +44,6 @@ class AllZero(SymptomRule):
             raise ConfigError(
                 f"zeros = {zeros:g}, tensors = {tensors:g}: must lie above 0 and up to 1"
             )
-        if every < 1:
-            raise ConfigError(f"every = {every}: must be at least 1 step")
         super().__init__(patience)
         self.collection = collection
         self.zeros = zeros

@@ -45,8 +45,6 @@ class LowVariance(SymptomRule):
             raise ConfigError(
                 f"share = {share:g}, tensors = {tensors:g}: must lie above 0 and up to 1"
             )
-        if every < 1:
-            raise ConfigError(f"every = {every}: must be at least 1 step")
         super().__init__(patience)
         self.collection = collection
         self.share = share

@@ -6,7 +6,6 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from vinedresser.capture.finding import Finding
-from vinedresser.errors import ConfigError
 from vinedresser.rules.advice import Advice
 from vinedresser.rules.base import Rule
 from vinedresser.rules.need import Need
@@ -34,8 +33,6 @@ class Nonfinite(Rule):
     fault = "nonfinite"
 
     def __init__(self, every: int = 20) -> None:
-        if every < 1:
-            raise ConfigError(f"every = {every}: must be at least 1 step")
         self.every = every
         self.needs = (
             Need("losses", modes=("train", "eval")),

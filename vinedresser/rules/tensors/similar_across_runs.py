@@ -38,8 +38,6 @@ class SimilarAcrossRuns(Rule):
     def __init__(self, other: str = "", tolerance: float = 1e-4, every: int = 20) -> None:
         if tolerance < 0:
             raise ConfigError(f"tolerance = {tolerance:g}: must be 0 or above")
-        if every < 1:
-            raise ConfigError(f"every = {every}: must be at least 1 step")
         self.other = other
         self.tolerance = tolerance
         self.every = every

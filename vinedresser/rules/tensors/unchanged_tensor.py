@@ -35,8 +35,6 @@ class UnchangedTensor(SymptomRule):
     def __init__(self, tolerance: float = 0.0, every: int = 20, patience: int = 5) -> None:
         if tolerance < 0:
             raise ConfigError(f"tolerance = {tolerance:g}: must be 0 or above")
-        if every < 1:
-            raise ConfigError(f"every = {every}: must be at least 1 step")
         super().__init__(patience)
         self.tolerance = tolerance
         self.every = every

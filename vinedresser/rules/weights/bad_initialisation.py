@@ -53,8 +53,6 @@ class BadInitialisation(SymptomRule):
             raise ConfigError(
                 f"small = {small:g}, large = {large:g}: must be above 0, and small the smaller"
             )
-        if every < 1:
-            raise ConfigError(f"every = {every}: must be at least 1 step")
         super().__init__(patience=1)
         self.small = small
         self.large = large

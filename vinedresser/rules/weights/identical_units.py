@@ -35,8 +35,6 @@ class IdenticalUnits(SymptomRule):
     def __init__(self, similarity: float = 0.999999, every: int = 20, patience: int = 3) -> None:
         if not 0 < similarity <= 1:
             raise ConfigError(f"similarity = {similarity:g}: must lie above 0 and up to 1")
-        if every < 1:
-            raise ConfigError(f"every = {every}: must be at least 1 step")
         super().__init__(patience)
         self.similarity = similarity
         self.every = every
