@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help env demo ui test test-slow lint format bench clean
+.PHONY: help env demo ui test test-slow chaos lint format bench clean
 
 BIN := .venv/bin
 LOG := .venv/install.log
@@ -51,10 +51,13 @@ ui: env  ## open MLflow on what the demo recorded
 	@$(BIN)/vinedresser ui runs/demo
 
 test: lint  ## all checks, then the tests that take minutes at most
-	$(BIN)/pytest -n 2 -m "not slow"
+	$(BIN)/pytest -n 2 -m "not slow and not chaos"
 
 test-slow: env  ## the tests that take longer
 	$(BIN)/pytest -n 2 -m slow
+
+chaos: env  ## kill whatever sweeps and their servers consist of, fifty times (KILLS=…)
+	CHAOS_KILLS=$(or $(KILLS),50) $(BIN)/pytest -n 0 -m chaos tests/test_chaos.py
 
 lint: env  ## style, types and import layers
 	$(BIN)/ruff check

@@ -56,6 +56,8 @@ _HEALTHY = {
 _ARMS = ("plain", "plain again", "hook idle", "losses every step", RULES_ARM)
 _CLASSES = 10
 _ROWS = 64
+# Steps a second of the training that the run was made as, and so in a segment.
+_PACE = 20
 # Relative to the weights, as a healthy training updates them.
 _UPDATE = 1e-3
 
@@ -122,12 +124,14 @@ def write(folder: Path, steps: int, every: int) -> None:
             StepRecord(
                 "train",
                 step,
-                1e9 + step / 20,
+                1e9 + step / _PACE,
                 _compared(labels, loss, generator) if step % 5 == 0 else {},
                 {"losses/CrossEntropyLoss": loss},
                 {name: dict(one) for name, one in statistics.items()} if due else {},
             )
         )
+        if step % _PACE == _PACE - 1:
+            writer.flush()
     writer.close()
     end_run(folder)
 

@@ -31,7 +31,8 @@ def main() -> None:
         for epoch in range(given.epochs):
             for _ in range(5):
                 labels = draw.integers(0, 2, 8)
-                hook.step(inputs=draw.normal(size=(8, 2)), labels=labels, loss=1 / (1 + epoch))
+                inputs, loss = draw.normal(size=(8, 2)), 1 / (1 + epoch)
+                hook.step(inputs=inputs, labels=labels, loss=loss if given.kind != "odd" else 9.0)
             if given.kind == "killed-once" and _first(hook):
                 os.kill(os.getpid(), signal.SIGKILL)
             accuracy = math.nan if given.kind == "nan" and epoch else given.x * (epoch + 1) / 4

@@ -113,8 +113,11 @@ def test_rules_are_grouped_and_left_out(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("", "run: is missing; it holds at least name and command"),
-        ("[run]\nname = 'x'\n", "run.command: is missing"),
-        ("[run]\nname = 'x'\ncommand = []\n", "command: is empty"),
+        ("[run]\nname = 'x'\n", "run: command: must be the program and its arguments, or"),
+        (
+            "[run]\nname = 'x'\ncommand = []\n",
+            "run: command: must be the program and its arguments, or",
+        ),
         ("[run]\nname = 'a/b'\ncommand = ['x']\n", "name: 'a/b' cannot name a directory"),
         ("[run]\nname = 'x'\ncommand = 'python x'\n", "run.command: input should be a valid list"),
         (GOOD.replace('"train.py"', '"trian.py"'), "run.command: "),

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -92,10 +93,13 @@ def supervision(run: Path) -> tuple[int, int]:
 
 
 def judge_of(run: Path) -> int | None:
+    """Return the judge that has the run's log open: the same process may judge others later."""
     for process in psutil.process_iter(["cmdline"]):
         command = process.info["cmdline"] or []
-        if "vinedresser.rules.worker" in command and str(run) in command:
-            return int(process.pid)
+        if any(word.startswith("vinedresser.rules.") for word in command):
+            with suppress(psutil.Error):
+                if any(one.path.startswith(f"{run}/rules/") for one in process.open_files()):
+                    return int(process.pid)
     return None
 
 

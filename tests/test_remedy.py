@@ -26,9 +26,10 @@ from vinedresser.infra.run_directory import (
 )
 from vinedresser.infra.storage import LocalStorage
 from vinedresser.rules.findings_file import FindingsFile
-from vinedresser.tasks.experiment import Plan, load_experiment
+from vinedresser.tasks.experiment import load_experiment
 from vinedresser.tasks.healthy_checkpoint import healthy_checkpoint
 from vinedresser.tasks.outcome import Remedied, outcome
+from vinedresser.tasks.plan import Plan
 from vinedresser.tasks.remedy import RemedyCourse
 from vinedresser.tasks.remedy_settings import NO_REMEDY, RemedySettings
 from vinedresser.tasks.run_place import RunPlace

@@ -159,7 +159,3 @@ def test_up_starts_a_server_once_and_down_stops_it(
         assert open_storage("s3://mine/runs").get("key") == b"kept"
     finally:
         take_down()
-
-
-def test_up_wants_to_know_what_to_start() -> None:
-    assert "--s3 starts an S3 server" in vinedresser("up", code=2).stderr

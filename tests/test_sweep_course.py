@@ -59,3 +59,51 @@ def test_what_is_not_there_is_said_with_what_is(tmp_path: Path) -> None:
         "no value of acuracy in mode eval; the run recorded CrossEntropyLoss (eval), "
         "CrossEntropyLoss (train), accuracy (eval), grad_norm (train)"
     )
+
+
+def add(read: Course, folder: Path, *values: tuple[int, float]) -> list[tuple[int, float]]:
+    """Report values of accuracy, each after so many steps of a run; return what is said of them."""
+    records = [
+        step_record(step, mode="eval", scalars={"metrics/accuracy": value})
+        for step, value in values
+    ]
+    run = make_run(folder / f"run-{len([*folder.iterdir()])}", records)
+    return [one for step in run.follow() for one in read.add(step)]
+
+
+# Epochs of 20 steps each; the first run is broken off after the third, and saved at the step 60.
+FIRST = [(20, 0.1), (40, 0.2), (60, 0.3)]
+
+
+def test_a_run_that_goes_on_after_its_evaluation_counts_on(tmp_path: Path) -> None:
+    read = Course([ACCURACY])
+    add(read, tmp_path, *FIRST, (80, 0.4))
+    read.go_on(60)
+    assert read.values == [[0.1, 0.2, 0.3]]
+    assert add(read, tmp_path, (20, 0.41), (40, 0.5)) == [(4, 0.41), (5, 0.5)]
+
+
+def test_a_run_that_evaluates_first_where_it_goes_on_says_the_same_epoch_again(
+    tmp_path: Path,
+) -> None:
+    read = Course([ACCURACY])
+    add(read, tmp_path, *FIRST)
+    read.go_on(60)
+    assert add(read, tmp_path, (0, 0.31), (20, 0.4)) == [(3, 0.31), (4, 0.4)]
+    assert read.values == [[0.1, 0.2, 0.31, 0.4]]
+
+
+def test_a_third_run_goes_on_where_the_second_did(tmp_path: Path) -> None:
+    read = Course([ACCURACY])
+    add(read, tmp_path, *FIRST)
+    read.go_on(40)
+    add(read, tmp_path, (20, 0.32), (40, 0.42))
+    # The second was saved after 20 steps of its own.
+    read.go_on(60)
+    assert add(read, tmp_path, (20, 0.43)) == [(4, 0.43)]
+    assert read.values == [[0.1, 0.2, 0.32, 0.43]]
+
+
+def test_values_at_one_step_of_a_run_are_all_kept(tmp_path: Path) -> None:
+    read = Course([ACCURACY])
+    assert add(read, tmp_path, (0, 0.1), (0, 0.2), (0, 0.3)) == [(1, 0.1), (2, 0.2), (3, 0.3)]

@@ -139,6 +139,30 @@ def test_a_sweep_that_was_killed_or_interrupted_goes_on_and_repeats_nothing(tmp_
     assert xs == [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
 
 
+def test_a_trial_that_a_rule_suspects_is_held_against_the_sound_ones(
+    tmp_path: Path, mlflow_runs: Callable[[Path], dict[str, Any]]
+) -> None:
+    write(tmp_path, 'x = { float = [0.0, 1.0] }\nkind = ["good", "odd"]', parameters="pause = 0.3")
+    text = (tmp_path / "sweep.toml").read_text(encoding="utf-8")
+    good = [{"x": x, "kind": "good"} for x in (0.5, 0.52, 0.54, 0.56)]
+    odd = [{"x": x, "kind": "odd"} for x in (0.1, 0.9)]
+    points = str([*good, *odd]).replace(":", " =").replace("'x'", "x").replace("'kind'", "kind")
+    text = text.replace('"grid"', f'"random"\ntrials = 6\npoints = {points}')
+    # Four of five sound ones go on at each rung, so that there is something to compare with.
+    text = text.replace('"none"', '{ name = "median", startup = 50, grace = 0 }')
+    text = text.replace("at_once = 2", "at_once = 1")
+    rule = f'[rules."{Path(__file__).with_name("sweep_rules.py")}:HighLoss"]'
+    (tmp_path / "sweep.toml").write_text(text + rule, encoding="utf-8")
+    code, output = sweep(tmp_path)
+    assert code == 0, output
+    assert "best             trial-0005: accuracy 0.9 with x 0.9, kind odd" in output
+    assert "5 finished" in output
+    stopped = mlflow_runs(tmp_path / "runs")["trial-0004"]["tags"]
+    assert (stopped["stop.by"], stopped["stop.rule"]) == ("sweep", "high_loss")
+    assert stopped["stop.reason"].startswith("the loss is 9; at epoch 1 its accuracy of 0.025 is")
+    assert len(open_run(tmp_path / "runs" / "search" / "trial-0004").steps(mode="eval")) < 4
+
+
 def test_a_sweep_of_which_nothing_works_ends_and_says_why(tmp_path: Path) -> None:
     write(tmp_path, 'x = { float = [0.0, 1.0], grid = 50 }\nkind = ["crash"]', more="retries = 0")
     code, output = sweep(tmp_path)

@@ -85,6 +85,77 @@ def test_a_trial_that_is_pruned_says_with_what_it_was_compared() -> None:
     assert ending == Ending("pruned", "not among the best 1 of 3 trials at epoch 1")
 
 
+SUSPECTED = Ending("stopped", "the weights are zero", "all_zero", "dead", "do not")
+
+
+def sound(one: Study, values: list[float]) -> None:
+    """Run trials that nobody suspects, of one epoch each."""
+    for value in values:
+        number = begin(one).number
+        one.tell(number, one.report(number, 1, value) or FINISHED, [value])
+
+
+def test_a_suspected_trial_behind_the_sound_ones_is_stopped_and_counts_for_no_rung() -> None:
+    sweep = study(pruner="asha")
+    sound(sweep, [0.5, 0.6, 0.7, 0.8])
+    number = begin(sweep).number
+    ending = sweep.report(number, 1, 0.2, SUSPECTED)
+    assert ending is not None
+    assert (ending.state, ending.rule, ending.fault) == ("stopped", "all_zero", "dead")
+    assert ending.remedy == "do not"
+    behind = "at epoch 1 its accuracy of 0.2 is behind 4 of 4 trials without a symptom"
+    assert ending.reason == f"the weights are zero; {behind}"
+    assert sweep.tell(number, ending).values == {1: 0.2}
+    # Of six values at the rung two go on, of five only one: that of the stopped one is none.
+    assert sweep.report(begin(sweep).number, 1, 0.75) == Ending(
+        "pruned", "not among the best 1 of 3 trials at epoch 1"
+    )
+
+
+def test_a_suspected_trial_goes_on_while_it_holds_its_own() -> None:
+    sweep = study(pruner="asha")
+    sound(sweep, [0.5, 0.6, 0.7, 0.8])
+    assert sweep.report(begin(sweep).number, 1, 0.9, SUSPECTED) is None
+    # One that equals the median is behind no majority; ASHA compares it as any other.
+    ending = sweep.report(begin(sweep).number, 1, 0.65, SUSPECTED)
+    assert ending is not None
+    assert ending.state == "pruned"
+
+
+def test_suspected_trials_are_no_measure_for_others() -> None:
+    sweep = study(pruner={"name": "median", "startup": 50, "grace": 0})
+    for value in (0.5, 0.6, 0.7):
+        assert sweep.report(begin(sweep).number, 1, value) is None
+    assert sweep.report(begin(sweep).number, 1, 0.9, SUSPECTED) is None
+    # Three sound ones are too few, whatever the fourth has come to.
+    assert sweep.report(begin(sweep).number, 1, 0.1, SUSPECTED) is None
+    assert sweep.report(begin(sweep).number, 1, 0.4) is None
+    assert sweep.report(begin(sweep).number, 1, 0.1, SUSPECTED) is not None
+
+
+def test_what_is_to_be_small_is_compared_the_other_way_round() -> None:
+    sweep = study(pruner="asha", direction="minimize")
+    sound(sweep, [0.5, 0.6, 0.7, 0.8])
+    assert sweep.report(begin(sweep).number, 1, 0.1, SUSPECTED) is None
+    ending = sweep.report(begin(sweep).number, 1, 0.9, SUSPECTED)
+    assert ending is not None
+    assert ending.rule == "all_zero"
+
+
+@pytest.mark.parametrize("pruner", ["none", "wilcoxon"])
+def test_without_comparison_a_suspicion_ends_nothing(pruner: str) -> None:
+    sweep = study(pruner=pruner)
+    sound(sweep, [0.5, 0.6, 0.7, 0.8])
+    assert not sweep.comparing
+    assert sweep.report(begin(sweep).number, 1, 0.0, SUSPECTED) is None
+
+
+@pytest.mark.parametrize("pruner", ["asha", "hyperband"])
+def test_trials_are_compared_at_the_rungs(pruner: str) -> None:
+    sweep = study(pruner={"name": pruner, "eta": 3, "grace": 2}, epochs=20)
+    assert [epoch for epoch in range(1, 21) if sweep.compares(epoch)] == [2, 6, 18]
+
+
 @pytest.mark.parametrize("pruner", ["none", "median", "asha", "hyperband", "wilcoxon"])
 def test_no_number_is_an_end_whatever_compares(pruner: str) -> None:
     sweep = study(pruner=pruner, epochs=9)

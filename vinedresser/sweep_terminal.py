@@ -12,9 +12,10 @@ from vinedresser.sweeps.settings import Objective, SweepTable
 from vinedresser.sweeps.trial import Trial
 from vinedresser.tasks.sweep_result import Swept
 
-__all__ = ["summary", "trials_table"]
+__all__ = ["STYLES", "summary", "trials_table"]
 
-_STYLES = {
+# Of each end of a trial its colour.
+STYLES = {
     "finished": "green",
     "running": "cyan",
     "pruned": "blue",
@@ -39,7 +40,7 @@ def trials_table(swept: Swept, settings: SweepTable) -> Table:
         values = trial.result or tuple(trial.values.values())[-1:]
         table.add_row(
             trial.name,
-            Text(trial.ending.state, style=_STYLES[trial.ending.state]),
+            Text(trial.ending.state, style=STYLES[trial.ending.state]),
             str(trial.epochs),
             *(f"{value:.4g}" for value in values),
             *("" for _ in settings.goals[len(values) :]),

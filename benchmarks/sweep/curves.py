@@ -7,7 +7,7 @@ import multiprocessing
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import optuna
@@ -31,6 +31,7 @@ class Curve:
             none would.
         rule: that would have.
         seen: what it would have said.
+        suspected: at the end of each epoch the first rule that suspects anything; "" for none.
     """
 
     parameters: dict[str, Choice]
@@ -39,6 +40,7 @@ class Curve:
     stopped: float | None = None
     rule: str = ""
     seen: str = ""
+    suspected: list[str] = field(default_factory=list)
 
 
 def configurations(space: str, seed: int, trials: int) -> list[dict[str, Choice]]:

@@ -6,6 +6,7 @@ import logging
 import tempfile
 import time
 import warnings
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -17,7 +18,9 @@ from benchmarks.sweep.spaces import EPOCHS
 from vinedresser.capture import Hook
 from vinedresser.capture.finding import Finding
 from vinedresser.capture.store.reader import open_run
+from vinedresser.capture.store.step import Step
 from vinedresser.rules.base import capture_for
+from vinedresser.rules.engine import Engine
 from vinedresser.rules.judge import judge
 from vinedresser.rules.presets import preset_table
 from vinedresser.rules.registry import rules_from_table
@@ -58,10 +61,19 @@ def train_curve(parameters: dict[str, Choice], seed: int) -> Curve:
                 _train_epoch(model, loss_fn, optimizer, train)
                 accuracies.append(_evaluate(hook, model, loss_fn, held_out))
         seconds = time.perf_counter() - begun
-        stop = _stop(judge(open_run(run), rules))
+        suspected: list[str] = []
+        stop = _stop(judge(open_run(run), rules, on_step=partial(_note, suspected)))
     if stop is None:
-        return Curve(parameters, accuracies, seconds)
-    return Curve(parameters, accuracies, seconds, (stop.step + 1) / batches, stop.rule, stop.seen)
+        return Curve(parameters, accuracies, seconds, suspected=suspected)
+    after = (stop.step + 1) / batches
+    return Curve(parameters, accuracies, seconds, after, stop.rule, stop.seen, suspected)
+
+
+def _note(suspected: list[str], step: Step, engine: Engine) -> None:
+    """Note what is suspected at the evaluation that ends an epoch."""
+    if "metrics/accuracy" in step.scalars and step.mode == "eval":
+        found = [one.rule for one in engine.suspicions() if one.severity == "stop"]
+        suspected.append(found[0] if found else "")
 
 
 def _digits(seed: int) -> tuple[Tensor, Tensor]:

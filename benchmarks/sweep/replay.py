@@ -74,7 +74,8 @@ def replay(
             ending: Ending | None = Ending("stopped", curve.seen, curve.rule)
             used += stopped
         else:
-            ending = study.report(number, epoch, curve.accuracies[epoch - 1])
+            suspicion = _suspicion(curve, epoch) if rules else None
+            ending = study.report(number, epoch, curve.accuracies[epoch - 1], suspicion)
             used += epoch if ending or epoch == EPOCHS else 0
         if ending is None and epoch < EPOCHS:
             heapq.heappush(running, (now + curve.seconds / EPOCHS, number, epoch + 1))
@@ -82,6 +83,12 @@ def replay(
         study.tell(number, ending or Ending("finished"), [curve.accuracies[-1]])
         _begin(study, curves, running, now)
     return _summary(study, curves, used, now)
+
+
+def _suspicion(curve: Curve, epoch: int) -> Ending | None:
+    """Return how a rule would end a trial if the outcome agreed."""
+    rule = curve.suspected[epoch - 1]
+    return Ending("stopped", rule, rule) if rule else None
 
 
 def _begin(

@@ -6,14 +6,20 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 from vinedresser.capture.collections import Collection, check_collection_name
 from vinedresser.capture.modules import ModuleInfo
 from vinedresser.capture.schedule import Predicate, SaveConfig
+from vinedresser.capture.timetable import Timetable
+from vinedresser.capture.timing import TIMES
 from vinedresser.errors import ConfigError
 
-__all__ = ["DEFAULT", "NOTHING", "Ask", "CaptureConfig", "Due"]
+__all__ = ["DEFAULT", "NOTHING", "NOTHING_DUE", "Ask", "CaptureConfig", "Due"]
+
+# Collections of numbers that come one by one, and of what is handed over by hand.
+_PLAIN = frozenset({"losses", "metrics", "saved", "timing"})
 
 
 class Ask(NamedTuple):
@@ -43,10 +49,15 @@ class Due:
 
     Args:
         parts: collections with those of their save configs that are due.
+
+    Attributes:
+        parts: these.
+        plain: there are some, and none for which a model has to be looked at.
     """
 
     def __init__(self, parts: tuple[tuple[Collection, SaveConfig], ...]) -> None:
         self.parts = parts
+        self.plain = bool(parts) and all(one.name in _PLAIN for one, _ in parts)
         self._asks: dict[str, Ask] = {}
         self._kinds: dict[str, bool] = {}
         self._places: dict[str, frozenset[str] | None] = {}
@@ -78,6 +89,11 @@ class Due:
             named = [paths for paths in found if paths is not None]
             self._places[kind] = frozenset().union(*named) if len(named) == len(found) else None
         return self._places[kind]
+
+    @cached_property
+    def times(self) -> frozenset[str]:
+        """Those of `TIMES` that are asked for."""
+        return frozenset(filter(self.ask, TIMES))
 
     def collections(self) -> dict[str, Collection]:
         """Return the due collections by name."""
@@ -116,6 +132,7 @@ class CaptureConfig:
             schedules.setdefault(save.schedule, (save, []))[1].append(number)
         self._schedules = list(schedules.values())
         self._due: dict[tuple[int, ...], Due] = {}
+        self._train = Timetable([save for save, _ in self._schedules], self._due_in_training)
 
     @classmethod
     def of(
@@ -191,6 +208,12 @@ class CaptureConfig:
 
     def due(self, step: int, mode: str) -> Due:
         """Return the collections that are due; the same object for the same set of them."""
+        return self._train.at(step) if mode == "train" else self._work_out(step, mode)
+
+    def _due_in_training(self, step: int) -> Due:
+        return self._work_out(step, "train")
+
+    def _work_out(self, step: int, mode: str) -> Due:
         key = tuple(
             [place for place, (save, _) in enumerate(self._schedules) if save.due(step, mode)]
         )
@@ -241,6 +264,8 @@ def _most(rows: list[int | None]) -> int | None:
     given = [most for most in rows if most is not None]
     return max(given) if given and len(given) == len(rows) else None
 
+
+NOTHING_DUE = Due(())
 
 # What `hook.save` is given is given on purpose, so it is kept unless the user says how often.
 DEFAULT = CaptureConfig.of({name: SaveConfig(every=1) for name in ("losses", "metrics", "saved")})

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from vinedresser.capture.config import CaptureConfig, Due
+from vinedresser.capture.plain_step import PlainStep
 from vinedresser.capture.recording import Recording
 from vinedresser.capture.store.step_record import Mode
 from vinedresser.capture.timing import TIMES, StepTiming
@@ -24,6 +25,8 @@ class Recorder:
     Args:
         config: what is captured.
         deliver: takes a recording that has ended.
+        deliver_plain: takes the number of a train step that has ended, and the numbers captured in
+            it, where there is nothing else.
 
     Attributes:
         config: what is captured.
@@ -32,11 +35,19 @@ class Recorder:
         steps: optimizer steps done.
         explicit_mode: the mode of the ``with`` block we are in, None outside.
         quiet: nothing is due in the train step, and no evaluation or block is open.
-        completing: called with a train step that is about to be handed over.
+        plain: the train step that goes on, while only numbers are due in it and nothing else has
+            begun; else None. What is not taken up by it goes to `recording`, which ends it.
+        completing: called with a train step that is about to be handed over; with None where it is
+            plain and it, or the one before, is not known to have had one forward only.
         timing: measures steps; None where nobody asks for their times.
     """
 
-    def __init__(self, config: CaptureConfig, deliver: Callable[[Recording], None]) -> None:
+    def __init__(
+        self,
+        config: CaptureConfig,
+        deliver: Callable[[Recording], object],
+        deliver_plain: Callable[[int, dict[str, float]], object],
+    ) -> None:
         self.steps = 0
         self.explicit_mode: Mode | None = None
         self.config = config
@@ -47,6 +58,10 @@ class Recorder:
         # The step from which on all is as before, and what that was.
         self._back: tuple[int, CaptureConfig] | None = None
         self._deliver = deliver
+        self._deliver_plain = deliver_plain
+        self._numbers = PlainStep()
+        # The step before may have had several forwards.
+        self._several = True
         self._train: Recording | None = None
         self._train_due: Due = config.due(0, "train")
         self._evaluation: Recording | None = None
@@ -54,13 +69,16 @@ class Recorder:
         self._evaluating = False
         # It may turn out to be training.
         self._undecided = False
-        self.quiet = not self._train_due
-        self.completing: list[Callable[[Recording], object]] = []
+        self.quiet = True
+        self.plain: PlainStep | None = None
+        self.completing: list[Callable[[Recording | None], object]] = []
         self.timing: StepTiming | None = None
         self._look_for_timing()
+        self._look_around()
 
     def configure(self, config: CaptureConfig) -> None:
         """Capture by another config from now on; what was begun goes on with it."""
+        self._leave_plain()
         self.config = config
         self._back = None
         self._train_due = config.due(self.steps, "train")
@@ -96,6 +114,8 @@ class Recorder:
 
         A train step or an evaluation is begun where none is going on.
         """
+        if self.plain is not None:
+            self._leave_plain()
         if mode == "train":
             if self._train is None and self._train_due:
                 self._train = Recording("train", self.steps, self._train_due)
@@ -117,6 +137,7 @@ class Recorder:
         """
         if self._undecided:
             return self._evaluation
+        self._leave_plain()
         if self._train is not None:
             # It holds what was given by hand already, which must stay where it is.
             return self.recording("eval")
@@ -150,6 +171,13 @@ class Recorder:
             return self.recording(self.explicit_mode)
         return self._evaluation if self._evaluating else self.recording("train")
 
+    def current_due(self) -> Due | None:
+        """Return what is due in that recording, of which a plain step has no need."""
+        if self.plain is not None:
+            return self.plain.due
+        recording = self.current()
+        return None if recording is None else recording.due
+
     def resume_training(self) -> None:
         """End an evaluation that no ``with`` block holds open."""
         if self._evaluating and self.explicit_mode in (None, "train"):
@@ -168,6 +196,9 @@ class Recorder:
 
     def end_train_step(self) -> None:
         """Hand over the train step; the next one begins."""
+        if self.plain is not None:
+            self._end_plain_step(self.plain)
+            return
         timing = self.timing
         if timing is not None:
             if self._train_due:
@@ -175,13 +206,10 @@ class Recorder:
             timing.step_ended()
         recording, self._train = self._train, None
         if recording is not None:
+            self._several = True
             for complete in self.completing:
                 complete(recording)
-        self.steps += 1
-        if self._next is not None or self._back is not None:
-            self._change_config()
-        self._train_due = self.config.due(self.steps, "train")
-        self._look_around()
+        self._begin_next()
         if recording is not None:
             self._deliver(recording)
             if timing is not None:
@@ -196,6 +224,7 @@ class Recorder:
         """
         if self.explicit_mode is not None:
             raise ConfigError(f"mode({mode!r}) inside mode({self.explicit_mode!r}): end that first")
+        self._leave_plain()
         if mode != "train":
             self.resume_training()
             if self.timing is not None:
@@ -220,9 +249,41 @@ class Recorder:
         """
         if self._evaluating:
             self._end_evaluation()
+        self._leave_plain()
         recording, self._train = self._train, None
         if recording is not None and recording.explicit:
             self._deliver(recording)
+
+    def _end_plain_step(self, plain: PlainStep) -> None:
+        """Hand over a train step of numbers alone; the next one begins."""
+        if self.timing is not None:
+            for name, value in self.timing.figures().items():
+                if name in plain.due.times:
+                    plain.add(name, value)
+            self.timing.step_ended()
+        if plain.begun and (plain.several or self._several):
+            self._several = plain.several
+            for told in self.completing:
+                told(None)
+        scalars = plain.scalars
+        self._begin_next()
+        if scalars:
+            self._deliver_plain(self.steps - 1, scalars)
+
+    def _begin_next(self) -> None:
+        """Begin the next train step."""
+        self.steps += 1
+        if self._next is not None or self._back is not None:
+            self._change_config()
+        self._train_due = self.config.due(self.steps, "train")
+        self._look_around()
+
+    def _leave_plain(self) -> None:
+        """Make a recording of the plain step that goes on, if anything of it was seen."""
+        plain, self.plain = self.plain, None
+        if plain is not None and plain.begun:
+            self._train = Recording("train", self.steps, plain.due)
+            self._train.take_over(plain)
 
     def _change_config(self) -> None:
         """Capture by what was asked for, or again as before when its time is over."""
@@ -254,7 +315,7 @@ class Recorder:
     def _take_times(self, timing: StepTiming) -> None:
         """Take how long the train step took that ends now."""
         times = timing.figures()
-        asked = [name for name in times if self._train_due.ask(name)]
+        asked = [name for name in times if name in self._train_due.times]
         recording = self.recording("train") if asked else None
         if recording is not None:
             for name in asked:
@@ -266,4 +327,12 @@ class Recorder:
         self.timing = (self.timing or StepTiming()) if wanted else None
 
     def _look_around(self) -> None:
-        self.quiet = not (self._train_due or self._evaluating or self.explicit_mode)
+        due = self._train_due
+        aside = self._evaluating or self.explicit_mode
+        self.quiet = not (due or aside)
+        # (coordinator: while nobody takes plain steps yet, there are none)
+        if due.plain and self._train is None and not aside:
+            self.plain = self._numbers
+            self.plain.begin(due)
+        else:
+            self.plain = None

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from vinedresser.capture.config import Due
+from vinedresser.capture.plain_step import PlainStep
 from vinedresser.capture.reductions import Statistics
 from vinedresser.capture.store.step_record import HostTensor, Mode, StepRecord
 
@@ -77,6 +78,11 @@ class Recording:
         if self.mode == "train":
             return 1.0
         return float(max(self.batch if batch is None else batch, 1))
+
+    def take_over(self, plain: PlainStep) -> None:
+        """Take what was captured of its step before it was made."""
+        self._means = plain.means()
+        self.explicit = plain.explicit
 
     def add_scalar(self, name: str, value: float, weight: float = 1.0) -> None:
         """Take a scalar into the weighted mean of all scalars of its name."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -13,7 +14,7 @@ from vinedresser.capture.recording import Recording
 from vinedresser.capture.shield import Shield
 from vinedresser.capture.stopping import StopSignal
 from vinedresser.capture.store.record_queue import QueuePolicy
-from vinedresser.capture.store.step_record import StepRecord
+from vinedresser.capture.store.step_record import ScalarStep, StepRecord
 from vinedresser.capture.store.writer import RunWriter
 from vinedresser.capture.unmatched import Unmatched
 from vinedresser.infra.storage import Storage
@@ -70,7 +71,12 @@ class Session:
         self.leader: object | None = None
         self.between_steps: Callable[[], object] | None = None
         config = self.guarded(config)
-        self.recorder = Recorder(config, self.shield.guard("handing over a step", self._deliver))
+        guard = self.shield.guard
+        self.recorder = Recorder(
+            config,
+            guard("handing over a step", self._deliver),
+            guard("handing over a step", self._deliver_plain),
+        )
         self.signal = StopSignal()
         self._stop = stop
         self._unmatched = Unmatched(names)
@@ -163,6 +169,12 @@ class Session:
             self._release(record)
         # Values told after the last step travel under a number that no step has.
         self._writer.last_step = self.recorder.steps - 1
+
+    def _deliver_plain(self, step: int, scalars: dict[str, float]) -> None:
+        if self.newly_set_up:
+            self.newly_set_up = False
+            self._describe()
+        self._writer.add_scalars(ScalarStep(step, time.time(), scalars))
 
     def _release(self, record: StepRecord) -> None:
         with self._keepers_lock:

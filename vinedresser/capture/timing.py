@@ -69,8 +69,13 @@ class StepTiming:
         """Return the times of a step that ends now in seconds, as far as known, by their names."""
         if self._step_since is None:
             return {}
-        figures = (perf_counter() - self._step_since, self._waited, self._evaluated)
-        return {name: one for name, one in zip(TIMES, figures, strict=True) if one is not None}
+        step, wait, evaluation = TIMES
+        figures = {step: perf_counter() - self._step_since}
+        if self._waited is not None:
+            figures[wait] = self._waited
+        if self._evaluated is not None:
+            figures[evaluation] = self._evaluated
+        return figures
 
     def step_ended(self) -> None:
         """See a step end."""

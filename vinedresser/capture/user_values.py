@@ -52,9 +52,9 @@ class UserValues:
             given: a value, stored as ``<kind>/<one>``, or a mapping of names to values.
             one: the name of a single value.
         """
-        recording = self._session.recorder.current()
+        due = self._session.recorder.current_due()
         # A loop reports all that it has; what nobody has asked for is left out without a word.
-        if recording is None or not recording.due.reaches(kind):
+        if due is None or not due.reaches(kind):
             return
         for name, value in given.items() if isinstance(given, Mapping) else [(one, given)]:
             self.save(f"{kind}/{name}", value)
@@ -65,6 +65,11 @@ class UserValues:
         Raises:
             TypeError: it is no number, array or tensor.
         """
+        plain = self._session.recorder.plain
+        if plain is not None and isinstance(value, (bool, int, float)) and plain.due.ask(name):
+            plain.explicit = True
+            plain.add(name, float(value))
+            return
         recording = self._session.recorder.current()
         if recording is None:
             return

@@ -9,6 +9,7 @@ import typer
 
 from vinedresser import __version__
 from vinedresser.cli.capturing import capture
+from vinedresser.cli.deploying import deploy
 from vinedresser.cli.looking import judge, show
 from vinedresser.cli.rules import rules
 from vinedresser.cli.running import run
@@ -50,6 +51,6 @@ def _version(
 
 
 app.command(context_settings=_SCRIPT_LINE)(run)
-for _command in (train, sweep, judge, show, capture, status, reconcile, ui, up, down):
+for _command in (train, sweep, deploy, judge, show, capture, status, reconcile, ui, up, down):
     app.command()(_command)
 app.add_typer(rules, name="rules")

@@ -18,16 +18,12 @@ __all__ = ["interrupts_stop"]
 @contextmanager
 def interrupts_stop(where: Path | str | list[Path]) -> Iterator[None]:
     """On the first Ctrl-C ask the runs to stop, with their checkpoint; on the second end now."""
-    from vinedresser.infra.launcher import request_stop
-    from vinedresser.tasks.interruption import INTERRUPTED, INTERRUPTION
-    from vinedresser.tasks.store import owned_here
+    from vinedresser.tasks.interruption import INTERRUPTED, INTERRUPTION, interrupt
 
     def ask(_signal: int, _frame: FrameType | None) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        INTERRUPTED.set()
         os.write(2, b"vinedresser: asking the runs to stop; Ctrl-C again ends at once\n")
-        for directory in where if isinstance(where, list) else owned_here(where):
-            request_stop(directory, by="person", reason=INTERRUPTION)
+        interrupt(where, INTERRUPTION)
 
     INTERRUPTED.clear()
     before = signal.signal(signal.SIGINT, ask)

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from vinedresser.cli.options import DEFAULT_STORE, StoreArgument
-from vinedresser.errors import ConfigError
 
 __all__ = ["down", "ui", "up"]
 
@@ -35,36 +34,69 @@ def ui(
 
 
 def up(
-    s3: Annotated[bool, typer.Option("--s3", help="An S3 server, SeaweedFS, on loopback.")] = False,
+    *,
+    s3: Annotated[bool, typer.Option("--s3", help="An S3 server, SeaweedFS.")] = False,
+    prefect: Annotated[
+        bool,
+        typer.Option("--prefect", help="Prefect's server and a worker; also where none is named."),
+    ] = False,
     data: Annotated[
         Path | None,
-        typer.Option(help="Folder of its files; one below ~/.local/share if not given."),
+        typer.Option(
+            help="Folder of its files, of S3 where both are; one below ~/.local/share if not given."
+        ),
     ] = None,
-    port: Annotated[int | None, typer.Option(help="8333, or a free one, if not given.")] = None,
-    bucket: Annotated[str, typer.Option(help="A bucket that it is to have.")] = "vinedresser",
+    port: Annotated[
+        int | None,
+        typer.Option(
+            help="Of S3 where both are; 8333, and 4200 for Prefect, or a free one, if not given."
+        ),
+    ] = None,
+    bucket: Annotated[str, typer.Option(help="A bucket that S3 is to have.")] = "vinedresser",
+    limit: Annotated[
+        int, typer.Option(min=1, help="Flow runs that Prefect's worker has at the same time.")
+    ] = 1,
 ) -> None:
-    """Start the local servers, which stay until `vinedresser down`.
+    """Start the local servers, which stay until `vinedresser down`; on loopback.
 
-    What programs need to find them is printed for the shell: eval "$(vinedresser up --s3)".
+    What programs need to find them is printed for the shell: eval "$(vinedresser up)".
     """
     from vinedresser.terminal import error_console
 
-    if not s3:
-        raise ConfigError("up: say which server: --s3 starts an S3 server, SeaweedFS, on loopback")
-    from vinedresser.infra.servers import bring_up
+    found: dict[str, str] = {}
+    if s3:
+        from vinedresser.infra.servers import bring_up
 
-    server = bring_up(data, port=port, bucket=bucket)
-    for name, value in server.environment().items():
+        server = bring_up(data, port=port, bucket=bucket)
+        found |= server.environment()
+        said = f"S3 at {server.url}, for stores like s3://{bucket}/runs, in {server.data}"
+        error_console.print(f"{said}   (vinedresser down stops it)", soft_wrap=True)
+    if prefect or not s3:
+        from vinedresser.infra.servers import bring_up_prefect
+
+        home, number = (None, None) if s3 else (data, port)
+        standing = bring_up_prefect(home, port=number, limit=limit, environment=found)
+        found |= standing.environment()
+        said = f"Prefect at {standing.url}, with a worker, in {standing.home}"
+        error_console.print(f"{said}   (vinedresser down stops it)", soft_wrap=True)
+        error_console.print("its pages ask for $PREFECT_API_AUTH_STRING", soft_wrap=True)
+    for name, value in found.items():
         typer.echo(f"export {name}={value}")
-    said = f"S3 at {server.url}, for stores like s3://{bucket}/runs, in {server.data}"
-    error_console.print(f"{said}   (vinedresser down stops it)", soft_wrap=True)
 
 
 def down() -> None:
-    """Stop the local servers that `vinedresser up` started; what they have stored stays."""
-    from vinedresser.infra.servers import take_down
+    """Stop the local servers that `vinedresser up` started; what they have stored stays.
+
+    Flow runs of Prefect's worker are cancelled: their trainings save a checkpoint and end.
+    """
+    from vinedresser.infra.servers import take_down, take_down_prefect
     from vinedresser.terminal import console
 
-    server = take_down()
-    said = f"stopped the S3 server at {server.url}" if server else "no server runs"
-    console.print(said, soft_wrap=True)
+    # First the worker: what its flow runs save may belong on the S3 server.
+    prefect, server = take_down_prefect(), take_down()
+    if prefect:
+        console.print(f"stopped Prefect at {prefect.url}", soft_wrap=True)
+    if server:
+        console.print(f"stopped the S3 server at {server.url}", soft_wrap=True)
+    if not prefect and not server:
+        console.print("no server runs")

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vinedresser.cli.options import DEFAULT_STORE, StoreArgument
 from vinedresser.errors import ConfigError
+
+if TYPE_CHECKING:
+    from vinedresser.tasks.reconcile import Reconciled
 
 __all__ = ["reconcile", "status"]
 
@@ -28,13 +34,14 @@ def reconcile(store: StoreArgument = str(DEFAULT_STORE)) -> None:
     """Bring to its end what a crash left behind.
 
     Leftover processes, exit records, MLflow runs, Prefect flow runs, and what waits on this machine
-    to be uploaded; twice changes nothing.
+    to be uploaded, those of the store's sweeps too; twice changes nothing.
     """
     from vinedresser.infra.prefect_environment import prepare_prefect
     from vinedresser.tasks.flow_record import dead_flows
     from vinedresser.tasks.reconcile import reconcile as reconcile_store
     from vinedresser.tasks.reconcile import reconcile_spools
     from vinedresser.tasks.store import as_store, local_state
+    from vinedresser.tasks.sweep_record import sweeps_in
     from vinedresser.terminal import console
 
     place = as_store(store)
@@ -45,11 +52,24 @@ def reconcile(store: StoreArgument = str(DEFAULT_STORE)) -> None:
         if dead_flows(local_state(place)):
             prepare_prefect(local_state(place))
         results += reconcile_store(place)
+        for inner in sweeps_in(place):
+            # Prefect has a home for each store, and a process knows one.
+            alone = bool(dead_flows(local_state(inner)))
+            results += _in_process_of_its_own(inner) if alone else reconcile_store(inner)
     for result in results:
         console.print(f"{result.what}   {result.done}", markup=False)
     if not results:
         console.print("nothing to reconcile")
     sys.exit(1 if any(result.failed for result in results) else 0)
+
+
+def _in_process_of_its_own(sweep: Path | str) -> list[Reconciled]:
+    """Reconcile the trials of a sweep; what is done is printed there."""
+    from vinedresser.tasks.reconcile import Reconciled
+
+    command = [sys.executable, "-m", "vinedresser", "reconcile", os.fspath(sweep)]
+    failed = subprocess.run(command, check=False).returncode != 0
+    return [Reconciled(os.fspath(sweep), "not all of it" if failed else "reconciled", failed)]
 
 
 def _check_directory(store: Path | str) -> None:

@@ -28,22 +28,27 @@ def sweep(
     Trials run in parallel; broken ones are stopped by rules, those worse than others by comparison.
     """
     from vinedresser.infra.prefect_environment import prepare_prefect
+    from vinedresser.tasks.earlier_runs import adopt_living
     from vinedresser.tasks.store import ensure_store
     from vinedresser.tasks.sweep_file import load_sweep
 
     searched = load_sweep(file, store=store, at_once=at_once)
     place = searched.experiment.store
     ensure_store(place)
+    if resume:
+        # Before Prefect is loaded: what trains on without a flow does so for a minute only.
+        adopt_living(place)
     prepare_prefect(searched.state)
     from vinedresser.flows.sweep import sweep as sweep_flow
+    from vinedresser.sweep_progress import sweep_progress
     from vinedresser.sweep_terminal import summary, trials_table
-    from vinedresser.tasks.sweep_result import PAGE
-    from vinedresser.terminal import console, progress, relative
+    from vinedresser.tasks.sweep_record import PAGE
+    from vinedresser.terminal import console, relative
 
     shown = relative(place)
     trials = "trials" if searched.settings.trials is None else f"{searched.settings.trials} trials"
     console.print(f"{trials}, {searched.experiment.at_once} at a time, in {shown}", soft_wrap=True)
-    with progress(place), interrupts_stop(place):
+    with sweep_progress(), interrupts_stop(place):
         swept = sweep_flow(searched.experiment.path, store, at_once, resume)
     console.print(trials_table(swept, searched.settings))
     for line in summary(swept, searched.settings):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,8 +52,12 @@ def write_report(run: Run, destination: str | os.PathLike[str]) -> Path:
     return path
 
 
+@cache
 def templates() -> Environment:
-    """Return what fills in the pages; everything is escaped that is not our own SVG."""
+    """Return what fills in the pages; everything is escaped that is not our own SVG.
+
+    It keeps what it has compiled, which takes longer than filling in a small page.
+    """
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     return Environment(

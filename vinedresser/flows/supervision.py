@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from prefect import allow_failure
 from prefect.client.schemas.objects import State
 from prefect.futures import PrefectFuture
 
+from vinedresser.tasks.cluster import Cluster
+from vinedresser.tasks.cluster_place import ClusterPlace
 from vinedresser.tasks.experiment import Experiment
+from vinedresser.tasks.further_trainings import see_to_further
 from vinedresser.tasks.run_place import RunPlace
-from vinedresser.tasks.stages import finish, further, judge, launch, record
+from vinedresser.tasks.stages import finish, judge, launch, record
 
 __all__ = ["Supervision", "complaints", "supervise"]
 
@@ -31,20 +35,31 @@ class Supervision(NamedTuple):
 
 
 def supervise(
-    place: RunPlace, experiment: Experiment, beside: Sequence[PrefectFuture[Any]] = ()
+    place: RunPlace,
+    experiment: Experiment,
+    beside: Sequence[Callable[[], None]] = (),
+    *,
+    cluster: Cluster | None = None,
 ) -> Supervision:
     """Start a training with its judges and recorder.
 
     Args:
         place: that has begun.
         experiment: to which it belongs.
-        beside: further tasks to wait for before the run is settled.
+        beside: what else follows the run to its end, before it is settled.
+        cluster: on which it trains, and is judged; None: it does so here.
     """
     groups = tuple(experiment.rules)
+    follow = [*beside]
+    others: list[PrefectFuture[Any]] = []
+    if isinstance(place, ClusterPlace):
+        place.cluster, place.groups, place.attach = cluster, groups, experiment.run.attach
+    else:
+        others += [judge.submit(place, group) for group in groups]
+        if experiment.run.attach:
+            follow.append(partial(see_to_further, place, groups))
     launched = launch.submit(place)
-    others = [*beside, *(judge.submit(place, group) for group in groups), record.submit(place)]
-    if experiment.run.attach:
-        others.append(further.submit(place, groups))
+    others.append(record.submit(place, follow))
     # A judge that failed or an MLflow that is away must not keep a run from its end.
     before: list[Any] = [allow_failure(future) for future in (launched, *others)]
     finished = finish.submit(place, wait_for=before, return_state=False)

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
 
 from prefect import flow
-from prefect.client.schemas.objects import State
-from prefect.futures import PrefectFuture
 from prefect.runtime import flow_run
 
-from vinedresser.flows.supervision import complaints, supervise
+from vinedresser.errors import VinedresserError
+from vinedresser.flows.supervision import Supervision, complaints, supervise
+from vinedresser.tasks.cluster import Cluster, open_cluster
 from vinedresser.tasks.conductor import Conductor
+from vinedresser.tasks.earlier_runs import adopt_living
 from vinedresser.tasks.experiment import Experiment
 from vinedresser.tasks.flow_record import forget_flow, remember_flow
 from vinedresser.tasks.stages import reconcile
 from vinedresser.tasks.store import ensure_store
-from vinedresser.tasks.sweep_file import load_sweep
-from vinedresser.tasks.sweep_result import JOURNAL, Swept, begin_sweep, finish_sweep
-from vinedresser.tasks.sweep_stages import compare, conclude, make_trial, restore
+from vinedresser.tasks.sweep_file import Sweep, load_sweep
+from vinedresser.tasks.sweep_record import JOURNAL
+from vinedresser.tasks.sweep_result import Swept, begin_sweep, finish_sweep, has_begun
+from vinedresser.tasks.termination import ends_in_order
 from vinedresser.tasks.trial_course import TrialCourse
 
 __all__ = ["sweep"]
@@ -32,6 +34,7 @@ def sweep(
     store: Path | str | None = None,
     at_once: int | None = None,
     resume: bool = False,
+    dated: bool = False,
 ) -> Swept:
     """Search for the best configuration, at most so many trials at a time.
 
@@ -44,6 +47,8 @@ def sweep(
         store: takes the place of the file's ``run.store``: a path, or the URL of an object store.
         at_once: takes the place of the file's ``run.at_once``.
         resume: go on with the sweep that the store has.
+        dated: make a sweep of its own for each time that Prefect has scheduled, NAME-TIME; one that
+            has begun, since its flow run is retried, is gone on with.
 
     Returns:
         What became of the trials, and what went wrong beside them.
@@ -55,19 +60,32 @@ def sweep(
         StillRunning: another process runs it.
         StoreError: the store refused; nothing was started.
         TrackingError: MLflow could not be prepared; nothing was started.
+        TerminationSignal: it was cancelled; its trials have saved their checkpoint and ended.
     """
-    searched = load_sweep(path, store=store, at_once=at_once)
-    place = searched.experiment.store
+    mark = f"{flow_run.scheduled_start_time:%Y%m%dT%H%M%SZ}" if dated else ""
+    searched = load_sweep(path, store=store, at_once=at_once, mark=mark)
+    goes_on = resume or (dated and has_begun(searched))
+    return ends_in_order(lambda: _search(searched, goes_on), searched.experiment.store)
+
+
+def _search(searched: Sweep, resume: bool) -> Swept:
+    """Do what `sweep` does, of a file that has been read."""
+    experiment = searched.experiment
+    place = experiment.store
     ensure_store(place)
     study = searched.study(searched.state / JOURNAL)
     try:
+        if resume:
+            # Before anything else: what trains on does so for a minute only.
+            adopt_living(place)
         reconcile(place)
         this = remember_flow(searched.state, str(flow_run.id), str(flow_run.name))
         try:
             tracking = begin_sweep(searched, resume=resume)
             conductor = Conductor(searched, study, tracking, flow=this.id)
-            trials = _Trials(conductor, searched.experiment)
-            trials.run()
+            with open_cluster(experiment.runner, place, at_once=experiment.at_once) as cluster:
+                trials = _Trials(conductor, experiment, cluster)
+                trials.run()
             swept = Swept(
                 name=searched.name,
                 store=place,
@@ -79,8 +97,7 @@ def sweep(
                 problems=tuple(trials.problems()),
                 mlflow_run=tracking.parent,
             )
-            finish_sweep(searched, swept, tracking)
-            return swept
+            return finish_sweep(searched, swept)
         finally:
             forget_flow(searched.state, this)
     finally:
@@ -93,15 +110,19 @@ class _Trials:
     Args:
         conductor: of the sweep.
         experiment: what they share.
+        cluster: on which they train, if not here.
     """
 
-    def __init__(self, conductor: Conductor, experiment: Experiment) -> None:
+    def __init__(
+        self, conductor: Conductor, experiment: Experiment, cluster: Cluster | None
+    ) -> None:
         self._conductor = conductor
+        self._cluster = cluster
         self._experiment = experiment
-        self._states: list[State[Any]] = []
-        self._futures: list[PrefectFuture[Any]] = []
-        # A trial whose run is settled; None: a slot is free.
-        self._ended: SimpleQueue[TrialCourse | None] = SimpleQueue()
+        # What went wrong beside the trials, each thing once; their tasks are not kept.
+        self._problems: dict[str, None] = {}
+        # A trial whose run is settled, and the tasks around it; None: a slot is free.
+        self._ended: SimpleQueue[tuple[TrialCourse, Supervision] | None] = SimpleQueue()
         self._again: deque[TrialCourse] = deque()
 
     def run(self) -> None:
@@ -120,11 +141,13 @@ class _Trials:
                 free += 1
             else:
                 under_way -= 1
-                self._conclude(ended)
+                trial, around = ended
+                self._problems |= dict.fromkeys(complaints([one.state for one in around.futures]))
+                self._conclude(trial)
 
     def problems(self) -> list[str]:
         """Return what the failed tasks said."""
-        return complaints([*self._states, *(future.state for future in self._futures)])
+        return list(self._problems)
 
     def _next(self) -> TrialCourse | None:
         return self._again.popleft() if self._again else self._conductor.next()
@@ -133,34 +156,39 @@ class _Trials:
         """Start the next run of a trial, if it can be made and the trial is not over already."""
         if trial.earlier and self._was_over(trial):
             return False
-        made = make_trial(self._conductor, trial, return_state=True)
-        self._states.append(made)
-        if not made.is_completed():
-            self._conductor.give_up(trial, str(made.message))
-            return False
-        compared = compare.submit(self._conductor, trial)
-        around = supervise(trial.places[-1], self._experiment, [compared])
+        if not trial.adopted:
+            try:
+                self._conductor.make_run(trial)
+            except VinedresserError as error:
+                self._give_up(trial, error)
+                return False
+        compare = partial(self._conductor.follow, trial)
+        around = supervise(trial.places[-1], self._experiment, [compare], cluster=self._cluster)
         around.launched.add_done_callback(lambda _: self._ended.put(None))
-        around.finished.add_done_callback(lambda _: self._ended.put(trial))
-        self._futures += around.futures
+        around.finished.add_done_callback(lambda _: self._ended.put((trial, around)))
         return True
 
     def _was_over(self, trial: TrialCourse) -> bool:
         """Conclude a trial that an earlier process began, if it is over already."""
-        found = restore(trial, return_state=True)
-        self._states.append(found)
-        if not found.is_completed():
-            self._conductor.give_up(trial, str(found.message))
+        try:
+            over = self._conductor.restore(trial)
+        except VinedresserError as error:
+            self._give_up(trial, error)
             return True
-        if over := bool(found.result()):
+        if over:
             self._conclude(trial)
         return over
 
     def _conclude(self, trial: TrialCourse) -> None:
         """Tell the study of a trial whose run is over, or have it begun again."""
-        told = conclude(self._conductor, trial, return_state=True)
-        self._states.append(told)
-        if not told.is_completed():
-            self._conductor.give_up(trial, str(told.message))
-        elif told.result() is None:
+        try:
+            told = self._conductor.conclude(trial)
+        except VinedresserError as error:
+            self._give_up(trial, error)
+            return
+        if told is None:
             self._again.append(trial)
+
+    def _give_up(self, trial: TrialCourse, error: VinedresserError) -> None:
+        self._problems[str(error)] = None
+        self._conductor.give_up(trial, error)

@@ -14,6 +14,7 @@ from prefect.futures import PrefectFuture
 from prefect.runtime import flow_run
 
 from vinedresser.flows.supervision import complaints, supervise
+from vinedresser.tasks.cluster import Cluster, open_cluster
 from vinedresser.tasks.experiment import Experiment, load_experiment
 from vinedresser.tasks.flow_record import forget_flow, remember_flow
 from vinedresser.tasks.outcome import Trained
@@ -22,6 +23,7 @@ from vinedresser.tasks.remedy import RemedyCourse
 from vinedresser.tasks.remedying import courses_of
 from vinedresser.tasks.stages import begin, correct, reconcile
 from vinedresser.tasks.store import ensure_store, local_state
+from vinedresser.tasks.termination import ends_in_order
 from vinedresser.tasks.training_result import training_result
 
 __all__ = ["train"]
@@ -54,16 +56,24 @@ def train(
         ConfigError: the file is not right; nothing was started.
         StoreError: the store refused; nothing was started.
         TrackingError: MLflow could not be prepared; nothing was started.
+        TerminationSignal: it was cancelled; its trainings have saved their checkpoint and ended.
     """
     experiment = load_experiment(path, store=store, at_once=at_once, remedy=remedy)
+    return ends_in_order(lambda: _train(experiment), experiment.store)
+
+
+def _train(experiment: Experiment) -> Trained:
+    """Do what `train` does, of a file that has been read."""
     ensure_store(experiment.store)
     reconcile(experiment.store)
     state = local_state(experiment.store)
     this = remember_flow(state, str(flow_run.id), str(flow_run.name))
     try:
         courses = courses_of(prepare(experiment, flow=this.id), experiment)
-        trainings = _Trainings(experiment, this.id)
-        trainings.run(courses)
+        slots, place = experiment.at_once, experiment.store
+        with open_cluster(experiment.runner, place, at_once=slots) as cluster:
+            trainings = _Trainings(experiment, this.id, cluster)
+            trainings.run(courses)
         return training_result(courses, trainings.problems())
     finally:
         forget_flow(state, this)
@@ -75,10 +85,12 @@ class _Trainings:
     Args:
         experiment: what they share.
         flow: id of the flow run.
+        cluster: on which they train, if not here.
     """
 
-    def __init__(self, experiment: Experiment, flow: str) -> None:
+    def __init__(self, experiment: Experiment, flow: str, cluster: Cluster | None) -> None:
         self._experiment = experiment
+        self._cluster = cluster
         self._flow = flow
         self._states: list[State[Any]] = []
         self._futures: list[PrefectFuture[Any]] = []
@@ -115,7 +127,7 @@ class _Trainings:
 
     def _start(self, course: RemedyCourse) -> None:
         """Start a training with its judges and recorder."""
-        around = supervise(course.places[-1], self._experiment)
+        around = supervise(course.places[-1], self._experiment, cluster=self._cluster)
         around.launched.add_done_callback(lambda _: self._ended.put(None))
         around.finished.add_done_callback(lambda _: self._ended.put(course))
         self._futures += around.futures

@@ -80,6 +80,14 @@ class Rule(ABC):
         """Return what is found when the run is over and all of it was seen."""
         return None
 
+    def suspicion(self) -> Finding | None:
+        """Return the finding that it would make if the outcome agreed; None: it sees nothing.
+
+        A symptom alone is in many healthy trainings too: who asks has to hold it against something
+        else, as a sweep does against its other trials.
+        """
+        return None
+
     @property
     def params(self) -> dict[str, Any]:
         """The parameters of its constructor, as plain JSON types."""

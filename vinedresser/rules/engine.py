@@ -70,6 +70,11 @@ class Engine:
             found.append(_not_applicable(self._last, unfit))
         return found
 
+    def suspicions(self) -> list[Finding]:
+        """Return what the rules would find if the outcome agreed; see `Rule.suspicion`."""
+        asked = (watch.suspicion() for watch in self._watches)
+        return [finding for finding in asked if finding is not None]
+
     def _heard(self, told: Iterable[tuple[RuleWatch, list[Finding]]]) -> list[Finding]:
         """Return findings in their order, but for those of nets below a rule that has stopped."""
         heard: list[Finding] = []

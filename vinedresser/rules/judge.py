@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from vinedresser.capture.finding import Finding
 from vinedresser.capture.store.reader import Run
@@ -18,6 +18,9 @@ from vinedresser.rules.actions.stop import StopAtOnce
 from vinedresser.rules.base import Rule
 from vinedresser.rules.engine import Engine
 from vinedresser.rules.root_cause import root_causes
+
+if TYPE_CHECKING:
+    from vinedresser.capture.store.step import Step
 
 __all__ = ["Stopping", "judge"]
 
@@ -45,6 +48,7 @@ def judge(
     on_finding: Callable[[Finding], None] | None = None,
     poll: float | None = None,
     stopping: Stopping | None = None,
+    on_step: Callable[[Step, Engine], None] | None = None,
 ) -> list[Finding]:
     """Show a run to rules from its first step on, until it is over.
 
@@ -60,6 +64,7 @@ def judge(
         on_finding: called with each finding, before the training is asked to end.
         poll: seconds between two looks when there is nothing new; None: see `Run.follow`.
         stopping: decides which finding ends the training; None: the first of severity "stop".
+        on_step: called with each step when the rules have seen it.
 
     Returns:
         The findings in the order in which they were made.
@@ -71,6 +76,7 @@ def judge(
     findings: list[Finding] = []
     ending = stopping or StopAtOnce(run.storage)
     asked = not live
+    seen = on_step or (lambda _step, _engine: None)
 
     def take(new: list[Finding]) -> None:
         nonlocal asked
@@ -94,6 +100,7 @@ def judge(
             begun = True
             engine.begin(_info(run))
         take(engine.update(step))
+        seen(step, engine)
     if (ended := _ended(run)) is not None:
         take(engine.idle(ended))
     take(engine.finish())

@@ -109,10 +109,17 @@ class SymptomRule(Rule):
         verdict = self.outcome.final()
         return self._fire(verdict) if verdict.kind == "poor" else None
 
+    def suspicion(self) -> Finding | None:
+        """See `Rule.suspicion`: the symptom of the last look, confirmed or not."""
+        return None if self._fired or self._seen is None else self._finding(Verdict("open"))
+
     def _fire(self, verdict: Verdict) -> Finding:
-        assert self._seen is not None, "it fires for what it has seen"
-        step, symptom = self._seen
         self._fired = True
+        return self._finding(verdict)
+
+    def _finding(self, verdict: Verdict) -> Finding:
+        assert self._seen is not None, "it finds what it has seen"
+        step, symptom = self._seen
         return self.found(
             step,
             since=self._since,

@@ -100,6 +100,12 @@ class RuleWatch:
         self._shielded(self._rule.finish)
         return self._taken()
 
+    def suspicion(self) -> Finding | None:
+        """See `Rule.suspicion`."""
+        self._shielded(self._rule.suspicion)
+        # That it failed is told with what it finds at the next step.
+        return None if self._failed else next(iter(self._taken()), None)
+
     def _update(self, step: Step) -> Finding | None:
         self._pool.check(self._signals)
         return self._rule.update(step)

@@ -30,8 +30,9 @@ from vinedresser.rules.base import Rule
 from vinedresser.rules.findings_file import FindingsFile
 from vinedresser.rules.judge import judge
 from vinedresser.rules.registry import rules_from_table
+from vinedresser.rules.suspicions import SuspicionWriter
 
-__all__ = ["main"]
+__all__ = ["end_with_parent", "judge_run", "main"]
 
 # Seconds between two looks for the run, and for the parent.
 _LOOK = 0.05
@@ -51,22 +52,46 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--group", required=True, help="names the file of the findings")
     parser.add_argument("--spec", required=True, type=Path, help="JSON file with the rules")
     options = parser.parse_args(arguments)
-    _end_with_parent()
+    end_with_parent()
+    return judge_run(options.run, options.group, options.spec)
+
+
+def judge_run(location: str, group: str, spec: Path) -> int:
+    """Judge a run until it is over; what is wrong goes to the standard error.
+
+    Args:
+        location: of the run.
+        group: names the file of the findings.
+        spec: JSON file with the rules, and what follows.
+
+    Returns:
+        An exit code: 2 for wrong settings, 1 for what else went wrong.
+    """
     try:
-        table, where = _table(options.spec, "rules"), f"{options.spec}: rules"
+        table, where = _table(spec, "rules"), f"{spec}: rules"
         rules = rules_from_table(table, where=where)
-        actions = _table(options.spec, "actions", {})
-        plan = ActionPlan.from_tables(
-            actions, table, where=f"{options.spec}: actions", where_rules=where
-        )
-        _judge(_await_run(options.run), rules, plan, options.group)
+        actions = _table(spec, "actions", {})
+        plan = ActionPlan.from_tables(actions, table, where=f"{spec}: actions", where_rules=where)
+        objective = _table(spec, "suspicions", {})
+        _judge(_await_run(location), rules, plan, group, objective)
     except VinedresserError as error:
-        parser.exit(2 if isinstance(error, ConfigError) else 1, f"{parser.prog}: {error}\n")
+        sys.stderr.write(f"vinedresser.rules.worker: {error}\n")
+        return 2 if isinstance(error, ConfigError) else 1
     return 0
 
 
-def _judge(run: Run, rules: list[Rule], plan: ActionPlan, group: str) -> None:
-    """Judge a run until it is over, and all that follows is done."""
+def _judge(
+    run: Run, rules: list[Rule], plan: ActionPlan, group: str, objective: dict[str, Any]
+) -> None:
+    """Judge a run until it is over, and all that follows is done.
+
+    Args:
+        run: what to judge.
+        rules: what to judge by.
+        plan: what follows a finding.
+        group: names the files.
+        objective: of a sweep, its metric and mode; empty where nobody asks what is suspected.
+    """
     findings = FindingsFile(run.storage, group)
     dispatcher = Dispatcher(run, plan, group)
 
@@ -74,7 +99,11 @@ def _judge(run: Run, rules: list[Rule], plan: ActionPlan, group: str) -> None:
         findings.add(finding)
         dispatcher.take(finding)
 
-    judge(run, rules, live=True, on_finding=take, stopping=dispatcher)
+    suspicions = None
+    if objective:
+        metric, mode = str(objective.get("metric")), str(objective.get("mode"))
+        suspicions = SuspicionWriter(run.storage, group, metric, mode, dispatcher.stops).take
+    judge(run, rules, live=True, on_finding=take, stopping=dispatcher, on_step=suspicions)
     findings.close()
     dispatcher.close()
 
@@ -103,7 +132,7 @@ def _await_run(location: str) -> Run:
         time.sleep(_LOOK)
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """End this process when its parent ends, however it does.
 
     A thread looks: the kernel's own signal for it comes when the thread that started us ends, and

@@ -29,8 +29,13 @@ class Course:
     def __init__(self, goals: Sequence[Objective]) -> None:
         self._goals = tuple(goals)
         self.values: list[list[float]] = [[] for _ in goals]
-        self._steps: list[list[int]] = [[] for _ in goals]
+        # After how many optimizer steps of the whole trial each was reported.
+        self._after: list[list[int]] = [[] for _ in goals]
         self._elsewhere: set[tuple[str, str]] = set()
+        # Steps that earlier runs had taken when the present one began, and of each objective the
+        # number of values that they reported.
+        self._begun = 0
+        self._earlier = [0 for _ in goals]
 
     def add(self, step: Step) -> list[tuple[int, float]]:
         """Take in a step of rank 0.
@@ -43,26 +48,41 @@ class Course:
         """
         if step.rank != 0:
             return []
-        before = len(self.values[0])
+        new: list[tuple[int, float]] = []
         found = {**step.scalars_of("losses"), **step.scalars_of("metrics")}
-        for goal, values, steps in zip(self._goals, self.values, self._steps, strict=True):
+        for number, goal in enumerate(self._goals):
             for name, value in found.items():
                 if name.partition("/")[2] != goal.metric:
                     self._elsewhere.add((name.partition("/")[2], step.mode))
                 elif step.mode != goal.mode:
                     self._elsewhere.add((goal.metric, step.mode))
                 else:
-                    values.append(value)
-                    steps.append(step.step)
-        return list(enumerate(self.values[0], start=1))[before:]
+                    epoch = self._append(number, value, self._begun + step.step)
+                    new += [(epoch, value)] if number == 0 else []
+        return new
 
-    def forget(self, steps: int) -> None:
-        """Forget what came after so many optimizer steps: a run that goes on there reports it."""
-        for values, at in zip(self.values, self._steps, strict=True):
-            count = sum(step < steps for step in at)
-            del values[count:]
-            # The steps of the run that goes on begin at 0 again.
-            at[:] = [-1] * count
+    def go_on(self, steps: int) -> None:
+        """Have a run begin where so many optimizer steps of the whole trial were done.
+
+        What was reported later is forgotten: it will be reported again.
+        """
+        self._begun = steps
+        for values, after in zip(self.values, self._after, strict=True):
+            count = sum(one <= steps for one in after)
+            del values[count:], after[count:]
+        self._earlier = [len(values) for values in self.values]
+
+    def _append(self, number: int, value: float, after: int) -> int:
+        """Append a value of an objective; return how many there are now."""
+        values, at = self.values[number], self._after[number]
+        # Where it begins an earlier run may have evaluated already. If this one does so again it
+        # had been saved before that, else afterwards.
+        while len(at) == self._earlier[number] > 0 and at[-1] >= after:
+            del values[-1], at[-1]
+            self._earlier[number] -= 1
+        values.append(value)
+        at.append(after)
+        return len(values)
 
     def result(self) -> tuple[float, ...]:
         """Return the value of each objective; of fewer where one has none."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from optuna import pruners
 from optuna.exceptions import ExperimentalWarning
@@ -21,13 +21,20 @@ class Pruner:
 
     Attributes:
         name: as the sweep file has it.
+        comparing: a trial that a rule suspects is compared with the others.
     """
+
+    comparing: ClassVar[bool] = False
 
     name: str
 
     def make(self) -> pruners.BasePruner:
         """Return Optuna's pruner."""
         return pruners.NopPruner()
+
+    def compares(self, epoch: int) -> bool:  # noqa: ARG002 (this one never does)
+        """Say whether trials are compared with one another at an epoch (from 1)."""
+        return False
 
     def why(self, epoch: int) -> str:
         """Return why a trial was ended at an epoch (from 1), as a clause."""
@@ -43,6 +50,8 @@ class _Median(Pruner):
         grace: epochs that each trial has.
     """
 
+    comparing: ClassVar[bool] = True
+
     startup: int = 5
     grace: int = 1
 
@@ -52,6 +61,10 @@ class _Median(Pruner):
     def make(self) -> pruners.BasePruner:
         """See `Pruner.make`."""
         return pruners.MedianPruner(self.startup, self.grace)
+
+    def compares(self, epoch: int) -> bool:
+        """See `Pruner.compares`."""
+        return epoch > self.grace
 
     def why(self, epoch: int) -> str:
         """See `Pruner.why`."""
@@ -67,6 +80,8 @@ class _Halving(Pruner):
         grace: epochs to the first rung; the others are at grace * eta, grace * eta^2 and so on.
     """
 
+    comparing: ClassVar[bool] = True
+
     eta: int = 3
     grace: int = 1
 
@@ -76,6 +91,13 @@ class _Halving(Pruner):
     def make(self) -> pruners.BasePruner:
         """See `Pruner.make`."""
         return pruners.SuccessiveHalvingPruner(min_resource=self.grace, reduction_factor=self.eta)
+
+    def compares(self, epoch: int) -> bool:
+        """See `Pruner.compares`: at the rungs."""
+        rung = self.grace
+        while rung < epoch:
+            rung *= self.eta
+        return rung == epoch
 
     def why(self, epoch: int) -> str:
         """See `Pruner.why`."""

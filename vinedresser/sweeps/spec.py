@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from vinedresser.infra.run_directory import Record
@@ -31,6 +31,9 @@ class SweepRecord(Record):
         run_id: MLflow's run that the trials are under; "" between the intention to make it and its
             making.
         id: of the sweep, by which that run is found again.
+        end: what that run is to be told at the end: ``status``, ``tags`` and ``time``; {} as long
+            as nobody has seen the end.
+        settled: it has been told.
     """
 
     KEY: ClassVar[str] = "sweep.json"
@@ -46,6 +49,8 @@ class SweepRecord(Record):
     experiment_id: str
     id: str
     run_id: str = ""
+    end: dict[str, Any] = field(default_factory=dict)
+    settled: bool = False
 
     def differences(self, other: SweepRecord) -> list[str]:
         """Return what is not the same in another, as lines ``space.lr: was ..., is ...``."""

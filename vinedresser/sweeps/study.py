@@ -20,6 +20,7 @@ from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as OptunaState
 
 from vinedresser.sweeps.journal import SweepJournal
+from vinedresser.sweeps.peers import behind_sound_trials
 from vinedresser.sweeps.pruners import make_pruner
 from vinedresser.sweeps.samplers import make_sampler
 from vinedresser.sweeps.settings import SweepTable
@@ -38,7 +39,7 @@ _NAME = "sweep"
 # Of fewer results nothing can be said.
 _FEW = 4
 # Optuna's words for what we keep with a trial.
-_ENDING, _CHOSEN = "ending", "parameters"
+_ENDING, _CHOSEN, _SUSPECTED = "ending", "parameters", "suspected"
 
 
 class Study:
@@ -53,6 +54,12 @@ class Study:
         space: where configurations come from.
         path: of the journal; None: nothing is kept, which is right for a replay.
         where: what to begin a message with, such as ``sweep.toml: sweep``.
+
+    Attributes:
+        settings: how the sweep is done.
+        space: where configurations come from.
+        ended: the trials that are over, in the order in which the study was told so; those of an
+            earlier process first.
 
     Raises:
         ConfigError: a sampler or pruner has a setting that is not right.
@@ -95,6 +102,7 @@ class Study:
             load_if_exists=True,
         )
         self._running: dict[int, optuna.Trial] = {}
+        self.ended = [one for one in self.trials() if one.ending.state != "running"]
         if not self._study.get_trials(deepcopy=False):
             for point in points:
                 self._study.enqueue_trial(point)
@@ -112,30 +120,37 @@ class Study:
             return None
         if self.settings.sampler_name == "grid" and not waiting:
             return None
-        trial = self._study.ask()
-        parameters = self.space.suggest(trial)
-        # As they were given, in the order of the space: Optuna's own are sorted by nothing.
-        trial.set_user_attr(_CHOSEN, parameters)
-        self._running[trial.number] = trial
-        return self._proposal(trial.number, parameters)
+        return self._choose(self._study.ask())
 
     def again(self) -> list[Proposal]:
         """Return the trials that were running when the process that ran the sweep ended."""
         found = self._study.get_trials(deepcopy=False, states=(OptunaState.RUNNING,))
-        for one in found:
-            self._running.setdefault(one.number, optuna.Trial(self._study, one._trial_id))
-        return [
-            self._proposal(one.number, one.user_attrs.get(_CHOSEN) or dict(one.params))
-            for one in found
-        ]
+        # One that was killed while it chose has the rest of its values suggested now.
+        return [self._choose(optuna.Trial(self._study, one._trial_id)) for one in found]
 
-    def report(self, number: int, epoch: int, value: float) -> Ending | None:
+    @property
+    def comparing(self) -> bool:
+        """Whether trials are compared with one another at any epoch."""
+        return self._pruner.comparing and len(self.settings.goals) == 1
+
+    def compares(self, epoch: int) -> bool:
+        """Say whether trials are compared with one another at an epoch (from 1)."""
+        return self.comparing and self._pruner.compares(epoch)
+
+    def report(
+        self, number: int, epoch: int, value: float, suspicion: Ending | None = None
+    ) -> Ending | None:
         """Take in a value of the first objective, and say whether the trial is to end.
+
+        One that a rule suspects is compared with the sound ones first (`behind_sound_trials`), and
+        when it is behind them its value is none that others are compared with: they compete for
+        the places that are left among themselves.
 
         Args:
             number: of the trial.
             epoch: from 1; one that is not above those reported before changes nothing.
             value: that was reported.
+            suspicion: how a rule would end the trial if the outcome agreed.
 
         Returns:
             How it is to end; None: it goes on.
@@ -151,6 +166,13 @@ class Study:
             # Optuna keeps no course of several objectives, and compares no trials by them.
             return None
         trial.report(value, epoch)
+        if suspicion is not None and self.compares(epoch):
+            trial.set_user_attr(_SUSPECTED, suspicion.rule)
+            sound = self._sound(epoch)
+            ending = behind_sound_trials(suspicion, epoch, value, sound, self.settings.goals[0])
+            if ending is not None:
+                # Pruners compare with those that were asked about, below.
+                return ending
         if trial.should_prune():
             return Ending("pruned", self._pruner.why(epoch))
         return None
@@ -176,11 +198,16 @@ class Study:
         values = list(result) if ending.state == "finished" else None
         self._study.tell(trial, values=values, state=_STATES[ending.state])
         del self._running[number]
-        return self.trial(number)
+        self.ended.append(self.trial(number))
+        return self.ended[-1]
 
     def trial(self, number: int) -> Trial:
         """Return what is known of a trial."""
         return _trial(self._frozen(number))
+
+    def running(self) -> list[Trial]:
+        """Return what is known of the trials that have begun and are not over, by number."""
+        return [self.trial(number) for number in sorted(self._running)]
 
     def trials(self) -> list[Trial]:
         """Return what is known of all trials that have begun, by number."""
@@ -213,12 +240,32 @@ class Study:
         found = get_param_importances(self._study, evaluator=evaluator)
         return {name: float(share) for name, share in found.items()}
 
+    def _choose(self, trial: optuna.Trial) -> Proposal:
+        """Have the values of a trial suggested, unless they were before."""
+        parameters = trial.user_attrs.get(_CHOSEN)
+        if parameters is None:
+            parameters = self.space.suggest(trial)
+            # As they were given, in the order of the space: Optuna's own are sorted by nothing.
+            trial.set_user_attr(_CHOSEN, parameters)
+        self._running[trial.number] = trial
+        return self._proposal(trial.number, parameters)
+
     def _proposal(self, number: int, parameters: dict[str, Any]) -> Proposal:
         seeds = self.settings.seeds
         return Proposal(number, parameters, seeds[number % len(seeds)] if seeds else None)
 
     def _complete(self, result: Sequence[float]) -> bool:
         return len(result) == len(self.settings.goals) and all(map(math.isfinite, result))
+
+    def _sound(self, epoch: int) -> list[float]:
+        """Return the values at an epoch of the trials that no rule has suspected or stopped."""
+        return [
+            trial.intermediate_values[epoch]
+            for trial in self._study.get_trials(deepcopy=False)
+            if epoch in trial.intermediate_values
+            and _SUSPECTED not in trial.user_attrs
+            and trial.user_attrs.get(_ENDING, {}).get("state") != "stopped"
+        ]
 
     def _frozen(self, number: int) -> FrozenTrial:
         return self._study.get_trials(deepcopy=False)[number]

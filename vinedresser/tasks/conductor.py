@@ -2,24 +2,50 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from pathlib import Path
+from typing import NamedTuple
 
-from vinedresser.capture.store.reader import open_run
+from vinedresser.errors import StillRunning, StoreError, TrackingError
 from vinedresser.infra.launcher import request_stop
 from vinedresser.infra.run_directory import TrackingRecord
+from vinedresser.infra.storage import open_storage
 from vinedresser.sweeps.study import Study
 from vinedresser.sweeps.trial import Ending, Proposal, Trial
-from vinedresser.tasks.interruption import INTERRUPTED, INTERRUPTION
+from vinedresser.tasks.interruption import INTERRUPTED
 from vinedresser.tasks.outages import through_outages
 from vinedresser.tasks.prepare import prepare_one
 from vinedresser.tasks.run_place import RunPlace
+from vinedresser.tasks.runner_settings import LOCAL
+from vinedresser.tasks.suspecting import suspicion_at
 from vinedresser.tasks.sweep_file import Sweep
 from vinedresser.tasks.trial_course import TrialCourse
 
-__all__ = ["Conductor"]
+__all__ = ["Conductor", "Standing", "onlooker"]
+
+# Looks on while a sweep runs, in this process.
+onlooker: ContextVar[Callable[[Conductor], None] | None] = ContextVar("onlooker", default=None)
+
+# Seconds for which a trial trains on when its flow was killed, for `--resume` to adopt it.
+_PATIENCE = 60.0
+
+
+class Standing(NamedTuple):
+    """How a sweep stands.
+
+    Attributes:
+        sweep: which.
+        running: the trials that have begun and are not over.
+        ended: those that are over, in the order in which they ended; it grows.
+    """
+
+    sweep: Sweep
+    running: list[Trial]
+    ended: Sequence[Trial]
 
 
 class Conductor:
@@ -48,6 +74,8 @@ class Conductor:
         self._deadline = time.monotonic() + seconds if seconds is not None else None
         self.over = ""
         self.problem = ""
+        if (looks_on := onlooker.get()) is not None:
+            looks_on(self)
 
     def next(self) -> TrialCourse | None:
         """Return the next trial; None when there is to be none any more.
@@ -60,25 +88,60 @@ class Conductor:
             proposal = self._next()
         return TrialCourse(self._sweep, proposal) if proposal is not None else None
 
-    def give_up(self, trial: TrialCourse, reason: str) -> None:
-        """Tell the study of a trial whose run cannot be made or read."""
+    def give_up(self, trial: TrialCourse, error: object) -> None:
+        """Take note of a trial whose run cannot be made or read.
+
+        When MLflow or the store is away the trial is not to blame: the study is not told, so that
+        it is begun again when the sweep goes on; and no further one begins.
+        """
         with self._lock:
+            reason = str(error)
+            if isinstance(error, StoreError | TrackingError | StillRunning):
+                self.problem = self.problem or f"{trial.name} waits for --resume: {reason}"
+                self.over = self.over or self.problem
+                return
             self._look_for_one_reason(self._study.tell(trial.number, Ending("failed", reason)))
 
+    def restore(self, trial: TrialCourse) -> bool:
+        """Take in what an earlier process of the sweep left of a trial.
+
+        Returns:
+            Whether the trial is over; see `TrialCourse.restore`.
+
+        Raises:
+            VinedresserError: a run of it cannot be read, or does not end.
+        """
+        over = through_outages(trial.restore, self._sweep.experiment.store)
+        self._tell_values(trial)
+        return over
+
     def make_run(self, trial: TrialCourse) -> RunPlace:
-        """Make the next run of a trial; it is not started.
+        """Make the next run of a trial; it is ready to be started.
 
         Raises:
             TrackingError: MLflow's database or server refused.
             StoreError: the store refused.
         """
-        place = prepare_one(
-            self._sweep.experiment, trial.next_plan(), self._tracking, flow=self._flow
-        )
+        place = through_outages(lambda: self._make(trial), self._sweep.experiment.store)
         if INTERRUPTED.is_set():
             # Whoever asked all runs to stop may have done so before there was this one.
-            request_stop(place.directory, reason=INTERRUPTION)
+            request_stop(place.directory, reason=INTERRUPTED.reason)
         trial.begins(place)
+        return place
+
+    def _make(self, trial: TrialCourse) -> RunPlace:
+        """Make the next run of a trial, ready to be started."""
+        experiment = self._sweep.experiment
+        # Of an object store the directory is a spool, which goes when it is uploaded.
+        adoptable = isinstance(experiment.store, Path) and experiment.runner == LOCAL
+        place = prepare_one(
+            experiment,
+            trial.next_plan(),
+            self._tracking,
+            flow=self._flow,
+            patience=_PATIENCE if adoptable else 0.0,
+        )
+        place.begin()
         return place
 
     def follow(self, trial: TrialCourse) -> None:
@@ -89,17 +152,14 @@ class Conductor:
         """
         place = trial.places[-1]
 
-        seen = 0
-
         def once() -> None:
-            nonlocal seen
-            # After an outage the steps come again, in the same order.
-            for step in itertools.islice(open_run(place.location).follow(), seen, None):
-                seen += 1
+            for step in trial.unseen():
                 for epoch, value in trial.course.add(step):
-                    self._report(trial, place, epoch, value)
+                    self._report(trial, place, step.step, epoch, value)
 
-        through_outages(once, place.location)
+        if place.appear():
+            through_outages(once, place.location)
+        trial.followed = True
 
     def conclude(self, trial: TrialCourse) -> Trial | None:
         """Tell the study how a trial ended, whose run is over.
@@ -111,10 +171,15 @@ class Conductor:
         Raises:
             VinedresserError: the run cannot be read.
         """
-        ending = trial.ending()
+        through_outages(trial.catch_up, self._sweep.experiment.store)
+        self._tell_values(trial)
+        ending = through_outages(trial.ending, self._sweep.experiment.store)
         if ending is None:
             if INTERRUPTED.is_set():
                 return self._study.trial(trial.number)
+            trial.adopted = False
+            if trial.broken_off():
+                return None
             trial.crashes += 1
             if trial.crashes <= self._sweep.settings.retries:
                 return None
@@ -123,17 +188,29 @@ class Conductor:
             result = trial.course.result() if ending.state == "finished" else ()
             told = self._study.tell(trial.number, ending, result)
             self._look_for_one_reason(told)
-            return told
+        trial.forget_fetched()
+        return told
 
     def trials(self) -> list[Trial]:
         """Return all trials that have begun."""
         with self._lock:
             return self._study.trials()
 
+    def standing(self) -> Standing:
+        """Return how the sweep stands."""
+        with self._lock:
+            return Standing(self._sweep, self._study.running(), self._study.ended)
+
     def best(self) -> list[Trial]:
         """Return the best trial, or the Pareto front."""
         with self._lock:
             return self._study.best()
+
+    def _tell_values(self, trial: TrialCourse) -> None:
+        """Tell the study what a trial reported when nobody was there to do so."""
+        with self._lock:
+            for epoch, value in enumerate(trial.course.values[0], start=1):
+                self._study.report(trial.number, epoch, value)
 
     def _next(self) -> Proposal | None:
         self.over = self.over or self._used_up()
@@ -147,23 +224,29 @@ class Conductor:
     def _used_up(self) -> str:
         """Return which budget is used up."""
         if INTERRUPTED.is_set():
-            return INTERRUPTION
+            return INTERRUPTED.reason
         if self._deadline is not None and time.monotonic() >= self._deadline:
             return f"its time, {self._sweep.settings.wall_time}, is over"
         limit = self._sweep.settings.total_epochs
         if limit is not None:
-            used = sum(trial.epochs for trial in self._study.trials())
+            used = sum(trial.epochs for trial in (*self._study.ended, *self._study.running()))
             if used >= limit:
                 return f"{used} of {limit} epochs are used"
         return ""
 
-    def _report(self, trial: TrialCourse, place: RunPlace, epoch: int, value: float) -> None:
+    def _report(
+        self, trial: TrialCourse, place: RunPlace, step: int, epoch: int, value: float
+    ) -> None:
+        suspicion = None
+        if trial.cut is None and self._study.compares(epoch):
+            groups = self._sweep.experiment.rules
+            suspicion = suspicion_at(open_storage(place.location), groups, step, trial.name)
         with self._lock:
-            ending = self._study.report(trial.number, epoch, value)
+            ending = self._study.report(trial.number, epoch, value, suspicion)
         if ending is None or trial.cut is not None:
             return
         trial.cut = ending
-        request_stop(place.directory, by="sweep", reason=ending.reason)
+        request_stop(place.control, by="sweep", reason=ending.reason, rule=ending.rule)
 
     def _look_for_one_reason(self, told: Trial) -> None:
         """End the sweep when its first trials all failed for one reason."""

@@ -1,7 +1,7 @@
 """`experiment.toml`: which trainings to run, what to capture, which rules judge, where to record.
 
-    [run]            name, command, store, cwd, total_steps, at_once, grace, attach, parameters,
-                     environment
+    [run]            name, command or entry, store, cwd, total_steps, at_once, grace, attach,
+                     runner, parameters, environment
     [variants.NAME]  parameters, environment, total_steps: one run each, on top of [run]
     [capture.NAME]   a save config: every, start, stop, steps, modes, reductions, tensor; regex
     [rules]          preset, such as "default" (`rules.presets`); [rules.NAME] severity,
@@ -17,7 +17,6 @@ Paths are relative to the file. Parameters reach the command as ``--name value``
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -31,73 +30,20 @@ from vinedresser.infra.tracking import absolute_uri
 from vinedresser.rules.actions.plan import ActionPlan
 from vinedresser.rules.base import Rule, capture_for
 from vinedresser.rules.registry import rules_from_table
+from vinedresser.tasks.plan import Plan, RunTable, cores, refuse_missing_program, run_plans
 from vinedresser.tasks.remedy_settings import RemedySettings, remedy_settings
 from vinedresser.tasks.rule_groups import grouped
+from vinedresser.tasks.runner_settings import RunnerSettings, runner_settings
 from vinedresser.tasks.store import as_store, local_state
 
 __all__ = [
     "Experiment",
-    "Plan",
-    "RunTable",
     "TrackingTable",
-    "VariantTable",
     "experiment_of",
     "load_experiment",
 ]
 
-_Parameter = bool | int | float | str
-
 _TABLES = ("run", "variants", "capture", "rules", "actions", "remedy", "tracking")
-
-
-@dataclass(frozen=True)
-class RunTable:
-    """What every run of the experiment shares.
-
-    Attributes:
-        name: of the experiment; a run is called NAME, or NAME-VARIANT.
-        command: the program and its arguments; "python" is the interpreter that runs vinedresser.
-        store: the directory that gets the run directories, or ``s3://bucket/prefix``.
-        cwd: the directory to start the command in.
-        total_steps: optimizer steps that a whole run takes, for progress and for steps saved.
-        at_once: how many runs train at the same time; as many as there are cores if not given.
-        grace: seconds that a run has for its checkpoint between being asked to stop and SIGKILL.
-        attach: capture what the command trains without a hook of its own.
-        parameters: hyperparameters, passed as ``--name value`` and recorded.
-        environment: environment variables of the command. Unless it says otherwise, OMP_NUM_THREADS
-            shares the cores out among the runs that train at the same time.
-    """
-
-    name: str
-    command: list[str]
-    store: str = "runs"
-    cwd: str = "."
-    total_steps: int | None = None
-    at_once: int | None = None
-    grace: float = 10.0
-    attach: bool = True
-    parameters: dict[str, _Parameter] = field(default_factory=dict)
-    environment: dict[str, str] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Check what types cannot say."""
-        if not self.command:
-            raise ValueError("command: is empty; give the program and its arguments")
-        if not self.name or "/" in self.name or self.name.startswith("."):
-            raise ValueError(f"name: {self.name!r} cannot name a directory")
-        if self.at_once is not None and self.at_once < 1:
-            raise ValueError(f"at_once: must be at least 1, not {self.at_once}")
-        if self.grace < 0:
-            raise ValueError(f"grace: must be at least 0 seconds, not {self.grace}")
-
-
-@dataclass(frozen=True)
-class VariantTable:
-    """What is different in one run; see `RunTable`."""
-
-    parameters: dict[str, _Parameter] = field(default_factory=dict)
-    environment: dict[str, str] = field(default_factory=dict)
-    total_steps: int | None = None
 
 
 @dataclass(frozen=True)
@@ -115,42 +61,13 @@ class TrackingTable:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """One run to be made.
-
-    Attributes:
-        name: of its directory, if that is free.
-        program: it and its arguments, without the parameters.
-        parameters: hyperparameters.
-        environment: environment variables of the command.
-        total_steps: optimizer steps of the whole run, if known.
-    """
-
-    name: str
-    program: list[str]
-    parameters: dict[str, _Parameter]
-    environment: dict[str, str]
-    total_steps: int | None
-
-    @property
-    def argv(self) -> list[str]:
-        """The program and its arguments, with the parameters."""
-        argv = [*self.program]
-        for key, value in self.parameters.items():
-            if value is True:
-                argv.append(f"--{key}")
-            elif value is not False:
-                argv += [f"--{key}", str(value)]
-        return argv
-
-
-@dataclass(frozen=True)
 class Experiment:
     """A checked experiment file; paths are absolute.
 
     Attributes:
         path: the file.
         run: what the runs share.
+        runner: what they run on.
         store: the directory that gets the run directories, or the URL of an object store.
         cwd: the directory to start commands in.
         plans: the runs to make.
@@ -161,10 +78,13 @@ class Experiment:
         remedy: how often a run that a rule stopped is begun again, and from where.
         tracking_uri: MLflow's tracking URI.
         tracking_experiment: MLflow's experiment.
+        suspicions: of a sweep that compares its trials, the metric and mode at whose values the
+            judges are to write down what they suspect.
     """
 
     path: Path
     run: RunTable
+    runner: RunnerSettings
     store: Path | str
     cwd: Path
     plans: tuple[Plan, ...]
@@ -175,11 +95,12 @@ class Experiment:
     remedy: RemedySettings
     tracking_uri: str
     tracking_experiment: str
+    suspicions: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def at_once(self) -> int:
         """How many runs train at the same time."""
-        return self.run.at_once or _cores()
+        return self.run.at_once or cores()
 
 
 def load_experiment(
@@ -237,9 +158,9 @@ def experiment_of(
     cwd = (base / run.cwd).resolve()
     if not cwd.is_dir():
         raise ConfigError(f"{path}: run.cwd: {cwd}: no such directory")
-    plans = _plans(run, document.get("variants", {}), f"{path}: variants")
+    plans = run_plans(run, document.get("variants", {}), f"{path}: variants")
     # Variants differ in options, not in the program.
-    _check_command(plans[0], cwd, f"{path}: run.command")
+    refuse_missing_program(plans[0], cwd, f"{path}: run")
     tables = grouped(document.get("rules", {}), where=f"{path}: rules", base=base)
     rules: list[Rule] = []
     for group in tables.values():
@@ -252,6 +173,7 @@ def experiment_of(
     return Experiment(
         path=path.absolute(),
         run=run,
+        runner=runner_settings(run.runner, f"{path}: run.runner"),
         store=place,
         cwd=cwd,
         plans=tuple(plans),
@@ -318,45 +240,3 @@ def _tracking_uri(uri: str | None, base: Path, state: Path, where: str) -> str:
         return absolute_uri(uri, base)
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from error
-
-
-def _check_command(plan: Plan, cwd: Path, where: str) -> None:
-    """Refuse a program or script that is not there before anything is started."""
-    try:
-        check_command(plan.argv, cwd, plan.environment)
-    except LaunchError as error:
-        raise ConfigError(f"{where}: {error}") from error
-
-
-def _plans(run: RunTable, variants: object, where: str) -> list[Plan]:
-    """Lay every variant on what all share."""
-    if not isinstance(variants, Mapping):
-        raise ConfigError(f"{where}: must hold one table per variant, not {variants!r}")
-    at_once = run.at_once or _cores()
-    # Trainings side by side that each take all cores are slower than one after the other.
-    threads = str(max(_cores() // min(at_once, max(len(variants), 1)), 1))
-    run = replace(run, environment={"OMP_NUM_THREADS": threads, **run.environment})
-    if not variants:
-        return [_plan(run, run.name)]
-    plans = []
-    for name, table in variants.items():
-        variant = build(VariantTable, table, f"{where}.{name}")
-        merged = replace(
-            run,
-            parameters=run.parameters | variant.parameters,
-            environment=run.environment | variant.environment,
-            total_steps=variant.total_steps or run.total_steps,
-        )
-        plans.append(_plan(merged, f"{run.name}-{name}"))
-    return plans
-
-
-def _plan(run: RunTable, name: str) -> Plan:
-    program, *arguments = run.command
-    command = [sys.executable if program in ("python", "python3") else program, *arguments]
-    return Plan(name, command, run.parameters, run.environment, run.total_steps)
-
-
-def _cores() -> int:
-    """Return how many cores this process may use."""
-    return len(os.sched_getaffinity(0))

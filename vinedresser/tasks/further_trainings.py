@@ -26,7 +26,7 @@ from vinedresser.tasks.judging import run_judge
 from vinedresser.tasks.recording import record_metrics
 from vinedresser.tasks.run_place import RunPlace
 
-__all__ = ["accompany", "equip", "equip_further"]
+__all__ = ["accompany", "equip", "equip_further", "see_to_further"]
 
 # Seconds between two looks for a further training, and for a stop of one.
 _LOOK = 0.1
@@ -34,12 +34,15 @@ _LOOK = 0.1
 _AT_ONCE = 8
 
 
-def accompany(place: RunPlace, groups: Sequence[str]) -> list[BaseException]:
+def accompany(
+    place: RunPlace, groups: Sequence[str], *, record: bool = True
+) -> list[BaseException]:
     """Judge and record the further trainings of a script until it has ended.
 
     Args:
         place: of its first run, which is about to be started.
         groups: of rules that judge.
+        record: send their metrics to MLflow, if the first run is tracked there.
 
     Returns:
         What went wrong.
@@ -52,11 +55,21 @@ def accompany(place: RunPlace, groups: Sequence[str]) -> list[BaseException]:
             # Looked up first: what has begun by then is found below.
             over = (directory / ExitRecord.KEY).is_file()
             for further in place.look(partial(equip, directory)):
-                jobs += [pool.submit(job) for job in _jobs(further, groups)]
+                jobs += [pool.submit(job) for job in _jobs(further, groups, record)]
             if not over:
                 _pass_stop_on(place)
                 time.sleep(_LOOK)
     return [error for job in jobs if (error := job.exception()) is not None]
+
+
+def see_to_further(place: RunPlace, groups: Sequence[str]) -> None:
+    """Judge and record the further trainings of a script until it has ended; see `accompany`.
+
+    Raises:
+        VinedresserError: a judge or recorder of one of them failed; the trainings went on.
+    """
+    if failures := accompany(place, groups):
+        raise failures[0]
 
 
 def equip(first: Path, further: Path) -> None:
@@ -93,11 +106,11 @@ def equip_further(first: Path) -> list[Path]:
     return runs
 
 
-def _jobs(further: RunPlace, groups: Sequence[str]) -> list[Callable[[], None]]:
+def _jobs(further: RunPlace, groups: Sequence[str], record: bool) -> list[Callable[[], None]]:
     """Return what goes on beside a further training."""
     directory, location = further.directory, further.location
     judges = [partial(run_judge, directory, group, location=location) for group in groups]
-    tracked = (directory / TrackingRecord.KEY).is_file()
+    tracked = record and (directory / TrackingRecord.KEY).is_file()
     return [*judges, partial(record_metrics, further)] if tracked else [*judges]
 
 

@@ -8,6 +8,7 @@ import logging
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from vinedresser.capture.attach.launching import attach_environment
 from vinedresser.errors import AlreadyARun
@@ -16,15 +17,25 @@ from vinedresser.infra.processes import this_process
 from vinedresser.infra.run_directory import RemedyRecord, RunRecord, TrackingRecord, write_record
 from vinedresser.infra.storage import LocalStorage
 from vinedresser.infra.tracking import RUN_TAG, create_run, prepare_tracking
-from vinedresser.tasks.experiment import Experiment, Plan
+from vinedresser.tasks.experiment import Experiment
+from vinedresser.tasks.plan import Plan
 from vinedresser.tasks.remedy_tags import PARENT_TAG, remedy_tags
 from vinedresser.tasks.remote_place import RemotePlace, reserve_url
 from vinedresser.tasks.run_place import RunPlace
+from vinedresser.tasks.runner_settings import LOCAL
 from vinedresser.tasks.store import ensure_store
 
 __all__ = ["find_or_create", "prepare", "prepare_one", "rules_key"]
 
 _log = logging.getLogger(__name__)
+
+
+class _Launch(NamedTuple):
+    """See `prepare_one`."""
+
+    flow: str
+    remedy: RemedyRecord | None
+    patience: float
 
 
 def rules_key(group: str) -> str:
@@ -62,6 +73,7 @@ def prepare_one(
     *,
     flow: str,
     remedy: RemedyRecord | None = None,
+    patience: float = 0.0,
 ) -> RunPlace:
     """Make the run directory and the MLflow run of a plan; nothing is started.
 
@@ -71,43 +83,47 @@ def prepare_one(
         tracking: where MLflow is to keep it, which is prepared; without a run yet.
         flow: id of the flow run that it belongs to.
         remedy: of which stopped run it takes the place, if of any.
+        patience: seconds for which its training goes on when this process is gone.
 
     Raises:
         TrackingError: MLflow's database or server refused.
         StoreError: the store refused.
     """
-    place, run = _make_run(experiment, plan, flow, remedy)
+    place, run = _make_run(experiment, plan, _Launch(flow, remedy, patience))
     _make_mlflow_run(tracking, place, run)
     return place
 
 
-def _make_run(
-    experiment: Experiment, plan: Plan, flow: str, remedy: RemedyRecord | None
-) -> tuple[RunPlace, RunRecord]:
+def _make_run(experiment: Experiment, plan: Plan, launch: _Launch) -> tuple[RunPlace, RunRecord]:
     """Make a run under the first free name: NAME, NAME-2, NAME-3 and so on."""
     for number in itertools.count(1):
         name = plan.name if number == 1 else f"{plan.name}-{number}"
         try:
-            place = _place(experiment.store, name)
-            return place, _make_directory(experiment, plan, place, flow, remedy)
+            place = _place(experiment, name)
+            return place, _make_directory(experiment, plan, place, launch)
         except AlreadyARun:
             continue
     raise AssertionError("names never run out")
 
 
-def _place(store: Path | str, name: str) -> RunPlace:
+def _place(experiment: Experiment, name: str) -> RunPlace:
     """Return the place of a run that is to begin later; on an object store the name is taken."""
+    store = experiment.store
+    if experiment.runner != LOCAL:
+        from vinedresser.tasks.cluster_place import ClusterPlace
+
+        return ClusterPlace.make(store, name)
     if isinstance(store, Path):
         return RunPlace(store / name)
     return RemotePlace.make(reserve_url(store, name), _log.warning)
 
 
 def _make_directory(
-    experiment: Experiment, plan: Plan, place: RunPlace, flow: str, remedy: RemedyRecord | None
+    experiment: Experiment, plan: Plan, place: RunPlace, launch: _Launch
 ) -> RunRecord:
     """Make a run that can be started."""
     environment = plan.environment
-    if experiment.run.attach:
+    if experiment.run.attach and experiment.runner == LOCAL:
         environment = environment | attach_environment(os.environ | environment)
     record = prepare_run(
         place.directory,
@@ -122,12 +138,15 @@ def _make_directory(
         environment=environment,
         owner=this_process(),
         grace=experiment.run.grace,
-        flow=flow,
-        remedy=remedy,
+        flow=launch.flow,
+        remedy=launch.remedy,
+        patience=launch.patience,
     )
     storage = LocalStorage(place.directory)
     for group, table in experiment.rules.items():
         spec = {"rules": table, "actions": experiment.actions}
+        if experiment.suspicions:
+            spec["suspicions"] = experiment.suspicions
         storage.put(rules_key(group), [json.dumps(spec, indent=1).encode()])
     return record
 

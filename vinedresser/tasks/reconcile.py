@@ -12,7 +12,9 @@ import json
 import logging
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePath
 
 from vinedresser.capture.attach.claims import further_location
@@ -20,17 +22,15 @@ from vinedresser.errors import StillRunning, VinedresserError
 from vinedresser.infra.processes import kill_marked
 from vinedresser.infra.run_directory import (
     FLOW_VARIABLE,
-    ExitRecord,
     TrackingRecord,
-    read_record,
 )
 from vinedresser.infra.storage import open_storage
 from vinedresser.infra.storage.relaying import recover_spools
 from vinedresser.infra.storage.spool import adopt_spool, read_target, spools
+from vinedresser.tasks.earlier_runs import settle_left
 from vinedresser.tasks.flow_record import dead_flows, forget_flow, mark_crashed
 from vinedresser.tasks.further_trainings import equip_further
-from vinedresser.tasks.recording import send_metrics
-from vinedresser.tasks.settle import end_of_run, settle_run
+from vinedresser.tasks.staging import settle_staged
 from vinedresser.tasks.store import (
     is_owned,
     local_state,
@@ -38,6 +38,7 @@ from vinedresser.tasks.store import (
     remote_runs,
     run_directories,
 )
+from vinedresser.tasks.sweep_record import settle_sweep
 
 __all__ = ["Reconciled", "reconcile", "reconcile_spools"]
 
@@ -63,31 +64,36 @@ class Reconciled:
 
 
 def reconcile(store: Path | str) -> list[Reconciled]:
-    """Bring every abandoned run and flow run of a store to its end.
+    """Bring every abandoned run, sweep and flow run of a store to its end.
 
     Args:
         store: the directory that holds the run directories, or one run directory; or the URL of the
-            same on an object store.
+            same on an object store. A sweep's trials are a store of their own.
 
     Returns:
-        What was put right; empty when there was nothing to do. A run that cannot be settled now,
-        because MLflow is away, is in the list as failed and does not keep the others from it.
+        What was put right; empty when there was nothing to do. What cannot be settled now, because
+        MLflow is away, is in the list as failed and does not keep the others from it.
     """
     results = [*_reconcile_flows(local_state(store))]
     if isinstance(store, str):
+        settle_staged(store)
         results += reconcile_spools(_UPLOADS, store=store)
         _await_relays(store)
     for location in _unsettled(store):
-        name = PurePath(location).name
-        try:
-            done = _reconcile_run(location)
-        except VinedresserError as error:
-            _log.warning("%s: not reconciled: %s", name, error)
-            results.append(Reconciled(name, str(error), failed=True))
-        else:
-            if done:
-                results.append(Reconciled(name, done))
+        results += _attempt(PurePath(location).name, partial(_reconcile_run, location))
+    state = local_state(store)
+    results += _attempt(f"sweep {PurePath(store).name}", partial(settle_sweep, state))
     return results
+
+
+def _attempt(what: str, action: Callable[[], str]) -> list[Reconciled]:
+    """Do what puts something right, and return what it did, if anything."""
+    try:
+        done = action()
+    except VinedresserError as error:
+        _log.warning("%s: not reconciled: %s", what, error)
+        return [Reconciled(what, str(error), failed=True)]
+    return [Reconciled(what, done)] if done else []
 
 
 def reconcile_spools(patience: float = 300.0, *, store: str = "") -> list[Reconciled]:
@@ -139,22 +145,10 @@ def _reconcile_run(location: Path | str) -> str:
     """Bring one run to its end if nobody else will; return what was done, "" for nothing."""
     if is_owned(location):
         return ""
-    storage = open_storage(location)
-    if isinstance(location, Path):
-        equip_further(location)
-    was_over = storage.exists(ExitRecord.KEY)
     try:
-        end = end_of_run(location)
+        return settle_left(location)
     except StillRunning:
         return ""
-    tracking = read_record(storage, TrackingRecord)
-    if was_over and (tracking is None or tracking.settled):
-        return ""
-    send_metrics(location)
-    settle_run(location)
-    if was_over:
-        return f"{end.cause}; MLflow brought up to date"
-    return f"{end.cause}: {end.reason}"
 
 
 def _reconcile_flows(state: Path) -> list[Reconciled]:

@@ -30,8 +30,9 @@ def record_metrics(place: RunPlace) -> None:
     """
     # On an object store the record may not have arrived yet.
     tracking = read_record(LocalStorage(place.directory), TrackingRecord)
-    send_metrics(place.location, tracking)
-    place.recorded = True
+    if place.appear():
+        send_metrics(place.location, tracking)
+        place.recorded = True
 
 
 def send_metrics(location: Path | str, tracking: TrackingRecord | None = None) -> None:

@@ -10,8 +10,8 @@ from vinedresser.capture.store.reader import Run, open_run
 from vinedresser.capture.store.status import Status
 from vinedresser.infra.run_directory import ExitRecord, RemedyRecord, TrackingRecord, read_record
 from vinedresser.rules.root_cause import root_causes
-from vinedresser.tasks.experiment import Plan
 from vinedresser.tasks.healthy_checkpoint import Checkpoint, healthy_checkpoint
+from vinedresser.tasks.plan import Plan
 from vinedresser.tasks.remedy_settings import RemedySettings
 from vinedresser.tasks.run_place import RunPlace
 

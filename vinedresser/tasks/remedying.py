@@ -10,7 +10,7 @@ from vinedresser.infra.run_directory import TrackingRecord, read_record
 from vinedresser.infra.storage import LocalStorage
 from vinedresser.infra.tracking import set_tags
 from vinedresser.tasks.experiment import Experiment
-from vinedresser.tasks.interruption import INTERRUPTED, INTERRUPTION
+from vinedresser.tasks.interruption import INTERRUPTED
 from vinedresser.tasks.outcome import Remedied
 from vinedresser.tasks.prepare import prepare_one
 from vinedresser.tasks.remedy import RemedyCourse
@@ -51,7 +51,7 @@ def begin_again(course: RemedyCourse, experiment: Experiment, *, flow: str) -> R
     if attempt is None:
         return None
     if INTERRUPTED.is_set():
-        course.left = INTERRUPTION
+        course.left = INTERRUPTED.reason
         return None
     parent = course.tracking
     # All attempts are shown under the first run: they are to be set beside it.
@@ -59,7 +59,7 @@ def begin_again(course: RemedyCourse, experiment: Experiment, *, flow: str) -> R
     place = prepare_one(experiment, attempt.plan, tracking, flow=flow, remedy=attempt.remedy)
     if INTERRUPTED.is_set():
         # Whoever asked all runs to stop may have done so before there was this one.
-        request_stop(place.directory, reason=INTERRUPTION)
+        request_stop(place.directory, reason=INTERRUPTED.reason)
     course.begun(place, attempt)
     return place
 

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from pathlib import Path, PurePath
 
 from vinedresser.capture.attach.launching import further_runs
+from vinedresser.infra.launcher import settle, start, wait_for_exit
+from vinedresser.infra.run_directory import ExitRecord
 
-__all__ = ["RunPlace"]
+__all__ = ["AdoptedPlace", "RunPlace"]
 
 
 class RunPlace:
@@ -38,8 +40,33 @@ class RunPlace:
         """What the run is called, in its store."""
         return PurePath(self.location).name
 
+    @property
+    def control(self) -> Path | str:
+        """Where to put what is asked of it while it trains."""
+        return self.directory
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether a worker of a cluster trains, whose end is not that of this process."""
+        return False
+
     def begin(self) -> None:
         """Get ready for a training that is about to be started."""
+
+    def appear(self) -> bool:
+        """Wait until readers find the run; return whether they do, and not that it never began."""
+        return True
+
+    def train(self) -> ExitRecord:
+        """Start the training, and return how it ended.
+
+        Raises:
+            LaunchError: it could not be started.
+            StoreError: the directory refused.
+        """
+        start(self.directory).wait()
+        # Mostly there is nothing to settle; there is when the supervisor itself was killed.
+        return settle(self.directory)
 
     def look(self, equip: Callable[[Path], None]) -> list[RunPlace]:
         """Return the places of the further trainings that have begun since the last look.
@@ -66,3 +93,16 @@ class RunPlace:
     def _beside(self, directory: Path) -> RunPlace | None:
         """Return the place of a further training; None where it cannot be used."""
         return RunPlace(directory)
+
+
+class AdoptedPlace(RunPlace):
+    """The directory of a run that another process started, and that goes on for this one."""
+
+    def train(self) -> ExitRecord:
+        """Wait for the end of the training, and return how it ended.
+
+        Raises:
+            StoreError: the directory refused.
+        """
+        wait_for_exit(self.directory)
+        return settle(self.directory)

@@ -122,8 +122,14 @@ def run_script(directory: Path) -> ExitRecord:
     return end
 
 
-def run_to_end(place: RunPlace) -> tuple[ExitRecord, list[BaseException]]:
+def run_to_end(
+    place: RunPlace, groups: Sequence[str] | None = None
+) -> tuple[ExitRecord, list[BaseException]]:
     """Start the script that is prepared in a place, and judge what it trains until it has ended.
+
+    Args:
+        place: of its first run.
+        groups: of rules that judge; None: those of a script, if there are any.
 
     Returns:
         How it ended, and what went wrong beside it.
@@ -132,8 +138,9 @@ def run_to_end(place: RunPlace) -> tuple[ExitRecord, list[BaseException]]:
         LaunchError: it could not be started.
     """
     supervisor = start(place.directory)
-    judged = (place.directory / rules_key(SCRIPT_GROUP)).is_file()
-    groups = [SCRIPT_GROUP] if judged else []
+    if groups is None:
+        judged = (place.directory / rules_key(SCRIPT_GROUP)).is_file()
+        groups = [SCRIPT_GROUP] if judged else []
     failures: list[BaseException] = []
     threads = [threading.Thread(target=_judge, args=(place, group, failures)) for group in groups]
     threads.append(threading.Thread(target=_accompany, args=(place, groups, failures)))
@@ -158,6 +165,6 @@ def _judge(place: RunPlace, group: str, failures: list[BaseException]) -> None:
 def _accompany(place: RunPlace, groups: Sequence[str], failures: list[BaseException]) -> None:
     """See to the further trainings in a thread, and keep what went wrong for the caller."""
     try:
-        failures += accompany(place, groups)
+        failures += accompany(place, groups, record=False)
     except (VinedresserError, OSError) as error:
         failures.append(error)

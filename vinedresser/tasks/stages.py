@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from vinedresser.errors import StillRunning
-from vinedresser.infra.launcher import settle, start
-from vinedresser.infra.run_directory import ExitRecord
+from vinedresser.infra.launcher import request_stop
 from vinedresser.tasks.experiment import Experiment
-from vinedresser.tasks.further_trainings import accompany
+from vinedresser.tasks.interruption import INTERRUPTED
 from vinedresser.tasks.judging import run_judge
 from vinedresser.tasks.reconcile import Reconciled
 from vinedresser.tasks.reconcile import reconcile as reconcile_store
@@ -21,8 +21,9 @@ from vinedresser.tasks.remedy import RemedyCourse
 from vinedresser.tasks.remedying import begin_again
 from vinedresser.tasks.run_place import RunPlace
 from vinedresser.tasks.settle import settle_run
+from vinedresser.tasks.side_by_side import side_by_side
 
-__all__ = ["begin", "correct", "finish", "further", "judge", "launch", "reconcile", "record"]
+__all__ = ["begin", "correct", "finish", "judge", "launch", "reconcile", "record"]
 
 
 @task(name="reconcile", cache_policy=NO_CACHE)
@@ -39,20 +40,23 @@ def begin(place: RunPlace) -> None:
         AlreadyARun: the store has a run there.
         StoreError: the store refused.
     """
+    if INTERRUPTED.is_set():
+        # Whoever asked all runs to stop may have done so before there was this one.
+        request_stop(place.directory, reason=INTERRUPTED.reason)
     place.begin()
 
 
 @task(name="launch", task_run_name="launch {place.name}", cache_policy=NO_CACHE)
-def launch(place: RunPlace) -> ExitRecord:
-    """Start the training prepared in a place, and return how it ended.
+def launch(place: RunPlace) -> None:
+    """Start the training prepared in a place, and wait for its end.
+
+    How it ended is in its directory: Prefect would keep a result for as long as the flow runs.
 
     Raises:
         LaunchError: it could not be started.
         StoreError: the store refused.
     """
-    start(place.directory).wait()
-    # Mostly there is nothing to settle; there is when the supervisor itself was killed.
-    return settle(place.directory)
+    place.train()
 
 
 @task(name="judge", task_run_name="judge {place.name} {group}", cache_policy=NO_CACHE)
@@ -66,25 +70,20 @@ def judge(place: RunPlace, group: str) -> None:
 
 
 @task(name="record", task_run_name="record {place.name}", cache_policy=NO_CACHE)
-def record(place: RunPlace) -> None:
+def record(place: RunPlace, beside: Sequence[Callable[[], None]] = ()) -> None:
     """Send the metrics of a run to MLflow as they come, until the run is over.
+
+    Args:
+        place: of the run.
+        beside: what else follows it meanwhile. A task of its own would cost each short training as
+            much as its judge.
 
     Raises:
         TrackingError: MLflow took them not, even some time after the run had ended.
         StoreError: the store refused.
+        VinedresserError: what else follows it failed.
     """
-    record_metrics(place)
-
-
-@task(name="further", task_run_name="further trainings of {place.name}", cache_policy=NO_CACHE)
-def further(place: RunPlace, groups: Sequence[str]) -> None:
-    """Judge and record the further trainings of a script until it has ended.
-
-    Raises:
-        VinedresserError: a judge or recorder of one of them failed; the trainings went on.
-    """
-    if failures := accompany(place, groups):
-        raise failures[0]
+    side_by_side([partial(record_metrics, place), *beside])
 
 
 @task(name="finish", task_run_name="finish {place.name}", cache_policy=NO_CACHE)

@@ -12,6 +12,7 @@ from vinedresser.infra.run_directory import (
     LaunchRecord,
     RunRecord,
     TrackingRecord,
+    owner_of,
     read_record,
 )
 from vinedresser.infra.state_folder import store_state_folder
@@ -177,11 +178,10 @@ def _check_database(uri: str, store: Path | str) -> None:
 
 def _owner(location: Path | str) -> ProcessIdentity | None:
     storage = open_storage(location)
-    launch = read_record(storage, LaunchRecord)
-    if launch is None and storage.exists(ClaimRecord.KEY):
+    owner = owner_of(storage)
+    launched = owner is not None or storage.exists(LaunchRecord.KEY)
+    if not launched and storage.exists(ClaimRecord.KEY):
         # A further training's: what launched its script launched the first one's run.
         first = os.fspath(location).rpartition(".")[0]
-        launch = read_record(open_storage(first), LaunchRecord)
-    if launch is None or launch.owner is None:
-        return None
-    return ProcessIdentity(**launch.owner)
+        owner = owner_of(open_storage(first))
+    return ProcessIdentity(**owner) if owner is not None else None

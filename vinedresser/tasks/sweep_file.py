@@ -21,7 +21,8 @@ from vinedresser.sweeps.settings import SweepTable
 from vinedresser.sweeps.space import Space
 from vinedresser.sweeps.study import Study
 from vinedresser.sweeps.trial import Proposal, trial_name
-from vinedresser.tasks.experiment import Experiment, Plan, experiment_of
+from vinedresser.tasks.experiment import Experiment, experiment_of
+from vinedresser.tasks.plan import Plan
 from vinedresser.tasks.store import local_state
 
 __all__ = ["Sweep", "load_sweep"]
@@ -76,13 +77,20 @@ class Sweep:
         return replace(shared, name=trial_name(proposal.number), parameters=parameters)
 
 
-def load_sweep(path: Path, *, store: Path | str | None = None, at_once: int | None = None) -> Sweep:
+def load_sweep(
+    path: Path,
+    *,
+    store: Path | str | None = None,
+    at_once: int | None = None,
+    mark: str = "",
+) -> Sweep:
     """Read and check a sweep file.
 
     Args:
         path: the TOML file.
         store: takes the place of the file's ``run.store``, in which the sweep's own store is.
         at_once: takes the place of the file's ``run.at_once``: trials at the same time.
+        mark: makes it another sweep than that of any other mark: it is called NAME-MARK.
 
     Raises:
         ConfigError: the file and key that is wrong, and what would be right.
@@ -103,18 +111,21 @@ def load_sweep(path: Path, *, store: Path | str | None = None, at_once: int | No
     rest = {key: value for key, value in document.items() if key not in _OWN}
     experiment = experiment_of(rest, path, store=store, at_once=at_once)
     _refuse_twice(experiment, space, settings, path)
-    inner = _inner(experiment)
+    inner = _inner(experiment, mark)
     sweep = Sweep(inner, settings, space)
     # It says what is wrong with a sampler, a pruner or a point before anything is made.
-    sweep.study()
-    return sweep
+    if not sweep.study().comparing:
+        return sweep
+    goal = settings.goals[0]
+    suspicions = {"metric": goal.metric, "mode": goal.mode}
+    return replace(sweep, experiment=replace(inner, suspicions=suspicions))
 
 
-def _inner(experiment: Experiment) -> Experiment:
-    """Return the experiment with the sweep's own store."""
-    name, store = experiment.run.name, experiment.store
+def _inner(experiment: Experiment, mark: str) -> Experiment:
+    """Return the experiment with the sweep's own name and store."""
+    name, store = "-".join(filter(None, (experiment.run.name, mark))), experiment.store
     place: Path | str = store / name if isinstance(store, Path) else f"{store}/{name}"
-    return replace(experiment, store=place)
+    return replace(experiment, run=replace(experiment.run, name=name), store=place)
 
 
 def _refuse_twice(experiment: Experiment, space: Space, settings: SweepTable, path: Path) -> None:

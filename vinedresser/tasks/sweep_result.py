@@ -10,20 +10,18 @@ from collections import Counter
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from vinedresser.errors import AlreadyARun, ConfigError
+from vinedresser.errors import AlreadyARun, ConfigError, TrackingError
 from vinedresser.explain.sweep.report import SweepPage, write_sweep_report
 from vinedresser.infra.run_directory import TrackingRecord, read_record, write_record
 from vinedresser.infra.storage import LocalStorage
-from vinedresser.infra.tracking import RUN_TAG, RunStatus, create_run, finish, prepare_tracking
+from vinedresser.infra.tracking import RUN_TAG, RunStatus, create_run, prepare_tracking
 from vinedresser.sweeps.spec import SweepRecord
 from vinedresser.sweeps.trial import Trial
-from vinedresser.tasks.interruption import INTERRUPTION
+from vinedresser.tasks.interruption import Interruption
 from vinedresser.tasks.sweep_file import Sweep
+from vinedresser.tasks.sweep_record import PAGE, end_sweep, go_on_with
 
-__all__ = ["JOURNAL", "PAGE", "Swept", "begin_sweep", "finish_sweep"]
-
-# Beside the trials, on this machine.
-JOURNAL, PAGE = "journal.log", "sweep.html"
+__all__ = ["Swept", "begin_sweep", "finish_sweep", "has_begun"]
 
 
 @dataclass(frozen=True)
@@ -51,6 +49,11 @@ class Swept:
     problem: str
     problems: tuple[str, ...]
     mlflow_run: str
+
+
+def has_begun(sweep: Sweep) -> bool:
+    """Say whether the store has this sweep."""
+    return LocalStorage(sweep.state).exists(SweepRecord.KEY)
 
 
 def begin_sweep(sweep: Sweep, *, resume: bool) -> TrackingRecord:
@@ -84,20 +87,24 @@ def begin_sweep(sweep: Sweep, *, resume: bool) -> TrackingRecord:
         write_record(storage, record)
     if not record.run_id:
         record = replace(record, run_id=_mlflow_run(record, sweep))
+    if before is not None:
+        go_on_with(record, sweep.state)
+    else:
         write_record(storage, record)
     return TrackingRecord(record.tracking_uri, record.experiment_id, "", parent=record.run_id)
 
 
-def finish_sweep(sweep: Sweep, swept: Swept, tracking: TrackingRecord) -> None:
+def finish_sweep(sweep: Sweep, swept: Swept) -> Swept:
     """Write the page about a sweep, and give MLflow's run of it its tags, that page and its status.
 
     Args:
         sweep: what was searched.
         swept: what it came to.
-        tracking: whose parent is that run.
+
+    Returns:
+        The same; with one more problem where MLflow took it not.
 
     Raises:
-        TrackingError: MLflow's database or server refused.
         StoreError: the page cannot be written.
     """
     page = SweepPage(
@@ -109,21 +116,27 @@ def finish_sweep(sweep: Sweep, swept: Swept, tracking: TrackingRecord) -> None:
         importance=swept.importance,
         over=swept.over,
     )
-    path = write_sweep_report(page, sweep.state / PAGE)
+    write_sweep_report(page, sweep.state / PAGE)
     ends = Counter(trial.ending.state for trial in swept.trials)
     best = swept.best[0] if len(swept.best) == 1 else None
     tags = {
         "sweep.over": swept.over,
-        "sweep.problem": swept.problem or None,
+        # Empty, in the place of what was wrong before the sweep was gone on with.
+        "sweep.problem": swept.problem,
         **{f"sweep.{state}": count for state, count in ends.items()},
         "sweep.best": best.name if best else None,
         "sweep.best.value": best.result[0] if best else None,
         "sweep.best.parameters": json.dumps(best.parameters) if best else None,
     }
     status: RunStatus = "FAILED" if swept.problem else "FINISHED"
-    if swept.over == INTERRUPTION:
+    if Interruption.is_reason(swept.over):
         status = "KILLED"
-    finish(tracking.uri, tracking.parent, status, tags, {PAGE: path})
+    try:
+        end_sweep(sweep.state, status, tags)
+    except TrackingError as error:
+        told = f"{error}; `vinedresser reconcile` tells MLflow how the sweep ended"
+        return replace(swept, problems=(*swept.problems, told))
+    return swept
 
 
 def _record(sweep: Sweep) -> SweepRecord:

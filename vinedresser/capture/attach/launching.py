@@ -33,11 +33,12 @@ def attach_environment(variables: Mapping[str, str] | None = None) -> dict[str, 
 
 def further_runs(directory: Path) -> list[Path]:
     """Return the runs of the further trainings that a launched script has made."""
-    places = (Path(further_location(str(directory), number)) for number in range(2, MOST_RUNS + 1))
-    return [place for place in places if _is_further(place)]
+    # Texts, not paths: this is asked ten times a second for as long as a script runs.
+    places = (further_location(str(directory), number) for number in range(2, MOST_RUNS + 1))
+    claimed = (one for one in places if os.path.exists(f"{one}/{ClaimRecord.KEY}"))
+    return [place for place in map(Path, claimed) if _is_further(place)]
 
 
 def _is_further(place: Path) -> bool:
-    """Say whether a training has made a run here; one that was launched may be called so, too."""
-    made = (ClaimRecord.KEY, RunRecord.KEY)
-    return all((place / key).is_file() for key in made) and not (place / LaunchRecord.KEY).exists()
+    """Say whether a run was made where a training has a claim; a launched one may have it, too."""
+    return (place / RunRecord.KEY).is_file() and not (place / LaunchRecord.KEY).exists()

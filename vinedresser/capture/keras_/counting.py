@@ -56,6 +56,16 @@ class StepCount:
         return 1 if before is None else max(updates_made(before[0]) - before[1], 0)
 
     @property
+    def skips(self) -> bool:
+        """Whether a batch that makes no step is one that is skipped: its gradients overflowed."""
+        optimizer = self.optimizer or getattr(self._model, "optimizer", None)
+        scaled = False
+        while isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
+            scaled = True
+            optimizer = optimizer.inner_optimizer
+        return scaled and not getattr(optimizer, "gradient_accumulation_steps", None)
+
+    @property
     def _custom(self) -> bool:
         """Whether the step is one of the user's own."""
         step = getattr(self._model.train_step, "__func__", None)

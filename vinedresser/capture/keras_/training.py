@@ -28,6 +28,10 @@ class Training:
         self._model = watched.model
         self._keeping = watched.keeping
         self._leads = watched.leads
+        self._count = watched.count
+        # Batches that a scaler of the loss has skipped.
+        self._skipped = 0
+        self._skipped_name = f"state/{watched.names.prefix}skipped_steps"
         self._runner = runner
         guard = watched.session.shield.guard
         self._before = guard("counting steps", watched.count.before)
@@ -60,7 +64,12 @@ class Training:
         else:
             shown = self._runner.run("train_step", plain, iterator, recording)
         steps = self._after(before)
-        if recording is not None:
+        if steps == 0 and self._count.skips:
+            # The next batch is all that its step shows.
+            self._skipped += 1
+            if recording is not None:
+                recording.forwards -= 1
+        elif recording is not None:
             self._keep(recording, shown, steps)
         if self._leads():
             # Where counting failed, a batch is a step.
@@ -95,6 +104,8 @@ class Training:
             if steps != 0 or not name.startswith(OF_UPDATES):
                 self._keeping.keep(recording, name, value)
         self._keeping.logs(recording, shown.logs, known=shown.losses)
+        if self._count.skips and recording.due.ask(self._skipped_name):
+            recording.add_scalar(self._skipped_name, float(self._skipped))
 
     def _due_within(self, steps: int) -> bool:
         """Say whether anything is due within the next steps."""

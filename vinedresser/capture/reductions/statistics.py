@@ -46,6 +46,8 @@ class Statistics:
     @property
     def nbytes(self) -> int:
         """Bytes of its vectors and samples."""
+        if not (self.vectors or self.samples):
+            return 0
         vectors = sum(vector.nbytes for vector in self.vectors.values())
         return vectors + sum(sample.nbytes for _, sample in self.samples)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import is_classifier
 from sklearn.ensemble import (
     ExtraTreesClassifier,
@@ -17,7 +18,7 @@ from sklearn.ensemble import (
 from sklearn.utils import check_array
 
 from vinedresser.capture.sklearn_.prediction import Prediction, class_numbers
-from vinedresser.capture.sklearn_.trees import stage_trees
+from vinedresser.capture.sklearn_.trees import GrownImportance, stage_trees
 from vinedresser.capture.tree_table import TreeTable
 
 __all__ = ["Stages", "stages_of"]
@@ -39,6 +40,7 @@ class Stages:
         predict: yields the prediction after each stage, of rows as the estimator itself takes
             them; None where only the last is known.
         trees: returns the trees of a stage.
+        importance: returns the share of each feature in the trees up to a stage, where it is known.
         objective: by stage, the loss as the estimator itself counts it, on what it trained on;
             [] where it does not say.
         validation: by stage, the estimator's own score on rows that it has set aside; [] without.
@@ -47,6 +49,7 @@ class Stages:
     count: int
     predict: Callable[[Any], Iterator[Prediction]] | None = None
     trees: Callable[[int], list[TreeTable]] = field(default=lambda _stage: [])
+    importance: Callable[[int], NDArray[np.float64] | None] = field(default=lambda _stage: None)
     objective: Sequence[float] = ()
     validation: Sequence[float] = ()
 
@@ -57,6 +60,7 @@ def stages_of(estimator: Any) -> Stages | None:
     def trees(stage: int) -> list[TreeTable]:
         return stage_trees(estimator, stage)
 
+    importance = GrownImportance(estimator).until
     if hasattr(estimator, "loss_curve_"):
         scores = getattr(estimator, "validation_scores_", None) or ()
         curve = estimator.loss_curve_
@@ -64,9 +68,9 @@ def stages_of(estimator: Any) -> Stages | None:
     if hasattr(estimator, "staged_predict"):
         count = getattr(estimator, "n_iter_", None) or len(estimator.estimators_)
         objective, validation = _own_scores(estimator, count)
-        return Stages(count, _staged(estimator), trees, objective, validation)
+        return Stages(count, _staged(estimator), trees, importance, objective, validation)
     if isinstance(estimator, _FORESTS) and estimator.n_outputs_ == 1:
-        return Stages(len(estimator.estimators_), _growing_forest(estimator), trees)
+        return Stages(len(estimator.estimators_), _growing_forest(estimator), trees, importance)
     if hasattr(estimator, "tree_"):
         return Stages(1, trees=trees)
     return None

@@ -27,6 +27,8 @@ from vinedresser.capture.tree_table import keep_trees, tree_names
 
 __all__ = ["Taker"]
 
+_IMPORTANCE = "feature_importance/impurity"
+
 
 class Taker:
     """Takes what is due of a fitted estimator.
@@ -52,6 +54,7 @@ class Taker:
         self._rows_of = guard("taking predictions", self._take_rows)
         self._learned_of = guard("taking what was learned", self._take_learned)
         self._trees_of = guard("taking trees", self._take_trees)
+        self._importance_of = guard("taking feature importance", self._take_importance)
         self._next = guard("predicting stage by stage", _next)
         # Stages of the fit before, which a warm start goes on from.
         self._seen = 0
@@ -107,6 +110,7 @@ class Taker:
         if last or trained is not None:
             self._rows_of(recording, sample, trained)
         self._trees_of(recording, inner, stages, stage)
+        self._importance_of(recording, stages, stage)
         if recording.due.ask("shap/values"):
             self._missing("shap", inner, "only XGBoost computes Shapley values")
 
@@ -117,6 +121,13 @@ class Taker:
                 keep_trees(recording, self._keeper, trees)
             elif recording.due.ask("trees/depth"):
                 self._missing("trees", inner, "there are none to be seen")
+
+    def _take_importance(self, recording: Recording, stages: Stages, stage: int) -> None:
+        """Take what the trees so far make of each feature."""
+        if recording.due.ask(_IMPORTANCE):
+            shares = stages.importance(stage)
+            if shares is not None:
+                self._keep(recording, _IMPORTANCE, shares)
 
     def _evaluate_stage(
         self, inner: Inner, stages: Stages, stage: int, validated: Prediction | None

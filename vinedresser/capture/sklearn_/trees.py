@@ -5,10 +5,50 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor
+from sklearn.ensemble._forest import BaseForest
 
 from vinedresser.capture.tree_table import TreeTable
 
-__all__ = ["stage_trees"]
+__all__ = ["GrownImportance", "stage_trees"]
+
+
+class GrownImportance:
+    """What the trees of the first stages of an ensemble make of each feature.
+
+    The same as `feature_importances_` of an ensemble that has no more stages: of gradient boosting
+    the share in the impurity that all trees take away, of a forest the mean share over its trees.
+
+    Args:
+        estimator: a fitted ensemble; of others than these nothing is returned.
+    """
+
+    def __init__(self, estimator: Any) -> None:
+        boosted = isinstance(estimator, (GradientBoostingClassifier, GradientBoostingRegressor))
+        known = boosted or isinstance(estimator, BaseForest)
+        self._members = list(estimator.estimators_) if known else []
+        self._normalize = not boosted
+        self._added = 0
+        self._sum: Any = 0.0
+
+    def until(self, stage: int) -> NDArray[np.float64] | None:
+        """Return the shares after a stage, [features]; stages are asked for in their order.
+
+        Args:
+            stage: its number, from 0.
+        """
+        if stage >= len(self._members):
+            return None
+        for member in self._members[self._added : stage + 1]:
+            for tree in np.atleast_1d(np.asarray(member, object)).ravel():
+                # A lone leaf has no say.
+                if tree.tree_.node_count > 1:
+                    found = tree.tree_.compute_feature_importances(normalize=self._normalize)
+                    self._sum = self._sum + found
+        self._added = max(self._added, stage + 1)
+        total = float(np.sum(self._sum))
+        return np.asarray(self._sum / total) if total > 0 else None
 
 
 def stage_trees(estimator: Any, stage: int) -> list[TreeTable]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 
 from vinedresser.capture.store.index_reading import IndexCursor
@@ -56,13 +55,20 @@ class Urgency:
 
 
 class _Source:
-    """The steps of one rank, as far as they are read."""
+    """The steps of one rank, as far as they are read.
+
+    Attributes:
+        ahead: the next step; None: it is not there, or not read.
+        exhausted: none will come any more.
+    """
 
     def __init__(
         self, storage: Storage, rank: int, cursor: IndexCursor, selector: Selector, life: float
     ) -> None:
-        self.ahead: deque[Step] = deque()
+        self.ahead: Step | None = None
         self.exhausted = False
+        # Made one by one: a segment may hold as many as a training has.
+        self._rest: Iterator[Step] = iter(())
         self._storage = storage
         self._rank = rank
         self._cursor = cursor
@@ -71,8 +77,10 @@ class _Source:
         self._look_at = 0.0
 
     def fill(self, *, run_over: bool) -> None:
-        """Have the next steps ahead if there are any; know when none will come any more."""
-        if self.ahead or self.exhausted:
+        """Have the next step ahead if there is one; know when none will come any more."""
+        if self.ahead is None:
+            self.ahead = next(self._rest, None)
+        if self.ahead is not None or self.exhausted:
             return
         over = run_over or self._rank_over()
         segment = self._cursor.next()
@@ -80,8 +88,15 @@ class _Source:
             segment = self._cursor.next()
         if segment is not None:
             first = self._cursor.records - len(segment)
-            self.ahead.extend(SegmentColumns(segment, first, self._selector).steps())
+            self._rest = SegmentColumns(segment, first, self._selector).steps()
+            self.ahead = next(self._rest, None)
         self.exhausted = segment is None and over
+
+    def take(self) -> Step:
+        """Return the step that is ahead."""
+        step, self.ahead = self.ahead, None
+        assert step is not None, "filled before"
+        return step
 
     def _rank_over(self) -> bool:
         if time.monotonic() < self._look_at:
@@ -139,10 +154,10 @@ def follow(
             source.fill(run_over=over)
         idle = True
         while (open_ones := [one for one in sources if not one.exhausted]) and all(
-            one.ahead for one in open_ones
+            one.ahead is not None for one in open_ones
         ):
             first = min(open_ones, key=_order)
-            yield first.ahead.popleft()
+            yield first.take()
             first.fill(run_over=over)
             idle = False
         if over:
@@ -169,5 +184,6 @@ def _sources(storage: Storage, problems: Problems, life: float) -> list[_Source]
 
 
 def _order(source: _Source) -> tuple[int, int, int]:
-    step = source.ahead[0]
+    step = source.ahead
+    assert step is not None, "filled before"
     return step.step, step.ordinal, step.rank

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Literal, NamedTuple
 
-from vinedresser.capture.store.step_record import StepRecord
+from vinedresser.capture.store.step_record import ScalarStep, StepRecord
 
 __all__ = ["Queued", "QueuePolicy", "RecordQueue"]
 
@@ -13,12 +13,14 @@ QueuePolicy = Literal["block", "drop"]
 
 # About what a number with its name takes in memory, and what a record takes by itself.
 _BYTES_PER_NUMBER = 64
+# More than ever wait.
+_NEVER = 1 << 62
 
 
 class Queued(NamedTuple):
     """A record on its way, and the bytes that it is counted as."""
 
-    record: StepRecord
+    record: StepRecord | ScalarStep
     size: int
 
 
@@ -49,9 +51,9 @@ class RecordQueue:
         self._targets: list[int] = []
         self._blocked = 0
         self._ended = False
-        lock = threading.Lock()
-        self._work = threading.Condition(lock)
-        self._room = threading.Condition(lock)
+        self._lock = threading.Lock()
+        self._work = threading.Condition(self._lock)
+        self._room = threading.Condition(self._lock)
 
     @property
     def ended(self) -> bool:
@@ -63,21 +65,21 @@ class RecordQueue:
         """Whether somebody waits for records to be settled."""
         return self._blocked > 0 or any(target > self._settled for target in self._targets)
 
-    def put(self, record: StepRecord) -> bool:
+    def put(self, record: StepRecord | ScalarStep) -> bool:
         """Take a record; return False when it was refused."""
-        numbers = 1 + len(record.scalars) + len(record.reductions)
-        item = Queued(record, record.nbytes() + _BYTES_PER_NUMBER * numbers)
-        with self._room:
-            if self._policy == "block" and not self._fits(item) and not self._ended:
-                self._wait_for_room(item)
-            if self._ended or not self._fits(item):
+        size = _size(record)
+        with self._lock:
+            full = self._in_flight + size > self._limit
+            if (full or self._ended) and not self._makes_room(size):
                 self.refused += 1
                 return False
-            self._waiting.append(item)
-            self._waiting_bytes += item.size
-            self._in_flight += item.size
+            self._waiting.append(Queued(record, size))
+            self._waiting_bytes += size
+            self._in_flight += size
             self._taken += 1
             if self._waiting_bytes >= self._wake_bytes:
+                # Once is enough: until the writer looks, all that comes waits for it alike.
+                self._wake_bytes = _NEVER
                 self._work.notify()
         return True
 
@@ -125,13 +127,24 @@ class RecordQueue:
             self._room.notify_all()
             self._work.notify_all()
 
-    def _fits(self, item: Queued) -> bool:
-        return not self._in_flight or self._in_flight + item.size <= self._limit
+    def _fits(self, size: int) -> bool:
+        return not self._in_flight or self._in_flight + size <= self._limit
 
-    def _wait_for_room(self, item: Queued) -> None:
-        self._blocked += 1
-        try:
-            self._work.notify()
-            self._room.wait_for(lambda: self._ended or self._fits(item))
-        finally:
-            self._blocked -= 1
+    def _makes_room(self, size: int) -> bool:
+        """Say whether there is room after all, perhaps after a while."""
+        if self._policy == "block" and not self._fits(size) and not self._ended:
+            self._blocked += 1
+            try:
+                self._work.notify()
+                self._room.wait_for(lambda: self._ended or self._fits(size))
+            finally:
+                self._blocked -= 1
+        return self._fits(size) and not self._ended
+
+
+def _size(record: StepRecord | ScalarStep) -> int:
+    """Return as how many bytes a record counts."""
+    if isinstance(record, ScalarStep):
+        return _BYTES_PER_NUMBER * (1 + len(record.scalars))
+    numbers = 1 + len(record.scalars) + len(record.reductions)
+    return record.nbytes() + _BYTES_PER_NUMBER * numbers

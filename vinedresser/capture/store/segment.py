@@ -120,12 +120,50 @@ class Segment:
         """
         layout = group.layout
         rows = len(self) if group.rows is None else len(group.rows)
-        names = f"columns {layout.names[0]}" + (", ..." if len(layout.names) > 1 else "")
-        steps = self.record.rows.steps
-        what = f"{names} of steps {steps[0]} to {steps[-1]}"
+        what = self._columns(group)
         whole = self._present(content, what)
         checked = self._checked(whole, layout.row_bytes * rows, group.checksum, what)
         return np.frombuffer(checked, np.float64).reshape(layout.shape(rows))
+
+    def check_matrix(self, group: ColumnGroup, at_once: int) -> None:
+        """Check scalars or statistics as `matrix` does, and keep none of it.
+
+        Args:
+            group: which.
+            at_once: bytes that are read at a time.
+
+        Raises:
+            Damaged: see `matrix`.
+        """
+        key, start, length = self.matrix_span(group)
+        checksum, got = 0, 0
+        while got < length:
+            part = self._present(
+                self._read(Span(key, start + got, min(at_once, length - got))), self._columns(group)
+            )
+            if not part:
+                break
+            checksum = crc32.iscsi(part, checksum)
+            got += len(part)
+        self._compare(got == length, checksum == group.checksum, self._columns(group))
+
+    def matrix_rows(self, group: ColumnGroup, first: int, count: int) -> NDArray[np.float64]:
+        """Read rows of a matrix that was checked: float64, [count, names(, reductions)].
+
+        Args:
+            group: which.
+            first: the first of them among the rows of the group.
+            count: how many.
+
+        Raises:
+            Damaged: the file is missing or truncated.
+        """
+        key, start, _ = self.matrix_span(group)
+        layout = group.layout
+        span = Span(key, start + layout.row_bytes * first, layout.row_bytes * count)
+        content = self._present(self._read(span), self._columns(group))
+        self._compare(len(content) == span.length, True, self._columns(group))
+        return np.frombuffer(content, np.float64).reshape(layout.shape(count))
 
     def has(self, name: str) -> bool:
         """Say whether a tensor was captured in full, at any row."""
@@ -268,6 +306,12 @@ class Segment:
         checked = self._checked(content, layout.row_bytes[spot.which], checksum, what)
         return np.frombuffer(checked, numpy_dtype(layout.dtype)).reshape(layout.shapes[spot.which])
 
+    def _columns(self, group: ColumnGroup) -> str:
+        """Return in words what scalars or statistics are there."""
+        names, steps = group.layout.names, self.record.rows.steps
+        others = ", ..." if len(names) > 1 else ""
+        return f"columns {names[0]}{others} of steps {steps[0]} to {steps[-1]}"
+
     def _read(self, span: Span) -> bytes | None:
         """Read bytes of the file, fewer where it ends earlier; None where it is missing."""
         try:
@@ -286,15 +330,26 @@ class Segment:
     def _checked(
         self, content: bytes | memoryview, length: int, checksum: int, what: str
     ) -> bytes | memoryview:
+        whole = len(content) == length
+        self._compare(whole, not whole or crc32.iscsi(content) == checksum, what)
+        return content
+
+    def _compare(self, whole: bool, right: bool, what: str) -> None:
+        """Raise `Damaged` where something was not read as it was committed.
+
+        Args:
+            whole: it has all its bytes.
+            right: they are the right ones.
+            what: it is, for the message.
+        """
         where = f"{self._storage.location}/{self.record.segment}"
-        if len(content) != length:
+        if not whole:
             raise Damaged(
                 f"{where}: {what} cannot be read: the file is truncated, {self.record.size} bytes "
                 "were committed"
             )
-        if crc32.iscsi(content) != checksum:
+        if not right:
             raise Damaged(f"{where}: {what}: the bytes do not match their checksum")
-        return content
 
 
 def _runs(places: NDArray[np.int64], most: int) -> Iterator[tuple[int, int]]:

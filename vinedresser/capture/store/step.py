@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from vinedresser.capture.reductions import base_name, derived_name
 from vinedresser.capture.store.layout import ColumnLayout
+from vinedresser.capture.store.matrix_parts import MatrixParts
 from vinedresser.capture.store.segment import Segment, row_place
 from vinedresser.capture.store.selection import Selector
 from vinedresser.capture.store.step_record import MODES, Mode
@@ -20,7 +21,7 @@ __all__ = ["SegmentColumns", "Step"]
 
 
 class SegmentColumns:
-    """Scalars and statistics of one segment, read once for all its steps.
+    """Scalars and statistics of one segment, read for many of its steps at once.
 
     Args:
         segment: the segment.
@@ -32,7 +33,7 @@ class SegmentColumns:
         self.segment = segment
         self.first = first
         self.selector = selector
-        self._matrices: dict[int, NDArray[np.float64]] = {}
+        self._parts = MatrixParts(segment)
 
     def steps(self) -> Iterator[Step]:
         """Yield its steps in the order in which they were captured."""
@@ -54,9 +55,7 @@ class SegmentColumns:
             place = row_place(group, row)
             if place is None:
                 continue
-            if number not in self._matrices:
-                self._matrices[number] = self.segment.matrix(group)
-            yield group.layout, self._matrices[number][place]
+            yield group.layout, self._parts.row(number, place)
 
 
 class Step:

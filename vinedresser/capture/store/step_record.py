@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from vinedresser.capture.reductions import Statistics, derived_name
 
-__all__ = ["MODES", "HostTensor", "Mode", "StepRecord"]
+__all__ = ["MODES", "HostTensor", "Mode", "ScalarStep", "StepRecord"]
 
 Mode = Literal["train", "eval", "predict"]
 MODES: tuple[Mode, ...] = ("train", "eval", "predict")
@@ -95,3 +95,21 @@ class StepRecord:
                 host = HostTensor("F64", vector.shape, np.ascontiguousarray(vector))
                 self.tensors[derived_name(name, word)] = hosts.setdefault(id(vector), host)
         return lost
+
+
+class ScalarStep(NamedTuple):
+    """A train step of which numbers alone were captured, as most are: less than a record to make.
+
+    Attributes:
+        step: see `StepRecord`.
+        time: see there.
+        scalars: see there; nobody will change them any more.
+    """
+
+    step: int
+    time: float
+    scalars: dict[str, float]
+
+    def to_record(self) -> StepRecord:
+        """Return it as a record."""
+        return StepRecord("train", self.step, self.time, scalars=self.scalars)

@@ -10,7 +10,7 @@ from dataclasses import asdict
 
 from vinedresser.capture.store.committing import Committer
 from vinedresser.capture.store.record_queue import Queued, QueuePolicy, RecordQueue
-from vinedresser.capture.store.step_record import StepRecord
+from vinedresser.capture.store.step_record import ScalarStep, StepRecord
 from vinedresser.errors import Damaged, KeyTaken, SecondWriter, StoreError
 from vinedresser.infra.processes import this_process
 from vinedresser.infra.run_directory import (
@@ -51,8 +51,8 @@ class RunWriter:
         cut_bytes: size at which a segment is cut.
         cut_seconds: age at which a segment is cut.
         on_problem: called on the writer's thread with one sentence, once for each kind of problem.
-        on_release: called on the writer's thread once for each record that was taken, when it is
-            committed or given up: its buffers may be used again.
+        on_release: called on the writer's thread once for each record that `add` has taken, when it
+            is committed or given up: its buffers may be used again.
         on_beat: called on the writer's thread after every heartbeat, about once a second; it must
             not raise.
 
@@ -118,6 +118,13 @@ class RunWriter:
             self.last_step = record.step
         return self._queue.put(record)
 
+    def add_scalars(self, step: ScalarStep) -> bool:
+        """Do as `add` does with a train step of numbers alone; `on_release` is not told of it."""
+        if os.getpid() != self._process.pid:
+            return False
+        self.last_step = max(self.last_step, step.step)
+        return self._queue.put(step)
+
     def flush(self, timeout: float | None = None) -> bool:
         """Commit everything that was added before; return False when that took too long.
 
@@ -167,7 +174,8 @@ class RunWriter:
                 self._batch_since = time.monotonic()
             self._batch.append(item)
             self._batch_bytes += item.size
-            self._batch_tensors += len(item.record.tensors)
+            if isinstance(item.record, StepRecord):
+                self._batch_tensors += len(item.record.tensors)
             most = self._cut_bytes * (_BEHIND if self._batch_tensors < _MANY else 1)
             if self._batch_bytes >= most:
                 self._cut()
@@ -209,13 +217,14 @@ class RunWriter:
         """Commit the batch and let go of it, whatever came of it."""
         batch, self._batch = self._batch, []
         self._batch_bytes = self._batch_tensors = 0
-        for item in batch:
-            self._settle(item.record)
-        self._commit([item.record for item in batch])
+        taken = [item.record for item in batch if isinstance(item.record, StepRecord)]
+        for record in taken:
+            self._settle(record)
+        self._commit([_whole(item.record) for item in batch])
         self._cut_at = time.monotonic()
         if self._on_release is not None:
-            for item in batch:
-                self._on_release(item.record)
+            for record in taken:
+                self._on_release(record)
         self._queue.settle(batch)
 
     def _settle(self, record: StepRecord) -> None:
@@ -281,6 +290,10 @@ class RunWriter:
         self.problems.append(f"{what}{error}")
         if self._on_problem is not None:
             self._on_problem(self.problems[-1])
+
+
+def _whole(record: StepRecord | ScalarStep) -> StepRecord:
+    return record.to_record() if isinstance(record, ScalarStep) else record
 
 
 def _span(records: list[StepRecord]) -> str:

@@ -26,13 +26,14 @@ from vinedresser.capture.torch_.module_hook import ModuleHook
 from vinedresser.capture.torch_.names import Names, own_class, unwrapped
 from vinedresser.capture.torch_.optimizers import OptimizerHooks, updated
 from vinedresser.capture.torch_.overdue import Overdue
+from vinedresser.capture.torch_.plain_steps import PlainSteps
 from vinedresser.capture.torch_.progress import ProgressOf
 from vinedresser.capture.torch_.scripting import let_script
 from vinedresser.capture.torch_.setup import SetupNotes
 from vinedresser.capture.torch_.training_state import TrainingState
 from vinedresser.capture.torch_.unseen import UnseenSteps
+from vinedresser.capture.torch_.watch_arguments import check_loss, given_optimizers
 from vinedresser.capture.training_setup import TrainingSetup
-from vinedresser.errors import ConfigError
 
 __all__ = ["TorchAdapter"]
 
@@ -66,8 +67,8 @@ class TorchAdapter:
         optimizer: Optimizer | Sequence[Optimizer] | None,
         name: str | None = None,
     ) -> None:
-        _check_loss(loss)
-        given = _optimizers(optimizer)
+        check_loss(loss)
+        given = given_optimizers(optimizer)
         self._session = session
         self._recorder = session.recorder
         self._root = model
@@ -84,6 +85,14 @@ class TorchAdapter:
         keep_states = guard("keeping tensors", self._keeper.keep_parameters)
         self._state = ModelState(self._names, self._keeper, keep_state, keep_states)
         self._running = TrainingState(model, self._names, self._keeper, session)
+        self._plain = PlainSteps(
+            self._model,
+            self._recorder,
+            self._modes,
+            progress=self._progress,
+            running=self._running,
+            beside=self._is_beside,
+        )
         self._hooks = ForwardHooks(model, self._names, keep, session.shield)
         # What torch.compile traces must show no trace of us.
         skip = torch.compiler.is_compiling
@@ -172,6 +181,8 @@ class TorchAdapter:
 
     def record_loss(self, name: str, value: Any, arguments: tuple[Any, ...]) -> None:
         """See `LossTaker.record_loss`."""
+        if self._plain.take_loss(name, value):
+            return
         # Who has only the value hands it over as the argument too.
         others = tuple(one for one in arguments if one is not value)
         recording = self.record_value(name, value, others)
@@ -207,6 +218,10 @@ class TorchAdapter:
             return None
         return None if self._optimizers.known() else leader._modes
 
+    def _is_beside(self) -> bool:
+        """Say whether another model is trained, and no optimizer updates this one."""
+        return self._leader_beside() is not None
+
     def _recording(self, running: Running | None) -> Recording | None:
         """Return what is recorded of what runs now; None: nothing."""
         if running is None:
@@ -231,6 +246,8 @@ class TorchAdapter:
     def _before_forward(self, _: nn.Module, args: Any, kwargs: Any) -> None:
         if self._hooks.there:
             self._hooks.clear()
+        if self._plain.forward_begins():
+            return
         if self._recorder.quiet and self._model.training:
             self._recorder.forward_begins()
             self._modes.aside = not torch.is_grad_enabled()
@@ -245,16 +262,19 @@ class TorchAdapter:
         elif mode in ("eval", "predict"):
             self._session.stop_if_asked()
         recording = self._recording(mode)
-        if recording is None:
-            return
+        if recording is not None:
+            self._record_forward(recording, args, kwargs)
+
+    def _record_forward(self, recording: Recording, args: Any, kwargs: Any) -> None:
+        """Take in a forward that begins, and what is due in it."""
         progress = self._progress(recording)
         progress.forwards += 1
-        if mode != "train":
+        if recording.mode != "train":
             recording.batch = batch_size((args, kwargs)) or 1
         if progress.first_batch:
             self._running.begin(recording)
             self._state.take_buffers(recording)
-            if mode != "train":
+            if recording.mode != "train":
                 self._state.take_weights(recording)
             self._hooks.install(recording, args, kwargs)
 
@@ -264,7 +284,7 @@ class TorchAdapter:
 
     def _before_update(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         self._modes.trained_in_eval = not self._model.training
-        if self._recorder.quiet:
+        if self._recorder.quiet or self._plain.update_begins(closure=_closure(args, kwargs)):
             return
         self._hooks.clear()
         if self._recorder.timing is not None:
@@ -289,7 +309,9 @@ class TorchAdapter:
 
     def _after_update(self, optimizer: Optimizer, *_: Any) -> None:
         session = self._session
-        recording = None if self._recorder.quiet else self._recorder.recording("train")
+        recorder = self._recorder
+        nothing = recorder.quiet or recorder.plain is not None
+        recording = None if nothing else recorder.recording("train")
         if recording is not None and recording.closure:
             self._state.take_gradients(recording, optimizer)
         if recording is not None:
@@ -304,8 +326,11 @@ class TorchAdapter:
         elif isinstance(session.leader, TorchAdapter):
             session.leader._other_stepped(optimizer, self)
 
-    def _take_rest(self, recording: Recording) -> None:
-        """Take what is still missing of a step that ends."""
+    def _take_rest(self, recording: Recording | None) -> None:
+        """Take what is still missing of a step that ends; of a plain one, nothing is."""
+        if recording is None:
+            self._running.ended(self._progress.plain_forwards(self._recorder.steps))
+            return
         known = self._optimizers.known()
         progress = self._progress(recording)
         if not known and not progress.forwards:
@@ -368,34 +393,6 @@ class TorchAdapter:
         known = self._optimizers.known()
         before = known[: known.index(optimizer)] if optimizer in known else known
         return sum(len(one.param_groups) for one in before)
-
-
-def _check_loss(loss: object) -> None:
-    """Raise `ConfigError` where a loss cannot be watched."""
-    scripted = isinstance(loss, torch.jit.ScriptModule)
-    if loss is not None and (scripted or not isinstance(loss, nn.Module)):
-        name = getattr(loss, "__name__", "…")
-        what = "is of TorchScript" if scripted else "is no torch.nn.Module"
-        raise ConfigError(
-            f"loss: {loss!r} {what}; wrap the function, `loss_fn = "
-            f"hook.loss({name})`, or call hook.save('losses/{name}', value) in the training loop"
-        )
-
-
-def _optimizers(given: object) -> list[Optimizer]:
-    """Return the optimizers that are given.
-
-    Raises:
-        ConfigError: one is none.
-    """
-    some = given if isinstance(given, (list, tuple)) else [] if given is None else [given]
-    for one in some:
-        if not isinstance(one, Optimizer):
-            raise ConfigError(
-                f"optimizer: {one!r} is no torch.optim.Optimizer; leave it out, and the one that "
-                "updates the model is found"
-            )
-    return list(some)
 
 
 def _closure(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

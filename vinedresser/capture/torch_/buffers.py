@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from vinedresser.capture.store.step_record import HostTensor
 from vinedresser.capture.torch_.device_copies import DeviceCopies
+from vinedresser.capture.torch_.some_rows import row_index, some_rows
 
 __all__ = ["BufferPool"]
 
@@ -37,6 +38,16 @@ _DTYPES: dict[torch.dtype, tuple[str, type[np.generic]]] = {
     torch.float8_e4m3fnuz: ("F8_E4M3FNUZ", np.uint8),
     torch.float8_e5m2fnuz: ("F8_E5M2FNUZ", np.uint8),
 }
+
+# Those of which torch chooses rows as they are.
+_INDEXED = frozenset(
+    {
+        torch.bool, torch.uint8, torch.int32, torch.int64,
+        torch.float16, torch.bfloat16, torch.float32, torch.float64,
+    }
+)  # fmt: skip
+# Shapes of which it is remembered which rows are taken.
+_MOST_SHAPES = 64
 
 _Kind = tuple[torch.dtype, torch.Size, bool]
 
@@ -70,6 +81,8 @@ class BufferPool:
         self._idle_bytes = 0
         # Those that are out, by identity of their view.
         self._out: dict[int, _Buffer] = {}
+        # By dtype, shape and number of rows: the kind of a copy, and which rows are in it.
+        self._rows: dict[Any, tuple[_Kind, torch.Tensor]] = {}
         self._lock = threading.Lock()
 
     def copy(self, tensor: torch.Tensor) -> HostTensor:
@@ -80,7 +93,40 @@ class BufferPool:
         Raises:
             TypeError: safetensors has no such dtype.
         """
-        kind = (tensor.dtype, tensor.shape, tensor.is_cuda)
+        buffer = self._take((tensor.dtype, tensor.shape, tensor.is_cuda))
+        if tensor.is_cuda:
+            self._copies.begin(tensor, buffer.target)
+        else:
+            buffer.target.copy_(tensor)
+        return buffer.host
+
+    def copy_rows(self, tensor: torch.Tensor, most: int | None) -> HostTensor:
+        """Return a copy of evenly strided rows of such a tensor; see `copy`.
+
+        Args:
+            tensor: detached and dense; [N, ...], or without dimensions.
+            most: how many rows may be taken; None: all.
+        """
+        few = most is None or not tensor.dim() or len(tensor) <= most
+        if few or tensor.is_cuda or tensor.dtype not in _INDEXED:
+            return self.copy(some_rows(tensor, most))
+        key = (tensor.dtype, tensor.shape, most)
+        found = self._rows.get(key)
+        if found is None:
+            rows = some_rows(tensor, most)
+            index = row_index(len(tensor), len(rows), tensor.device)
+            found = (rows.dtype, rows.shape, False), index
+            if len(self._rows) >= _MOST_SHAPES:
+                self._rows.clear()
+            self._rows[key] = found
+        kind, index = found
+        buffer = self._take(kind)
+        # At once to where they belong, without memory in between.
+        torch.index_select(tensor, 0, index, out=buffer.target)
+        return buffer.host
+
+    def _take(self, kind: _Kind) -> _Buffer:
+        """Return a buffer that nobody has."""
         with self._lock:
             ready = self._idle.get(kind)
             if ready:
@@ -89,11 +135,7 @@ class BufferPool:
             else:
                 buffer = _fresh(kind)
             self._out[id(buffer.host.data)] = buffer
-        if tensor.is_cuda:
-            self._copies.begin(tensor, buffer.target)
-        else:
-            buffer.target.copy_(tensor)
-        return buffer.host
+        return buffer
 
     def release(self, hosts: Iterable[HostTensor]) -> None:
         """Take buffers back that nobody reads any more; those that are not ours are passed over."""

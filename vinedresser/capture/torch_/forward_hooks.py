@@ -21,6 +21,11 @@ from vinedresser.capture.torch_.aside import Aside
 from vinedresser.capture.torch_.attention import ATTENTION, attention_probabilities
 from vinedresser.capture.torch_.function_calls import FunctionCalls, functions_can_be_seen
 from vinedresser.capture.torch_.fused import fused_modules
+from vinedresser.capture.torch_.looked_at import (
+    calls_no_function_asked_for,
+    only_activations,
+    to_be_looked_at,
+)
 from vinedresser.capture.torch_.module_hook import ModuleHook
 from vinedresser.capture.torch_.names import Names
 from vinedresser.capture.torch_.nesting import argument_leaves, leaves
@@ -121,9 +126,13 @@ class ForwardHooks:
         modules = self._names.modules()
         fused = fused_modules(module for _, module in modules)
         closed = _parts(one for one in fused if not isinstance(one, nn.MultiheadAttention))
+        few = only_activations(recording.due)
+        known = few and calls_no_function_asked_for(module for _, module in modules)
         for path, module in modules:
             # Compiled by TorchScript, a module takes no hooks; nor do those inside it.
-            if not isinstance(module, torch.jit.ScriptModule) and id(module) not in closed:
+            if isinstance(module, torch.jit.ScriptModule) or id(module) in closed:
+                continue
+            if not few or to_be_looked_at(path, module, recording.due):
                 self._set(path, module, args, kwargs)
         # Else it is called from outside: inside of compiled code it would come too early.
         if self._root._compiled_call_impl is None:
@@ -137,7 +146,7 @@ class ForwardHooks:
                 "goes on inside, and of functions that the model calls, nothing is captured there; "
                 "torch.backends.mha.set_fastpath_enabled(False) lets it run in its parts"
             )
-        elif not self._calls_compiled and functions_can_be_seen():
+        elif not known and not self._calls_compiled and functions_can_be_seen():
             self._functions = FunctionCalls(self._guarded_call, self._guarded_return)
             self._functions.begin()
 

@@ -20,7 +20,6 @@ from vinedresser.capture.torch_.coming import coming
 from vinedresser.capture.torch_.device_copies import DeviceCopies
 from vinedresser.capture.torch_.later_statistics import Copies, LaterStatistics
 from vinedresser.capture.torch_.reductions import Later, take_later, take_now
-from vinedresser.capture.torch_.some_rows import some_rows
 
 __all__ = ["TorchKeeper"]
 
@@ -91,6 +90,9 @@ class TorchKeeper:
             with Aside():
                 copies = self._for_later.copy(recording, tensors)
             self.keep_copies(recording, [(name, ask) for name, _, ask in fresh], copies)
+            for value, copied in zip(tensors, copies.tensors, strict=True):
+                if type(value) is torch.nn.Parameter and not value.is_inference():
+                    recording.kept[id(value)] = (weakref.ref(value), value._version, copied)
 
     def keep_copies(
         self, recording: Recording, named: list[tuple[str, Ask]], copies: Copies
@@ -106,6 +108,21 @@ class TorchKeeper:
             axis = channel_axis(name, copies.tensors[place].dim(), last=self.channels_last)
             recording.add_statistics(name, copies.statistics(place, ask.reductions, axis))
 
+    def copy_of(self, recording: Recording, value: torch.Tensor) -> torch.Tensor | None:
+        """Return the copy that `keep_parameters` made of a tensor; None where there is none.
+
+        Nobody may write to it, and it is there until the recording is handed over.
+
+        Args:
+            recording: for which it was copied.
+            value: the tensor, which has not changed since.
+        """
+        found = recording.kept.get(id(value))
+        if found is None or found[0]() is not value or found[1] != value._version:
+            return None
+        copied: torch.Tensor = found[2]
+        return copied
+
     def copied_for_later(self, recording: Recording, tensors: list[torch.Tensor]) -> Copies | None:
         """Copy tensors, as they are now, for `keep_copies`; None where they have to be kept now."""
         if not self._for_later.fits(recording, tensors):
@@ -117,13 +134,14 @@ class TorchKeeper:
     ) -> None:
         """Take what is asked of a tensor, but for what was taken of it before."""
         plain: torch.Tensor | None = None
-        most = affordable_rows(ask.rows, value.shape, value.itemsize)
-        if ask.tensor and most != 0 and name not in recording.tensors:
+        if ask.tensor and name not in recording.tensors:
             host = seen.get(ask.rows)
-            if host is None:
+            most = affordable_rows(ask.rows, value.shape, value.itemsize)
+            if host is None and most != 0:
                 plain = _plain(value)
-                host = seen[ask.rows] = self._pool.copy(some_rows(plain, most))
-            recording.tensors[name] = host
+                host = seen[ask.rows] = self._pool.copy_rows(plain, most)
+            if host is not None:
+                recording.tensors[name] = host
         if ask.reductions and not recording.has_statistics(name):
             axis = channel_axis(name, value.dim(), last=self.channels_last)
             # Filled in now, or when the step ends; shared by all names of this tensor.

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable
 
 from torch import Tensor
 from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
-from vinedresser.capture.config import Ask
+from vinedresser.capture.config import Ask, Due
 from vinedresser.capture.recording import Recording
 from vinedresser.capture.torch_.keeper import TorchKeeper
 from vinedresser.capture.torch_.names import NamedParameter, Names
-from vinedresser.capture.torch_.optimizer_state import hyperparameters, scheduler_steps, slots
+from vinedresser.capture.torch_.optimizer_state import (
+    hyperparameters,
+    kept_of,
+    scheduler_steps,
+    slots,
+)
 from vinedresser.capture.torch_.optimizers import updated
 from vinedresser.capture.torch_.schedulers import Schedulers
 from vinedresser.capture.torch_.updates import Updates
@@ -42,6 +48,12 @@ class ModelState:
         self._keep_all = keep_all
         self._updates = Updates(keeper, keep)
         self._schedulers = Schedulers()
+        # With which due, and how much that it keeps, nothing of an optimizer's slots was asked for.
+        self._unasked: weakref.WeakKeyDictionary[Optimizer, tuple[Due, int]] = (
+            weakref.WeakKeyDictionary()
+        )
+        # The recording that parameters were last listed for; weights may be tied or added later.
+        self._listed: tuple[weakref.ref[Recording] | None, list[NamedParameter]] = (None, [])
 
     def take_weights(self, recording: Recording) -> None:
         """Take all parameters as they are now."""
@@ -65,7 +77,7 @@ class ModelState:
             gradients: they are there already.
         """
         if _reaches(recording, (*_WEIGHTS, "gradients", "updates", "optimizer_state")):
-            parameters = self._names.parameters()
+            parameters = self._parameters(recording)
             ids = updated([optimizer])
             owned = [one for one in parameters if id(one.value) in ids]
             self._take_weights(recording, owned)
@@ -98,7 +110,7 @@ class ModelState:
             known: all that update the model.
         """
         if _reaches(recording, (*_WEIGHTS, "gradients")):
-            parameters = self._names.parameters()
+            parameters = self._parameters(recording)
             ids = updated(stepped)
             left = [one for one in parameters if id(one.value) not in ids]
             if left:
@@ -124,9 +136,21 @@ class ModelState:
         groups = 0
         for one in optimizers:
             found += (name for name, _ in hyperparameters(one, self._names.prefix, groups, ours))
-            found += (name for name, _, _ in slots(one, parameters))
+            found += (name for name, _, _ in slots(kept_of(one, parameters)))
             groups += len(one.param_groups)
         return found
+
+    def _parameters(self, recording: Recording) -> list[NamedParameter]:
+        """Return the parameters, looked for once between an update and the end of a step.
+
+        Args:
+            recording: of the step.
+        """
+        of, listed = self._listed
+        if of is None or of() is not recording:
+            listed = self._names.parameters()
+            self._listed = weakref.ref(recording), listed
+        return listed
 
     def _take_weights(self, recording: Recording, parameters: list[NamedParameter]) -> None:
         due = recording.due
@@ -184,8 +208,15 @@ class ModelState:
         steps = self._schedulers.steps(optimizer) if due.ask(name) else None
         if steps is not None:
             recording.add_scalar(name, float(steps))
-        for name, value, is_tensor in slots(optimizer, owned):
+        kept = kept_of(optimizer, owned)
+        size = sum([len(of_it) for _, of_it in kept])
+        if self._unasked.get(optimizer) == (due, size):
+            return
+        self._unasked[optimizer] = due, size
+        for name, value, is_tensor in slots(kept):
             ask = due.ask(name)
+            if ask:
+                self._unasked.pop(optimizer, None)
             if ask and is_tensor:
                 assert isinstance(value, Tensor)
                 self._keep(recording, name, value, ask)

@@ -11,7 +11,9 @@ from torch.optim import Optimizer
 from vinedresser.capture.torch_.names import NamedParameter
 from vinedresser.capture.torch_.nesting import leaves
 
-__all__ = ["hyperparameters", "scheduler_steps", "slots"]
+__all__ = ["hyperparameters", "kept_of", "scheduler_steps", "slots"]
+
+_Kept = tuple[NamedParameter, dict[str, Any]]
 
 _KIND = "optimizer_state"
 # Of numbers that come as a tuple: what one of them is called.
@@ -53,23 +55,28 @@ def scheduler_steps(prefix: str, first: int) -> str:
     return f"{_KIND}/{prefix}scheduler_steps{_whose(first)}"
 
 
-def slots(
-    optimizer: Optimizer, parameters: Iterable[NamedParameter]
-) -> Iterator[tuple[str, float | Tensor, bool]]:
-    """Yield what an optimizer keeps of parameters: ``optimizer_state/conv1.weight.exp_avg``.
+def kept_of(optimizer: Optimizer, parameters: Iterable[NamedParameter]) -> list[_Kept]:
+    """Return what an optimizer keeps of each of some parameters, of which it keeps anything.
 
     Args:
         optimizer: any; before its first step it keeps nothing.
         parameters: those of which it is wanted.
+    """
+    found = ((one, optimizer.state.get(one.value)) for one in parameters)
+    return [(one, kept) for one, kept in found if isinstance(kept, dict)]
+
+
+def slots(kept: Iterable[_Kept]) -> Iterator[tuple[str, float | Tensor, bool]]:
+    """Yield what an optimizer keeps of parameters: ``optimizer_state/conv1.weight.exp_avg``.
+
+    Args:
+        kept: parameters, and what is kept of each; see `kept_of`.
 
     Yields:
         Name, value, and whether that is a tensor of the parameter's shape, or a nesting's.
     """
-    for parameter in parameters:
-        kept = optimizer.state.get(parameter.value)
-        if not isinstance(kept, dict):
-            continue
-        for slot, value in kept.items():
+    for parameter, of_it in kept:
+        for slot, value in of_it.items():
             name = f"{_KIND}/{parameter.path}.{slot}"
             if _is_number(value):
                 yield name, float(value), False

@@ -103,9 +103,10 @@ class OptimizerHooks:
 
     def _look(self, optimizer: Optimizer, *_: Any) -> None:
         """Look at whichever optimizer is about to take a step."""
-        alone = self._last is None or self._last() is None
-        if optimizer in self._others or (not alone and self.ends_step(optimizer)):
+        last = self.last
+        if last is optimizer or optimizer in self._others:
             return
+        alone = last is None
         if optimizer not in self.known():
             ours = {id(parameter) for parameter in self._model.parameters()}
             if ours.isdisjoint(updated([optimizer])):

@@ -44,12 +44,29 @@ class Progress:
 
 
 class ProgressOf:
-    """The progress of one model in each of the recordings that are open."""
+    """The progress of one model in each of the recordings that are open, and in a plain step."""
+
+    def __init__(self) -> None:
+        # The latest plain step in which a forward was seen, and how many.
+        self._plain = -1
+        self._forwards = 0
+
+    def saw_plain_forward(self, step: int) -> int:
+        """See a forward in a plain step (`PlainStep`); return how many of it that makes."""
+        self._forwards = 1 + self.plain_forwards(step)
+        self._plain = step
+        return self._forwards
+
+    def plain_forwards(self, step: int) -> int:
+        """Return how many forwards were seen in a train step as long as that was plain."""
+        return self._forwards if step == self._plain else 0
 
     def __call__(self, recording: Recording) -> Progress:
         """Return the progress in a recording."""
         found = recording.progress.get(self)
         if found is None:
-            found = recording.progress[self] = Progress()
+            trains = recording.mode == "train"
+            before = self.plain_forwards(recording.step) if trains else 0
+            found = recording.progress[self] = Progress(before)
         assert isinstance(found, Progress)
         return found

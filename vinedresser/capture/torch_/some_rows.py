@@ -8,7 +8,7 @@ import torch
 
 from vinedresser.capture.strided_rows import strided_rows
 
-__all__ = ["chosen", "some_rows"]
+__all__ = ["chosen", "row_index", "some_rows"]
 
 _CARRIERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
@@ -22,7 +22,7 @@ def some_rows(tensor: torch.Tensor, most: int | None) -> torch.Tensor:
     """
     if most is None or not tensor.dim() or len(tensor) <= most:
         return tensor
-    return chosen(tensor, 0, _index(len(tensor), most, tensor.device))
+    return chosen(tensor, 0, row_index(len(tensor), most, tensor.device))
 
 
 def chosen(tensor: torch.Tensor, axis: int, index: torch.Tensor) -> torch.Tensor:
@@ -39,8 +39,14 @@ def chosen(tensor: torch.Tensor, axis: int, index: torch.Tensor) -> torch.Tensor
 
 
 @lru_cache(maxsize=64)
-def _index(rows: int, most: int, device: torch.device) -> torch.Tensor:
-    """Return which rows are taken, on a device: getting it there would wait for its work."""
+def row_index(rows: int, most: int, device: torch.device) -> torch.Tensor:
+    """Return which rows are taken, on a device: getting it there would wait for its work.
+
+    Args:
+        rows: how many there are.
+        most: how many of them may be taken, fewer.
+        device: on which they lie.
+    """
     places = strided_rows(rows, most)
     assert places is not None, "there are more rows than may be taken"
     with torch.inference_mode(False):

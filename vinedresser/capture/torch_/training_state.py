@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
+from vinedresser.capture.config import Due
 from vinedresser.capture.recording import Recording
 from vinedresser.capture.session import Session
 from vinedresser.capture.torch_.backward_end import BackwardEnd
@@ -49,8 +50,8 @@ class TrainingState:
     def begin(self, recording: Recording) -> None:
         """Take in which mode the model is, at the start of the first forward of a recording."""
         due = recording.due
-        if recording.mode == "train" and self._accumulates and due.ask("timing/wait"):
-            self._look_for_backwards()
+        if recording.mode == "train":
+            self.wait_for_backwards(due)
         if not due.reaches("state"):
             return
         if due.ask(self._scale) or due.ask(self._skipped):
@@ -60,6 +61,24 @@ class TrainingState:
             if share is not None:
                 recording.add_scalar(self._training, share)
 
+    def wait_for_backwards(self, due: Due) -> None:
+        """Look when the backwards of a train step are over, where that is of use.
+
+        Args:
+            due: what is due in the step.
+        """
+        if self._accumulates and "timing/wait" in due.times:
+            self._look_for_backwards()
+
+    def ended(self, forwards: int) -> None:
+        """See a train step end.
+
+        Args:
+            forwards: calls of the model in it.
+        """
+        self._backward.remove()
+        self._accumulates = forwards > 1
+
     def end(self, recording: Recording, forwards: int) -> None:
         """Take what a scaler has to do with a train step that ends.
 
@@ -67,8 +86,7 @@ class TrainingState:
             recording: of the step.
             forwards: calls of the model in it.
         """
-        self._backward.remove()
-        self._accumulates = forwards > 1
+        self.ended(forwards)
         figures = self._scaling.figures() if recording.due.reaches("state") else None
         if figures is not None:
             for name, value in zip((self._scale, self._skipped), figures, strict=True):

@@ -15,7 +15,6 @@ from vinedresser.capture.config import Ask
 from vinedresser.capture.recording import Recording
 from vinedresser.capture.torch_.aside import Aside
 from vinedresser.capture.torch_.keeper import TorchKeeper
-from vinedresser.capture.torch_.later_statistics import Copies
 from vinedresser.capture.torch_.names import NamedParameter
 
 __all__ = ["Updates", "updates_name"]
@@ -28,13 +27,11 @@ class _Before(NamedTuple):
 
     Attributes:
         asked: the parameters.
-        values: what they were.
-        later: the same, where only statistics are asked for, which can be left for later.
+        values: what they were; others may read these too.
     """
 
     asked: list[NamedParameter]
     values: list[Tensor]
-    later: Copies | None
 
 
 def updates_name(parameter: NamedParameter) -> str:
@@ -72,27 +69,32 @@ class Updates:
         asked = [one for one in owned if due.ask(updates_name(one)) and not is_lazy(one.value)]
         if asked:
             with Aside(), torch.no_grad():
-                here = [_here(one.value) for one in asked]
-                late = not any(due.ask(updates_name(one)).tensor for one in asked)
-                later = self._keeper.copied_for_later(recording, here) if late else None
-                values = later.tensors if later else [one.clone() for one in here]
-            self._before.setdefault(recording, {})[optimizer] = _Before(asked, values, later)
+                values = [
+                    # Its statistics are asked for as well, so that it was copied right before.
+                    copied if copied is not None else _here(one.value).clone()
+                    for one in asked
+                    for copied in [self._keeper.copy_of(recording, one.value)]
+                ]
+            self._before.setdefault(recording, {})[optimizer] = _Before(asked, values)
 
     def end(self, recording: Recording, optimizer: Optimizer) -> None:
         """Take by how much a step that was begun has changed them."""
         before = self._before.get(recording, {}).pop(optimizer, None)
         if before is None:
             return
-        with Aside(), torch.no_grad():
-            # After minus before, in the memory of what was before.
-            torch._foreach_neg_(before.values)
-            torch._foreach_add_(before.values, [_here(one.value) for one in before.asked])
         names = [updates_name(one) for one in before.asked]
         asks = list(map(recording.due.ask, names))
-        if before.later is not None:
-            self._keeper.keep_copies(recording, list(zip(names, asks, strict=True)), before.later)
-            return
-        for name, change, ask in zip(names, before.values, asks, strict=True):
+        with Aside(), torch.no_grad():
+            after = [_here(one.value) for one in before.asked]
+            late = not any(ask.tensor for ask in asks)
+            later = self._keeper.copied_for_later(recording, after) if late else None
+            if later is not None:
+                torch._foreach_sub_(later.tensors, before.values)
+                named = list(zip(names, asks, strict=True))
+                self._keeper.keep_copies(recording, named, later)
+                return
+            changes = torch._foreach_sub(after, before.values)
+        for name, change, ask in zip(names, changes, asks, strict=True):
             self._keep(recording, name, change, ask)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from vinedresser.capture.keeper import ArrayKeeper
 from vinedresser.capture.recording import Recording
 from vinedresser.capture.shield import Shield
 from vinedresser.capture.store.step_record import StepRecord
+from vinedresser.capture.strided_rows import some_rows
 from vinedresser.capture.tree_table import keep_trees, tree_names
 from vinedresser.capture.xgboost_.contributions import Contributions
 from vinedresser.capture.xgboost_.data import DataSet
@@ -25,7 +27,10 @@ from vinedresser.capture.xgboost_.trees import newest_trees, written_down
 __all__ = ["BoosterTaker"]
 
 # What is taken here; most rounds have nothing of it.
-_KINDS = ("feature_importance", "trees", "shap", "predictions", "labels", "weights", "biases")
+_KINDS = (
+    *("feature_importance", "trees", "shap", "inputs", "predictions", "labels"),
+    *("weights", "biases"),
+)
 _GIVE_DATA = (
     "XGBoost does not show its callbacks the data; give them: "
     "hook.xgboost(train=…, validation=…), each a DMatrix or (X, y)"
@@ -84,7 +89,7 @@ class BoosterTaker:
             "shap": ("mean_abs", "values"),
         }
         names = [f"{kind}/{self._prefix}{word}" for kind, some in words.items() for word in some]
-        return names + tree_names(self._prefix)
+        return [*names, *(self._inputs_of(one) for one in data), *tree_names(self._prefix)]
 
     def take(self, recording: Recording, booster: Booster, info: BoosterInfo) -> None:
         """Take what is due of the booster and the training data after a round."""
@@ -97,21 +102,42 @@ class BoosterTaker:
     def evaluate(self, recording: Recording, booster: Booster, info: BoosterInfo) -> None:
         """Take what is due of the evaluation sets after a round."""
         if any(map(recording.due.reaches, _KINDS)):
-            self._take_data(recording, booster, info, self._validation)
+            for data in self._validation:
+                self._take_data(recording, booster, info, data, some_rows)
 
     def _take_data(
-        self, recording: Recording, booster: Booster, info: BoosterInfo, sets: Sequence[DataSet]
+        self,
+        recording: Recording,
+        booster: Booster,
+        info: BoosterInfo,
+        data: DataSet,
+        chosen: Callable[[NDArray[Any], int | None], NDArray[Any]],
     ) -> None:
-        for data in sets:
-            name = f"{self._prefix}{data.name}"
-            predictions = partial(data.predictions, booster, kept=info.additive)
-            self._compute(recording, f"predictions/{name}", predictions)
-            self._compute(recording, f"labels/{name}", data.labels)
+        """Take predictions, labels and features of a data set.
+
+        Args:
+            recording: takes them.
+            booster: as it is after a round.
+            info: of it.
+            data: the set.
+            chosen: returns at most so many rows of an array, where not all are asked for.
+        """
+        name = f"{self._prefix}{data.name}"
+        predictions = partial(data.predictions, booster, kept=info.additive)
+        self._compute(recording, f"predictions/{name}", predictions, chosen)
+        self._compute(recording, f"labels/{name}", data.labels, chosen)
+        self._compute(recording, self._inputs_of(data.name), lambda: data.inputs, chosen)
+
+    def _inputs_of(self, data: str) -> str:
+        """Return the name of the features of a data set, as of a batch that a model is shown."""
+        return f"inputs/batch[{self._prefix}{data}]"
 
     def _take_train(self, recording: Recording, rounds: NewestRounds, info: BoosterInfo) -> None:
-        self._take_data(recording, rounds.booster, info, self._train)
+        chosen = partial(_drawn, seed=rounds.booster.num_boosted_rounds())
+        for data in self._train:
+            self._take_data(recording, rounds.booster, info, data, chosen)
         if not (self._train or self._validation):
-            names = ("predictions/train", "labels/train", "shap/values")
+            names = ("predictions/train", "labels/train", "inputs/batch[train]", "shap/values")
             kinds = [name.partition("/")[0] for name in names if recording.due.ask(name)]
             if kinds:
                 self._report(f"{', '.join(kinds)} asked for, but {_GIVE_DATA}")
@@ -191,14 +217,36 @@ class BoosterTaker:
         return Contributions(sample, additive=info.additive)
 
     def _compute(
-        self, recording: Recording, name: str, compute: Callable[[], NDArray[np.generic]]
+        self,
+        recording: Recording,
+        name: str,
+        compute: Callable[[], NDArray[Any]],
+        chosen: Callable[[NDArray[Any], int | None], NDArray[Any]],
     ) -> None:
         """Keep what is asked of an array, which is computed only then, unless it is empty."""
-        if recording.due.ask(name):
-            values = compute()
-            if values.size:
-                self._keep(recording, name, values)
+        ask = recording.due.ask(name)
+        values = compute() if ask else np.zeros(0)
+        if not values.size:
+            return
+        if ask.tensor:
+            rows = chosen(values, ask.rows)
+            self._keeper.keep(recording, name, rows, ask._replace(reductions=frozenset()))
+        if ask.reductions:
+            self._keeper.keep(recording, name, values, ask._replace(tensor=False))
 
     def _keep(self, recording: Recording, name: str, values: NDArray[np.generic]) -> None:
         if ask := recording.due.ask(name):
             self._keeper.keep(recording, name, values, ask)
+
+
+def _drawn(values: NDArray[Any], most: int | None, *, seed: int) -> NDArray[Any]:
+    """Return rows as if they were a batch of a training: others at each round.
+
+    Args:
+        values: [N, ...].
+        most: how many rows at the most; None: all.
+        seed: of the draw, the same for all that belongs together.
+    """
+    if most is None or len(values) <= most:
+        return values
+    return values[np.random.default_rng(seed).choice(len(values), most, replace=False)]

@@ -21,6 +21,8 @@ __all__ = ["DataSet", "named_sets"]
 _WORTH_ALL = 10
 # Of a quantized matrix all values have to be read to get at some rows.
 _READABLE = 50_000_000
+# Features of the sample that are kept, missing ones too: 64 MiB.
+_KEPT = 1 << 24
 
 
 class DataSet:
@@ -67,6 +69,25 @@ class DataSet:
         matrix = self._given if self._few else self.matrix
         return self._sample(matrix, matrix.get_label())
 
+    @cached_property
+    def inputs(self) -> NDArray[np.float32]:
+        """The features of the sample, [rows, features]: NaN where one is missing.
+
+        Empty of a matrix that does not give them: one of batches in external memory, or a sample of
+        more than 16 million features.
+        """
+        matrix, none = self.matrix, np.zeros((0, 0), np.float32)
+        shape = (matrix.num_row(), matrix.num_col())
+        if max(shape[0] * shape[1], matrix.num_nonmissing() // 4) > _KEPT:
+            return none
+        try:
+            given = matrix.get_data().tocoo()
+        except XGBoostError:
+            return none
+        values = np.full(shape, np.nan, np.float32)
+        values[given.row, given.col] = given.data
+        return self._of_sample(values)
+
     def some(self, rows: int) -> DMatrix | None:
         """Return a matrix of some of the rows; None where the set does not give them.
 
@@ -84,6 +105,11 @@ class DataSet:
         array = np.asarray(values)
         whole = self._taken is None or matrix is not self._given or not array.size
         return array if whole else array[self._taken]
+
+    def _of_sample(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return those rows of `matrix` that belong to the sample."""
+        whole = self._taken is None or self.matrix is not self._given
+        return values if whole else values[self._taken]
 
 
 def named_sets(given: Any, rows: int, *, name: str) -> list[DataSet]:

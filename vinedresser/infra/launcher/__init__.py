@@ -1,7 +1,8 @@
-"""Runs from outside: prepare one, start it, wait for its end or ask for it, settle what is left."""
+"""Runs from outside: prepared, started, adopted, waited for, asked to end, settled."""
 
 from __future__ import annotations
 
+from vinedresser.infra.launcher.adopting import adopt
 from vinedresser.infra.launcher.command_check import check_command
 from vinedresser.infra.launcher.preparing import prepare_run
 from vinedresser.infra.launcher.settlement import settle
@@ -10,6 +11,7 @@ from vinedresser.infra.launcher.stopping import request_stop
 from vinedresser.infra.launcher.waiting import supervisor_alive, wait_for_exit
 
 __all__ = [
+    "adopt",
     "check_command",
     "prepare_run",
     "request_stop",

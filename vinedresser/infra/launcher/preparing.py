@@ -37,6 +37,7 @@ def prepare_run(
     forward: bool = False,
     flow: str = "",
     remedy: RemedyRecord | None = None,
+    patience: float = 0.0,
 ) -> RunRecord:
     """Make a directory a run that can be started.
 
@@ -56,6 +57,8 @@ def prepare_run(
         forward: pass its output through to the caller's own, beside the log.
         flow: id of the flow run that launches it, "" when there is none.
         remedy: of which stopped run it takes the place, if of any.
+        patience: seconds for which the training goes on when its owner is gone, for another process
+            to adopt it.
 
     Returns:
         What was written to run.json.
@@ -87,6 +90,7 @@ def prepare_run(
         owner=asdict(owner) if owner else None,
         grace=grace,
         forward=forward,
+        patience=patience,
     )
     try:
         write_record(storage, run, exclusive=True)

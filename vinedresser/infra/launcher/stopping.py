@@ -9,7 +9,7 @@ from typing import Any
 
 from vinedresser.errors import NotARun
 from vinedresser.infra.run_directory import ExitRecord, RunRecord, StopBy, StopRecord, write_first
-from vinedresser.infra.storage import LocalStorage
+from vinedresser.infra.storage import open_storage
 
 __all__ = ["request_stop"]
 
@@ -26,7 +26,7 @@ def request_stop(
     """Ask a run to end; the first who asks wins.
 
     Args:
-        directory: the run directory.
+        directory: the run directory, or the URL of a run on an object store.
         by: "rule", "sweep" (it is worse than other trials), "person" or "owner".
         reason: one sentence.
         rule: the rule's name.
@@ -40,9 +40,9 @@ def request_stop(
     Raises:
         NotARun: there is no run.
         Damaged: a record that is there cannot be read.
-        StoreError: the directory cannot be written.
+        StoreError: the store refused.
     """
-    storage = LocalStorage(directory)
+    storage = open_storage(directory)
     if not storage.exists(RunRecord.KEY):
         raise NotARun(f"{directory}: not a run; it has no {RunRecord.KEY}")
     if storage.exists(ExitRecord.KEY):

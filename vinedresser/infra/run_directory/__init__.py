@@ -7,6 +7,7 @@ more, and stays small.
 
     run.json                        what this run is                        launcher or hook
     launch.json                     what to start, and for whom             launcher
+    owner.json                      for whom it goes on                     who adopted it
     supervisor.json, .lock, log.txt who starts it; its output               supervisor
     segments/<rank>/<seq>.safetensors, index/<rank>/<seq>.json              hook's writer
     manifests/<rank>/<number>.json  what a hundred index records say        hook's writer
@@ -18,6 +19,7 @@ more, and stays small.
     trainer_requests/<number>.json  what is to be done between two steps    judge
     trainer_answers/<rank>/<number>.json    what the hook made of that      hook's writer
     findings/<group>.jsonl          what the rules of a group found         judge
+    suspicions/<group>.json         what they suspect, in a sweep           judge
     actions/<group>.jsonl           what was done about it                  judge
     tags/<group>.json               what the run is marked with             judge
     stop.json                       who asks the run to end, and why        judge or person
@@ -45,9 +47,12 @@ from vinedresser.infra.run_directory.course import (
     ExitCause,
     ExitRecord,
     LaunchRecord,
+    OwnerRecord,
     StopBy,
     StopRecord,
     SupervisorRecord,
+    WorkerRecord,
+    owner_of,
 )
 from vinedresser.infra.run_directory.environment import (
     ATTACH_VARIABLE,
@@ -72,6 +77,7 @@ from vinedresser.infra.run_directory.keys import (
     index_key,
     manifest_key,
     segment_key,
+    suspicions_key,
     tags_key,
     trainer_answer_key,
     trainer_request_key,
@@ -106,6 +112,7 @@ __all__ = [
     "ExitRecord",
     "Heartbeat",
     "LaunchRecord",
+    "OwnerRecord",
     "Record",
     "RemedyRecord",
     "RunRecord",
@@ -117,6 +124,7 @@ __all__ = [
     "TrainerAnswer",
     "TrainerRequest",
     "WaitingRecord",
+    "WorkerRecord",
     "actions_key",
     "capture_change_key",
     "capture_request_key",
@@ -128,8 +136,10 @@ __all__ = [
     "index_key",
     "last_step",
     "manifest_key",
+    "owner_of",
     "read_record",
     "segment_key",
+    "suspicions_key",
     "tags_key",
     "trainer_answer_key",
     "trainer_request_key",

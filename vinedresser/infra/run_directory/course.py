@@ -5,15 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from vinedresser.infra.run_directory.record import Record
+from vinedresser.infra.run_directory.record import Record, read_record
+from vinedresser.infra.storage import Storage
 
 __all__ = [
     "ExitCause",
     "ExitRecord",
     "LaunchRecord",
+    "OwnerRecord",
     "StopBy",
     "StopRecord",
     "SupervisorRecord",
+    "WorkerRecord",
+    "owner_of",
 ]
 
 ExitCause = Literal["finished", "stopped", "crashed", "killed"]
@@ -31,6 +35,7 @@ class LaunchRecord(Record):
         owner: the process for which it runs; when that dies, the training is asked to end.
         grace: seconds between asking (SIGTERM) and killing (SIGKILL).
         forward: pass the training's output through to the supervisor's own, beside the log.
+        patience: seconds for which it trains on without its owner, for another process to adopt it.
     """
 
     KEY: ClassVar[str] = "launch.json"
@@ -41,6 +46,25 @@ class LaunchRecord(Record):
     owner: dict[str, Any] | None = None
     grace: float = 10.0
     forward: bool = False
+    patience: float = 0.0
+
+
+@dataclass(frozen=True)
+class OwnerRecord(Record):
+    """Who has adopted the run: a process identity, in the place of the launch record's owner."""
+
+    KEY: ClassVar[str] = "owner.json"
+
+    process: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class WorkerRecord(Record):
+    """Which process of a cluster runs it for its owner; the first one has it, and no other will."""
+
+    KEY: ClassVar[str] = "worker.json"
+
+    process: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -102,3 +126,17 @@ class ExitRecord(Record):
     signal: str = ""
     last_step: int | None = None
     stop: dict[str, Any] | None = None
+
+
+def owner_of(storage: Storage) -> dict[str, Any] | None:
+    """Return the identity of the process for which a run goes on, the last one that there was.
+
+    Raises:
+        Damaged: a record cannot be read.
+        StoreError: the storage refused.
+    """
+    launch = read_record(storage, LaunchRecord)
+    if launch is None or not launch.patience:
+        return launch.owner if launch is not None else None
+    heir = read_record(storage, OwnerRecord)
+    return heir.process if heir is not None else launch.owner

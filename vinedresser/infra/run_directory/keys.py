@@ -12,6 +12,7 @@ __all__ = [
     "index_key",
     "manifest_key",
     "segment_key",
+    "suspicions_key",
     "tags_key",
     "trainer_answer_key",
     "trainer_request_key",
@@ -54,6 +55,11 @@ def capture_change_key(number: int, rank: int) -> str:
 def findings_key(group: str) -> str:
     """Return the key of the findings of one rule group."""
     return f"findings/{group}.jsonl"
+
+
+def suspicions_key(group: str) -> str:
+    """Return the key of what one rule group suspects."""
+    return f"suspicions/{group}.json"
 
 
 def actions_key(group: str) -> str:

@@ -1,18 +1,30 @@
-"""Local servers, on loopback: MLflow's pages, and an S3 of one's own."""
+"""Local servers, on loopback: MLflow's pages, Prefect with a worker, and an S3 of one's own."""
 
 from __future__ import annotations
 
 from vinedresser.infra.servers.local_server import LocalServer, stop_server
 from vinedresser.infra.servers.mlflow_ui import mlflow_page, mlflow_ui_command, start_mlflow_ui
+from vinedresser.infra.servers.prefect_server import (
+    WORK_POOL,
+    StandingPrefect,
+    bring_up_prefect,
+    standing_prefect,
+    take_down_prefect,
+)
 from vinedresser.infra.servers.standing import StandingServer, bring_up, take_down
 
 __all__ = [
+    "WORK_POOL",
     "LocalServer",
+    "StandingPrefect",
     "StandingServer",
     "bring_up",
+    "bring_up_prefect",
     "mlflow_page",
     "mlflow_ui_command",
+    "standing_prefect",
     "start_mlflow_ui",
     "stop_server",
     "take_down",
+    "take_down_prefect",
 ]

@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-import fcntl
-import json
 import os
-import signal
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from vinedresser.errors import ConfigError, LaunchError, MissingDependency
-from vinedresser.infra.processes import (
-    ProcessIdentity,
-    identify,
-    is_alive,
-    kill_group,
-    wait_for_end,
-)
-from vinedresser.infra.servers.local_server import free_port, stop_server
+from vinedresser.infra.processes import ProcessIdentity, identify, is_alive
+from vinedresser.infra.servers.local_server import stop_server
+from vinedresser.infra.servers.note import Note, end_group, opened_note, usual_port
 from vinedresser.infra.servers.seaweed import account_in, start_seaweed
 from vinedresser.infra.servers.seaweed_sockets import remove_sockets
-from vinedresser.infra.state_folder import state_folder
 
 __all__ = ["StandingServer", "bring_up", "default_data", "make_bucket", "take_down"]
 
-_PORT = 8333
+_PORT, _NOTE = 8333, "s3"
 # SeaweedFS takes 15 s and more to end by itself, and loses nothing when it is killed.
 _GRACE = 3.0
 
@@ -74,21 +64,21 @@ def bring_up(
         MissingDependency: there is no program ``weed``, or no boto3.
         LaunchError: it could not be started.
     """
-    with _locked() as file:
-        running = _running(file)
+    with opened_note(_NOTE) as note:
+        running = _running(note)
         if running is not None:
             _check_same(running, data, port)
             make_bucket(bucket, running.environment())
             return running
         folder = (data or default_data()).absolute()
-        server = start_seaweed(folder, port=_free(port))
+        server = start_seaweed(folder, port=usual_port(port, _PORT, "SeaweedFS"))
         try:
             make_bucket(bucket, account_in(folder).environment(server.url))
             identity = identify(server.process.pid)
             if identity is None:
                 raise LaunchError(f"SeaweedFS has ended again; see {folder / 'log.txt'}")
             started = StandingServer(asdict(identity), server.url, bucket, str(folder))
-            _write(file, json.dumps(asdict(started)))
+            note.write(asdict(started))
         except BaseException:
             stop_server(server, grace=0.0)
             remove_sockets(folder)
@@ -100,16 +90,12 @@ def bring_up(
 
 def take_down() -> StandingServer | None:
     """Stop the standing server and return which it was; None when there is none."""
-    with _locked() as file:
-        running = _running(file)
+    with opened_note(_NOTE) as note:
+        running = _running(note)
         if running is not None:
-            identity = ProcessIdentity(**running.process)
-            os.kill(identity.pid, signal.SIGTERM)
-            wait_for_end(identity, _GRACE)
-            kill_group(identity)
-            wait_for_end(identity, _GRACE)
+            end_group(running.process, _GRACE)
             remove_sockets(Path(running.data))
-        _write(file, "")
+        note.write(None)
         return running
 
 
@@ -150,31 +136,13 @@ def make_bucket(bucket: str, environment: Mapping[str, str]) -> None:
         client.close()
 
 
-@contextmanager
-def _locked() -> Iterator[int]:
-    """Open the note of the standing server; nobody else changes it meanwhile."""
-    folder = state_folder()
-    folder.mkdir(parents=True, exist_ok=True)
-    file = os.open(folder / "s3.json", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield file
-    finally:
-        os.close(file)
-
-
-def _running(file: int) -> StandingServer | None:
+def _running(note: Note) -> StandingServer | None:
     """Return the server of the note if it lives."""
-    text = os.pread(file, 1 << 16, 0)
-    if not text:
+    said = note.read()
+    if said is None:
         return None
-    server = StandingServer(**json.loads(text))
+    server = StandingServer(**said)
     return server if is_alive(ProcessIdentity(**server.process)) else None
-
-
-def _write(file: int, text: str) -> None:
-    os.ftruncate(file, 0)
-    os.pwrite(file, text.encode(), 0)
 
 
 def _check_same(running: StandingServer, data: Path | None, port: int | None) -> None:
@@ -185,13 +153,3 @@ def _check_same(running: StandingServer, data: Path | None, port: int | None) ->
             f"an S3 server runs already, at {running.url} on {running.data}; "
             "`vinedresser down` stops it"
         )
-
-
-def _free(port: int | None) -> int:
-    """Return the port to ask for: the one that is wanted, or the usual one if that is free."""
-    if port is not None:
-        return port
-    try:
-        return free_port("127.0.0.1", _PORT, "SeaweedFS")
-    except LaunchError:
-        return 0

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from vinedresser.errors import LaunchError, NotARun, StoreError
-from vinedresser.infra.processes import ProcessIdentity, this_process
+from vinedresser.infra.processes import this_process
 from vinedresser.infra.run_directory import (
     LOG_KEY,
     RUN_ID_VARIABLE,
@@ -29,6 +29,7 @@ from vinedresser.infra.storage import LocalStorage
 from vinedresser.infra.supervisor.crash_reason import CrashReason
 from vinedresser.infra.supervisor.output_log import OutputLog
 from vinedresser.infra.supervisor.output_pump import OutputPump
+from vinedresser.infra.supervisor.ownership import Ownership
 from vinedresser.infra.supervisor.prctl import become_subreaper
 from vinedresser.infra.supervisor.say import say
 from vinedresser.infra.supervisor.stop_requests import StopRequests
@@ -73,8 +74,8 @@ class Supervisor:
         # Not epoll: it takes no regular file, and our own output may be one.
         self._selector = selectors.PollSelector()
         self._reported: set[str] = set()
-        owner = ProcessIdentity(**launch.owner) if launch.owner else None
-        self._requests = StopRequests(self._storage, owner, self._selector, self._report)
+        ownership = Ownership(self._storage, launch, self._selector, self._report)
+        self._requests = StopRequests(self._storage, ownership, self._report)
         self._passed_on: StopRecord | None = None
 
     def run(self) -> None:

@@ -5,7 +5,7 @@ Importing this package loads no mlflow; the first call that needs it does.
 
 from __future__ import annotations
 
-from vinedresser.infra.tracking.finishing import RunStatus, finish, set_tags
+from vinedresser.infra.tracking.finishing import RunStatus, finish, reopen, set_tags
 from vinedresser.infra.tracking.location import absolute_uri
 from vinedresser.infra.tracking.metric_names import MetricNames
 from vinedresser.infra.tracking.metric_sink import MetricSink
@@ -22,6 +22,7 @@ __all__ = [
     "create_run",
     "finish",
     "prepare_tracking",
+    "reopen",
     "set_tags",
     "thin",
 ]

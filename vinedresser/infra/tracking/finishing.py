@@ -20,7 +20,7 @@ from vinedresser.infra.tracking.runs import in_batches, text
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-__all__ = ["RunStatus", "finish", "set_tags"]
+__all__ = ["RunStatus", "finish", "reopen", "set_tags"]
 
 # How it ended: by itself, stopped or killed, crashed.
 RunStatus = Literal["FINISHED", "KILLED", "FAILED"]
@@ -73,6 +73,26 @@ def finish(
             client.set_terminated(run_id, status, _end_time(client, run_id, ended))
 
     persist(settle, timeout)
+
+
+def reopen(uri: str, run_id: str, *, timeout: float = 60.0) -> None:
+    """Have a run that had ended say again that it is running.
+
+    Args:
+        uri: tracking URI.
+        run_id: MLflow's run.
+        timeout: seconds for which a locked database or an absent server is tried.
+
+    Raises:
+        TrackingError: the server or its database refused or stayed away; names the URI.
+    """
+    uri = absolute_uri(uri)
+
+    def set_running() -> None:
+        with connected(uri) as client:
+            client.update_run(run_id, status="RUNNING")
+
+    persist(set_running, timeout)
 
 
 def set_tags(uri: str, run_id: str, tags: Mapping[str, Any]) -> None:

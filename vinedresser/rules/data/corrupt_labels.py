@@ -149,7 +149,7 @@ class CorruptLabels(Rule):
 
     def _evaluate(self, step: Step) -> None:
         for name, value in step.scalars_of("losses").items():
-            loss = name.removeprefix("losses/")
+            loss = self._trained(name.removeprefix("losses/"))
             guessed = self.guessing.loss(loss)
             # Before the first training labels nothing is learned either.
             if guessed is None or not guessed > 0:
@@ -159,6 +159,11 @@ class CorruptLabels(Rule):
             seen.rows = max([1, *(len(one.labels) for one in self.batches.compared)])
             if 1 - value / guessed > seen.best:
                 seen.best, seen.best_loss = 1 - value / guessed, value
+
+    def _trained(self, loss: str) -> str:
+        """Return the training loss that goes with an evaluation's: its namesake, or the only."""
+        known = list(self.outcome.fit.of("train"))
+        return known[0] if len(known) == 1 and loss not in known else loss
 
     def _finding(self, step: Step, *, over: bool) -> Finding | None:
         tasks = self.outcome.fit.of("train")

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 from vinedresser.rules.signals.outcome import Verdict
 from vinedresser.rules.symptom import SymptomRule
+from vinedresser.rules.trees.ensemble import Ensemble
 
 if TYPE_CHECKING:
     from vinedresser.capture.finding import Finding
     from vinedresser.capture.store.step import Step
+    from vinedresser.infra.run_directory import RunRecord
 
 __all__ = ["ScaleRule"]
 
@@ -18,14 +20,25 @@ __all__ = ["ScaleRule"]
 class ScaleRule(SymptomRule):
     """A symptom that counts at once where the loss is no number any more.
 
-    Such a run is over before there were looks enough, and before its outcome can be judged.
+    Such a run is over before there were looks enough, and before its outcome can be judged. Trees
+    split between values of any scale, so it says nothing of them.
 
     Args:
         patience: looks in a row, else.
     """
 
+    def __init__(self, patience: int) -> None:
+        super().__init__(patience)
+        self._trees = False
+
+    def begin(self, info: RunRecord) -> None:
+        """Take note of what is trained."""
+        self._trees = Ensemble(info).trees
+
     def update(self, step: Step) -> Finding | None:
         """See `Rule.update`."""
+        if self._trees:
+            return None
         finding = super().update(step)
         if finding or self._fired or self._seen is None or step.rank != 0 or step.mode != "train":
             return finding

@@ -15,6 +15,7 @@ from vinedresser.rules.symptom import Symptom, SymptomRule
 
 if TYPE_CHECKING:
     from vinedresser.capture.store.step import Step
+    from vinedresser.infra.run_directory import RunRecord
 
 __all__ = ["InitialLoss"]
 
@@ -23,6 +24,8 @@ _START = 3
 # A loss this many times its first value has been thrown up.
 _THROWN_UP = 10.0
 _CONFIDENCE = 0.8
+# Reductions of torch and Keras that are no sums.
+_MEANS = ("mean", "sum_over_batch_size", "mean_with_sample_weight")
 
 
 class InitialLoss(SymptomRule):
@@ -34,7 +37,8 @@ class InitialLoss(SymptomRule):
     cost more than ``excess`` + 2 ln K at the start: outputs that are sure before anything was
     learned.
 
-    The second is a hint only, of severity "info": what makes them so is told by others.
+    The second is a hint only, of severity "info": what makes them so is told by others. Says
+    nothing of scikit-learn and XGBoost, whose first loss is that after the first step.
 
     It counts where the outcome is poor (`Outcome`), or as soon as the loss is not finite or ten
     times its first value: a sum with a learning rate that goes with it is no fault.
@@ -65,10 +69,19 @@ class InitialLoss(SymptomRule):
         self._suspect: Symptom | None = None
         self._first: dict[str, float] = {}
         self._thrown_up = False
+        self._late = False
+        self._means: set[str] = set()
+
+    def begin(self, info: RunRecord) -> None:
+        """Take note of when the first loss is seen, and which losses are means."""
+        self._late = info.framework in ("sklearn", "xgboost")
+        reductions = ((loss, one.get("settings", {})) for loss, one in info.losses.items())
+        # With Keras a mean has penalties on the weights added to it.
+        self._means = {loss for loss, one in reductions if one.get("reduction") in _MEANS}
 
     def looks_at(self, step: Step) -> bool:
         """See `SymptomRule.looks_at`."""
-        return step.mode == "train" and bool(self.batches.compared)
+        return step.mode == "train" and bool(self.batches.compared) and not self._late
 
     def update(self, step: Step) -> Finding | None:
         """See `Rule.update`."""
@@ -107,7 +120,7 @@ class InitialLoss(SymptomRule):
             rows = row_losses(identity.formula, compared.labels, compared.predictions)
             means.append(float(rows.mean()) if rows is not None else math.nan)
         factors = [value / mean for mean, (_, value) in zip(means, begun, strict=True) if mean > 0]
-        if len(factors) == _START and min(factors) > self.factor:
+        if len(factors) == _START and min(factors) > self.factor and loss not in self._means:
             return _sum(loss, sorted(factors)[1], means[0])
         return self._too_sure(loss, identity, begun[0][0], means[0])
 

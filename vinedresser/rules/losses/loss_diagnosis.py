@@ -18,6 +18,8 @@ __all__ = ["Diagnosis", "LossDiagnosis", "too_long_steps"]
 
 # Norms of the weights that change by less than this share did not train.
 _UNMOVED = 1e-3
+# Boosting that can remove no more than this of the error was not meant to.
+_REACH = 0.5
 # A rise of this factor asks for a bigger cut of the learning rate.
 _FAR = 1e3
 _ONE_BATCH = (
@@ -46,11 +48,14 @@ class LossDiagnosis:
     Attributes:
         rate: the learning rate, where the run's hyperparameters have one.
         moved: by which share the norm of a weight has changed at the most; NaN where not captured.
+        shrinkage: what each boosted tree counts; None where none are boosted.
     """
 
     def __init__(self) -> None:
         self.rate: LearningRate | None = None
         self.moved = math.nan
+        self.shrinkage: float | None = None
+        self._rounds = 0
         self._gradients = GradientNorms()
         self._weights: dict[str, float] = {}
 
@@ -58,6 +63,7 @@ class LossDiagnosis:
         """Take in a train step."""
         if step.mode != "train":
             return
+        self._rounds = step.step + 1
         self._gradients.add(step)
         norms = step.reduction_of("weights", "l2")
         changes = [
@@ -83,6 +89,13 @@ class LossDiagnosis:
         low = fault == "learning_rate_too_low"
         return Diagnosis(advice, fault, rate.corrected(10.0) if low else {})
 
+    def _reach(self, shrinkage: float) -> float:
+        """Return the share of a squared error that is removed where every tree is perfect.
+
+        Of what is left, each takes its shrinkage (Friedman, Ann. Stat. 29, 2001, section 5).
+        """
+        return 1 - (1 - min(shrinkage, 1.0)) ** (2 * self._rounds)
+
     @property
     def trains(self) -> bool:
         """Whether gradients arrive and weights move, as far as that was captured."""
@@ -97,6 +110,12 @@ class LossDiagnosis:
             self._gradients.zeros,
             self._gradients.tensors,
         )
+        if self.shrinkage is not None and self._reach(self.shrinkage) < _REACH:
+            return "learning_rate_too_low", Advice(
+                cause=f"{self._rounds} trees of which each counts {self.shrinkage:g} remove "
+                f"{self._reach(self.shrinkage):.1%} of the error at the most",
+                remedy=f"a learning rate (eta) of {3 / self._rounds:.1g}, or more rounds",
+            )
         if not norms:
             return "not_learning", Advice(
                 cause="the model does not learn: learning rate, initial weights, inputs or labels",

@@ -14,6 +14,7 @@ from vinedresser.rules.signals.confidence import confidence
 from vinedresser.rules.signals.learning_rate import RateInUse
 from vinedresser.rules.signals.no_progress import Course, NoProgress
 from vinedresser.rules.signals.outcome import PLATEAU
+from vinedresser.rules.trees.ensemble import Ensemble
 
 if TYPE_CHECKING:
     from vinedresser.capture.store.step import Step
@@ -70,8 +71,9 @@ class LossNotDecreasing(Rule):
         self._fired = False
 
     def begin(self, info: RunRecord) -> None:
-        """Take note of how long the run is to be."""
+        """Take note of how long the run is to be, and of what each boosted tree counts."""
         self._total = info.total_steps or 0
+        self._diagnosis.shrinkage = Ensemble(info).shrinkage
 
     def update(self, step: Step) -> Finding | None:
         """See `Rule.update`."""

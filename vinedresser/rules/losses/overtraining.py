@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from vinedresser.capture.finding import Finding
@@ -16,8 +17,10 @@ if TYPE_CHECKING:
 __all__ = ["Overtraining"]
 
 _CONFIDENCE = 0.7
-# The training loss has to have come down by this share at all.
+# The training loss has to have come down by this share at all, from the mean of so many steps: one
+# alone may be of a hard batch.
 _LEARNED = 0.1
+_FIRST = 10
 
 
 class _Best(NamedTuple):
@@ -62,8 +65,11 @@ class Overtraining(Rule):
             Need("losses", modes=("train",)),
             Need("losses", modes=("eval",), required=False),
         )
-        self._start: dict[str, float] = {}
+        # Sum and number of the first losses.
+        self._start: dict[str, tuple[float, int]] = {}
         self._sum: dict[str, tuple[float, int]] = {}
+        # Mean losses between the last evaluations.
+        self._recent: dict[str, deque[float]] = {}
         self._best: dict[tuple[str, str], _Best] = {}
         self._fired = False
 
@@ -74,12 +80,15 @@ class Overtraining(Rule):
         losses = {k: v for k, v in step.scalars_of("losses").items() if math.isfinite(v)}
         if step.mode == "train":
             for name, value in losses.items():
-                self._start.setdefault(name, value)
+                first, seen = self._start.get(name, (0.0, 0))
+                if seen < _FIRST:
+                    self._start[name] = (first + value, seen + 1)
                 total, count = self._sum.get(name, (0.0, 0))
                 self._sum[name] = (total + value, count + 1)
             return None
         for name, (total, count) in self._sum.items():
             self._note(("train", name), total / count, step.step)
+            self._recent.setdefault(name, deque(maxlen=self.patience)).append(total / count)
         self._sum = {}
         for name, value in losses.items():
             self._note(("eval", name), value, step.step)
@@ -91,12 +100,15 @@ class Overtraining(Rule):
 
     def _over(self) -> bool:
         """Say whether none of the losses gets better, and one of training has been learned."""
-        learned = any(
-            best.loss < self._start[name] - _LEARNED * abs(self._start[name])
-            for (mode, name), best in self._best.items()
-            if mode == "train"
-        )
+        learned = any(self._learned(name) for mode, name in self._best if mode == "train")
         return learned and all(best.since >= self.patience for best in self._best.values())
+
+    def _learned(self, name: str) -> bool:
+        """Say whether a training loss lies below its start of late."""
+        total, count = self._start[name]
+        recent = self._recent[name]
+        start = total / count
+        return math.fsum(recent) / len(recent) < start - _LEARNED * abs(start)
 
     def _finding(self, step: Step) -> Finding:
         self._fired = True

@@ -11,6 +11,7 @@ from vinedresser.rules.losses.loss_diagnosis import LossDiagnosis
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.learning_rate import LearningRate
 from vinedresser.rules.signals.outcome import Outcome, Verdict
+from vinedresser.rules.trees.ensemble import Ensemble
 
 if TYPE_CHECKING:
     from vinedresser.capture.store.step import Step
@@ -59,8 +60,9 @@ class Underfitting(Rule):
         self._fired = False
 
     def begin(self, info: RunRecord) -> None:
-        """Take note of the learning rate."""
+        """Take note of the learning rate, and of what each boosted tree counts."""
         self._diagnosis.rate = LearningRate.among(info.parameters)
+        self._diagnosis.shrinkage = Ensemble(info).shrinkage
 
     def update(self, step: Step) -> Finding | None:
         """See `Rule.update`."""

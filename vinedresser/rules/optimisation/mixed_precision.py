@@ -21,6 +21,8 @@ __all__ = ["MixedPrecision"]
 # Keras tells its scale among what its optimizer keeps; there is always a learning rate besides.
 _OF_OPTIMIZER = r"^optimizer_state/(?:\w+\.)?(?:loss_scale|lr)$"
 _SCALE = re.compile(r"^(?:state/(?:.*\.)?grad|optimizer_state/(?:\w+\.)?loss)_scale$")
+# What of that is not the prefix of the model.
+_OWN = re.compile(r"(?:grad|loss)_scale$")
 # Steps in which a scaler may still look for its scale: from 65,536 it takes 16 to come down to 1.
 _SEARCH = 50
 _LEAST_SCALE = 1.0
@@ -78,7 +80,8 @@ class MixedPrecision(Rule):
         for name, scale in step.scalars.items():
             if not (_SCALE.match(name) and math.isfinite(scale)):
                 continue
-            skipped = step.scalars.get(f"{name.removesuffix('grad_scale')}skipped_steps", 0.0)
+            prefix = _OWN.sub("", name.partition("/")[2])
+            skipped = step.scalars.get(f"state/{prefix}skipped_steps", 0.0)
             look = _Look(step.step, scale, skipped)
             self._highest[name] = max(self._highest.get(name, scale), scale)
             looks = self._looks.setdefault(name, deque(maxlen=self.patience + 1))

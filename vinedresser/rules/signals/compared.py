@@ -19,6 +19,7 @@ __all__ = ["Batches", "Compared"]
 
 _INPUTS_STOP = 2000
 _LABELS, _PREDICTIONS, _LOSSES = "labels/", "predictions/", "losses/"
+_OBJECTIVE = "objective"
 
 
 class Compared(NamedTuple):
@@ -26,7 +27,8 @@ class Compared(NamedTuple):
 
     Attributes:
         loss: the loss's name without its kind, such as "CrossEntropyLoss", or "loss" where a loop
-            or Keras reported it.
+            or Keras reported it. Of an evaluation, the name that it has in training: XGBoost calls
+            each loss by the data set too.
         labels: [rows, ...], of any dtype.
         predictions: [rows, ...], float64; classes are the last axis.
     """
@@ -54,6 +56,7 @@ class Batches(Signal):
         self.compared: list[Compared] = []
         self.inputs: dict[str, NDArray[Any]] = {}
         self._names: dict[str, str] = {}
+        self._trained: set[str] = set()
         self.needs = tuple(
             Need(
                 collection,
@@ -99,8 +102,19 @@ class Batches(Signal):
         predictions = _rows(step.tensor(f"{_PREDICTIONS}{loss}"), self.rows)
         if labels.ndim and predictions.ndim and len(labels) == len(predictions) > 0:
             wide = _classes_last(labels, np.asarray(predictions, np.float64))
-            self.compared.append(Compared(_loss_of(step, loss), labels, wide))
-            self._names[self.compared[-1].loss] = loss
+            name = self._named(step, loss)
+            self.compared.append(Compared(name, labels, wide))
+            if step.mode == "train" or name not in self._names:
+                self._names[name] = loss
+
+    def _named(self, step: Step, loss: str) -> str:
+        """Return the loss of some labels, of an evaluation as it is called in training."""
+        name = _loss_of(step, loss)
+        if step.mode == "train":
+            self._trained.add(name)
+        elif name not in self._trained and len(self._trained) == 1:
+            (name,) = self._trained
+        return name
 
 
 def _loss_of(step: Step, name: str) -> str:
@@ -109,6 +123,9 @@ def _loss_of(step: Step, name: str) -> str:
     for loss in (name, f"{name}_loss"):
         if loss in losses:
             return loss
+    if len(losses) > 1:
+        # What an estimator of scikit-learn says of itself, beside what was computed of these rows.
+        losses = [loss for loss in losses if loss != _OBJECTIVE]
     return losses[0] if len(losses) == 1 else name
 
 

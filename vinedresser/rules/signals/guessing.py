@@ -54,10 +54,12 @@ class Guessing(Signal):
             name: of the loss, without a kind.
         """
         series = self.fit.of("train").get(name)
-        if series is None or series.identity.reduction != "mean" or not series.total:
+        if series is None or series.identity.reduction == "sum" or not series.total:
             return None
         if series.identity.loss == "mean_squared_error" and series.task == "values":
-            return self._variance(name)
+            variance = self._variance(name)
+            root = variance is not None and series.identity.reduction == "root"
+            return math.sqrt(variance) if root and variance is not None else variance
         if not series.identity.loss.endswith("cross_entropy"):
             return None
         shares = series.counts / series.total

@@ -37,6 +37,16 @@ _BY_NAME: dict[str, tuple[str, str]] = {
     "huber": ("huber", ""),
     "smoothl1": ("huber", ""),
 }
+# What the hook computes of scikit-learn's classifiers.
+_LOG_LOSS = "log_loss"
+# Objectives of XGBoost, by the metric that is their loss: of squared errors the root of the mean.
+_OBJECTIVES: dict[str, tuple[str, str, str]] = {
+    "binary:logistic": ("binary_cross_entropy", "probabilities", "mean"),
+    "binary:logitraw": ("binary_cross_entropy", "logits", "mean"),
+    "multi:softprob": ("cross_entropy", "probabilities", "mean"),
+    "reg:absoluteerror": ("mean_absolute_error", "", "mean"),
+    "reg:squarederror": ("mean_squared_error", "", "root"),
+}
 # Steps whose values have to agree before a loss is known by them.
 _LOOKS = 3
 # Relative difference of two values that are computed in float32 in different orders.
@@ -52,7 +62,7 @@ class LossIdentity(NamedTuple):
             or "huber".
         takes: what it takes the predictions for: "logits", "probabilities", "logarithms" (of
             probabilities), or "".
-        reduction: "mean" or "sum".
+        reduction: "mean", "sum" or "root" (of the mean).
         by_name: it was known by its name, not by its values.
     """
 
@@ -83,10 +93,17 @@ class LossIdentities(Signal):
         self._settings: dict[str, dict[str, Any]] = {}
         self._votes: dict[str, Counter[tuple[str, str, str]]] = {}
         self._looks: Counter[str] = Counter()
+        self._objective: tuple[str, str, str] | None = None
 
     def begin(self, info: RunRecord) -> None:
         """Take note of how the losses are set up."""
         self._settings = dict(info.losses)
+        if info.framework == "sklearn":
+            known = LossIdentity("cross_entropy", "probabilities", "mean", by_name=True)
+            self._named[_LOG_LOSS] = known
+        if info.framework == "xgboost":
+            objective = str(self._settings.get("objective", {}).get("type"))
+            self._objective = _OBJECTIVES.get(objective)
 
     def of(self, loss: str) -> LossIdentity | None:
         """Return what a loss is; None: not known, or not yet.
@@ -112,6 +129,8 @@ class LossIdentities(Signal):
                 votes.update(agreeing(compared, value, complete=len(compared.labels) < self.rows))
 
     def _by_name(self, loss: str) -> LossIdentity | None:
+        if self._objective is not None:
+            return LossIdentity(*self._objective, by_name=True)
         setup = self._settings.get(loss, {})
         named = str(setup.get("type") or loss.rpartition(".")[2])
         # Without the number of a further call or the place in a nesting.

@@ -13,6 +13,9 @@ __all__ = ["RARER_FROM", "Ensemble", "tree_sizes"]
 
 # Trees of a forest are grown to the end and averaged (Breiman 2001); those of boosting are not.
 _FORESTS = ("RandomForest", "ExtraTrees", "XGBRF")
+# XGBoost's boosters of trees, and what is in the names of scikit-learn's estimators.
+_BOOSTERS = ("gbtree", "dart")
+_OF_TREES = ("Forest", "Tree", "GradientBoosting", "AdaBoost")
 
 # After so many looks there are fewer: what trees are like shows early, and to read them out of the
 # model costs as much as a tenth of a round in which they are.
@@ -26,6 +29,7 @@ class Ensemble:
         info: the run's record.
 
     Attributes:
+        trees: it is made of trees, to which the scale of features and targets means nothing.
         forest: the trees are averaged rather than added up.
         settings: its parameters in force.
     """
@@ -36,7 +40,14 @@ class Ensemble:
             kind = str(info.optimizers[0].get("type", ""))
             self.settings |= info.optimizers[0].get("settings", {})
         parallel = self.number("num_parallel_tree")
+        self.trees = kind in _BOOSTERS or any(word in kind for word in _OF_TREES)
         self.forest = kind.startswith(_FORESTS) or (parallel is not None and parallel > 1)
+
+    @property
+    def shrinkage(self) -> float | None:
+        """What each boosted tree counts, its learning rate; None of others, or not known."""
+        boosts = self.trees and not self.forest
+        return self.number("lr", "learning_rate", "eta") if boosts else None
 
     def number(self, *names: str) -> float | None:
         """Return the first of some parameters that is there and a number."""

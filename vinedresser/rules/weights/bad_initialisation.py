@@ -65,8 +65,10 @@ class BadInitialisation(SymptomRule):
         self._symptom: Symptom | None = None
 
     def begin(self, info: RunRecord) -> None:
-        """Take note of the modules."""
+        """Take note of the modules, and of when weights are first seen."""
         self._modules = dict(info.modules)
+        # After the first step, which may have thrown them anywhere.
+        self._looked = info.framework in ("sklearn", "xgboost")
 
     def look(self, step: Step) -> Symptom | None:
         """See `SymptomRule.look`: what the weights began with stays true."""

@@ -1,0 +1,66 @@
+"""Each rule that applies to Keras, on a training that it is right about and on one beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.keras_rule_cases import FAULTY, QUICK, SOUND
+from tests.keras_rule_trainings import waiting
+from tests.rule_frameworks import Case, alarms, found, uncovered
+from vinedresser.rules.root_cause import root_causes
+
+pytestmark = [
+    # Of Keras itself, whenever it makes an array of a variable.
+    pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning"),
+    # Of Keras too: it takes the logits in front of a softmax instead.
+    pytest.mark.filterwarnings("ignore:.*received `from_logits=True`:UserWarning"),
+]
+
+# Loops of one's own: of `fit`, the mode is right and all that is trainable is trained.
+ELSEWHERE = {
+    "wrong_mode": (
+        "test_rules_modes_keras.py::test_what_the_model_is_called_with",
+        "test_rules_modes_keras.py::test_what_the_model_is_called_with",
+    ),
+    "slow_input": (
+        "test_rules_keras.py::test_a_loop_that_waits_for_its_rows",
+        "test_rules_keras.py::test_a_loop_that_waits_for_its_rows",
+    ),
+}
+
+
+def cases(table: dict[str, Case]) -> list[object]:
+    """Return the names of cases, those marked that are not among the quick tests."""
+    return [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in table]
+
+
+@pytest.mark.parametrize("name", cases(FAULTY))
+def test_what_is_wrong_is_found(name: str, tmp_path: Path) -> None:
+    case = FAULTY[name]
+    findings = found(case.training.run(tmp_path / "run"))
+    assert case.rules <= {one.rule for one in findings}
+    if case.fault:
+        assert case.fault in {one.finding.fault for one in root_causes(findings)}
+
+
+@pytest.mark.parametrize("name", cases(SOUND))
+def test_what_is_right_is_left_alone(name: str, tmp_path: Path) -> None:
+    case = SOUND[name]
+    findings = found(case.training.run(tmp_path / "run"))
+    assert alarms(findings) == []
+    assert case.rules.isdisjoint(one.rule for one in findings)
+
+
+@pytest.mark.slow
+def test_a_loop_that_waits_for_its_rows(tmp_path: Path) -> None:
+    slow = found(waiting(tmp_path / "slow", 0.02))
+    assert "slow_input" in {one.rule for one in slow}
+    assert alarms(slow) == []
+    quick = found(waiting(tmp_path / "quick", 0.0005))
+    assert "slow_input" not in {one.rule for one in quick}
+
+
+def test_every_rule_has_its_cases_or_a_reason() -> None:
+    assert uncovered("Keras", FAULTY, SOUND, ELSEWHERE) == []

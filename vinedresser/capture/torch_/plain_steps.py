@@ -1,0 +1,105 @@
+"""What a torch model's adapter does in train steps of which only numbers are due."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from vinedresser.capture.plain_step import PlainStep
+from vinedresser.capture.recorder import Recorder
+from vinedresser.capture.torch_.forward_hooks import is_elsewhere
+from vinedresser.capture.torch_.forward_modes import ForwardModes
+from vinedresser.capture.torch_.progress import ProgressOf
+from vinedresser.capture.torch_.training_state import TrainingState
+
+__all__ = ["PlainSteps"]
+
+
+class PlainSteps:
+    """The short way through a plain step (`PlainStep`), as most of a training are.
+
+    Each of its methods says whether that was all; where not (the model runs in eval mode, a loss is
+    no number, a closure comes), nothing was done, and the long way ends the plain step.
+
+    Args:
+        model: the user's own.
+        recorder: knows whether the step that goes on is plain.
+        modes: of the model's forwards.
+        progress: of the model.
+        running: how the training runs.
+        beside: says whether another model is trained, and this one only called.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        recorder: Recorder,
+        modes: ForwardModes,
+        *,
+        progress: ProgressOf,
+        running: TrainingState,
+        beside: Callable[[], bool],
+    ) -> None:
+        self._model = model
+        self._recorder = recorder
+        self._modes = modes
+        self._progress = progress
+        self._running = running
+        self._beside = beside
+
+    def forward_begins(self) -> bool:
+        """See a forward begin."""
+        plain = self._now()
+        if plain is None or is_elsewhere() or torch._C._get_tracing_state() is not None:
+            return False
+        recorder = self._recorder
+        self._modes.aside = False
+        recorder.forward_begins()
+        plain.begun = True
+        if self._progress.saw_plain_forward(recorder.steps) == 1:
+            self._running.wait_for_backwards(plain.due)
+        else:
+            plain.several = True
+        return True
+
+    def take_loss(self, name: str, value: Any) -> bool:
+        """Take what a loss has returned.
+
+        Args:
+            name: of the loss.
+            value: of it.
+        """
+        plain = self._now()
+        if plain is None or not isinstance(value, torch.Tensor):
+            return False
+        if value.numel() != 1 or value.is_cuda or value.is_complex():
+            return False
+        plain.begun = True
+        full = f"losses/{name}"
+        if plain.due.ask(full):
+            plain.add(full, float(value.item()))
+        return True
+
+    def update_begins(self, *, closure: bool) -> bool:
+        """See an optimizer begin a step.
+
+        Args:
+            closure: it is given what computes the loss, and calls that itself.
+        """
+        plain = self._recorder.plain
+        if plain is None or closure or not self._model.training:
+            return False
+        if self._recorder.timing is not None:
+            self._recorder.timing.update_begins()
+        plain.begun = True
+        return True
+
+    def _now(self) -> PlainStep | None:
+        """Return the plain step that what happens now is part of."""
+        plain = self._recorder.plain
+        if plain is None or not self._model.training or not torch.is_grad_enabled():
+            return None
+        return None if self._beside() else plain

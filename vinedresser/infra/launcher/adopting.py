@@ -1,0 +1,54 @@
+"""Take over a run whose owner is gone, before it ends for want of one."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from pathlib import Path
+
+from vinedresser.infra import run_lock
+from vinedresser.infra.processes import ProcessIdentity, is_alive, this_process
+from vinedresser.infra.run_directory import (
+    ExitRecord,
+    LaunchRecord,
+    OwnerRecord,
+    StopRecord,
+    owner_of,
+    read_record,
+    write_record,
+)
+from vinedresser.infra.storage import LocalStorage
+
+__all__ = ["adopt"]
+
+
+def adopt(directory: str | os.PathLike[str]) -> bool:
+    """Become the owner of a run that still trains though its owner is gone.
+
+    Only one process at a time may try; a sweep's holds the journal.
+
+    Returns:
+        Whether it goes on for the calling process. If not it is over, or about to end. A run that
+        ends at the same moment is adopted and then ends all the same, stopped by "owner".
+
+    Raises:
+        Damaged: a record that is there cannot be read.
+        StoreError: the directory cannot be read or written.
+    """
+    path = Path(directory)
+    storage = LocalStorage(path)
+    launch = read_record(storage, LaunchRecord)
+    owner = owner_of(storage)
+    if launch is None or owner is None or not launch.patience or not _goes_on(path, storage):
+        return False
+    if ProcessIdentity(**owner) == this_process():
+        return True
+    if is_alive(ProcessIdentity(**owner)) is not False:
+        return False
+    write_record(storage, OwnerRecord(asdict(this_process())))
+    return _goes_on(path, storage)
+
+
+def _goes_on(path: Path, storage: LocalStorage) -> bool:
+    over = storage.exists(StopRecord.KEY) or storage.exists(ExitRecord.KEY)
+    return not over and run_lock.is_held(path)

@@ -1,0 +1,91 @@
+"""Judges that wait for the next run, so that not each run has to wait for its judge to start."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import signal
+import subprocess
+import sys
+import threading
+
+from vinedresser.rules.standing_judge import Request
+
+__all__ = ["JudgePool"]
+
+
+class JudgePool:
+    """Judging processes: as many as there were runs and groups to judge at the same time.
+
+    Each judges one run at a time. They end with this process, however it ends.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._idle: list[_StandingJudge] = []
+        atexit.register(self.close)
+
+    def judge(self, request: Request) -> int:
+        """Judge a run until it is over.
+
+        Returns:
+            The exit code of the judge; negative when a signal ended it.
+        """
+        judge = self._take()
+        code = judge.judge(request)
+        with self._lock:
+            self._idle.append(judge)
+        return code
+
+    def close(self) -> None:
+        """End those that wait."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for judge in idle:
+            judge.close()
+
+    def _take(self) -> _StandingJudge:
+        """Return one that waits and lives, or start one."""
+        with self._lock:
+            while self._idle:
+                judge = self._idle.pop()
+                if judge.alive:
+                    return judge
+                judge.close()
+        return _StandingJudge()
+
+
+class _StandingJudge:
+    """The process of a judge, see `vinedresser.rules.standing_judge`."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "vinedresser.rules.standing_judge"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            # Ctrl-C is for the flow: whoever judges a run does so until it is over.
+            start_new_session=True,
+        )
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process is there."""
+        return self._process.poll() is None
+
+    def judge(self, request: Request) -> int:
+        """Judge a run; return the exit code of the judge."""
+        process = self._process
+        assert process.stdin is not None, "both are pipes"
+        assert process.stdout is not None, "both are pipes"
+        try:
+            process.stdin.write(json.dumps(request).encode() + b"\n")
+            process.stdin.flush()
+            answer = process.stdout.readline()
+        except BrokenPipeError:
+            answer = b""
+        # Without an answer nothing was judged, whatever the process says by its own code.
+        return int(answer) if answer else process.wait() or -signal.SIGTERM
+
+    def close(self) -> None:
+        """Let it end, which it does at once when it judges nothing."""
+        self._process.communicate()

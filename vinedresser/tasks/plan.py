@@ -1,0 +1,171 @@
+"""The runs of an experiment file: ``[run]``, what every run shares, and ``[variants]``."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import Any
+
+from vinedresser.errors import ConfigError, LaunchError
+from vinedresser.infra.configuration import build
+from vinedresser.infra.entry import parameters_as_arguments
+from vinedresser.infra.launcher import check_command
+
+__all__ = ["Plan", "RunTable", "VariantTable", "cores", "refuse_missing_program", "run_plans"]
+
+_ENTRY = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
+
+_Parameter = bool | int | float | str
+
+
+@dataclass(frozen=True)
+class RunTable:
+    """What every run of the experiment shares.
+
+    Attributes:
+        name: of the experiment; a run is called NAME, or NAME-VARIANT.
+        command: the program and its arguments; "python" is the interpreter that runs vinedresser.
+        entry: in place of a command a function, ``package.module:function``; it is called in a
+            process of its own, with the parameters by name.
+        store: the directory that gets the run directories, or ``s3://bucket/prefix``.
+        cwd: the directory to start the command in.
+        total_steps: optimizer steps that a whole run takes, for progress and for steps saved.
+        at_once: how many runs train at the same time; as many as there are cores if not given.
+        grace: seconds that a run has for its checkpoint between being asked to stop and SIGKILL.
+        attach: capture what the command trains without a hook of its own.
+        runner: what they run on, "local", "dask" or "ray", or a table of name and address.
+        parameters: hyperparameters, passed as ``--name value`` and recorded; to a function by
+            name.
+        environment: environment variables of the command. Unless it says otherwise, OMP_NUM_THREADS
+            shares the cores out among the runs that train at the same time.
+    """
+
+    name: str
+    command: list[str] = field(default_factory=list)
+    entry: str | None = None
+    store: str = "runs"
+    cwd: str = "."
+    total_steps: int | None = None
+    at_once: int | None = None
+    grace: float = 10.0
+    attach: bool = True
+    runner: str | dict[str, Any] | None = None
+    parameters: dict[str, _Parameter] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Check what types cannot say."""
+        if bool(self.command) is (self.entry is not None):
+            raise ValueError(
+                'command: must be the program and its arguments, or else entry "module:function"; '
+                "one of both"
+            )
+        if self.entry is not None and not _ENTRY.fullmatch(self.entry):
+            raise ValueError(f'entry: must be "module:function", not {self.entry!r}')
+        if not self.name or "/" in self.name or self.name.startswith("."):
+            raise ValueError(f"name: {self.name!r} cannot name a directory")
+        if self.at_once is not None and self.at_once < 1:
+            raise ValueError(f"at_once: must be at least 1, not {self.at_once}")
+        if self.grace < 0:
+            raise ValueError(f"grace: must be at least 0 seconds, not {self.grace}")
+
+
+@dataclass(frozen=True)
+class VariantTable:
+    """What is different in one run; see `RunTable`."""
+
+    parameters: dict[str, _Parameter] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
+    total_steps: int | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One run to be made.
+
+    Attributes:
+        name: of its directory, if that is free.
+        program: it and its arguments, without the parameters.
+        parameters: hyperparameters.
+        environment: environment variables of the command.
+        total_steps: optimizer steps of the whole run, if known.
+        calls: the program calls a function with the parameters.
+    """
+
+    name: str
+    program: list[str]
+    parameters: dict[str, _Parameter]
+    environment: dict[str, str]
+    total_steps: int | None
+    calls: bool = False
+
+    @property
+    def argv(self) -> list[str]:
+        """The program and its arguments, with the parameters."""
+        if self.calls:
+            return [*self.program, *parameters_as_arguments(self.parameters)]
+        argv = [*self.program]
+        for key, value in self.parameters.items():
+            if value is True:
+                argv.append(f"--{key}")
+            elif value is not False:
+                argv += [f"--{key}", str(value)]
+        return argv
+
+
+def run_plans(run: RunTable, variants: object, where: str) -> list[Plan]:
+    """Lay every variant on what all share."""
+    if not isinstance(variants, Mapping):
+        raise ConfigError(f"{where}: must hold one table per variant, not {variants!r}")
+    at_once = run.at_once or cores()
+    # Trainings side by side that each take all cores are slower than one after the other.
+    threads = str(max(cores() // min(at_once, max(len(variants), 1)), 1))
+    run = replace(run, environment={"OMP_NUM_THREADS": threads, **run.environment})
+    if not variants:
+        return [_plan(run, run.name)]
+    plans = []
+    for name, table in variants.items():
+        variant = build(VariantTable, table, f"{where}.{name}")
+        merged = replace(
+            run,
+            parameters=run.parameters | variant.parameters,
+            environment=run.environment | variant.environment,
+            total_steps=variant.total_steps or run.total_steps,
+        )
+        plans.append(_plan(merged, f"{run.name}-{name}"))
+    return plans
+
+
+def _plan(run: RunTable, name: str) -> Plan:
+    shared = (run.parameters, run.environment, run.total_steps)
+    if run.entry is not None:
+        command = [sys.executable, "-m", "vinedresser.infra.entry", run.entry]
+        return Plan(name, command, *shared, calls=True)
+    program, *arguments = run.command
+    command = [sys.executable if program in ("python", "python3") else program, *arguments]
+    return Plan(name, command, *shared)
+
+
+def refuse_missing_program(plan: Plan, cwd: Path, where: str) -> None:
+    """Refuse a program, script or module that is not there before anything is started."""
+    if plan.calls:
+        package = plan.program[-1].partition(":")[0].partition(".")[0]
+        # To look for more than the package would import the package.
+        if PathFinder.find_spec(package, [str(cwd), *sys.path]) is None:
+            raise ConfigError(f"{where}.entry: no module {package} in {cwd}, and none is installed")
+        return
+    where = f"{where}.command"
+    try:
+        check_command(plan.argv, cwd, plan.environment)
+    except LaunchError as error:
+        raise ConfigError(f"{where}: {error}") from error
+
+
+def cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0))
