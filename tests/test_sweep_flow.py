@@ -163,6 +163,29 @@ def test_a_trial_that_a_rule_suspects_is_held_against_the_sound_ones(
     assert len(open_run(tmp_path / "runs" / "search" / "trial-0004").steps(mode="eval")) < 4
 
 
+PYTHON = """
+from pathlib import Path
+from vinedresser.infra.prefect_environment import prepare_prefect
+from vinedresser.tasks.sweep_file import load_sweep
+
+prepare_prefect(load_sweep(Path("sweep.toml")).state)
+from vinedresser.flows.sweep import sweep
+
+state = sweep(Path("sweep.toml"), return_state=True)
+print(state.type.value, state.message)
+print(state.result(raise_on_failure=False).problem)
+"""
+
+
+def test_prefect_says_that_a_sweep_came_to_nothing(tmp_path: Path) -> None:
+    write(tmp_path, 'x = { float = [0.0, 1.0], grid = 9 }\nkind = ["crash"]', more="retries = 0")
+    done = subprocess.run(
+        [sys.executable, "-c", PYTHON], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    said = "the first 3 trials all failed: this one always crashes"
+    assert done.stdout.splitlines()[-2:] == [f"FAILED {said}", said], done.stderr
+
+
 def test_a_sweep_of_which_nothing_works_ends_and_says_why(tmp_path: Path) -> None:
     write(tmp_path, 'x = { float = [0.0, 1.0], grid = 50 }\nkind = ["crash"]', more="retries = 0")
     code, output = sweep(tmp_path)

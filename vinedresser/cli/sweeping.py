@@ -49,7 +49,10 @@ def sweep(
     trials = "trials" if searched.settings.trials is None else f"{searched.settings.trials} trials"
     console.print(f"{trials}, {searched.experiment.at_once} at a time, in {shown}", soft_wrap=True)
     with sweep_progress(), interrupts_stop(place):
-        swept = sweep_flow(searched.experiment.path, store, at_once, resume)
+        state = sweep_flow(searched.experiment.path, store, at_once, resume, return_state=True)
+    swept = state.result(raise_on_failure=False)
+    if isinstance(swept, BaseException):
+        raise swept
     console.print(trials_table(swept, searched.settings))
     for line in summary(swept, searched.settings):
         console.print(line, soft_wrap=True)

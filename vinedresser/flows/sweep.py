@@ -6,9 +6,11 @@ from collections import deque
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
+from typing import cast
 
 from prefect import flow
 from prefect.runtime import flow_run
+from prefect.states import Failed
 
 from vinedresser.errors import VinedresserError
 from vinedresser.flows.supervision import Supervision, complaints, supervise
@@ -51,7 +53,8 @@ def sweep(
             has begun, since its flow run is retried, is gone on with.
 
     Returns:
-        What became of the trials, and what went wrong beside them.
+        What became of the trials, and what went wrong beside them; in a failed state, where the
+        sweep as a whole came to nothing (`Swept.problem`), so that Prefect says so too.
 
     Raises:
         ConfigError: the file is not right, or the sweep in the store is another; nothing was
@@ -65,7 +68,11 @@ def sweep(
     mark = f"{flow_run.scheduled_start_time:%Y%m%dT%H%M%SZ}" if dated else ""
     searched = load_sweep(path, store=store, at_once=at_once, mark=mark)
     goes_on = resume or (dated and has_begun(searched))
-    return ends_in_order(lambda: _search(searched, goes_on), searched.experiment.store)
+    swept = ends_in_order(lambda: _search(searched, goes_on), searched.experiment.store)
+    if not swept.problem:
+        return swept
+    # Of a state that is returned Prefect hands on what is in it.
+    return cast(Swept, Failed(message=swept.problem, data=swept))
 
 
 def _search(searched: Sweep, resume: bool) -> Swept:
