@@ -77,21 +77,20 @@ class Chosen:
     ) -> Section:
         """Return the charts of the losses."""
         drawn = self.losses[:MOST_LOSSES]
-        size = WIDE if len(drawn) == 1 else NARROW
-        figures = [_figure(column, markers, size, extent) for column in drawn]
+        figures = _figures(drawn, markers, extent)
         missing = _left_out(self.losses, MOST_LOSSES) if drawn else _no_loss(head)
         return Section("losses", "Loss", "", figures, missing)
 
     def metric_section(self, markers: Sequence[Marker], extent: tuple[int, int]) -> Section:
         """Return the charts of the metrics."""
         drawn = self.metrics[:MOST_METRICS]
-        figures = [_figure(column, markers, NARROW, extent) for column in drawn]
+        figures = _figures(drawn, markers, extent)
         return Section("metrics", "Metrics", _left_out(self.metrics, MOST_METRICS), figures)
 
     def course_section(self, markers: Sequence[Marker], extent: tuple[int, int]) -> Section:
         """Return the charts of learning rate, times and state."""
         drawn = self.course[:_MOST_COURSES]
-        figures = [_figure(column, markers, NARROW, extent) for column in drawn]
+        figures = _figures(drawn, markers, extent)
         notes = [
             "times in seconds" if any(one.name.startswith("timing/") for one in drawn) else "",
             _constant_note(self.constants),
@@ -123,6 +122,14 @@ def _constant_note(columns: Sequence[Column]) -> str:
     if not listed:
         return ""
     return f"constant: {', '.join(listed)}{f' and {more} more' if more else ''}"
+
+
+def _figures(
+    drawn: Sequence[Column], markers: Sequence[Marker], extent: tuple[int, int]
+) -> list[Figure]:
+    """Return a chart of each; one that is alone has the place of two."""
+    size = WIDE if len(drawn) == 1 else NARROW
+    return [_figure(column, markers, size, extent) for column in drawn]
 
 
 def _figure(
