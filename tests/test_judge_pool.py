@@ -67,6 +67,16 @@ def test_one_process_judges_run_after_run(tmp_path: Path) -> None:
     assert {one.pid for one in standing()} == before != set()
 
 
+def test_a_judge_has_the_environment_of_who_asks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged(make(tmp_path / "first"))
+    # Such as the credentials of an object store.
+    monkeypatch.setenv("VINEDRESSER_TEST_MARK", "new")
+    judged(make(tmp_path / "second"))
+    assert [one.environ()["VINEDRESSER_TEST_MARK"] for one in standing()] == ["new"]
+
+
 def test_a_run_that_goes_on_keeps_no_other_waiting(tmp_path: Path) -> None:
     long = make(tmp_path / "long", over=False)
     beside = threading.Thread(target=judged, args=(long,))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import atexit
 import json
+import os
 import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
 
 from vinedresser.rules.standing_judge import Request
 
@@ -45,24 +47,31 @@ class JudgePool:
             judge.close()
 
     def _take(self) -> _StandingJudge:
-        """Return one that waits and lives, or start one."""
+        """Return one that waits, lives and has this process's environment, or start one."""
+        environment = dict(os.environ)
         with self._lock:
             while self._idle:
                 judge = self._idle.pop()
-                if judge.alive:
+                if judge.alive and judge.environment == environment:
                     return judge
                 judge.close()
-        return _StandingJudge()
+        return _StandingJudge(environment)
 
 
 class _StandingJudge:
-    """The process of a judge, see `vinedresser.rules.standing_judge`."""
+    """The process of a judge, see `vinedresser.rules.standing_judge`.
 
-    def __init__(self) -> None:
+    Args:
+        environment: of the process: credentials of a store, and what actions are to find.
+    """
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self.environment = environment
         self._process = subprocess.Popen(
             [sys.executable, "-m", "vinedresser.rules.standing_judge"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            env=environment,
             # Ctrl-C is for the flow: whoever judges a run does so until it is over.
             start_new_session=True,
         )
