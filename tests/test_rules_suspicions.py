@@ -21,7 +21,7 @@ class HighLoss(SymptomRule):
     """The loss lies above 5, and the training comes to little."""
 
     def __init__(self) -> None:
-        super().__init__(patience=3)
+        super().__init__(patience=2)
         self.needs = (Need("losses"),)
 
     def look(self, step: Step) -> Symptom | None:

@@ -122,6 +122,20 @@ def test_a_suspected_trial_goes_on_while_it_holds_its_own() -> None:
     assert ending.state == "pruned"
 
 
+def test_a_suspected_trial_that_learns_is_left_to_the_comparison() -> None:
+    sweep = study(pruner={"name": "asha", "eta": 3, "grace": 3})
+    numbers = [begin(sweep).number for _ in range(6)]
+    # All begin at 0.1; the sound ones come to 0.9, two that are suspected to 0.85 and 0.4.
+    for epoch, came in ((1, 0.1), (2, 0.5), (3, 0.9)):
+        for number in numbers[:4]:
+            assert sweep.report(number, epoch, came) is None
+    for number, came in zip(numbers[4:], (0.85, 0.4), strict=True):
+        assert sweep.report(number, 1, 0.1, SUSPECTED) is None
+        ending = sweep.report(number, 3, came, SUSPECTED)
+        assert ending is not None
+        assert ending.state == ("pruned" if came == 0.85 else "stopped")
+
+
 def test_suspected_trials_are_no_measure_for_others() -> None:
     sweep = study(pruner={"name": "median", "startup": 50, "grace": 0})
     for value in (0.5, 0.6, 0.7):

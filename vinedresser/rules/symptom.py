@@ -110,8 +110,10 @@ class SymptomRule(Rule):
         return self._fire(verdict) if verdict.kind == "poor" else None
 
     def suspicion(self) -> Finding | None:
-        """See `Rule.suspicion`: the symptom of the last look, confirmed or not."""
-        return None if self._fired or self._seen is None else self._finding(Verdict("open"))
+        """See `Rule.suspicion`: the symptom, once it is confirmed."""
+        if self._fired or self._seen is None or self._looks < self.patience:
+            return None
+        return self._finding(Verdict("open"))
 
     def _fire(self, verdict: Verdict) -> Finding:
         self._fired = True

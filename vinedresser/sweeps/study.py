@@ -168,8 +168,14 @@ class Study:
         trial.report(value, epoch)
         if suspicion is not None and self.compares(epoch):
             trial.set_user_attr(_SUSPECTED, suspicion.rule)
-            sound = self._sound(epoch)
-            ending = behind_sound_trials(suspicion, epoch, value, sound, self.settings.goals[0])
+            ending = behind_sound_trials(
+                suspicion,
+                epoch,
+                value,
+                sound=self._sound(epoch),
+                starts=self._starts(),
+                goal=self.settings.goals[0],
+            )
             if ending is not None:
                 # Pruners compare with those that were asked about, below.
                 return ending
@@ -266,6 +272,11 @@ class Study:
             and _SUSPECTED not in trial.user_attrs
             and trial.user_attrs.get(_ENDING, {}).get("state") != "stopped"
         ]
+
+    def _starts(self) -> list[float]:
+        """Return the first value of each trial that has one."""
+        reported = (one.intermediate_values for one in self._study.get_trials(deepcopy=False))
+        return [values[min(values)] for values in reported if values]
 
     def _frozen(self, number: int) -> FrozenTrial:
         return self._study.get_trials(deepcopy=False)[number]
