@@ -43,6 +43,8 @@ class Watch:
 
     def __init__(self, pid: int) -> None:
         self.glances: list[Glance] = []
+        # Of Prefect's server and the judges that were seen: what each is, and its latest figure.
+        self._lasting: dict[int, tuple[str, float]] = {}
         self._flow = psutil.Process(pid)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)
@@ -74,9 +76,7 @@ class Watch:
             pause = max(_PAUSE, 20 * (time.monotonic() - begun))
 
     def _glance(self) -> Glance:
-        own = self._flow.cpu_times()
-        cpu = {"flow": own.user + own.system, "server": 0.0, "judges": 0.0}
-        cpu["trainings"] = own.children_user + own.children_system
+        living = set()
         memory = self._flow.memory_full_info()
         megabytes = memory.pss
         for process in self._flow.children(recursive=True):
@@ -85,8 +85,15 @@ class Watch:
                 megabytes += process.memory_full_info().pss
             except psutil.Error:
                 continue
-            if "uvicorn" in command:
-                cpu["server"] += used.user + used.system
-            elif "vinedresser.rules" in command:
-                cpu["judges"] += used.user + used.system
+            living.add(process.pid)
+            for mark, kind in (("uvicorn", "server"), ("vinedresser.rules", "judges")):
+                if mark in command:
+                    self._lasting[process.pid] = (kind, used.user + used.system)
+        own = self._flow.cpu_times()
+        cpu = {"flow": own.user + own.system, "server": 0.0, "judges": 0.0}
+        # What has ended is counted with the flow's children, whatever it was.
+        cpu["trainings"] = own.children_user + own.children_system
+        for pid, (kind, seconds) in self._lasting.items():
+            cpu[kind] += seconds
+            cpu["trainings"] -= 0.0 if pid in living else seconds
         return Glance(time.time(), cpu, memory.rss / 1e6, megabytes / 1e6)

@@ -11,7 +11,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import psutil
 
 from tests.chaos_trainer import EPOCH, accuracy
+from tests.waiting import until
 from vinedresser.capture.store.reader import Run, open_run
 from vinedresser.infra.processes import marked_processes
 from vinedresser.infra.run_directory import Heartbeat, heartbeat_key, read_record
@@ -113,14 +114,6 @@ class BrokenOff(NamedTuple):
     def lost(self) -> int:
         """Steps that were taken twice."""
         return self.stored - self.resumed
-
-
-def until(condition: Callable[[], object], what: str, seconds: float = 120.0) -> None:
-    """Wait for a condition."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {seconds} s in vain for: {what}"
-        time.sleep(0.02)
 
 
 class World:

@@ -12,6 +12,7 @@ from vinedresser.capture.store.reader import Run
 from vinedresser.rules.engine import NOT_APPLICABLE
 from vinedresser.rules.judge import judge
 from vinedresser.rules.registry import RULES
+from vinedresser.rules.root_cause import root_causes
 
 __all__ = ["ANYWHERE", "DOES_NOT_APPLY", "FRAMEWORKS", "Case", "alarms", "found", "uncovered"]
 
@@ -140,6 +141,20 @@ def found(run: Run) -> list[Finding]:
 def alarms(findings: Iterable[Finding]) -> list[str]:
     """Return those that are more than hints, in words."""
     return [f"{one.rule}: {one.seen}" for one in findings if one.severity != "info"]
+
+
+def missed(case: Case, folder: Path) -> list[str]:
+    """Return what a faulty training should be found guilty of, and is not: rules, and the fault."""
+    findings = found(case.training.run(folder))
+    causes = {root.finding.fault for root in root_causes(findings)}
+    faults = {case.fault} if case.fault else set()
+    return sorted((case.rules - {one.rule for one in findings}) | (faults - causes))
+
+
+def wrongly_told(case: Case, folder: Path) -> list[str]:
+    """Return the alarms in a sound training, and what its case's rules say of it, in words."""
+    findings = found(case.training.run(folder))
+    return [*alarms(findings), *(one.seen for one in findings if one.rule in case.rules)]
 
 
 def uncovered(

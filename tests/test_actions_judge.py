@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.action_servers import web_server
+from tests.waiting import until
 from vinedresser.capture.finding import Finding
 from vinedresser.capture.store.reader import open_run
 from vinedresser.capture.store.writer import RunWriter
@@ -70,13 +69,6 @@ class Judged:
         file = self.path / actions_key("all")
         lines = file.read_text().splitlines() if file.exists() else []
         return [(one["action"], one["outcome"]) for one in map(json.loads, lines)]
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def said(worker: subprocess.Popen[str]) -> str:

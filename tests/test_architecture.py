@@ -25,14 +25,16 @@ from vinedresser.infra.run_directory import (
     actions_key,
     findings_key,
     heartbeat_key,
+    suspicions_key,
     tags_key,
 )
+from vinedresser.rules.suspicions import SuspicionRecord
 
 DOCUMENT = Path(__file__).parents[1].joinpath("docs/architecture.md").read_text(encoding="utf-8")
 # Those of which a run has several; the others lie under their one key.
 NUMBERED = {
     *(Heartbeat, CaptureRequest, CaptureChange, Finding),
-    *(ActionRecord, TagsRecord, TrainerRequest, TrainerAnswer),
+    *(ActionRecord, TagsRecord, TrainerRequest, TrainerAnswer, SuspicionRecord),
 }
 RECORDS: dict[str, Any] = {
     **{kind.KEY: kind for kind in Record.__subclasses__() if kind not in NUMBERED},
@@ -44,6 +46,7 @@ RECORDS: dict[str, Any] = {
     findings_key("<group>"): Finding,
     actions_key("<group>"): ActionRecord,
     tags_key("<group>"): TagsRecord,
+    suspicions_key("<group>"): SuspicionRecord,
 }
 
 

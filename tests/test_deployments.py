@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.waiting import until
 from vinedresser.capture.store.reader import open_run
 from vinedresser.infra.processes import ProcessIdentity, is_alive, marked_processes
 from vinedresser.infra.run_directory import RUN_ID_VARIABLE
@@ -60,13 +60,6 @@ def vinedresser(folder: Path, *words: str, code: int = 0) -> str:
     )
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout + done.stderr
-
-
-def until(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + 180
-    while not condition():
-        assert time.monotonic() < deadline, f"waited in vain for: {what}"
-        time.sleep(0.1)
 
 
 def test_what_is_wrong_is_said_before_prefect_is_asked(

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
 
+from tests.waiting import until
 from vinedresser.capture.store.reader import open_run
 from vinedresser.capture.store.writer import RunWriter
 from vinedresser.errors import VinedresserError
@@ -21,13 +20,6 @@ from vinedresser.tasks.side_by_side import side_by_side
 from vinedresser.testing.runs import end_run, start_run, step_record
 
 NONFINITE = {"nonfinite": {"severity": "warning"}}
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def standing() -> list[psutil.Process]:

@@ -20,6 +20,7 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.waiting import until
 from vinedresser.capture.store.reader import open_run
 from vinedresser.infra.processes import marked_processes
 from vinedresser.infra.run_directory import Heartbeat, SupervisorRecord, heartbeat_key, read_record
@@ -31,13 +32,6 @@ LONG = 100_000
 ReadMlflow = Callable[[Path], dict[str, Any]]
 
 pytestmark = pytest.mark.timeout(300)
-
-
-def until(condition: Callable[[], object], what: str, seconds: float = 90.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {seconds} s in vain for: {what}"
-        time.sleep(0.02)
 
 
 def start_flow(tmp_path: Path, variants: dict[str, str], at_once: int) -> subprocess.Popen[bytes]:

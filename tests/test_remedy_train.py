@@ -9,13 +9,13 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.waiting import until
 from vinedresser.capture.store.reader import open_run
 from vinedresser.infra.processes import marked_processes
 from vinedresser.infra.run_directory import ExitRecord, SupervisorRecord, read_record
@@ -69,13 +69,6 @@ def said(tmp_path: Path, flow: subprocess.Popen[bytes]) -> str:
     output = (tmp_path / "flow.log").read_text(encoding="utf-8")
     assert code == 0, output
     return output
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def steps_of(store: Path, name: str) -> list[int]:

@@ -6,13 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.waiting import until
 from vinedresser.capture.store.reader import open_run
 
 SCRIPT = Path(__file__).with_name("sweep_trainer.py")
@@ -65,13 +65,6 @@ def sweep(folder: Path, *arguments: str) -> tuple[int, str]:
     flow = start(folder, *arguments)
     output, _ = flow.communicate()
     return flow.returncode, output
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_each_trial_has_its_end_and_none_ends_the_sweep(

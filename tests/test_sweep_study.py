@@ -122,6 +122,23 @@ def test_a_suspected_trial_goes_on_while_it_holds_its_own() -> None:
     assert ending.state == "pruned"
 
 
+@pytest.mark.parametrize("suspicion", [None, SUSPECTED])
+def test_nobody_is_compared_with_what_a_trial_reports_that_is_to_end(
+    suspicion: Ending | None,
+) -> None:
+    sweep = study(pruner="asha")
+    sound(sweep, [0.5, 0.6, 0.7, 0.8])
+    number = begin(sweep).number
+    assert sweep.report(number, 1, 0.2, suspicion) is not None
+    # Until it hears of it, it trains on; had it a place at the next rung, it would be the first.
+    assert sweep.report(number, 2, 0.9) is None
+    assert sweep.report(number, 3, 0.95) is None
+    other = begin(sweep).number
+    assert sweep.report(other, 1, 0.85) is None
+    assert sweep.report(other, 3, 0.86) is None
+    assert sweep.tell(number, Ending("pruned")).values == {1: 0.2, 2: 0.9, 3: 0.95}
+
+
 def test_a_suspected_trial_that_learns_is_left_to_the_comparison() -> None:
     sweep = study(pruner={"name": "asha", "eta": 3, "grace": 3})
     numbers = [begin(sweep).number for _ in range(6)]

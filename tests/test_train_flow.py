@@ -6,7 +6,6 @@ import os
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.waiting import until
 from vinedresser.capture.store.reader import open_run
 from vinedresser.rules.judge import judge
 from vinedresser.rules.registry import rules_from_table
@@ -41,13 +41,6 @@ parameters = {{ model = "transformer" }}
 """
 
 pytestmark = pytest.mark.timeout(300)
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def lock_mlflow_until_healthy_has_ended(store: Path) -> None:

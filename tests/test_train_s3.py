@@ -7,13 +7,13 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.waiting import until
 from vinedresser import open_run
 from vinedresser.infra.state_folder import store_state_folder
 from vinedresser.infra.storage import open_storage
@@ -49,13 +49,6 @@ def vinedresser(tmp_path: Path, *words: str, code: int = 0) -> subprocess.Comple
     )
     assert done.returncode == code, done.stdout + done.stderr
     return done
-
-
-def until(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline, f"waited in vain for: {what}"
-        time.sleep(0.1)
 
 
 def test_runs_on_s3_are_judged_stopped_and_recorded(

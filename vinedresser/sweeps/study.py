@@ -102,6 +102,8 @@ class Study:
             load_if_exists=True,
         )
         self._running: dict[int, optuna.Trial] = {}
+        # Those that are to end, and may still report a while.
+        self._cut: set[int] = set()
         self.ended = [one for one in self.trials() if one.ending.state != "running"]
         if not self._study.get_trials(deepcopy=False):
             for point in points:
@@ -153,7 +155,8 @@ class Study:
             suspicion: how a rule would end the trial if the outcome agreed.
 
         Returns:
-            How it is to end; None: it goes on.
+            How it is to end; None: it goes on, or was to end before. What one that is to end still
+            reports is kept, and nobody is compared with it.
         """
         trial = self._running[number]
         reported = self._frozen(number).intermediate_values
@@ -166,22 +169,12 @@ class Study:
             # Optuna keeps no course of several objectives, and compares no trials by them.
             return None
         trial.report(value, epoch)
-        if suspicion is not None and self.compares(epoch):
-            trial.set_user_attr(_SUSPECTED, suspicion.rule)
-            ending = behind_sound_trials(
-                suspicion,
-                epoch,
-                value,
-                sound=self._sound(epoch),
-                starts=self._starts(),
-                goal=self.settings.goals[0],
-            )
-            if ending is not None:
-                # Pruners compare with those that were asked about, below.
-                return ending
-        if trial.should_prune():
-            return Ending("pruned", self._pruner.why(epoch))
-        return None
+        if number in self._cut:
+            return None
+        ending = self._compared(trial, epoch, value, suspicion)
+        if ending is not None:
+            self._cut.add(number)
+        return ending
 
     def tell(self, number: int, ending: Ending, result: Sequence[float] = ()) -> Trial:
         """Take in the end of a trial.
@@ -204,6 +197,7 @@ class Study:
         values = list(result) if ending.state == "finished" else None
         self._study.tell(trial, values=values, state=_STATES[ending.state])
         del self._running[number]
+        self._cut.discard(number)
         self.ended.append(self.trial(number))
         return self.ended[-1]
 
@@ -255,6 +249,25 @@ class Study:
             trial.set_user_attr(_CHOSEN, parameters)
         self._running[trial.number] = trial
         return self._proposal(trial.number, parameters)
+
+    def _compared(
+        self, trial: optuna.Trial, epoch: int, value: float, suspicion: Ending | None
+    ) -> Ending | None:
+        """Return how a trial is to end by comparison with others; None: it goes on."""
+        if suspicion is not None and self.compares(epoch):
+            trial.set_user_attr(_SUSPECTED, suspicion.rule)
+            ending = behind_sound_trials(
+                suspicion,
+                epoch,
+                value,
+                sound=self._sound(epoch),
+                starts=self._starts(),
+                goal=self.settings.goals[0],
+            )
+            if ending is not None:
+                # Pruners compare with those that were asked about, below.
+                return ending
+        return Ending("pruned", self._pruner.why(epoch)) if trial.should_prune() else None
 
     def _proposal(self, number: int, parameters: dict[str, Any]) -> Proposal:
         seeds = self.settings.seeds

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable
-
-from prefect.logging import get_run_logger
 
 from vinedresser.infra.storage import Storage
 from vinedresser.rules.suspicions import read_suspicions
 from vinedresser.sweeps.trial import Ending
 
 __all__ = ["suspicion_at"]
+
+# Not Prefect's: who asks may be a thread that has no task.
+_log = logging.getLogger(__name__)
 
 # Seconds that the judges are given to come to a step: they are some tenths of one behind a
 # training, and one that has just been started a second.
@@ -29,8 +31,9 @@ def suspicion_at(storage: Storage, groups: Iterable[str], step: int, name: str) 
         name: of the trial.
 
     Returns:
-        Of the first rule, in the order of cause and effect, that would; None where none would, or
-        where the judges have not come so far in five seconds, which is logged.
+        Of the first rule that would: of the groups in their order, and in a group in that of cause
+        and effect. None where none would, or where the judges have not come so far in five seconds,
+        which is logged.
 
     Raises:
         StoreError: the store refused.
@@ -40,7 +43,7 @@ def suspicion_at(storage: Storage, groups: Iterable[str], step: int, name: str) 
     for group in groups:
         while (found := read_suspicions(storage, group)) is None or found[0] < step:
             if time.monotonic() > deadline:
-                get_run_logger().warning(
+                _log.warning(
                     "%s: its judge %s is behind; compared without what it suspects", name, group
                 )
                 return first

@@ -170,6 +170,8 @@ class TrialCourse:
     def ending(self) -> Ending | None:
         """Return how it ended, whose last run is over; None where that only broke off.
 
+        One that was to end has, though it crashed or was killed over it.
+
         Raises:
             VinedresserError: the run cannot be read.
         """
@@ -180,7 +182,7 @@ class TrialCourse:
         if status.state == "finished":
             missing = self._course.missing()
             return Ending("failed", missing) if missing else Ending("finished")
-        return None
+        return self.cut
 
     def broken_off(self) -> bool:
         """Say whether its last run was only stopped because whoever runs the sweep was to end.
