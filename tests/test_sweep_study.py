@@ -116,10 +116,24 @@ def test_a_suspected_trial_goes_on_while_it_holds_its_own() -> None:
     sweep = study(pruner="asha")
     sound(sweep, [0.5, 0.6, 0.7, 0.8])
     assert sweep.report(begin(sweep).number, 1, 0.9, SUSPECTED) is None
-    # One that equals the median is behind no majority; ASHA compares it as any other.
-    ending = sweep.report(begin(sweep).number, 1, 0.65, SUSPECTED)
+    # The better half came to 0.75, the worse half began at 0.6: 0.68 is more than half of the way,
+    # and compared by ASHA as any other.
+    ending = sweep.report(begin(sweep).number, 1, 0.68, SUSPECTED)
     assert ending is not None
     assert ending.state == "pruned"
+    ending = sweep.report(begin(sweep).number, 1, 0.65, SUSPECTED)
+    assert ending is not None
+    assert ending.state == "stopped"
+
+
+def test_sound_trials_that_do_not_learn_are_no_measure() -> None:
+    sweep = study(pruner={"name": "median", "startup": 50, "grace": 0})
+    for value in (0.1, 0.12, 0.1, 0.8, 0.9, 0.9):
+        assert sweep.report(begin(sweep).number, 1, value) is None
+    ending = sweep.report(begin(sweep).number, 1, 0.14, SUSPECTED)
+    assert ending is not None
+    assert ending.reason.endswith("is behind 3 of 6 trials without a symptom")
+    assert sweep.report(begin(sweep).number, 1, 0.6, SUSPECTED) is None
 
 
 @pytest.mark.parametrize("suspicion", [None, SUSPECTED])
@@ -155,12 +169,11 @@ def test_a_suspected_trial_that_learns_is_left_to_the_comparison() -> None:
 
 def test_suspected_trials_are_no_measure_for_others() -> None:
     sweep = study(pruner={"name": "median", "startup": 50, "grace": 0})
-    for value in (0.5, 0.6, 0.7):
-        assert sweep.report(begin(sweep).number, 1, value) is None
+    assert sweep.report(begin(sweep).number, 1, 0.7) is None
     assert sweep.report(begin(sweep).number, 1, 0.9, SUSPECTED) is None
-    # Three sound ones are too few, whatever the fourth has come to.
+    # One that is sound is too few, whatever the other has come to.
     assert sweep.report(begin(sweep).number, 1, 0.1, SUSPECTED) is None
-    assert sweep.report(begin(sweep).number, 1, 0.4) is None
+    assert sweep.report(begin(sweep).number, 1, 0.6) is None
     assert sweep.report(begin(sweep).number, 1, 0.1, SUSPECTED) is not None
 
 

@@ -11,8 +11,8 @@ from vinedresser.sweeps.trial import Ending
 
 __all__ = ["behind_sound_trials"]
 
-# Of fewer sound trials nothing can be said.
-_FEWEST = 4
+# Of fewer sound trials there is no better half.
+_FEWEST = 2
 # Of how far the sound ones have come, what is poor: as in `rules.signals.outcome`.
 _POOR_SHARE = 0.5
 
@@ -29,9 +29,10 @@ def behind_sound_trials(
     """Say whether a trial that shows a symptom is to end, by what sound trials had come to.
 
     A symptom alone is in many trainings that learn; one alone has to wait until its outcome is
-    clear. Beside others it need not: when more than half of the sound ones were better at the same
-    epoch, and it has come less than half as far as their median from where trials begin, the
-    outcome agrees.
+    clear. Beside others it need not: when it has come less than half as far as they have, the
+    outcome agrees. "They" are the better half of the sound ones, and "as far" is measured from the
+    worse half of all beginnings (the median of each): in a space in which most configurations are
+    broken, half of those without a symptom do not learn either, or not yet.
 
     Args:
         suspicion: how a rule would end it if the outcome agreed.
@@ -47,12 +48,13 @@ def behind_sound_trials(
     if len(sound) < _FEWEST:
         return None
     sign = 1 if goal.direction == "maximize" else -1
-    better = sum(sign * one > sign * value for one in sound)
-    usual, start = median(sound), median(starts)
-    # Where the sound ones have come to nothing either, their median is what counts.
-    far = max(sign * (usual - start), 0.0)
-    if 2 * better <= len(sound) or sign * (usual - value) < (1 - _POOR_SHARE) * far:
+    usual = median(sorted(sound, key=lambda one: -sign * one)[: len(sound) // 2])
+    start = median(sorted(starts, key=lambda one: sign * one)[: (len(starts) + 1) // 2])
+    # Where the sound ones have come to nothing either, to be no worse than they are is enough.
+    poor = max(sign * (usual - start), 0.0) * (1 - _POOR_SHARE)
+    if sign * (usual - value) <= poor:
         return None
+    better = sum(sign * one > sign * value for one in sound)
     behind = (
         f"at epoch {epoch} its {goal.metric} of {value:.4g} is behind {better} of {len(sound)}"
         " trials without a symptom"
