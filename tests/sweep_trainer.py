@@ -25,7 +25,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     if given.kind == "crash":
-        sys.exit("this one always crashes")
+        sys.exit(f"this one always crashes, with x = {given.x}")
     draw = np.random.default_rng(given.seed)
     with Hook() as hook:
         for epoch in range(given.epochs):

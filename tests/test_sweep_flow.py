@@ -175,16 +175,24 @@ def test_prefect_says_that_a_sweep_came_to_nothing(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", PYTHON], cwd=tmp_path, capture_output=True, text=True, check=False
     )
-    said = "the first 3 trials all failed: this one always crashes"
-    assert done.stdout.splitlines()[-2:] == [f"FAILED {said}", said], done.stderr
+    state, problem = done.stdout.splitlines()[-2:]
+    assert state == f"FAILED {problem}", done.stderr
+    assert problem.startswith("the first 3 trials all failed: this one always crashes, with x = 0.")
+
+
+def test_a_sweep_whose_trials_all_fail_came_to_nothing(tmp_path: Path) -> None:
+    write(tmp_path, 'x = [0.25, 0.5]\nkind = ["crash"]', more="retries = 0")
+    code, output = sweep(tmp_path)
+    assert code == 1
+    assert "vinedresser: all 2 trials failed: this one always crashes, with x = 0." in output
 
 
 def test_a_sweep_of_which_nothing_works_ends_and_says_why(tmp_path: Path) -> None:
     write(tmp_path, 'x = { float = [0.0, 1.0], grid = 50 }\nkind = ["crash"]', more="retries = 0")
     code, output = sweep(tmp_path)
     assert code == 1
-    assert "the first 3 trials all failed: " in output
-    assert "this one always crashes" in output
+    # What differs between the reasons is a number of each trial's own.
+    assert "the first 3 trials all failed: this one always crashes, with x = 0." in output
     trials = list((tmp_path / "runs" / "search").glob("trial-*"))
     # Twice as many as run at a time may not be settled when the third is.
     assert 3 <= len(trials) <= 7

@@ -93,6 +93,7 @@ def _search(searched: Sweep, resume: bool) -> Swept:
             with open_cluster(experiment.runner, place, at_once=experiment.at_once) as cluster:
                 trials = _Trials(conductor, experiment, cluster)
                 trials.run()
+            conductor.finish()
             swept = Swept(
                 name=searched.name,
                 store=place,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from typing import NamedTuple
@@ -191,6 +191,13 @@ class Conductor:
         trial.forget_fetched()
         return told
 
+    def finish(self) -> None:
+        """Say whether it came to nothing, when all trials are over."""
+        failed = [one.ending for one in self.trials() if one.ending.state == "failed"]
+        if not self.problem and failed and len(failed) == len(self.trials()):
+            said = f"all {len(failed)} trials" if len(failed) > 1 else "its only trial"
+            self.problem = f"{said} failed: {failed[-1].reason}"
+
     def trials(self) -> list[Trial]:
         """Return all trials that have begun."""
         with self._lock:
@@ -254,7 +261,11 @@ class Conductor:
         if len(self._reasons) >= most:
             return
         self._reasons.append(told.ending.reason if told.ending.state == "failed" else "")
-        [(reason, count)] = Counter(self._reasons).most_common(1)
-        if reason and count == most:
-            self.problem = f"the first {most} trials all failed: {reason}"
+        if len(self._reasons) == most and all(self._reasons) and len(_kinds(self._reasons)) == 1:
+            self.problem = f"the first {most} trials all failed: {self._reasons[0]}"
             self.over = self.over or self.problem
+
+
+def _kinds(reasons: Iterable[str]) -> set[str]:
+    """Return reasons without the numbers in them, which are a trial's own."""
+    return {re.sub(r"[-+.\w]*\d[-+.\w]*", "#", reason) for reason in reasons}
