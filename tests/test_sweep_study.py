@@ -103,7 +103,9 @@ def test_a_suspected_trial_behind_the_sound_ones_is_stopped_and_counts_for_no_ru
     assert ending is not None
     assert (ending.state, ending.rule, ending.fault) == ("stopped", "all_zero", "dead")
     assert ending.remedy == "do not"
-    behind = "at epoch 1 its accuracy of 0.2 is behind 4 of 4 trials without a symptom"
+    behind = (
+        "at epoch 1 its accuracy of 0.2 is behind what 4 of 4 trials without a symptom had by then"
+    )
     assert ending.reason == f"the weights are zero; {behind}"
     assert sweep.tell(number, ending).values == {1: 0.2}
     # Of six values at the rung two go on, of five only one: that of the stopped one is none.
@@ -116,12 +118,12 @@ def test_a_suspected_trial_goes_on_while_it_holds_its_own() -> None:
     sweep = study(pruner="asha")
     sound(sweep, [0.5, 0.6, 0.7, 0.8])
     assert sweep.report(begin(sweep).number, 1, 0.9, SUSPECTED) is None
-    # The better half came to 0.75, the worse half began at 0.6: 0.68 is more than half of the way,
-    # and compared by ASHA as any other.
-    ending = sweep.report(begin(sweep).number, 1, 0.68, SUSPECTED)
+    # The better half came to 0.75, the worse half began at 0.6: four fifths of the way are 0.72.
+    # What is above is compared by ASHA as any other.
+    ending = sweep.report(begin(sweep).number, 1, 0.73, SUSPECTED)
     assert ending is not None
     assert ending.state == "pruned"
-    ending = sweep.report(begin(sweep).number, 1, 0.65, SUSPECTED)
+    ending = sweep.report(begin(sweep).number, 1, 0.71, SUSPECTED)
     assert ending is not None
     assert ending.state == "stopped"
 
@@ -132,8 +134,8 @@ def test_sound_trials_that_do_not_learn_are_no_measure() -> None:
         assert sweep.report(begin(sweep).number, 1, value) is None
     ending = sweep.report(begin(sweep).number, 1, 0.14, SUSPECTED)
     assert ending is not None
-    assert ending.reason.endswith("is behind 3 of 6 trials without a symptom")
-    assert sweep.report(begin(sweep).number, 1, 0.6, SUSPECTED) is None
+    assert ending.reason.endswith("is behind what 3 of 6 trials without a symptom had by then")
+    assert sweep.report(begin(sweep).number, 1, 0.75, SUSPECTED) is None
 
 
 @pytest.mark.parametrize("suspicion", [None, SUSPECTED])
@@ -194,10 +196,32 @@ def test_without_comparison_a_suspicion_ends_nothing(pruner: str) -> None:
     assert sweep.report(begin(sweep).number, 1, 0.0, SUSPECTED) is None
 
 
-@pytest.mark.parametrize("pruner", ["asha", "hyperband"])
-def test_trials_are_compared_at_the_rungs(pruner: str) -> None:
-    sweep = study(pruner={"name": pruner, "eta": 3, "grace": 2}, epochs=20)
-    assert [epoch for epoch in range(1, 21) if sweep.compares(epoch)] == [2, 6, 18]
+def test_a_suspected_trial_is_behind_those_that_had_come_further_in_less_time() -> None:
+    sweep = study(pruner="asha", epochs=9)
+    number = begin(sweep).number
+    # It is the first at its rung, where nobody can tell.
+    assert sweep.report(number, 1, 0.1, SUSPECTED) is None
+    assert sweep.report(number, 2, 0.2, SUSPECTED) is None
+    sound(sweep, [0.7, 0.8])
+    # None of them had a second epoch, nor needed one; and 4 is no rung.
+    ending = sweep.report(number, 4, 0.4, SUSPECTED)
+    assert ending is not None
+    assert ending.reason.endswith(
+        "at epoch 4 its accuracy of 0.4 is behind what 2 of 2 trials without a symptom had by then"
+    )
+    # What they came to later is nothing to hold against a trial at an earlier epoch.
+    late = study(pruner={"name": "median", "startup": 50, "grace": 0})
+    for _ in range(2):
+        other = begin(late).number
+        for epoch, value in enumerate((0.1, 0.1, 0.9), start=1):
+            assert late.report(other, epoch, value) is None
+    assert late.report(begin(late).number, 2, 0.1, SUSPECTED) is None
+
+
+@pytest.mark.parametrize(("pruner", "first"), [("asha", 2), ("hyperband", 2), ("median", 3)])
+def test_suspected_trials_are_compared_from_the_grace_on(pruner: str, first: int) -> None:
+    sweep = study(pruner={"name": pruner, "grace": 2}, epochs=20)
+    assert [epoch for epoch in range(1, 21) if sweep.compares(epoch)] == [*range(first, 21)]
 
 
 @pytest.mark.parametrize("pruner", ["none", "median", "asha", "hyperband", "wilcoxon"])

@@ -13,8 +13,8 @@ __all__ = ["behind_sound_trials"]
 
 # Of fewer sound trials there is no better half.
 _FEWEST = 2
-# Of how far the sound ones have come, what is poor: as in `rules.signals.outcome`.
-_POOR_SHARE = 0.5
+# Of how far the sound ones have come, what is good: as in `rules.signals.outcome`.
+_GOOD_SHARE = 0.8
 
 
 def behind_sound_trials(
@@ -29,7 +29,7 @@ def behind_sound_trials(
     """Say whether a trial that shows a symptom is to end, by what sound trials had come to.
 
     A symptom alone is in many trainings that learn; one alone has to wait until its outcome is
-    clear. Beside others it need not: when it has come less than half as far as they have, the
+    clear. Beside others it need not: when it has not come four fifths as far as they have, the
     outcome agrees. "They" are the better half of the sound ones, and "as far" is measured from the
     worse half of all beginnings (the median of each): in a space in which most configurations are
     broken, half of those without a symptom do not learn either, or not yet.
@@ -38,7 +38,8 @@ def behind_sound_trials(
         suspicion: how a rule would end it if the outcome agreed.
         epoch: from 1.
         value: of the objective, that the trial has reported there.
-        sound: values at the same epoch of the trials in which no rule suspects anything.
+        sound: of the trials in which no rule suspects anything the values at the same epoch, or
+            the last before it: of those that came so far in less time than this one had.
         starts: the first value of each trial.
         goal: the objective.
 
@@ -51,12 +52,12 @@ def behind_sound_trials(
     usual = median(sorted(sound, key=lambda one: -sign * one)[: len(sound) // 2])
     start = median(sorted(starts, key=lambda one: sign * one)[: (len(starts) + 1) // 2])
     # Where the sound ones have come to nothing either, to be no worse than they are is enough.
-    poor = max(sign * (usual - start), 0.0) * (1 - _POOR_SHARE)
-    if sign * (usual - value) <= poor:
+    leeway = max(sign * (usual - start), 0.0) * (1 - _GOOD_SHARE)
+    if sign * (usual - value) <= leeway:
         return None
     better = sum(sign * one > sign * value for one in sound)
     behind = (
-        f"at epoch {epoch} its {goal.metric} of {value:.4g} is behind {better} of {len(sound)}"
-        " trials without a symptom"
+        f"at epoch {epoch} its {goal.metric} of {value:.4g} is behind what {better} of {len(sound)}"
+        " trials without a symptom had by then"
     )
     return replace(suspicion, reason=f"{suspicion.reason}; {behind}")

@@ -33,7 +33,7 @@ class Pruner:
         return pruners.NopPruner()
 
     def compares(self, epoch: int) -> bool:  # noqa: ARG002 (this one never does)
-        """Say whether trials are compared with one another at an epoch (from 1)."""
+        """Say whether a trial that a rule suspects is compared at an epoch (from 1)."""
         return False
 
     def why(self, epoch: int) -> str:
@@ -93,11 +93,8 @@ class _Halving(Pruner):
         return pruners.SuccessiveHalvingPruner(min_resource=self.grace, reduction_factor=self.eta)
 
     def compares(self, epoch: int) -> bool:
-        """See `Pruner.compares`: at the rungs."""
-        rung = self.grace
-        while rung < epoch:
-            rung *= self.eta
-        return rung == epoch
+        """See `Pruner.compares`: from the first rung on, also between two."""
+        return epoch >= self.grace
 
     def why(self, epoch: int) -> str:
         """See `Pruner.why`."""

@@ -136,7 +136,7 @@ class Study:
         return self._pruner.comparing and len(self.settings.goals) == 1
 
     def compares(self, epoch: int) -> bool:
-        """Say whether trials are compared with one another at an epoch (from 1)."""
+        """Say whether a trial that a rule suspects is compared with others at an epoch (from 1)."""
         return self.comparing and self._pruner.compares(epoch)
 
     def report(
@@ -277,14 +277,17 @@ class Study:
         return len(result) == len(self.settings.goals) and all(map(math.isfinite, result))
 
     def _sound(self, epoch: int) -> list[float]:
-        """Return the values at an epoch of the trials that no rule has suspected or stopped."""
-        return [
-            trial.intermediate_values[epoch]
-            for trial in self._study.get_trials(deepcopy=False)
-            if epoch in trial.intermediate_values
-            and _SUSPECTED not in trial.user_attrs
-            and trial.user_attrs.get(_ENDING, {}).get("state") != "stopped"
-        ]
+        """Return the values up to an epoch of the trials that no rule has suspected or stopped."""
+        found = []
+        for trial in self._study.get_trials(deepcopy=False):
+            if _SUSPECTED in trial.user_attrs:
+                continue
+            if trial.user_attrs.get(_ENDING, {}).get("state") == "stopped":
+                continue
+            reported = [one for one in trial.intermediate_values if one <= epoch]
+            if reported:
+                found.append(trial.intermediate_values[max(reported)])
+        return found
 
     def _starts(self) -> list[float]:
         """Return the first value of each trial that has one."""
