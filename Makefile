@@ -84,6 +84,7 @@ bench: env  ## print the measurements beside their budgets
 	$(BIN)/python -m benchmarks.rules
 	$(BIN)/python -m benchmarks.faults
 	$(BIN)/python -m benchmarks.sweep
+	$(BIN)/python -m benchmarks.orchestration
 
 clean:  ## remove what can be made again, .venv too; runs/ stays
 	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

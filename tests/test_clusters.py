@@ -72,11 +72,13 @@ def start() -> Iterator[Start]:
     """Return a function that starts a sweep, which is killed if it outlives the test."""
     started: list[subprocess.Popen[str]] = []
 
-    def begin(folder: Path, store: str, runner: str, hold: str = "none") -> subprocess.Popen[str]:
+    def begin(
+        folder: Path, store: str, runner: str, hold: str = "none", *options: str
+    ) -> subprocess.Popen[str]:
         folder.mkdir(exist_ok=True)
         text = SWEEP.format(store=store, runner=runner, hold=hold)
         (folder / "sweep.toml").write_text(text, encoding="utf-8")
-        command = [sys.executable, "-m", "vinedresser", "sweep", "sweep.toml"]
+        command = [sys.executable, "-m", "vinedresser", "sweep", "sweep.toml", *options]
         flow = subprocess.Popen(
             command,
             cwd=folder,
@@ -254,6 +256,35 @@ def test_trials_of_a_flow_that_was_interrupted_end_on_their_workers(
         for location in runs_in(store):
             status = open_run(location).status
             assert (status.state, status.by) == ("stopped", "person")
+
+
+@pytest.mark.slow
+def test_trials_of_a_flow_that_was_killed_end_on_their_workers_and_are_gone_on_with(
+    s3: str, tmp_path: Path, start: Start
+) -> None:
+    hold = tmp_path / "hold"
+    hold.touch()
+    store = f"{s3}/search"
+    with dask(tmp_path, 2) as (address, _):
+        runner = f'{{ name = "dask", address = "{address}" }}'
+        flow = start(tmp_path / "far", s3, runner, str(hold))
+        trials = [open_storage(f"{store}/trial-000{number}") for number in range(2)]
+        until(lambda: all(one.list("index/0/") for one in trials), "two that train", flow)
+        flow.kill()
+        flow.communicate()
+        # On one machine supervisors see it at once; on another they miss its signs of life.
+        until(lambda: all(one.exists(ExitRecord.KEY) for one in trials), "their ends")
+        for trial in trials:
+            status = open_run(trial).status
+            assert (status.state, status.by) == ("stopped", "owner")
+        hold.unlink()
+        again = start(tmp_path / "far", s3, runner, str(hold), "--resume")
+        output, _ = again.communicate()
+    assert again.returncode == 0, output
+    assert accuracies(store) == pytest.approx({x / 10: 0.3 * x for x in range(1, 7)})
+    for number in range(2):
+        run = open_run(f"{store}/trial-000{number}-2")
+        assert run.info.parameters["resume"].split("/")[-2] == "checkpoints"
 
 
 @pytest.mark.parametrize(
