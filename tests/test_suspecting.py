@@ -13,7 +13,7 @@ from vinedresser.infra.storage import LocalStorage
 from vinedresser.rules.suspicions import SuspicionRecord
 from vinedresser.sweeps.trial import Ending
 from vinedresser.tasks import suspecting
-from vinedresser.tasks.suspecting import suspicion_at
+from vinedresser.tasks.suspecting import Suspects
 
 FINDING = {
     "rule": "all_zero",
@@ -46,24 +46,40 @@ def test_it_is_waited_for_until_all_judges_have_seen_the_step(tmp_path: Path) ->
     write(storage, "b", 7, FINDING)
     asked = threading.Timer(0.2, write, (storage, "a", 7))
     asked.start()
-    found = suspicion_at(storage, ["a", "b"], 7, "trial-0001")
+    found = Suspects(storage, ["a", "b"], "trial-0001").at(7)
     assert found == Ending("stopped", "w is zero", "all_zero", "dead", "do not")
-    assert suspicion_at(storage, ["a"], 7, "trial-0001") is None
+    assert Suspects(storage, ["a"], "trial-0001").at(7) is None
 
 
-def test_a_judge_that_is_behind_is_told_of_and_keeps_nobody_for_long(
+def test_a_judge_that_is_behind_is_told_of_once_and_keeps_nobody_for_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(suspecting, "_PATIENCE", 0.1)
+    storage = LocalStorage(tmp_path)
+    suspects = Suspects(storage, ["a"], "trial-0001")
     found: list[Ending | None] = []
     # As in a sweep it is a thread that asks.
-    asking = threading.Thread(
-        target=lambda: found.append(suspicion_at(LocalStorage(tmp_path), ["a"], 1, "trial-0001"))
-    )
+    asking = threading.Thread(target=lambda: found.extend(suspects.at(step) for step in (1, 2)))
     with caplog.at_level(logging.WARNING):
         asking.start()
         asking.join()
-    assert found == [None]
+    assert found == [None, None]
     assert caplog.messages == [
         "trial-0001: its judge a is behind; compared without what it suspects"
     ]
+    write(storage, "a", 3, FINDING)
+    assert suspects.at(3) is not None
+
+
+def test_a_judge_is_waited_for_again_when_it_has_caught_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = LocalStorage(tmp_path)
+    with monkeypatch.context() as soon:
+        soon.setattr(suspecting, "_PATIENCE", 0.05)
+        suspects = Suspects(storage, ["a"], "trial-0001")
+        assert suspects.at(1) is None
+    write(storage, "a", 3, FINDING)
+    assert suspects.at(3) is not None
+    threading.Timer(0.2, write, (storage, "a", 4, FINDING)).start()
+    assert suspects.at(4) is not None

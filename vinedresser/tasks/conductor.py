@@ -21,7 +21,7 @@ from vinedresser.tasks.outages import through_outages
 from vinedresser.tasks.prepare import prepare_one
 from vinedresser.tasks.run_place import RunPlace
 from vinedresser.tasks.runner_settings import LOCAL
-from vinedresser.tasks.suspecting import suspicion_at
+from vinedresser.tasks.suspecting import Suspects
 from vinedresser.tasks.sweep_file import Sweep
 from vinedresser.tasks.trial_course import TrialCourse
 
@@ -151,11 +151,15 @@ class Conductor:
             StoreError: the run cannot be read, and could not for some minutes.
         """
         place = trial.places[-1]
+        groups = self._sweep.experiment.rules
+        suspects = Suspects(open_storage(place.location), groups, trial.name)
 
         def once() -> None:
             for step in trial.unseen():
                 for epoch, value in trial.course.add(step):
-                    self._report(trial, place, step.step, epoch, value)
+                    compared = trial.cut is None and self._study.compares(epoch)
+                    suspicion = suspects.at(step.step) if compared else None
+                    self._report(trial, place, epoch, value, suspicion)
 
         if place.appear():
             through_outages(once, place.location)
@@ -242,12 +246,13 @@ class Conductor:
         return ""
 
     def _report(
-        self, trial: TrialCourse, place: RunPlace, step: int, epoch: int, value: float
+        self,
+        trial: TrialCourse,
+        place: RunPlace,
+        epoch: int,
+        value: float,
+        suspicion: Ending | None,
     ) -> None:
-        suspicion = None
-        if trial.cut is None and self._study.compares(epoch):
-            groups = self._sweep.experiment.rules
-            suspicion = suspicion_at(open_storage(place.location), groups, step, trial.name)
         with self._lock:
             ending = self._study.report(trial.number, epoch, value, suspicion)
         if ending is None or trial.cut is not None:

@@ -10,7 +10,7 @@ from vinedresser.infra.storage import Storage
 from vinedresser.rules.suspicions import read_suspicions
 from vinedresser.sweeps.trial import Ending
 
-__all__ = ["suspicion_at"]
+__all__ = ["Suspects"]
 
 # Not Prefect's: who asks may be a thread that has no task.
 _log = logging.getLogger(__name__)
@@ -21,34 +21,57 @@ _PATIENCE = 5.0
 _LOOK = 0.02
 
 
-def suspicion_at(storage: Storage, groups: Iterable[str], step: int, name: str) -> Ending | None:
-    """Return how the rules of a trial would end it if the outcome agreed, once they have seen it.
+class Suspects:
+    """Asks the judges of a run what they suspect.
+
+    Judges that were behind once are waited for no more until they have caught up, so that
+    following a quick training takes no longer than judging it.
 
     Args:
-        storage: of the trial's run.
+        storage: of the run.
         groups: of its rules.
-        step: at which a value was reported.
         name: of the trial.
-
-    Returns:
-        Of the first rule that would: of the groups in their order, and in a group in that of cause
-        and effect. None where none would, or where the judges have not come so far in five seconds,
-        which is logged.
-
-    Raises:
-        StoreError: the store refused.
     """
-    deadline = time.monotonic() + _PATIENCE
-    first = None
-    for group in groups:
-        while (found := read_suspicions(storage, group)) is None or found[0] < step:
-            if time.monotonic() > deadline:
-                _log.warning(
-                    "%s: its judge %s is behind; compared without what it suspects", name, group
-                )
-                return first
-            time.sleep(_LOOK)
-        if first is None and found[1]:
-            one = found[1][0]
-            first = Ending("stopped", one.seen, one.rule, one.fault, one.remedy)
-    return first
+
+    def __init__(self, storage: Storage, groups: Iterable[str], name: str) -> None:
+        self._storage = storage
+        self._groups = tuple(groups)
+        self._name = name
+        self._patience = _PATIENCE
+        self._told = False
+
+    def at(self, step: int) -> Ending | None:
+        """Return how a rule would end the trial if the outcome agreed, once it has seen a step.
+
+        Args:
+            step: at which a value was reported.
+
+        Returns:
+            Of the first rule that would: of the groups in their order, and in a group in that of
+            cause and effect. None where none would, or where the judges have not come so far in
+            five seconds, which is logged once.
+
+        Raises:
+            StoreError: the store refused.
+        """
+        deadline = time.monotonic() + self._patience
+        first = None
+        for group in self._groups:
+            while (found := read_suspicions(self._storage, group)) is None or found[0] < step:
+                if time.monotonic() >= deadline:
+                    self._is_behind(group)
+                    return first
+                time.sleep(_LOOK)
+            if first is None and found[1]:
+                one = found[1][0]
+                first = Ending("stopped", one.seen, one.rule, one.fault, one.remedy)
+        self._patience = _PATIENCE
+        return first
+
+    def _is_behind(self, group: str) -> None:
+        self._patience = 0.0
+        if not self._told:
+            _log.warning(
+                "%s: its judge %s is behind; compared without what it suspects", self._name, group
+            )
+        self._told = True
