@@ -14,6 +14,7 @@ from vinedresser.cli.looking import judge, show
 from vinedresser.cli.rules import rules
 from vinedresser.cli.running import run
 from vinedresser.cli.servers import down, ui, up
+from vinedresser.cli.starting import init
 from vinedresser.cli.stores import reconcile, status
 from vinedresser.cli.sweeping import sweep
 from vinedresser.cli.training import train
@@ -51,6 +52,6 @@ def _version(
 
 
 app.command(context_settings=_SCRIPT_LINE)(run)
-for _command in (train, sweep, deploy, judge, show, capture, status, reconcile, ui, up, down):
+for _command in (init, train, sweep, deploy, judge, show, capture, status, reconcile, ui, up, down):
     app.command()(_command)
 app.add_typer(rules, name="rules")

@@ -1,0 +1,67 @@
+"""`vinedresser init`: what it writes runs as it is, and nothing of one's own is lost."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from vinedresser.capture.store.reader import open_run
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def vinedresser(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command."""
+    return subprocess.run(
+        [sys.executable, "-m", "vinedresser", *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_experiment_runs_as_it_is(tmp_path: Path) -> None:
+    done = vinedresser(tmp_path, "init", "experiment")
+    written = "wrote experiment.toml\nwrote train.py\n"
+    assert done.stdout == f"{written}now: vinedresser train experiment.toml\n"
+    done = vinedresser(tmp_path, "train", "experiment.toml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    good = open_run(tmp_path / "runs/spirals-good")
+    assert good.status.state == "finished"
+    assert good.scalars("metrics", mode="eval")["metrics/accuracy"].values[-1] > 0.95
+    assert open_run(tmp_path / "runs/spirals-too-fast").status.rule == "learning_rate_too_high"
+
+
+def test_the_sweep_runs_as_it_is(tmp_path: Path) -> None:
+    done = vinedresser(tmp_path, "init", "sweep", "a/b")
+    written = "wrote a/b/sweep.toml\nwrote a/b/train.py\n"
+    assert done.stdout == f"{written}now: vinedresser sweep a/b/sweep.toml\n"
+    done = vinedresser(tmp_path, "sweep", "a/b/sweep.toml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    trials = sorted((tmp_path / "a/b/runs/spirals-sweep").glob("trial-*"))
+    states = {open_run(trial).status.state for trial in trials}
+    assert len(trials) == 12
+    assert "finished" in states
+    assert states <= {"finished", "stopped"}
+
+
+def test_what_is_there_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("mine", encoding="utf-8")
+    assert vinedresser(tmp_path, "init", "sweep").returncode == 0
+    assert (tmp_path / "train.py").read_text(encoding="utf-8") == "mine"
+    (tmp_path / "sweep.toml").write_text("mine too", encoding="utf-8")
+    again = vinedresser(tmp_path, "init", "sweep")
+    assert again.returncode == 2
+    assert again.stderr == "vinedresser: sweep.toml: is there already; name another folder\n"
+    assert (tmp_path / "sweep.toml").read_text(encoding="utf-8") == "mine too"
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "taken").touch()
+    done = vinedresser(tmp_path, "init", "experiment", "taken")
+    assert done.returncode == 2
+    assert done.stderr == "vinedresser: taken: cannot be written to: File exists\n"
