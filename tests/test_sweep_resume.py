@@ -14,6 +14,7 @@ from vinedresser.infra.run_directory import (
     ExitCause,
     ExitRecord,
     Heartbeat,
+    TrackingRecord,
     heartbeat_key,
     read_record,
     write_record,
@@ -21,8 +22,9 @@ from vinedresser.infra.run_directory import (
 from vinedresser.infra.storage import Storage, open_storage
 from vinedresser.sweeps.spec import SweepRecord
 from vinedresser.sweeps.study import Study
-from vinedresser.sweeps.trial import Proposal
+from vinedresser.sweeps.trial import Ending, Proposal
 from vinedresser.tasks.checkpoints import Saved, last_checkpoint
+from vinedresser.tasks.conductor import Conductor
 from vinedresser.tasks.earlier_runs import runs_of_trial
 from vinedresser.tasks.sweep_file import Sweep, load_sweep
 from vinedresser.tasks.sweep_record import JOURNAL, settle_sweep
@@ -35,7 +37,7 @@ ReadMlflow = Callable[[Path], dict[str, Any]]
 TRIAL = "trial-0000"
 
 
-def sweep(folder: Path, store: str = "runs") -> Sweep:
+def sweep(folder: Path, store: str = "runs", pruner: str = "none") -> Sweep:
     """Return a sweep whose script takes ``--from CHECKPOINT``."""
     (folder / "train.py").touch()
     (folder / "sweep.toml").write_text(
@@ -44,6 +46,7 @@ def sweep(folder: Path, store: str = "runs") -> Sweep:
         metric = "accuracy"
         direction = "maximize"
         trials = 3
+        pruner = "{pruner}"
         resume = "from"
         [space]
         x = [0.1, 0.2]
@@ -89,6 +92,36 @@ def restored(one: Sweep) -> TrialCourse:
     trial = TrialCourse(one, Proposal(0, {"x": 0.1}), earlier=True)
     assert not trial.restore()
     return trial
+
+
+@pytest.mark.parametrize(("value", "again"), [(0.5, False), (0.001, True)])
+def test_a_trial_that_fell_behind_when_nobody_looked_is_not_begun_again(
+    tmp_path: Path, value: float, again: bool
+) -> None:
+    searched = sweep(tmp_path, pruner="asha")
+    study = searched.study(tmp_path / "journal.log")
+    other, left = study.ask(), study.ask()
+    assert other is not None
+    assert left is not None
+    assert study.report(other.number, 1, value) is None
+    study.tell(other.number, Ending("finished"), [value])
+    study.close()
+    # Of its values, from 0.009 to 0.039, the study has not been told.
+    ended(tmp_path / "runs" / "search" / "trial-0001", 45)
+    study = searched.study(tmp_path / "journal.log")
+    conductor = Conductor(searched, study, TrackingRecord("", "", ""), flow="")
+    trial = conductor.next()
+    assert trial is not None
+    assert trial.number == left.number
+    assert conductor.restore(trial) is not again
+    told = conductor.conclude(trial)
+    study.close()
+    if again:
+        assert told is None
+    else:
+        assert told is not None
+        assert told.ending == Ending("pruned", "not among the best 1 of 3 trials at epoch 1")
+        assert len(told.values) == 4
 
 
 def test_of_a_killed_run_the_last_checkpoint_before_its_last_step_is_taken(tmp_path: Path) -> None:

@@ -255,7 +255,8 @@ class Study:
     ) -> Ending | None:
         """Return how a trial is to end by comparison with others; None: it goes on."""
         if suspicion is not None and self.compares(epoch):
-            trial.set_user_attr(_SUSPECTED, suspicion.rule)
+            if _SUSPECTED not in self._frozen(trial.number).user_attrs:
+                trial.set_user_attr(_SUSPECTED, suspicion.rule)
             ending = behind_sound_trials(
                 suspicion,
                 epoch,

@@ -113,7 +113,9 @@ class Conductor:
         """
         over = through_outages(trial.restore, self._sweep.experiment.store)
         self._tell_values(trial)
-        return over
+        if trial.cut is not None and trial.adopted:
+            self._end(trial.places[-1], trial.cut)
+        return over or (trial.cut is not None and not trial.adopted)
 
     def make_run(self, trial: TrialCourse) -> RunPlace:
         """Make the next run of a trial; it is ready to be started.
@@ -221,7 +223,8 @@ class Conductor:
         """Tell the study what a trial reported when nobody was there to do so."""
         with self._lock:
             for epoch, value in enumerate(trial.course.values[0], start=1):
-                self._study.report(trial.number, epoch, value)
+                ending = self._study.report(trial.number, epoch, value)
+                trial.cut = trial.cut or ending
 
     def _next(self) -> Proposal | None:
         self.over = self.over or self._used_up()
@@ -258,6 +261,11 @@ class Conductor:
         if ending is None or trial.cut is not None:
             return
         trial.cut = ending
+        self._end(place, ending)
+
+    @staticmethod
+    def _end(place: RunPlace, ending: Ending) -> None:
+        """Ask a run to end."""
         request_stop(place.control, by="sweep", reason=ending.reason, rule=ending.rule)
 
     def _look_for_one_reason(self, told: Trial) -> None:

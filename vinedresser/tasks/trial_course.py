@@ -170,7 +170,7 @@ class TrialCourse:
     def ending(self) -> Ending | None:
         """Return how it ended, whose last run is over; None where that only broke off.
 
-        One that was to end has, though it crashed or was killed over it.
+        One that was to end has, though it crashed, was killed or broken off over it.
 
         Raises:
             VinedresserError: the run cannot be read.
@@ -253,7 +253,7 @@ class TrialCourse:
             state: TrialState = "stopped" if status.rule else "pruned"
             return self.cut or Ending(state, status.reason, status.rule)
         if status.by == "owner" or Interruption.is_reason(status.reason):
-            return None
+            return self.cut
         found = next((one for one in run.findings() if one.rule == status.rule), None)
         fault, remedy = (found.fault, found.remedy) if found else ("", "")
         return Ending("stopped", status.reason, status.rule, fault, remedy)
