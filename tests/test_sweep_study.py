@@ -188,6 +188,24 @@ def test_what_is_to_be_small_is_compared_the_other_way_round() -> None:
     assert ending.rule == "all_zero"
 
 
+def test_trials_that_blew_up_are_no_measure_of_how_far_the_others_came() -> None:
+    sweep = study(pruner={"name": "median", "startup": 50, "grace": 1}, direction="minimize")
+    blown = [begin(sweep).number for _ in range(4)]
+    for number in blown:
+        sweep.report(number, 1, 1e9)
+        sweep.report(number, 2, 1e9, SUSPECTED)
+    for came in (0.5, 0.6, 0.7, 0.8):
+        number = begin(sweep).number
+        sweep.report(number, 1, 2.3)
+        assert sweep.report(number, 2, came) is None
+    # From 2.3 to 0.55: four fifths of the way are 0.9.
+    for came, kind in ((0.88, None), (0.92, "stopped")):
+        number = begin(sweep).number
+        sweep.report(number, 1, 2.3)
+        ending = sweep.report(number, 2, came, SUSPECTED)
+        assert (ending and ending.state) == kind
+
+
 @pytest.mark.parametrize("pruner", ["none", "wilcoxon"])
 def test_without_comparison_a_suspicion_ends_nothing(pruner: str) -> None:
     sweep = study(pruner=pruner)

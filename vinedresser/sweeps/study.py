@@ -262,7 +262,6 @@ class Study:
                 epoch,
                 value,
                 sound=self._sound(epoch),
-                starts=self._starts(),
                 goal=self.settings.goals[0],
             )
             if ending is not None:
@@ -277,23 +276,22 @@ class Study:
     def _complete(self, result: Sequence[float]) -> bool:
         return len(result) == len(self.settings.goals) and all(map(math.isfinite, result))
 
-    def _sound(self, epoch: int) -> list[float]:
-        """Return the values up to an epoch of the trials that no rule has suspected or stopped."""
+    def _sound(self, epoch: int) -> list[tuple[float, float]]:
+        """Return, of the trials that no rule has suspected or stopped, two of their values.
+
+        The first one, and the last up to an epoch.
+        """
         found = []
         for trial in self._study.get_trials(deepcopy=False):
             if _SUSPECTED in trial.user_attrs:
                 continue
             if trial.user_attrs.get(_ENDING, {}).get("state") == "stopped":
                 continue
-            reported = [one for one in trial.intermediate_values if one <= epoch]
+            values = trial.intermediate_values
+            reported = [one for one in values if one <= epoch]
             if reported:
-                found.append(trial.intermediate_values[max(reported)])
+                found.append((values[min(reported)], values[max(reported)]))
         return found
-
-    def _starts(self) -> list[float]:
-        """Return the first value of each trial that has one."""
-        reported = (one.intermediate_values for one in self._study.get_trials(deepcopy=False))
-        return [values[min(values)] for values in reported if values]
 
     def _frozen(self, number: int) -> FrozenTrial:
         return self._study.get_trials(deepcopy=False)[number]
