@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -125,8 +126,13 @@ def workers(store: str) -> dict[str, int]:
 
 
 @contextmanager
-def dask(folder: Path, count: int) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
-    """Run a scheduler and workers of one thread each; yield its address and them."""
+def dask(
+    folder: Path, count: int, gpu: str = ""
+) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
+    """Run a scheduler and workers of one thread each; yield its address and them.
+
+    The last worker sees a GPU, if one is named, and says so.
+    """
     file = folder / "scheduler.json"
     log = (folder / "dask.log").open("wb")
     module = [sys.executable, "-m"]
@@ -139,7 +145,16 @@ def dask(folder: Path, count: int) -> Iterator[tuple[str, list[subprocess.Popen[
     started = [subprocess.Popen([*scheduler, *shared], stdout=log, stderr=log)]
     try:
         command = [*worker, *shared]
-        started += [subprocess.Popen(command, stdout=log, stderr=log) for _ in range(count)]
+        for number in range(count):
+            has = bool(gpu) and number == count - 1
+            started.append(
+                subprocess.Popen(
+                    [*command, *(["--resources", "GPU=1"] if has else [])],
+                    stdout=log,
+                    stderr=log,
+                    env={**os.environ, **({"CUDA_VISIBLE_DEVICES": gpu} if has else {})},
+                )
+            )
         until(file.exists, "the scheduler")
         yield json.loads(file.read_text())["address"], started[1:]
     finally:
@@ -234,6 +249,21 @@ def test_a_sweep_on_an_engine_of_its_own(engine: str, tmp_path: Path, start: Sta
     store = tmp_path / engine / "runs/search"
     assert accuracies(str(store)) == pytest.approx({x / 10: 0.3 * x for x in range(1, 7)})
     assert this_process().pid not in workers(str(store)).values()
+
+
+@pytest.mark.slow
+def test_trials_that_need_a_gpu_go_to_the_worker_that_has_one(
+    s3: str, tmp_path: Path, start: Start
+) -> None:
+    name = f"GPU-{uuid4()}"
+    with dask(tmp_path, 2, name) as (address, started):
+        runner = f'{{ name = "dask", address = "{address}" }}\ngpus = 1'
+        flow = start(tmp_path / "far", s3, runner)
+        output, _ = flow.communicate()
+    assert flow.returncode == 0, output
+    store = f"{s3}/search"
+    assert len(accuracies(store)) == 6
+    assert set(workers(store).values()) == {started[-1].pid}
 
 
 @pytest.mark.slow

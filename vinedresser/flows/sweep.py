@@ -67,6 +67,7 @@ def sweep(
     """
     mark = f"{flow_run.scheduled_start_time:%Y%m%dT%H%M%SZ}" if dated else ""
     searched = load_sweep(path, store=store, at_once=at_once, mark=mark)
+    searched.experiment.refuse_missing_gpus()
     goes_on = resume or (dated and has_begun(searched))
     swept = ends_in_order(lambda: _search(searched, goes_on), searched.experiment.store)
     if not swept.problem:
@@ -90,7 +91,7 @@ def _search(searched: Sweep, resume: bool) -> Swept:
         try:
             tracking = begin_sweep(searched, resume=resume)
             conductor = Conductor(searched, study, tracking, flow=this.id)
-            with open_cluster(experiment.runner, place, at_once=experiment.at_once) as cluster:
+            with open_cluster(experiment) as cluster:
                 trials = _Trials(conductor, experiment, cluster)
                 trials.run()
             conductor.finish()

@@ -59,6 +59,7 @@ def train(
         TerminationSignal: it was cancelled; its trainings have saved their checkpoint and ended.
     """
     experiment = load_experiment(path, store=store, at_once=at_once, remedy=remedy)
+    experiment.refuse_missing_gpus()
     return ends_in_order(lambda: _train(experiment), experiment.store)
 
 
@@ -70,8 +71,7 @@ def _train(experiment: Experiment) -> Trained:
     this = remember_flow(state, str(flow_run.id), str(flow_run.name))
     try:
         courses = courses_of(prepare(experiment, flow=this.id), experiment)
-        slots, place = experiment.at_once, experiment.store
-        with open_cluster(experiment.runner, place, at_once=slots) as cluster:
+        with open_cluster(experiment) as cluster:
             trainings = _Trainings(experiment, this.id, cluster)
             trainings.run(courses)
         return training_result(courses, trainings.problems())

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ipaddress
 import logging
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import copy_context
-from pathlib import Path
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,6 +19,7 @@ from prefect.task_runners import TaskRunner
 from prefect.tasks import Task
 
 from vinedresser.errors import ConfigError, LaunchError
+from vinedresser.tasks.experiment import Experiment
 from vinedresser.tasks.flow_sign import gives_signs
 from vinedresser.tasks.runner_settings import RunnerSettings
 
@@ -30,10 +31,14 @@ class Cluster:
 
     Args:
         runner: Prefect's task runner for it, which has started.
+        needs: makes a context in which it reserves what a training needs.
     """
 
-    def __init__(self, runner: TaskRunner[Any]) -> None:
+    def __init__(
+        self, runner: TaskRunner[Any], needs: Callable[[], AbstractContextManager[Any]]
+    ) -> None:
         self._runner = runner
+        self._needs = needs
         self._lock = threading.Lock()
         # The flow's: that of a task has the task's parameters, which would travel, too.
         self._context = copy_context()
@@ -46,12 +51,15 @@ class Cluster:
         """
         with self._lock:
             try:
-                future: PrefectFuture[Any] = self._context.run(
-                    self._runner.submit, task, parameters
-                )
+                future: PrefectFuture[Any] = self._context.run(self._submit, task, parameters)
             except (OSError, RuntimeError, TypeError, ValueError) as error:
                 raise LaunchError(f"no worker could be given {task.name}: {error}") from error
             return future
+
+    def _submit(self, task: Task[..., Any], parameters: dict[str, Any]) -> PrefectFuture[Any]:
+        with self._needs():
+            future: PrefectFuture[Any] = self._runner.submit(task, parameters)
+        return future
 
     @staticmethod
     def is_lost(future: PrefectFuture[Any]) -> bool:
@@ -62,25 +70,27 @@ class Cluster:
 
 
 @contextmanager
-def open_cluster(
-    settings: RunnerSettings, store: Path | str, *, at_once: int
-) -> Iterator[Cluster | None]:
-    """Connect to an engine, or start one on this machine, for as long as this goes on.
+def open_cluster(experiment: Experiment) -> Iterator[Cluster | None]:
+    """Connect to an experiment's engine, or start one on this machine, for as long as this goes on.
 
-    Args:
-        settings: which one; for local processes there is none.
-        store: of the runs, where the flow gives its sign of life.
-        at_once: trainings at the same time: workers of an engine that is started.
+    For local processes there is none. One that is started has as many workers as trainings are to
+    run at the same time; the flow gives its sign of life in the store of the runs.
 
     Raises:
         ConfigError: its workers cannot reach Prefect's server.
         LaunchError: it is away, or cannot be started.
     """
+    settings, run = experiment.runner, experiment.run
     if settings.name == "local":
         yield None
         return
-    with temporary_settings({PREFECT_API_URL: _server(settings)}), gives_signs(store):
-        runner = _dask(settings, at_once) if settings.name == "dask" else _ray(settings, at_once)
+    with temporary_settings({PREFECT_API_URL: _server(settings)}), gives_signs(experiment.store):
+        if settings.name == "dask":
+            runner = _dask(settings, run.slots)
+            needs = partial(_dask_needs, settings, run.gpus)
+        else:
+            runner = _ray(settings, run.slots * (run.cpus or 1))
+            needs = partial(_ray_needs, run.cpus, run.gpus)
         try:
             runner.__enter__()
             # Dask's is connected when it is first asked for, which several threads may do at once.
@@ -89,7 +99,7 @@ def open_cluster(
             where = settings.address or "this machine"
             raise LaunchError(f"run.runner: no {settings.name} at {where}: {error}") from error
         try:
-            yield Cluster(runner)
+            yield Cluster(runner, needs)
         finally:
             runner.__exit__(None, None, None)
 
@@ -140,11 +150,34 @@ def _dask(settings: RunnerSettings, at_once: int) -> TaskRunner[Any]:
     return DaskTaskRunner(cluster_kwargs=local)
 
 
-def _ray(settings: RunnerSettings, at_once: int) -> TaskRunner[Any]:
+def _dask_needs(settings: RunnerSettings, gpus: int) -> AbstractContextManager[Any]:
+    """Return a context in which a task goes to workers with so many GPUs.
+
+    They say so themselves, by `--resources GPU=2`; those of a cluster on this machine share what
+    that has.
+    """
+    if not gpus or settings.address is None:
+        return nullcontext()
+    from dask.base import annotate
+
+    return annotate(resources={"GPU": gpus})
+
+
+def _ray(settings: RunnerSettings, cpus: int) -> TaskRunner[Any]:
     from prefect_ray.task_runners import RayTaskRunner  # type: ignore[import-untyped]
 
     options: dict[str, Any] = {"log_to_driver": False}
     if settings.address is None:
-        options |= {"num_cpus": at_once, "include_dashboard": False}
+        options |= {"num_cpus": cpus, "include_dashboard": False}
     runner: TaskRunner[Any] = RayTaskRunner(address=settings.address, init_kwargs=options)
     return runner
+
+
+def _ray_needs(cpus: int | None, gpus: int) -> AbstractContextManager[Any]:
+    """Return a context in which Ray reserves so much for a task."""
+    from prefect_ray.context import remote_options  # type: ignore[import-untyped]
+
+    wanted = {"num_cpus": cpus, "num_gpus": gpus or None}
+    options = {name: number for name, number in wanted.items() if number is not None}
+    context: AbstractContextManager[Any] = remote_options(**options)
+    return context

@@ -17,7 +17,7 @@ Paths are relative to the file. Parameters reach the command as ``--name value``
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -25,12 +25,13 @@ from typing import Any
 from vinedresser.capture.config import CaptureConfig
 from vinedresser.errors import ConfigError, LaunchError, did_you_mean
 from vinedresser.infra.configuration import build, load_toml
+from vinedresser.infra.gpus import VISIBLE_GPUS, visible_gpus
 from vinedresser.infra.launcher import check_command
 from vinedresser.infra.tracking import absolute_uri
 from vinedresser.rules.actions.plan import ActionPlan
 from vinedresser.rules.base import Rule, capture_for
 from vinedresser.rules.registry import rules_from_table
-from vinedresser.tasks.plan import Plan, RunTable, cores, refuse_missing_program, run_plans
+from vinedresser.tasks.plan import Plan, RunTable, refuse_missing_program, run_plans
 from vinedresser.tasks.remedy_settings import RemedySettings, remedy_settings
 from vinedresser.tasks.rule_groups import grouped
 from vinedresser.tasks.runner_settings import RunnerSettings, runner_settings
@@ -100,7 +101,18 @@ class Experiment:
     @property
     def at_once(self) -> int:
         """How many runs train at the same time."""
-        return self.run.at_once or cores()
+        return self.run.slots
+
+    def refuse_missing_gpus(self) -> None:
+        """Refuse to begin where trainings of this machine would wait for GPUs that it has not.
+
+        Raises:
+            ConfigError: how many are wanted, and how many there are.
+        """
+        wanted, there = self.run.gpus * self.at_once, len(visible_gpus())
+        if self.runner.address is None and wanted > there:
+            each = f"{self.run.gpus} for each of {self.at_once} trainings at the same time"
+            raise ConfigError(f"{self.path}: run.gpus: {each}; this machine shows {there}")
 
 
 def load_experiment(
@@ -132,6 +144,7 @@ def experiment_of(
     store: Path | str | None = None,
     at_once: int | None = None,
     remedy: int | None = None,
+    trials: int = 0,
 ) -> Experiment:
     """Check an experiment file that has been read; see `load_experiment`.
 
@@ -141,6 +154,7 @@ def experiment_of(
         store: as there.
         at_once: as there.
         remedy: as there.
+        trials: how many runs are made of it later; 0: its variants are.
 
     Raises:
         ConfigError: as there.
@@ -158,7 +172,10 @@ def experiment_of(
     cwd = (base / run.cwd).resolve()
     if not cwd.is_dir():
         raise ConfigError(f"{path}: run.cwd: {cwd}: no such directory")
-    plans = run_plans(run, document.get("variants", {}), f"{path}: variants")
+    runner = runner_settings(run.runner, f"{path}: run.runner")
+    variants, here = document.get("variants", {}), runner.address is None
+    plans = run_plans(run, variants, f"{path}: variants", runs=trials, here=here)
+    _refuse_both_ways(run, plans, path)
     # Variants differ in options, not in the program.
     refuse_missing_program(plans[0], cwd, f"{path}: run")
     tables = grouped(document.get("rules", {}), where=f"{path}: rules", base=base)
@@ -173,7 +190,7 @@ def experiment_of(
     return Experiment(
         path=path.absolute(),
         run=run,
-        runner=runner_settings(run.runner, f"{path}: run.runner"),
+        runner=runner,
         store=place,
         cwd=cwd,
         plans=tuple(plans),
@@ -187,6 +204,14 @@ def experiment_of(
         tracking_uri=_tracking_uri(tracking.uri, base, local_state(place), f"{path}: tracking.uri"),
         tracking_experiment=tracking.experiment or run.name,
     )
+
+
+def _refuse_both_ways(run: RunTable, plans: Sequence[Plan], path: Path) -> None:
+    """Refuse GPUs that are both shared out and named."""
+    if run.gpus and any(VISIBLE_GPUS in plan.environment for plan in plans):
+        raise ConfigError(
+            f"{path}: run.gpus: each run gets its own; leave {VISIBLE_GPUS} out of environment"
+        )
 
 
 def _actions(

@@ -14,9 +14,10 @@ from typing import Any
 from vinedresser.errors import ConfigError, LaunchError
 from vinedresser.infra.configuration import build
 from vinedresser.infra.entry import parameters_as_arguments
+from vinedresser.infra.gpus import visible_gpus
 from vinedresser.infra.launcher import check_command
 
-__all__ = ["Plan", "RunTable", "VariantTable", "cores", "refuse_missing_program", "run_plans"]
+__all__ = ["Plan", "RunTable", "VariantTable", "refuse_missing_program", "run_plans"]
 
 _ENTRY = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
@@ -35,14 +36,17 @@ class RunTable:
         store: the directory that gets the run directories, or ``s3://bucket/prefix``.
         cwd: the directory to start the command in.
         total_steps: optimizer steps that a whole run takes, for progress and for steps saved.
-        at_once: how many runs train at the same time; as many as there are cores if not given.
+        at_once: how many runs train at the same time; if not given, as many as `cpus` and `gpus`
+            leave room for on this machine.
+        cpus: cores of each run, which OMP_NUM_THREADS tells it; if not given, the cores are shared
+            out among the runs that train at the same time.
+        gpus: GPUs that each run gets for itself (CUDA_VISIBLE_DEVICES); 0: it sees all.
         grace: seconds that a run has for its checkpoint between being asked to stop and SIGKILL.
         attach: capture what the command trains without a hook of its own.
         runner: what they run on, "local", "dask" or "ray", or a table of name and address.
         parameters: hyperparameters, passed as ``--name value`` and recorded; to a function by
             name.
-        environment: environment variables of the command. Unless it says otherwise, OMP_NUM_THREADS
-            shares the cores out among the runs that train at the same time.
+        environment: environment variables of the command.
     """
 
     name: str
@@ -52,6 +56,8 @@ class RunTable:
     cwd: str = "."
     total_steps: int | None = None
     at_once: int | None = None
+    cpus: int | None = None
+    gpus: int = 0
     grace: float = 10.0
     attach: bool = True
     runner: str | dict[str, Any] | None = None
@@ -69,10 +75,20 @@ class RunTable:
             raise ValueError(f'entry: must be "module:function", not {self.entry!r}')
         if not self.name or "/" in self.name or self.name.startswith("."):
             raise ValueError(f"name: {self.name!r} cannot name a directory")
-        if self.at_once is not None and self.at_once < 1:
-            raise ValueError(f"at_once: must be at least 1, not {self.at_once}")
+        for name, least in (("at_once", 1), ("cpus", 1), ("gpus", 0)):
+            given = getattr(self, name)
+            if given is not None and given < least:
+                raise ValueError(f"{name}: must be at least {least}, not {given}")
         if self.grace < 0:
             raise ValueError(f"grace: must be at least 0 seconds, not {self.grace}")
+
+    @property
+    def slots(self) -> int:
+        """How many runs train at the same time."""
+        if self.at_once is not None:
+            return self.at_once
+        room = _cores() // (self.cpus or 1)
+        return max(min(room, len(visible_gpus()) // self.gpus) if self.gpus else room, 1)
 
 
 @dataclass(frozen=True)
@@ -118,14 +134,26 @@ class Plan:
         return argv
 
 
-def run_plans(run: RunTable, variants: object, where: str) -> list[Plan]:
-    """Lay every variant on what all share."""
+def run_plans(run: RunTable, variants: object, where: str, *, runs: int, here: bool) -> list[Plan]:
+    """Lay every variant on what all share.
+
+    Args:
+        run: that.
+        variants: the table of the variants.
+        where: what to begin a message with.
+        runs: how many runs are made of it later; 0: one for each variant.
+        here: they share the cores of this machine.
+
+    Raises:
+        ConfigError: a variant is not right.
+    """
     if not isinstance(variants, Mapping):
         raise ConfigError(f"{where}: must hold one table per variant, not {variants!r}")
-    at_once = run.at_once or cores()
     # Trainings side by side that each take all cores are slower than one after the other.
-    threads = str(max(cores() // min(at_once, max(len(variants), 1)), 1))
-    run = replace(run, environment={"OMP_NUM_THREADS": threads, **run.environment})
+    side_by_side = min(run.slots, runs or len(variants) or 1)
+    threads = run.cpus or (max(_cores() // side_by_side, 1) if here else None)
+    if threads is not None:
+        run = replace(run, environment={"OMP_NUM_THREADS": str(threads), **run.environment})
     if not variants:
         return [_plan(run, run.name)]
     plans = []
@@ -166,6 +194,6 @@ def refuse_missing_program(plan: Plan, cwd: Path, where: str) -> None:
         raise ConfigError(f"{where}: {error}") from error
 
 
-def cores() -> int:
+def _cores() -> int:
     """Return how many cores this process may use."""
     return len(os.sched_getaffinity(0))

@@ -141,6 +141,7 @@ def _make_directory(
         flow=launch.flow,
         remedy=launch.remedy,
         patience=launch.patience,
+        gpus=experiment.run.gpus,
     )
     storage = LocalStorage(place.directory)
     for group, table in experiment.rules.items():

@@ -9,6 +9,7 @@ The trials are the runs of a store of their own, ``STORE/NAME``.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -109,7 +110,9 @@ def load_sweep(
     settings = build(SweepTable, document["sweep"], f"{path}: sweep")
     space = Space.parse(document["space"], f"{path}: space")
     rest = {key: value for key, value in document.items() if key not in _OWN}
-    experiment = experiment_of(rest, path, store=store, at_once=at_once)
+    # Where nobody says how many there will be, as many as find room train side by side.
+    trials = settings.trials or sys.maxsize
+    experiment = experiment_of(rest, path, store=store, at_once=at_once, trials=trials)
     _refuse_twice(experiment, space, settings, path)
     inner = _inner(experiment, mark)
     sweep = Sweep(inner, settings, space)

@@ -38,6 +38,7 @@ def prepare_run(
     flow: str = "",
     remedy: RemedyRecord | None = None,
     patience: float = 0.0,
+    gpus: int = 0,
 ) -> RunRecord:
     """Make a directory a run that can be started.
 
@@ -59,6 +60,7 @@ def prepare_run(
         remedy: of which stopped run it takes the place, if of any.
         patience: seconds for which the training goes on when its owner is gone, for another process
             to adopt it.
+        gpus: how many GPUs of its machine it gets for itself; 0: it sees all.
 
     Returns:
         What was written to run.json.
@@ -91,6 +93,7 @@ def prepare_run(
         grace=grace,
         forward=forward,
         patience=patience,
+        gpus=gpus,
     )
     try:
         write_record(storage, run, exclusive=True)

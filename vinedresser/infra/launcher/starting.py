@@ -10,11 +10,13 @@ from pathlib import Path
 
 from vinedresser.errors import LaunchError, NotARun
 from vinedresser.infra import run_lock
+from vinedresser.infra.gpus import NO_GPUS, VISIBLE_GPUS, lease
 from vinedresser.infra.launcher.command_check import check_command
 from vinedresser.infra.run_directory import (
     ExitRecord,
     LaunchRecord,
     RunRecord,
+    StopRecord,
     SupervisorRecord,
     environment_without_run,
     read_record,
@@ -28,7 +30,8 @@ __all__ = ["start"]
 def start(directory: str | os.PathLike[str]) -> subprocess.Popen[bytes]:
     """Start the supervisor of a prepared run, and with it the training.
 
-    The supervisor outlives the caller. From here on `supervisor_alive` is true until it has ended.
+    One that gets GPUs for itself waits until they are free, or until it is asked to end. The
+    supervisor outlives the caller. From here on `supervisor_alive` is true until it has ended.
 
     Returns:
         The supervisor's process, for the caller to reap; it returns 0 when the exit record is
@@ -53,15 +56,22 @@ def start(directory: str | os.PathLike[str]) -> subprocess.Popen[bytes]:
             if storage.exists(trace):
                 raise LaunchError(f"{directory}: was started before, it has a {trace}")
         _check(storage, launch)
-        return subprocess.Popen(
-            # -P: a module beside the training script must not shadow the standard library's.
-            [sys.executable, "-P", "-m", "vinedresser.infra.supervisor", str(path), str(lock)],
-            env=environment_without_run(),
-            stdin=_input() if launch.forward else subprocess.DEVNULL,
-            stdout=None if launch.forward else subprocess.DEVNULL,
-            pass_fds=(lock,),
-            start_new_session=True,
-        )
+        environment, gpus = environment_without_run(), NO_GPUS
+        if launch.gpus:
+            gpus = lease(launch.gpus, lambda: storage.exists(StopRecord.KEY))
+            environment |= {VISIBLE_GPUS: ",".join(gpus.names)}
+        try:
+            return subprocess.Popen(
+                # -P: a module beside the training script must not shadow the standard library's.
+                [sys.executable, "-P", "-m", "vinedresser.infra.supervisor", str(path), str(lock)],
+                env=environment,
+                stdin=_input() if launch.forward else subprocess.DEVNULL,
+                stdout=None if launch.forward else subprocess.DEVNULL,
+                pass_fds=(lock, *gpus.descriptors),
+                start_new_session=True,
+            )
+        finally:
+            gpus.close()
     finally:
         os.close(lock)
 

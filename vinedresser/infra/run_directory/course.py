@@ -36,6 +36,7 @@ class LaunchRecord(Record):
         grace: seconds between asking (SIGTERM) and killing (SIGKILL).
         forward: pass the training's output through to the supervisor's own, beside the log.
         patience: seconds for which it trains on without its owner, for another process to adopt it.
+        gpus: how many GPUs it gets for itself; 0: it sees all.
     """
 
     KEY: ClassVar[str] = "launch.json"
@@ -47,6 +48,7 @@ class LaunchRecord(Record):
     grace: float = 10.0
     forward: bool = False
     patience: float = 0.0
+    gpus: int = 0
 
 
 @dataclass(frozen=True)
