@@ -107,3 +107,14 @@ def test_a_third_run_goes_on_where_the_second_did(tmp_path: Path) -> None:
 def test_values_at_one_step_of_a_run_are_all_kept(tmp_path: Path) -> None:
     read = Course([ACCURACY])
     assert add(read, tmp_path, (0, 0.1), (0, 0.2), (0, 0.3)) == [(1, 0.1), (2, 0.2), (3, 0.3)]
+
+
+def test_what_is_a_loss_and_a_metric_is_one_value(tmp_path: Path) -> None:
+    # So XGBoost's are recorded.
+    records = [
+        step_record(round_, mode="eval", scalars={"losses/accuracy": 0.1, "metrics/accuracy": 0.1})
+        for round_ in range(3)
+    ]
+    read = Course([ACCURACY])
+    said = [read.add(step) for step in make_run(tmp_path / "run", records).follow()]
+    assert said == [[(1, 0.1)], [(2, 0.1)], [(3, 0.1)]]

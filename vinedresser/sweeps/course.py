@@ -49,16 +49,16 @@ class Course:
         if step.rank != 0:
             return []
         new: list[tuple[int, float]] = []
-        found = {**step.scalars_of("losses"), **step.scalars_of("metrics")}
+        # What is called the same is one value: XGBoost's losses are its metrics, too.
+        recorded = {**step.scalars_of("losses"), **step.scalars_of("metrics")}
+        found = {name.partition("/")[2]: value for name, value in recorded.items()}
         for number, goal in enumerate(self._goals):
             for name, value in found.items():
-                if name.partition("/")[2] != goal.metric:
-                    self._elsewhere.add((name.partition("/")[2], step.mode))
-                elif step.mode != goal.mode:
-                    self._elsewhere.add((goal.metric, step.mode))
-                else:
-                    epoch = self._append(number, value, self._begun + step.step)
-                    new += [(epoch, value)] if number == 0 else []
+                if name != goal.metric or step.mode != goal.mode:
+                    self._elsewhere.add((name, step.mode))
+                    continue
+                epoch = self._append(number, value, self._begun + step.step)
+                new += [(epoch, value)] if number == 0 else []
         return new
 
     def go_on(self, steps: int) -> None:
