@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.command_line import vinedresser
 from vinedresser.capture.store.reader import open_run
 
 TRAINING = textwrap.dedent(
@@ -44,18 +44,6 @@ TRAINING = textwrap.dedent(
 def project(tmp_path: Path) -> Path:
     (tmp_path / "train.py").write_text(TRAINING, encoding="utf-8")
     return tmp_path
-
-
-def vinedresser(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "vinedresser", *arguments],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "COLUMNS": "160"},
-        timeout=120,
-    )
 
 
 def test_run_passes_arguments_output_and_exit_code_on(project: Path) -> None:

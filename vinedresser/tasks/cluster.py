@@ -86,10 +86,10 @@ def open_cluster(experiment: Experiment) -> Iterator[Cluster | None]:
         return
     with temporary_settings({PREFECT_API_URL: _server(settings)}), gives_signs(experiment.store):
         if settings.name == "dask":
-            runner = _dask(settings, run.slots)
+            runner = _dask(settings, experiment.at_once)
             needs = partial(_dask_needs, settings, run.gpus)
         else:
-            runner = _ray(settings, run.slots * (run.cpus or 1))
+            runner = _ray(settings, experiment.at_once * (run.cpus or 1))
             needs = partial(_ray_needs, run.cpus, run.gpus)
         try:
             runner.__enter__()

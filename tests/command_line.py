@@ -1,0 +1,23 @@
+"""The command line, as a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+__all__ = ["vinedresser"]
+
+
+def vinedresser(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end in a terminal of 160 columns, and return what it said."""
+    return subprocess.run(
+        [sys.executable, "-m", "vinedresser", *arguments],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "COLUMNS": "160"},
+        timeout=240,
+    )
