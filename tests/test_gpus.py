@@ -102,9 +102,15 @@ def test_nobody_gets_what_another_one_has(gpus: list[str]) -> None:
     both.close()
 
 
-def test_more_than_there_are_is_an_error(gpus: list[str]) -> None:
+def test_a_training_that_wants_more_than_there_are_has_crashed(
+    tmp_path: Path, gpus: list[str]
+) -> None:
+    prepare_run(tmp_path / "run", name="run", argv=[sys.executable, "-V"], gpus=3)
     with pytest.raises(LaunchError, match="3 GPUs are wanted; this machine shows 2"):
-        lease(3, never)
+        start(tmp_path / "run")
+    end = read_record(LocalStorage(tmp_path / "run"), ExitRecord)
+    assert end is not None
+    assert (end.cause, end.reason) == ("crashed", "3 GPUs are wanted; this machine shows 2")
 
 
 SHOWS = """

@@ -100,7 +100,11 @@ def _take(folder: Path, names: Sequence[str], count: int) -> Lease | None:
         if len(found.names) == count:
             break
         path = folder / re.sub(r"[^\w.-]", "_", name)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            found.close()
+            raise LaunchError(f"{path}: cannot be made: {error.strerror}") from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -40,7 +40,7 @@ def cross_entropy(predicted: Array, labels: NDArray[np.int64]) -> float:
 
 def main() -> None:
     """Train, and say after each epoch how many of the points held out are told right."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--lr", type=float, default=0.5)
     parser.add_argument("--momentum", type=float, default=0.9)
     parser.add_argument("--units", type=int, default=128)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from vinedresser.errors import LaunchError, NotARun
 from vinedresser.infra import run_lock
-from vinedresser.infra.gpus import NO_GPUS, VISIBLE_GPUS, lease
+from vinedresser.infra.gpus import NO_GPUS, VISIBLE_GPUS, Lease, lease
 from vinedresser.infra.launcher.command_check import check_command
 from vinedresser.infra.run_directory import (
     ExitRecord,
@@ -55,16 +55,13 @@ def start(directory: str | os.PathLike[str]) -> subprocess.Popen[bytes]:
         for trace in (ExitRecord.KEY, SupervisorRecord.KEY):
             if storage.exists(trace):
                 raise LaunchError(f"{directory}: was started before, it has a {trace}")
-        _check(storage, launch)
-        environment, gpus = environment_without_run(), NO_GPUS
-        if launch.gpus:
-            gpus = lease(launch.gpus, lambda: storage.exists(StopRecord.KEY))
-            environment |= {VISIBLE_GPUS: ",".join(gpus.names)}
+        gpus = _make_ready(storage, launch)
+        own = {VISIBLE_GPUS: ",".join(gpus.names)} if launch.gpus else {}
         try:
             return subprocess.Popen(
                 # -P: a module beside the training script must not shadow the standard library's.
                 [sys.executable, "-P", "-m", "vinedresser.infra.supervisor", str(path), str(lock)],
-                env=environment,
+                env=environment_without_run() | own,
                 stdin=_input() if launch.forward else subprocess.DEVNULL,
                 stdout=None if launch.forward else subprocess.DEVNULL,
                 pass_fds=(lock, *gpus.descriptors),
@@ -88,10 +85,13 @@ def _input() -> int | None:
     return subprocess.DEVNULL if os.isatty(0) else None
 
 
-def _check(storage: LocalStorage, launch: LaunchRecord) -> None:
-    """Have a run end here that cannot begin."""
+def _make_ready(storage: LocalStorage, launch: LaunchRecord) -> Lease:
+    """Return the GPUs that a run has for itself; have one end here that cannot begin."""
     try:
         check_command(launch.argv, launch.cwd, launch.environment)
+        if not launch.gpus:
+            return NO_GPUS
+        return lease(launch.gpus, lambda: storage.exists(StopRecord.KEY))
     except LaunchError as error:
         write_first(storage, ExitRecord("crashed", str(error), time.time(), code=127))
         raise
