@@ -57,7 +57,7 @@ test-slow: env  ## the tests that take longer
 	$(BIN)/pytest -n 2 -m slow
 
 chaos: env  ## kill whatever sweeps and their servers consist of, fifty times (KILLS=…)
-	CHAOS_KILLS=$(or $(KILLS),50) $(BIN)/pytest -n 0 -m chaos tests/test_chaos.py
+	CHAOS_KILLS=$(or $(KILLS),50) $(BIN)/pytest -n 0 -m chaos tests/flows/test_chaos.py
 
 lint: env  ## style, types and import layers
 	$(BIN)/ruff check

@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.measure import table
-from vinedresser.capture.store.reader import open_run
-from vinedresser.infra.run_directory import ExitRecord, StopRecord, index_key
-from vinedresser.tasks.run_script import prepare_script, run_script
+from vinedresser.store.reading.reader import open_run
+from vinedresser.store.records import ExitRecord, StopRecord, index_key
+from vinedresser.tasks.lifecycle.run_script import prepare_script, run_script
 
 SCRIPT = Path(__file__).parent.parent / "examples" / "digits" / "train.py"
 OPTIONS = ("--model", "mlp", "--naive-loss", "--scale", "1", "--steps", "1000000")

@@ -17,8 +17,8 @@ import numpy as np
 import torch
 
 from benchmarks.measure import interleave, medians, table
-from vinedresser.capture.reductions import REDUCTIONS, take_statistics
-from vinedresser.capture.torch_.reductions import take_now
+from vinedresser.capture.torch_.copies.reductions import take_now
+from vinedresser.store.reductions import REDUCTIONS, take_statistics
 
 __all__ = ["main"]
 

@@ -34,14 +34,14 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measure import interleave, medians, table
-from vinedresser.capture.store.reader import open_run
-from vinedresser.capture.store.writer import RunWriter
-from vinedresser.infra.processes import this_process
 from vinedresser.infra.relay import Relay
-from vinedresser.infra.run_directory import Heartbeat, heartbeat_key, write_record
-from vinedresser.infra.storage import LocalStorage, open_storage
-from vinedresser.infra.storage.s3_client import s3_client
-from vinedresser.infra.storage.spool import Target
+from vinedresser.processes import this_process
+from vinedresser.store.reading.reader import open_run
+from vinedresser.store.records import Heartbeat, heartbeat_key, write_record
+from vinedresser.store.storage import LocalStorage, open_storage
+from vinedresser.store.storage.s3_client import s3_client
+from vinedresser.store.storage.spool import Target
+from vinedresser.store.writing.writer import RunWriter
 from vinedresser.testing.runs import end_run, make_run, start_run, step_record
 from vinedresser.testing.s3_server import BUCKET, seaweed
 
@@ -57,7 +57,7 @@ TRAINER = """
 import sys, time
 import numpy as np
 from vinedresser.capture import Hook
-from vinedresser.capture.schedule import SaveConfig
+from vinedresser.store.collections.schedule import SaveConfig
 hook = Hook(sys.argv[1], collections={"inputs": SaveConfig(every=1)})
 print("ready", flush=True)
 values = np.zeros((64, 1024), np.float32)

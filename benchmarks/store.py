@@ -25,8 +25,8 @@ from benchmarks.store_content import (
 )
 from benchmarks.store_writing import write_safetensors, writing_arms
 from benchmarks.tfrecord_writer import read_tensor, write_step
-from vinedresser.capture.store.reader import open_run
-from vinedresser.capture.store.step_record import StepRecord
+from vinedresser.store.reading.reader import open_run
+from vinedresser.store.step_record import StepRecord
 from vinedresser.testing.runs import make_run, step_record
 
 

@@ -18,11 +18,11 @@ from benchmarks.faults.outcome import outcome_of
 from benchmarks.faults.peers import PEER_CAPTURE, PEERS, Evidence
 from benchmarks.faults.training import train
 from benchmarks.faults.verdict import Verdict
-from vinedresser.capture.store.reader import open_run
 from vinedresser.errors import VinedresserError
 from vinedresser.rules.base import Rule, capture_for
 from vinedresser.rules.judge import judge
 from vinedresser.rules.registry import RULES, rules_from_table
+from vinedresser.store.reading.reader import open_run
 
 __all__ = ["Job", "judge_all", "judge_case"]
 

@@ -19,8 +19,8 @@ from benchmarks.faults.losses import LOSSES
 from benchmarks.faults.optimizers import make_optimizer, rate_of
 from benchmarks.faults.settings import TrainSettings
 from benchmarks.faults.targets import correct, targets
-from vinedresser.capture.config import CaptureConfig
-from vinedresser.capture.hook import Hook
+from vinedresser.capture.config.capture_config import CaptureConfig
+from vinedresser.capture.hook.hook import Hook
 from vinedresser.errors import ConfigError
 
 __all__ = ["Training", "train"]

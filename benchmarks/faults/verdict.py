@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from benchmarks.faults.classes import right_words
 from benchmarks.faults.outcome import Outcome
 from benchmarks.faults.peers import Alarm
-from vinedresser.capture.finding import Finding
 from vinedresser.rules.root_cause import root_causes
+from vinedresser.store.finding import Finding
 
 __all__ = ["Verdict"]
 

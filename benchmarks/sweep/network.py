@@ -16,14 +16,14 @@ from torch import Tensor, nn
 from benchmarks.sweep.curves import Curve
 from benchmarks.sweep.spaces import EPOCHS
 from vinedresser.capture import Hook
-from vinedresser.capture.finding import Finding
-from vinedresser.capture.store.reader import open_run
-from vinedresser.capture.store.step import Step
 from vinedresser.rules.base import capture_for
 from vinedresser.rules.engine import Engine
 from vinedresser.rules.judge import judge
 from vinedresser.rules.presets import preset_table
 from vinedresser.rules.registry import rules_from_table
+from vinedresser.store.finding import Finding
+from vinedresser.store.reading.reader import open_run
+from vinedresser.store.reading.step import Step
 from vinedresser.sweeps.dimension import Choice
 
 __all__ = ["train_curve"]

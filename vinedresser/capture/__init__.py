@@ -6,42 +6,42 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from vinedresser.capture.collections import Collection as Collection
-    from vinedresser.capture.config import CaptureConfig as CaptureConfig
-    from vinedresser.capture.finding import Finding as Finding
-    from vinedresser.capture.hook import Hook as Hook
-    from vinedresser.capture.schedule import SaveConfig as SaveConfig
-    from vinedresser.capture.stopping import TrainingStopped as TrainingStopped
-    from vinedresser.capture.store.reader import Run as Run
-    from vinedresser.capture.store.reader import open_run as open_run
-    from vinedresser.capture.store.series import Column as Column
-    from vinedresser.capture.store.series import Columns as Columns
-    from vinedresser.capture.store.status import Status as Status
-    from vinedresser.capture.store.step import Step as Step
-    from vinedresser.capture.store.step_record import HostTensor as HostTensor
-    from vinedresser.capture.store.step_record import StepRecord as StepRecord
-    from vinedresser.capture.store.tensor_view import TensorView as TensorView
-    from vinedresser.capture.store.writer import RunWriter as RunWriter
+    from vinedresser.capture.config.capture_config import CaptureConfig as CaptureConfig
+    from vinedresser.capture.hook.hook import Hook as Hook
+    from vinedresser.capture.requests.stopping import TrainingStopped as TrainingStopped
+    from vinedresser.store.collections.collection import Collection as Collection
+    from vinedresser.store.collections.schedule import SaveConfig as SaveConfig
+    from vinedresser.store.finding import Finding as Finding
+    from vinedresser.store.reading.reader import Run as Run
+    from vinedresser.store.reading.reader import open_run as open_run
+    from vinedresser.store.reading.series import Column as Column
+    from vinedresser.store.reading.series import Columns as Columns
+    from vinedresser.store.reading.step import Step as Step
+    from vinedresser.store.reading.tensor_view import TensorView as TensorView
+    from vinedresser.store.status import Status as Status
+    from vinedresser.store.step_record import HostTensor as HostTensor
+    from vinedresser.store.step_record import StepRecord as StepRecord
+    from vinedresser.store.writing.writer import RunWriter as RunWriter
 
 # Where each public name lives. Loaded on first use: a training script needs no reader, and a
 # reader no hook.
 _HOMES = {
-    "CaptureConfig": "config",
-    "Collection": "collections",
-    "Column": "store.series",
-    "Columns": "store.series",
-    "Finding": "finding",
-    "Hook": "hook",
+    "CaptureConfig": "capture.config.capture_config",
+    "Collection": "store.collections.collection",
+    "Column": "store.reading.series",
+    "Columns": "store.reading.series",
+    "Finding": "store.finding",
+    "Hook": "capture.hook.hook",
     "HostTensor": "store.step_record",
-    "Run": "store.reader",
-    "RunWriter": "store.writer",
-    "SaveConfig": "schedule",
+    "Run": "store.reading.reader",
+    "RunWriter": "store.writing.writer",
+    "SaveConfig": "store.collections.schedule",
     "Status": "store.status",
-    "Step": "store.step",
+    "Step": "store.reading.step",
     "StepRecord": "store.step_record",
-    "TensorView": "store.tensor_view",
-    "TrainingStopped": "stopping",
-    "open_run": "store.reader",
+    "TensorView": "store.reading.tensor_view",
+    "TrainingStopped": "capture.requests.stopping",
+    "open_run": "store.reading.reader",
 }
 
 __all__ = [
@@ -67,4 +67,4 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"vinedresser.capture.{_HOMES[name]}"), name)
+    return getattr(import_module(f"vinedresser.{_HOMES[name]}"), name)

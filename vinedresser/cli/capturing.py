@@ -34,11 +34,11 @@ def capture(
 
     What its rules need is captured all the same.
     """
-    from vinedresser.capture.collections import Collection
-    from vinedresser.capture.requesting import await_change, request_capture
-    from vinedresser.capture.schedule import SaveConfig
-    from vinedresser.infra.storage import open_storage
-    from vinedresser.terminal import console
+    from vinedresser.capture.requests.requesting import await_change, request_capture
+    from vinedresser.cli.views.terminal import console
+    from vinedresser.store.collections.collection import Collection
+    from vinedresser.store.collections.schedule import SaveConfig
+    from vinedresser.store.storage import open_storage
 
     if off == bool(every or steps):
         raise ConfigError("capture: say when to save, with --every or --steps, or else --off")

@@ -44,9 +44,9 @@ def deploy(
     if cron is None and (timezone is not None or paused):
         raise ConfigError("--timezone, --paused: go with --cron")
     find_prefect()
+    from vinedresser.cli.views.terminal import console
     from vinedresser.infra.deployment import Schedule
-    from vinedresser.tasks.deploying import deploy as deploy_file
-    from vinedresser.terminal import console
+    from vinedresser.tasks.config.deployment import deploy as deploy_file
 
     schedule = Schedule(cron, timezone or "UTC", active=not paused) if cron is not None else None
     made = deploy_file(file, schedule=schedule, name=name, pool=pool)

@@ -25,10 +25,10 @@ def judge(
 
     All the built-in rules judge it if neither a preset nor a rule is named.
     """
-    from vinedresser.capture.store.reader import open_run
+    from vinedresser.cli.views.terminal import console, print_finding
     from vinedresser.rules.judge import judge as judge_run
     from vinedresser.rules.registry import rules_from_table
-    from vinedresser.terminal import console, print_finding
+    from vinedresser.store.reading.reader import open_run
 
     named = preset if preset or rule else "default"
     rules = rules_from_table(rules_asked_for(named, rule))
@@ -60,8 +60,8 @@ def show(
 
     With a NAME, the values of that tensor or scalar; with --draw, a picture of it.
     """
-    from vinedresser.capture.store.reader import open_run
-    from vinedresser.show import draw_name, show_name, show_run
+    from vinedresser.cli.views.show import draw_name, show_name, show_run
+    from vinedresser.store.reading.reader import open_run
 
     opened = open_run(run)
     if name is None:

@@ -25,8 +25,8 @@ _RuleArgument = Annotated[
 @rules.command("list")
 def list_rules() -> None:
     """List the rules, what they find, and whether they stop a run."""
+    from vinedresser.cli.views.terminal import console, rules_table
     from vinedresser.rules.registry import known_rules
-    from vinedresser.terminal import console, rules_table
 
     console.print(rules_table(known_rules()))
 
@@ -58,8 +58,8 @@ def test_rule(
     It is shown each run twice; says what it found, how long a step takes it, what of its needs was
     not there. The exit code is 1 when it failed, or found another thing the second time.
     """
+    from vinedresser.cli.views.terminal import console, print_trial
     from vinedresser.rules.trial import try_rules
-    from vinedresser.terminal import console, print_trial
 
     trials = [try_rules(tables("RULE", [rule]), one) for one in run]
     for trial in trials:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vinedresser.cli.interrupts import interrupts_stop
-from vinedresser.cli.nothing_seen import print_nothing_seen
 from vinedresser.cli.options import (
     DEFAULT_STORE,
     CollectionOption,
@@ -21,9 +20,10 @@ from vinedresser.cli.options import (
     rules_asked_for,
     tables,
 )
+from vinedresser.cli.views.nothing_seen import print_nothing_seen
 
 if TYPE_CHECKING:
-    from vinedresser.infra.run_directory import ExitRecord
+    from vinedresser.store.records import ExitRecord
 
 __all__ = ["run"]
 
@@ -56,8 +56,13 @@ def run(
     What it trains is captured in STORE/NAME; its output and exit code are passed on. The exit code
     is 3 when a rule stopped it.
     """
-    from vinedresser.infra.storage.locate import is_remote
-    from vinedresser.tasks.run_script import prepare_script, run_name, run_script, training_seen
+    from vinedresser.store.storage.locate import is_remote
+    from vinedresser.tasks.lifecycle.run_script import (
+        prepare_script,
+        run_name,
+        run_script,
+        training_seen,
+    )
 
     prepare = partial(
         prepare_script,
@@ -75,8 +80,8 @@ def run(
     with interrupts_stop([directory]):
         end = run_script(directory)
     from vinedresser.capture.attach.launching import further_runs
-    from vinedresser.tasks.outcome import outcome
-    from vinedresser.terminal import error_console, print_outcome
+    from vinedresser.cli.views.terminal import error_console, print_outcome
+    from vinedresser.tasks.lifecycle.outcome import outcome
 
     for one in [directory, *further_runs(directory)]:
         print_outcome(outcome(one), to=error_console)
@@ -89,10 +94,10 @@ def _run_remote(
     store: str, name: str, prepare: Callable[..., None], *, numbered: bool, attach: bool
 ) -> int:
     """Run a script whose run lies on an object store; return the exit code."""
-    from vinedresser.tasks.outcome import outcome
-    from vinedresser.tasks.remote_place import free_url
-    from vinedresser.tasks.remote_script import RemoteScript
-    from vinedresser.terminal import error_console, print_outcome
+    from vinedresser.cli.views.terminal import error_console, print_outcome
+    from vinedresser.tasks.lifecycle.outcome import outcome
+    from vinedresser.tasks.places.remote_place import free_url
+    from vinedresser.tasks.places.remote_script import RemoteScript
 
     def say(sentence: str) -> None:
         error_console.print(f"vinedresser: {sentence}", soft_wrap=True, markup=False)

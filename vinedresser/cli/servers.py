@@ -17,10 +17,10 @@ def ui(
     port: Annotated[int | None, typer.Option(help="A free one if not given.")] = None,
 ) -> None:
     """Open MLflow's pages on the runs of a store."""
+    from vinedresser.cli.views.terminal import console
     from vinedresser.infra.guard import guard_descendants
     from vinedresser.infra.servers import mlflow_page, start_mlflow_ui, stop_server
-    from vinedresser.tasks.store import as_store, tracking
-    from vinedresser.terminal import console
+    from vinedresser.tasks.reconcile.stores import as_store, tracking
 
     record = tracking(as_store(store))
     guard_descendants()
@@ -61,7 +61,7 @@ def up(
 
     What programs need to find them is printed for the shell: eval "$(vinedresser up)".
     """
-    from vinedresser.terminal import error_console
+    from vinedresser.cli.views.terminal import error_console
 
     found: dict[str, str] = {}
     if s3:
@@ -89,8 +89,8 @@ def down() -> None:
 
     Flow runs of Prefect's worker are cancelled: their trainings save a checkpoint and end.
     """
+    from vinedresser.cli.views.terminal import console
     from vinedresser.infra.servers import take_down, take_down_prefect
-    from vinedresser.terminal import console
 
     # First the worker: what its flow runs save may belong on the S3 server.
     prefect, server = take_down_prefect(), take_down()

@@ -38,7 +38,7 @@ def init(
 
     An experiment.toml or a sweep.toml with comments, and a train.py, unless there is one.
     """
-    from vinedresser.terminal import console, relative
+    from vinedresser.cli.views.terminal import console, relative
 
     file = folder / f"{kind}.toml"
     if file.exists():

@@ -12,7 +12,7 @@ from vinedresser.cli.options import DEFAULT_STORE, StoreArgument
 from vinedresser.errors import ConfigError
 
 if TYPE_CHECKING:
-    from vinedresser.tasks.reconcile import Reconciled
+    from vinedresser.tasks.reconcile.reconcile import Reconciled
 
 __all__ = ["reconcile", "status"]
 
@@ -21,9 +21,9 @@ def status(
     store: StoreArgument = str(DEFAULT_STORE),
 ) -> None:
     """Show how the runs of a store stand."""
-    from vinedresser.tasks.outcome import outcome
-    from vinedresser.tasks.store import as_store, runs_in
-    from vinedresser.terminal import console, outcome_table
+    from vinedresser.cli.views.terminal import console, outcome_table
+    from vinedresser.tasks.lifecycle.outcome import outcome
+    from vinedresser.tasks.reconcile.stores import as_store, runs_in
 
     place = as_store(store)
     _check_directory(place)
@@ -36,13 +36,13 @@ def reconcile(store: StoreArgument = str(DEFAULT_STORE)) -> None:
     Leftover processes, exit records, MLflow runs, Prefect flow runs, and what waits on this machine
     to be uploaded, those of the store's sweeps too; twice changes nothing.
     """
+    from vinedresser.cli.views.terminal import console
     from vinedresser.infra.prefect_environment import prepare_prefect
-    from vinedresser.tasks.flow_record import dead_flows
-    from vinedresser.tasks.reconcile import reconcile as reconcile_store
-    from vinedresser.tasks.reconcile import reconcile_spools
-    from vinedresser.tasks.store import as_store, local_state
-    from vinedresser.tasks.sweep_record import sweeps_in
-    from vinedresser.terminal import console
+    from vinedresser.tasks.reconcile.flow_record import dead_flows
+    from vinedresser.tasks.reconcile.reconcile import reconcile as reconcile_store
+    from vinedresser.tasks.reconcile.reconcile import reconcile_spools
+    from vinedresser.tasks.reconcile.stores import as_store, local_state
+    from vinedresser.tasks.sweeping.sweep_record import sweeps_in
 
     place = as_store(store)
     results = reconcile_spools()
@@ -65,7 +65,7 @@ def reconcile(store: StoreArgument = str(DEFAULT_STORE)) -> None:
 
 def _in_process_of_its_own(sweep: Path | str) -> list[Reconciled]:
     """Reconcile the trials of a sweep; what is done is printed there."""
-    from vinedresser.tasks.reconcile import Reconciled
+    from vinedresser.tasks.reconcile.reconcile import Reconciled
 
     command = [sys.executable, "-m", "vinedresser", "reconcile", os.fspath(sweep)]
     failed = subprocess.run(command, check=False).returncode != 0

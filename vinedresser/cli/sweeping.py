@@ -28,9 +28,9 @@ def sweep(
     Trials run in parallel; broken ones are stopped by rules, those worse than others by comparison.
     """
     from vinedresser.infra.prefect_environment import prepare_prefect
-    from vinedresser.tasks.earlier_runs import adopt_living
-    from vinedresser.tasks.store import ensure_store
-    from vinedresser.tasks.sweep_file import load_sweep
+    from vinedresser.tasks.config.sweep_file import load_sweep
+    from vinedresser.tasks.reconcile.earlier_runs import adopt_living
+    from vinedresser.tasks.reconcile.stores import ensure_store
 
     searched = load_sweep(file, store=store, at_once=at_once)
     place = searched.experiment.store
@@ -39,11 +39,11 @@ def sweep(
         # Before Prefect is loaded: what trains on without a flow does so for a minute only.
         adopt_living(place)
     prepare_prefect(searched.state)
+    from vinedresser.cli.views.sweep_progress import sweep_progress
+    from vinedresser.cli.views.sweep_terminal import summary, trials_table
+    from vinedresser.cli.views.terminal import console, relative
     from vinedresser.flows.sweep import sweep as sweep_flow
-    from vinedresser.sweep_progress import sweep_progress
-    from vinedresser.sweep_terminal import summary, trials_table
-    from vinedresser.tasks.sweep_record import PAGE
-    from vinedresser.terminal import console, relative
+    from vinedresser.tasks.sweeping.sweep_record import PAGE
 
     shown = relative(place)
     trials = "trials" if searched.settings.trials is None else f"{searched.settings.trials} trials"

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from vinedresser.cli.interrupts import interrupts_stop
-from vinedresser.cli.nothing_seen import print_nothing_seen
-from vinedresser.cli.remedies import print_remedied
+from vinedresser.cli.views.nothing_seen import print_nothing_seen
+from vinedresser.cli.views.remedies import print_remedied
 from vinedresser.errors import ConfigError
 
 __all__ = ["train"]
@@ -39,16 +39,16 @@ def train(
     They run in parallel, are judged while they train, and are stopped when they go wrong.
     """
     from vinedresser.infra.prefect_environment import prepare_prefect
-    from vinedresser.tasks.experiment import load_experiment
-    from vinedresser.tasks.store import ensure_store, local_state
+    from vinedresser.tasks.config.experiment import load_experiment
+    from vinedresser.tasks.reconcile.stores import ensure_store, local_state
 
     experiment = load_experiment(file, store=store, at_once=at_once)
     times = _times(experiment.remedy.times, remedy, attempts)
     ensure_store(experiment.store)
     state = local_state(experiment.store)
     prepare_prefect(state)
+    from vinedresser.cli.views.terminal import console, outcome_table, progress, relative
     from vinedresser.flows.train import train as train_flow
-    from vinedresser.terminal import console, outcome_table, progress, relative
 
     count = len(experiment.plans)
     together = min(experiment.at_once, count)
@@ -84,7 +84,7 @@ def _times(said: int, remedy: bool | None, attempts: int | None) -> int:
     Raises:
         ConfigError: both no remedy and attempts.
     """
-    from vinedresser.tasks.remedy_settings import RemedySettings
+    from vinedresser.tasks.config.remedy_settings import RemedySettings
 
     if remedy is False:
         if attempts is not None:

@@ -12,9 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.capture.store.reader import Run
-from vinedresser.capture.store.series import Column
-from vinedresser.capture.store.step_record import MODES, Mode
 from vinedresser.errors import (
     ConfigError,
     MissingDependency,
@@ -22,7 +19,10 @@ from vinedresser.errors import (
     UnknownTensor,
     did_you_mean,
 )
-from vinedresser.explain.tensor_images import mosaic, tile_images
+from vinedresser.explain.charts.tensor_images import mosaic, tile_images
+from vinedresser.store.reading.reader import Run
+from vinedresser.store.reading.series import Column
+from vinedresser.store.step_record import MODES, Mode
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

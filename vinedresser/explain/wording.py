@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from vinedresser.explain.scale import MINUS, decade
+from vinedresser.explain.charts.scale import MINUS, decade
 
 __all__ = ["count", "duration", "evidence_rows", "number", "plain"]
 

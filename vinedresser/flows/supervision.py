@@ -10,11 +10,11 @@ from prefect import allow_failure
 from prefect.client.schemas.objects import State
 from prefect.futures import PrefectFuture
 
-from vinedresser.tasks.cluster import Cluster
-from vinedresser.tasks.cluster_place import ClusterPlace
-from vinedresser.tasks.experiment import Experiment
-from vinedresser.tasks.further_trainings import see_to_further
-from vinedresser.tasks.run_place import RunPlace
+from vinedresser.infra.clusters.cluster import Cluster
+from vinedresser.tasks.config.experiment import Experiment
+from vinedresser.tasks.lifecycle.further_trainings import see_to_further
+from vinedresser.tasks.places.cluster_place import ClusterPlace
+from vinedresser.tasks.places.run_place import RunPlace
 from vinedresser.tasks.stages import finish, judge, launch, record
 
 __all__ = ["Supervision", "complaints", "supervise"]

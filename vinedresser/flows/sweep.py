@@ -14,18 +14,19 @@ from prefect.states import Failed
 
 from vinedresser.errors import VinedresserError
 from vinedresser.flows.supervision import Supervision, complaints, supervise
-from vinedresser.tasks.cluster import Cluster, open_cluster
-from vinedresser.tasks.conductor import Conductor
-from vinedresser.tasks.earlier_runs import adopt_living
-from vinedresser.tasks.experiment import Experiment
-from vinedresser.tasks.flow_record import forget_flow, remember_flow
+from vinedresser.infra.clusters.cluster import Cluster
+from vinedresser.tasks.config.experiment import Experiment
+from vinedresser.tasks.config.sweep_file import Sweep, load_sweep
+from vinedresser.tasks.lifecycle.termination import ends_in_order
+from vinedresser.tasks.places.experiment_cluster import cluster_of
+from vinedresser.tasks.reconcile.earlier_runs import adopt_living
+from vinedresser.tasks.reconcile.flow_record import forget_flow, remember_flow
+from vinedresser.tasks.reconcile.stores import ensure_store
 from vinedresser.tasks.stages import reconcile
-from vinedresser.tasks.store import ensure_store
-from vinedresser.tasks.sweep_file import Sweep, load_sweep
-from vinedresser.tasks.sweep_record import JOURNAL
-from vinedresser.tasks.sweep_result import Swept, begin_sweep, finish_sweep, has_begun
-from vinedresser.tasks.termination import ends_in_order
-from vinedresser.tasks.trial_course import TrialCourse
+from vinedresser.tasks.sweeping.conductor import Conductor
+from vinedresser.tasks.sweeping.sweep_record import JOURNAL
+from vinedresser.tasks.sweeping.sweep_result import Swept, begin_sweep, finish_sweep, has_begun
+from vinedresser.tasks.sweeping.trial_course import TrialCourse
 
 __all__ = ["sweep"]
 
@@ -91,7 +92,7 @@ def _search(searched: Sweep, resume: bool) -> Swept:
         try:
             tracking = begin_sweep(searched, resume=resume)
             conductor = Conductor(searched, study, tracking, flow=this.id)
-            with open_cluster(experiment) as cluster:
+            with cluster_of(experiment) as cluster:
                 trials = _Trials(conductor, experiment, cluster)
                 trials.run()
             conductor.finish()

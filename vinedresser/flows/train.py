@@ -14,17 +14,18 @@ from prefect.futures import PrefectFuture
 from prefect.runtime import flow_run
 
 from vinedresser.flows.supervision import complaints, supervise
-from vinedresser.tasks.cluster import Cluster, open_cluster
-from vinedresser.tasks.experiment import Experiment, load_experiment
-from vinedresser.tasks.flow_record import forget_flow, remember_flow
-from vinedresser.tasks.outcome import Trained
-from vinedresser.tasks.prepare import prepare
-from vinedresser.tasks.remedy import RemedyCourse
-from vinedresser.tasks.remedying import courses_of
+from vinedresser.infra.clusters.cluster import Cluster
+from vinedresser.tasks.config.experiment import Experiment, load_experiment
+from vinedresser.tasks.lifecycle.outcome import Trained
+from vinedresser.tasks.lifecycle.prepare import prepare
+from vinedresser.tasks.lifecycle.termination import ends_in_order
+from vinedresser.tasks.lifecycle.training_result import training_result
+from vinedresser.tasks.places.experiment_cluster import cluster_of
+from vinedresser.tasks.reconcile.flow_record import forget_flow, remember_flow
+from vinedresser.tasks.reconcile.stores import ensure_store, local_state
+from vinedresser.tasks.remedy.attempt import RemedyCourse
+from vinedresser.tasks.remedy.remedying import courses_of
 from vinedresser.tasks.stages import begin, correct, reconcile
-from vinedresser.tasks.store import ensure_store, local_state
-from vinedresser.tasks.termination import ends_in_order
-from vinedresser.tasks.training_result import training_result
 
 __all__ = ["train"]
 
@@ -71,7 +72,7 @@ def _train(experiment: Experiment) -> Trained:
     this = remember_flow(state, str(flow_run.id), str(flow_run.name))
     try:
         courses = courses_of(prepare(experiment, flow=this.id), experiment)
-        with open_cluster(experiment) as cluster:
+        with cluster_of(experiment) as cluster:
             trainings = _Trainings(experiment, this.id, cluster)
             trainings.run(courses)
         return training_result(courses, trainings.problems())

@@ -17,8 +17,8 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from vinedresser.infra.processes import ProcessIdentity, kill_marked, this_process, wait_for_end
-from vinedresser.infra.run_directory import FLOW_VARIABLE, environment_without_run
+from vinedresser.processes import ProcessIdentity, kill_marked, this_process, wait_for_end
+from vinedresser.store.records import FLOW_VARIABLE, environment_without_run
 
 __all__ = ["guard_descendants", "main", "start_guard"]
 

@@ -7,16 +7,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from vinedresser.capture.config import CaptureConfig
-from vinedresser.capture.finding import Finding, Severity
-from vinedresser.infra.json_fields import strict_json
+from vinedresser.capture.config.capture_config import CaptureConfig
 from vinedresser.rules.faults import Fault
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.base import constructor_parameters, signals_of
+from vinedresser.store.finding import Finding, Severity
+from vinedresser.store.records.json_fields import strict_json
 
 if TYPE_CHECKING:
-    from vinedresser.capture.store.step import Step
-    from vinedresser.infra.run_directory import RunRecord
+    from vinedresser.store.reading.step import Step
+    from vinedresser.store.records import RunRecord
 
 __all__ = ["Rule", "capture_for"]
 

@@ -6,14 +6,14 @@ import copy
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from vinedresser.capture.finding import Finding
 from vinedresser.rules.base import Rule
 from vinedresser.rules.signals.base import SignalPool
 from vinedresser.rules.watch import RuleWatch
+from vinedresser.store.finding import Finding
 
 if TYPE_CHECKING:
-    from vinedresser.capture.store.step import Step
-    from vinedresser.infra.run_directory import RunRecord
+    from vinedresser.store.reading.step import Step
+    from vinedresser.store.records import RunRecord
 
 __all__ = ["NOT_APPLICABLE", "Engine"]
 

@@ -6,10 +6,10 @@ import json
 
 import numpy as np
 
-from vinedresser.capture.finding import Finding
 from vinedresser.errors import KeyMissing
-from vinedresser.infra.run_directory import findings_key
-from vinedresser.infra.storage import Storage
+from vinedresser.store.finding import Finding
+from vinedresser.store.records import findings_key
+from vinedresser.store.storage import Storage
 
 __all__ = ["FindingsFile", "finding_line"]
 

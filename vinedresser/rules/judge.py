@@ -6,21 +6,21 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Protocol
 
-from vinedresser.capture.finding import Finding
-from vinedresser.capture.store.reader import Run
-from vinedresser.infra.run_directory import (
+from vinedresser.rules.actions.stop import StopAtOnce
+from vinedresser.rules.base import Rule
+from vinedresser.rules.engine import Engine
+from vinedresser.rules.root_cause import root_causes
+from vinedresser.store.finding import Finding
+from vinedresser.store.reading.reader import Run
+from vinedresser.store.records import (
     ExitRecord,
     RunRecord,
     StopRecord,
     read_record,
 )
-from vinedresser.rules.actions.stop import StopAtOnce
-from vinedresser.rules.base import Rule
-from vinedresser.rules.engine import Engine
-from vinedresser.rules.root_cause import root_causes
 
 if TYPE_CHECKING:
-    from vinedresser.capture.store.step import Step
+    from vinedresser.store.reading.step import Step
 
 __all__ = ["Stopping", "judge"]
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from vinedresser.capture.collections import Collection
-from vinedresser.capture.schedule import SaveConfig
 from vinedresser.errors import ConfigError
+from vinedresser.store.collections.collection import Collection
+from vinedresser.store.collections.schedule import SaveConfig
 
 if TYPE_CHECKING:
-    from vinedresser.capture.store.step import Step
+    from vinedresser.store.reading.step import Step
 
 __all__ = ["Need"]
 
@@ -32,7 +32,7 @@ class Need:
             What comes more often than every hundred steps comes five times as rarely later:
             statistics from step 400 on, tensors from step 2000 on. Most faults are there from the
             start, and what is captured takes time and room.
-        reductions: statistics (`vinedresser.capture.reductions`). Scalars such as losses and
+        reductions: statistics (`vinedresser.store.reductions`). Scalars such as losses and
             metrics have none.
         modes: "train", "eval", "predict".
         tensor: the full tensors too.

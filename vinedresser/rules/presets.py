@@ -10,7 +10,7 @@ from vinedresser.rules.base import Rule
 from vinedresser.rules.faults import Fault
 from vinedresser.rules.registry import RULES
 from vinedresser.rules.signals.base import signals_of
-from vinedresser.rules.signals.learning_outcome import LearningOutcome
+from vinedresser.rules.signals.outcomes.learning_outcome import LearningOutcome
 
 __all__ = ["PRESETS", "preset_table"]
 

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
-from vinedresser.capture.finding import Severity
 from vinedresser.errors import ConfigError, did_you_mean
 from vinedresser.rules.activations.dying_relu import DyingRelu
 from vinedresser.rules.activations.saturated_activation import SaturatedActivation
@@ -64,6 +63,7 @@ from vinedresser.rules.trees.unused_features import UnusedFeatures
 from vinedresser.rules.weights.bad_initialisation import BadInitialisation
 from vinedresser.rules.weights.identical_units import IdenticalUnits
 from vinedresser.rules.weights.update_ratio import UpdateRatio
+from vinedresser.store.finding import Severity
 
 __all__ = ["RESERVED", "RULES", "describe", "find_rule", "known_rules", "rules_from_table"]
 

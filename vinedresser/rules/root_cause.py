@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from vinedresser.capture.finding import Finding
 from vinedresser.rules.faults import brings_about
+from vinedresser.store.finding import Finding
 
 __all__ = ["RootCause", "root_causes"]
 

@@ -7,19 +7,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from vinedresser.capture.finding import Finding
-from vinedresser.infra.run_directory import (
+from vinedresser.rules.findings_file import finding_line
+from vinedresser.store.finding import Finding
+from vinedresser.store.records import (
     Record,
     read_record,
     suspicions_key,
     write_record,
 )
-from vinedresser.infra.storage import Storage
-from vinedresser.rules.findings_file import finding_line
+from vinedresser.store.storage import Storage
 
 if TYPE_CHECKING:
-    from vinedresser.capture.store.step import Step
     from vinedresser.rules.engine import Engine
+    from vinedresser.store.reading.step import Step
 
 __all__ = ["SuspicionRecord", "SuspicionWriter", "read_suspicions"]
 

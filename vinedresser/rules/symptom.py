@@ -6,14 +6,14 @@ from abc import abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from vinedresser.capture.finding import Finding
 from vinedresser.errors import ConfigError
 from vinedresser.rules.base import Rule
 from vinedresser.rules.faults import Fault
-from vinedresser.rules.signals.outcome import Outcome, Verdict
+from vinedresser.rules.signals.outcomes.outcome import Outcome, Verdict
+from vinedresser.store.finding import Finding
 
 if TYPE_CHECKING:
-    from vinedresser.capture.store.step import Step
+    from vinedresser.store.reading.step import Step
 
 __all__ = ["Symptom", "SymptomRule"]
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vinedresser.capture.finding import Finding
-from vinedresser.capture.store.reader import open_run
 from vinedresser.errors import ConfigError
 from vinedresser.rules.base import Rule
 from vinedresser.rules.engine import Engine
 from vinedresser.rules.own_rules import references_in
 from vinedresser.rules.registry import rules_from_table
+from vinedresser.store.finding import Finding
+from vinedresser.store.reading.reader import open_run
 
 __all__ = ["Trial", "try_rules"]
 

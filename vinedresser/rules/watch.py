@@ -8,15 +8,15 @@ from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING
 
-from vinedresser.capture.finding import Finding
 from vinedresser.errors import Damaged
 from vinedresser.rules.base import Rule
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.base import SignalPool, signals_of
+from vinedresser.store.finding import Finding
 
 if TYPE_CHECKING:
-    from vinedresser.capture.store.step import Step
-    from vinedresser.infra.run_directory import RunRecord
+    from vinedresser.store.reading.step import Step
+    from vinedresser.store.records import RunRecord
 
 __all__ = ["RuleWatch"]
 

@@ -21,8 +21,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-from vinedresser.capture.finding import Finding
-from vinedresser.capture.store.reader import Run, open_run
 from vinedresser.errors import ConfigError, NotARun, VinedresserError
 from vinedresser.rules.actions.dispatcher import Dispatcher
 from vinedresser.rules.actions.plan import ActionPlan
@@ -31,6 +29,8 @@ from vinedresser.rules.findings_file import FindingsFile
 from vinedresser.rules.judge import judge
 from vinedresser.rules.registry import rules_from_table
 from vinedresser.rules.suspicions import SuspicionWriter
+from vinedresser.store.finding import Finding
+from vinedresser.store.reading.reader import Run, open_run
 
 __all__ = ["end_with_parent", "judge_run", "main"]
 

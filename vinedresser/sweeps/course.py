@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from vinedresser.sweeps.settings import Objective
 
 if TYPE_CHECKING:
-    from vinedresser.capture.store.step import Step
+    from vinedresser.store.reading.step import Step
 
 __all__ = ["Course"]
 

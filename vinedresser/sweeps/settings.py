@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from vinedresser.capture.store.step_record import Mode
+from vinedresser.store.step_record import Mode
 
 __all__ = ["Direction", "Objective", "PrunerName", "SamplerName", "SweepTable", "Summary"]
 

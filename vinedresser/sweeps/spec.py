@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from vinedresser.infra.run_directory import Record
+from vinedresser.store.records import Record
 
 __all__ = ["SweepRecord"]
 

@@ -11,24 +11,24 @@ from prefect.cache_policies import NO_CACHE
 
 from vinedresser.errors import StillRunning
 from vinedresser.infra.launcher import request_stop
-from vinedresser.tasks.experiment import Experiment
-from vinedresser.tasks.interruption import INTERRUPTED
-from vinedresser.tasks.judging import run_judge
-from vinedresser.tasks.reconcile import Reconciled
-from vinedresser.tasks.reconcile import reconcile as reconcile_store
-from vinedresser.tasks.recording import record_metrics, send_metrics
-from vinedresser.tasks.remedy import RemedyCourse
-from vinedresser.tasks.remedying import begin_again
-from vinedresser.tasks.run_place import RunPlace
-from vinedresser.tasks.settle import settle_run
-from vinedresser.tasks.side_by_side import side_by_side
+from vinedresser.tasks.config.experiment import Experiment
+from vinedresser.tasks.lifecycle.interruption import INTERRUPTED
+from vinedresser.tasks.lifecycle.judging import run_judge
+from vinedresser.tasks.lifecycle.recording import record_metrics, send_metrics
+from vinedresser.tasks.lifecycle.settle import settle_run
+from vinedresser.tasks.lifecycle.side_by_side import side_by_side
+from vinedresser.tasks.places.run_place import RunPlace
+from vinedresser.tasks.reconcile.reconcile import Reconciled
+from vinedresser.tasks.reconcile.reconcile import reconcile as reconcile_store
+from vinedresser.tasks.remedy.attempt import RemedyCourse
+from vinedresser.tasks.remedy.remedying import begin_again
 
 __all__ = ["begin", "correct", "finish", "judge", "launch", "reconcile", "record"]
 
 
 @task(name="reconcile", cache_policy=NO_CACHE)
 def reconcile(store: Path | str) -> list[Reconciled]:
-    """Put right what a crash left behind in a store; see `vinedresser.tasks.reconcile`."""
+    """Settle what a crash left behind in a store; see `tasks.reconcile.reconcile`."""
     return reconcile_store(store)
 
 

@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.capture.store.dtypes import dtype_name
-from vinedresser.capture.store.reader import Run, open_run
-from vinedresser.capture.store.step_record import HostTensor, Mode, StepRecord
-from vinedresser.capture.store.writer import RunWriter
-from vinedresser.infra.run_directory import (
+from vinedresser.store.reading.reader import Run, open_run
+from vinedresser.store.records import (
     ExitCause,
     ExitRecord,
     RunRecord,
     write_record,
 )
-from vinedresser.infra.storage import open_storage
+from vinedresser.store.segments.dtypes import dtype_name
+from vinedresser.store.step_record import HostTensor, Mode, StepRecord
+from vinedresser.store.storage import open_storage
+from vinedresser.store.writing.writer import RunWriter
 
 __all__ = ["end_run", "host_tensor", "make_run", "start_run", "step_record"]
 

@@ -16,9 +16,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from vinedresser.capture.store.step_record import StepRecord
-from vinedresser.capture.store.writer import RunWriter
-from vinedresser.infra.storage import open_storage
+from vinedresser.store.step_record import StepRecord
+from vinedresser.store.storage import open_storage
+from vinedresser.store.writing.writer import RunWriter
 from vinedresser.testing.runs import step_record
 
 __all__ = ["known_records"]

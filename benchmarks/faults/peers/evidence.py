@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from benchmarks.faults.cases import Case
 from benchmarks.faults.history import Trained
-from vinedresser.capture.collections import Collection
-from vinedresser.capture.config import CaptureConfig
-from vinedresser.capture.schedule import SaveConfig
-from vinedresser.capture.store.reader import Run
-from vinedresser.capture.store.step_record import Mode
+from vinedresser.capture.config.capture_config import CaptureConfig
+from vinedresser.store.collections.collection import Collection
+from vinedresser.store.collections.schedule import SaveConfig
+from vinedresser.store.reading.reader import Run
+from vinedresser.store.step_record import Mode
 
 __all__ = ["CAPTURED_EVERY", "PEER_CAPTURE", "Alarm", "Evidence"]
 

@@ -13,9 +13,9 @@ from multiprocessing.util import Finalize
 from typing import Any
 
 from vinedresser.capture.attach.claims import claim
-from vinedresser.capture.hook import Hook
-from vinedresser.capture.run_opening import OpenedRun
-from vinedresser.capture.stopping import StopSignal, TrainingStopped
+from vinedresser.capture.hook.hook import Hook
+from vinedresser.capture.hook.run_opening import OpenedRun
+from vinedresser.capture.requests.stopping import StopSignal, TrainingStopped
 
 __all__ = ["AttachedHook"]
 

@@ -9,17 +9,17 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 
-from vinedresser.capture.environment import Environment
-from vinedresser.capture.run_opening import OpenedRun, launched_run
+from vinedresser.capture.hook.environment import Environment
+from vinedresser.capture.hook.run_opening import OpenedRun, launched_run
 from vinedresser.errors import SecondWriter
-from vinedresser.infra.processes import identify, this_process
-from vinedresser.infra.run_directory import (
+from vinedresser.processes import identify, this_process
+from vinedresser.store.records import (
     ClaimRecord,
     RunRecord,
     heartbeat_key,
     write_first,
 )
-from vinedresser.infra.storage import Storage, open_storage
+from vinedresser.store.storage import Storage, open_storage
 
 __all__ = ["MOST_RUNS", "claim", "further_location"]
 

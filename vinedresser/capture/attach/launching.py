@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from vinedresser.capture.attach.claims import MOST_RUNS, further_location
-from vinedresser.infra.run_directory import (
+from vinedresser.store.records import (
     ATTACH_VARIABLE,
     ClaimRecord,
     LaunchRecord,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from vinedresser.capture.attach.attachment import ATTACHMENT
 from vinedresser.capture.attach.claims import claim
-from vinedresser.capture.environment import Environment
-from vinedresser.capture.run_opening import OpenedRun, launched_run
-from vinedresser.infra.run_directory import ClaimRecord
-from vinedresser.infra.storage import open_storage
+from vinedresser.capture.hook.environment import Environment
+from vinedresser.capture.hook.run_opening import OpenedRun, launched_run
+from vinedresser.store.records import ClaimRecord
+from vinedresser.store.storage import open_storage
 
 __all__ = ["make_way"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 
-from vinedresser.capture.modules import ACTIVATIONS
+from vinedresser.store.collections.modules import ACTIVATIONS
 
 __all__ = ["activation_name"]
 

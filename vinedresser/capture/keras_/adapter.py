@@ -11,17 +11,23 @@ import keras
 from keras.src.backend.common.keras_tensor import any_symbolic_tensors
 from keras.src.backend.common.symbolic_scope import in_symbolic_scope
 
-from vinedresser.capture.keeper import Adapter
+from vinedresser.capture.adapters.keeper import Adapter
+from vinedresser.capture.adapters.training_setup import TrainingSetup
+from vinedresser.capture.hook.session import Session
+from vinedresser.capture.keras_.calls.fitting import Fitting
+from vinedresser.capture.keras_.calls.interception import (
+    Original,
+    Place,
+    current,
+    unwatch,
+    watch_all,
+)
+from vinedresser.capture.keras_.calls.loops import Loop
 from vinedresser.capture.keras_.checkpoint import save_checkpoint
-from vinedresser.capture.keras_.fitting import Fitting
-from vinedresser.capture.keras_.interception import Original, Place, current, unwatch, watch_all
-from vinedresser.capture.keras_.loops import Loop
 from vinedresser.capture.keras_.setup import training_setup
 from vinedresser.capture.keras_.watched import Watched
-from vinedresser.capture.modules import ModuleInfo
-from vinedresser.capture.session import Session
-from vinedresser.capture.training_setup import TrainingSetup
 from vinedresser.errors import ConfigError
+from vinedresser.store.collections.modules import ModuleInfo
 
 __all__ = ["KerasAdapter"]
 

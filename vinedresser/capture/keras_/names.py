@@ -10,7 +10,7 @@ import keras
 
 from vinedresser.capture.keras_.activations import activation_name
 from vinedresser.capture.keras_.paths import layer_paths, own_name
-from vinedresser.capture.modules import ModuleInfo
+from vinedresser.store.collections.modules import ModuleInfo
 
 __all__ = ["NamedVariable", "Names"]
 

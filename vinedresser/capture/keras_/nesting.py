@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from vinedresser.capture.nesting import inside
+from vinedresser.capture.adapters.nesting import inside
 
 __all__ = ["arguments", "leaves"]
 

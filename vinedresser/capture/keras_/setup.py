@@ -9,16 +9,16 @@ from typing import Any
 import keras
 from keras.src.losses.losses import LossFunctionWrapper
 
-from vinedresser.capture.keras_.training_mode import dropout_rates
-from vinedresser.capture.keras_.updates import inner_optimizer
-from vinedresser.capture.keras_.watched import Watched
-from vinedresser.capture.training_setup import (
+from vinedresser.capture.adapters.training_setup import (
     TrainingSetup,
     described_function,
     described_optimizer,
     plain_settings,
     typed,
 )
+from vinedresser.capture.keras_.steps.updates import inner_optimizer
+from vinedresser.capture.keras_.training_mode import dropout_rates
+from vinedresser.capture.keras_.watched import Watched
 
 __all__ = ["training_setup"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 
-from vinedresser.capture.tunables import Change, Changed
+from vinedresser.capture.requests.tunables import Change, Changed
 from vinedresser.errors import ConfigError
 
 __all__ = ["LearningRate"]

@@ -10,12 +10,12 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
+from vinedresser.capture.adapters.training_setup import TrainingSetup
+from vinedresser.capture.hook.session import Session
 from vinedresser.capture.lightning_.stand_in import StandIn
-from vinedresser.capture.modules import ModuleInfo
-from vinedresser.capture.session import Session
 from vinedresser.capture.torch_.adapter import TorchAdapter
-from vinedresser.capture.torch_.stepped import Stepped
-from vinedresser.capture.training_setup import TrainingSetup
+from vinedresser.capture.torch_.forward.stepped import Stepped
+from vinedresser.store.collections.modules import ModuleInfo
 
 __all__ = ["LightningAdapter"]
 

@@ -10,11 +10,11 @@ from torch import nn
 
 from vinedresser.capture.lightning_.adapter import LightningAdapter
 from vinedresser.capture.lightning_.package import CALLBACK, VERSION
-from vinedresser.capture.stopping import TrainingStopped
-from vinedresser.capture.store.step_record import Mode
+from vinedresser.capture.requests.stopping import TrainingStopped
+from vinedresser.store.step_record import Mode
 
 if TYPE_CHECKING:
-    from vinedresser.capture.hook import Hook
+    from vinedresser.capture.hook.hook import Hook
 
 __all__ = ["LightningCallback"]
 

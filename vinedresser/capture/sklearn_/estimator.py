@@ -11,17 +11,17 @@ from typing import Any
 import sklearn
 from sklearn.base import clone
 
-from vinedresser.capture.keeper import Adapter
-from vinedresser.capture.modules import ModuleInfo
-from vinedresser.capture.session import Session
+from vinedresser.capture.adapters.keeper import Adapter
+from vinedresser.capture.adapters.training_setup import TrainingSetup
+from vinedresser.capture.hook.session import Session
 from vinedresser.capture.sklearn_.aside import aside
 from vinedresser.capture.sklearn_.checkpoint import save_checkpoint
 from vinedresser.capture.sklearn_.sample import Sample
 from vinedresser.capture.sklearn_.setup import training_setup
 from vinedresser.capture.sklearn_.taker import Taker
 from vinedresser.capture.sklearn_.unwrapping import unwrapped
-from vinedresser.capture.training_setup import TrainingSetup
 from vinedresser.errors import ConfigError
+from vinedresser.store.collections.modules import ModuleInfo
 
 __all__ = ["SklearnAdapter", "WatchedEstimator", "watched"]
 

@@ -17,9 +17,9 @@ from sklearn.ensemble import (
 )
 from sklearn.utils import check_array
 
+from vinedresser.capture.adapters.tree_table import TreeTable
 from vinedresser.capture.sklearn_.prediction import Prediction, class_numbers
 from vinedresser.capture.sklearn_.trees import GrownImportance, stage_trees
-from vinedresser.capture.tree_table import TreeTable
 
 __all__ = ["Stages", "stages_of"]
 

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.capture.due_evaluations import DueEvaluations
-from vinedresser.capture.keeper import ArrayKeeper
-from vinedresser.capture.recording import Recording
-from vinedresser.capture.session import Session
+from vinedresser.capture.adapters.keeper import ArrayKeeper
+from vinedresser.capture.adapters.tree_table import keep_trees, tree_names
+from vinedresser.capture.config.due_evaluations import DueEvaluations
+from vinedresser.capture.hook.recording import Recording
+from vinedresser.capture.hook.session import Session
 from vinedresser.capture.sklearn_.parameters import learned_figures, learned_parameters
 from vinedresser.capture.sklearn_.prediction import (
     FIGURES,
@@ -23,7 +24,6 @@ from vinedresser.capture.sklearn_.prediction import (
 from vinedresser.capture.sklearn_.sample import Sample, dense
 from vinedresser.capture.sklearn_.stages import Stages, stages_of
 from vinedresser.capture.sklearn_.unwrapping import Inner, unwrapped
-from vinedresser.capture.tree_table import keep_trees, tree_names
 
 __all__ = ["Taker"]
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor
 from sklearn.ensemble._forest import BaseForest
 
-from vinedresser.capture.tree_table import TreeTable
+from vinedresser.capture.adapters.tree_table import TreeTable
 
 __all__ = ["GrownImportance", "stage_trees"]
 

@@ -11,21 +11,25 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from vinedresser.capture.modules import ModuleInfo
-from vinedresser.capture.recording import Recording
-from vinedresser.capture.session import Session
-from vinedresser.capture.torch_.activations import activation_name
-from vinedresser.capture.torch_.calls import Removable, before_calls
+from vinedresser.capture.adapters.training_setup import TrainingSetup
+from vinedresser.capture.hook.recording import Recording
+from vinedresser.capture.hook.session import Session
 from vinedresser.capture.torch_.checkpoint import save_checkpoint
-from vinedresser.capture.torch_.forward_hooks import FORWARD_KINDS, ForwardHooks, is_elsewhere
-from vinedresser.capture.torch_.forward_modes import ForwardModes, Running
-from vinedresser.capture.torch_.keeper import TorchKeeper
+from vinedresser.capture.torch_.copies.keeper import TorchKeeper
+from vinedresser.capture.torch_.forward.activations import activation_name
+from vinedresser.capture.torch_.forward.calls import Removable, before_calls
+from vinedresser.capture.torch_.forward.forward_hooks import (
+    FORWARD_KINDS,
+    ForwardHooks,
+    is_elsewhere,
+)
+from vinedresser.capture.torch_.forward.forward_modes import ForwardModes, Running
+from vinedresser.capture.torch_.forward.module_hook import ModuleHook
 from vinedresser.capture.torch_.losses import Losses, batch_size
 from vinedresser.capture.torch_.model_state import ModelState
-from vinedresser.capture.torch_.module_hook import ModuleHook
 from vinedresser.capture.torch_.names import Names, own_class, unwrapped
-from vinedresser.capture.torch_.optimizers import OptimizerHooks, updated
-from vinedresser.capture.torch_.overdue import Overdue
+from vinedresser.capture.torch_.optimizers.optimizer_steps import OptimizerHooks, updated
+from vinedresser.capture.torch_.optimizers.overdue import Overdue
 from vinedresser.capture.torch_.plain_steps import PlainSteps
 from vinedresser.capture.torch_.progress import ProgressOf
 from vinedresser.capture.torch_.scripting import let_script
@@ -33,7 +37,7 @@ from vinedresser.capture.torch_.setup import SetupNotes
 from vinedresser.capture.torch_.training_state import TrainingState
 from vinedresser.capture.torch_.unseen import UnseenSteps
 from vinedresser.capture.torch_.watch_arguments import check_loss, given_optimizers
-from vinedresser.capture.training_setup import TrainingSetup
+from vinedresser.store.collections.modules import ModuleInfo
 
 __all__ = ["TorchAdapter"]
 

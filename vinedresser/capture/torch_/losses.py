@@ -7,9 +7,9 @@ from typing import Any
 
 from torch import Tensor
 
-from vinedresser.capture.config import Ask
-from vinedresser.capture.recording import Recording
-from vinedresser.capture.torch_.keeper import TorchKeeper
+from vinedresser.capture.config.capture_config import Ask
+from vinedresser.capture.hook.recording import Recording
+from vinedresser.capture.torch_.copies.keeper import TorchKeeper
 from vinedresser.capture.torch_.nesting import leaves
 
 __all__ = ["Losses", "batch_size"]

@@ -9,19 +9,19 @@ from torch import Tensor
 from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
-from vinedresser.capture.config import Ask, Due
-from vinedresser.capture.recording import Recording
-from vinedresser.capture.torch_.keeper import TorchKeeper
+from vinedresser.capture.config.capture_config import Ask, Due
+from vinedresser.capture.hook.recording import Recording
+from vinedresser.capture.torch_.copies.keeper import TorchKeeper
 from vinedresser.capture.torch_.names import NamedParameter, Names
-from vinedresser.capture.torch_.optimizer_state import (
+from vinedresser.capture.torch_.optimizers.optimizer_state import (
     hyperparameters,
     kept_of,
     scheduler_steps,
     slots,
 )
-from vinedresser.capture.torch_.optimizers import updated
-from vinedresser.capture.torch_.schedulers import Schedulers
-from vinedresser.capture.torch_.updates import Updates
+from vinedresser.capture.torch_.optimizers.optimizer_steps import updated
+from vinedresser.capture.torch_.optimizers.schedulers import Schedulers
+from vinedresser.capture.torch_.optimizers.updates import Updates
 
 __all__ = ["ModelState"]
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from vinedresser.capture.torch_.stepped import Stepped
+from vinedresser.capture.torch_.forward.stepped import Stepped
 
 __all__ = ["Names", "NamedParameter", "own_class", "unwrapped"]
 

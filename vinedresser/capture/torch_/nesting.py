@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.nn.utils.rnn import PackedSequence
 
-from vinedresser.capture.nesting import inside
+from vinedresser.capture.adapters.nesting import inside
 
 __all__ = ["argument_leaves", "leaves"]
 

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from vinedresser.capture.plain_step import PlainStep
-from vinedresser.capture.recorder import Recorder
-from vinedresser.capture.torch_.forward_hooks import is_elsewhere
-from vinedresser.capture.torch_.forward_modes import ForwardModes
+from vinedresser.capture.hook.plain_step import PlainStep
+from vinedresser.capture.hook.recorder import Recorder
+from vinedresser.capture.torch_.forward.forward_hooks import is_elsewhere
+from vinedresser.capture.torch_.forward.forward_modes import ForwardModes
 from vinedresser.capture.torch_.progress import ProgressOf
 from vinedresser.capture.torch_.training_state import TrainingState
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from torch.optim import Optimizer
 
-from vinedresser.capture.recording import Recording
+from vinedresser.capture.hook.recording import Recording
 
 __all__ = ["Progress", "ProgressOf"]
 

@@ -10,10 +10,10 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
+from vinedresser.capture.adapters.training_setup import TrainingSetup, described_optimizer, typed
 from vinedresser.capture.torch_.names import Names, own_class, unwrapped
-from vinedresser.capture.torch_.optimizers import updated
+from vinedresser.capture.torch_.optimizers.optimizer_steps import updated
 from vinedresser.capture.torch_.training_mode import dropout_rates
-from vinedresser.capture.training_setup import TrainingSetup, described_optimizer, typed
 
 __all__ = ["SetupNotes", "described_loss"]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from torch import nn
 
-from vinedresser.capture.config import Due
-from vinedresser.capture.recording import Recording
-from vinedresser.capture.session import Session
-from vinedresser.capture.torch_.backward_end import BackwardEnd
-from vinedresser.capture.torch_.keeper import TorchKeeper
+from vinedresser.capture.config.capture_config import Due
+from vinedresser.capture.hook.recording import Recording
+from vinedresser.capture.hook.session import Session
+from vinedresser.capture.torch_.copies.keeper import TorchKeeper
+from vinedresser.capture.torch_.forward.backward_end import BackwardEnd
 from vinedresser.capture.torch_.names import Names
-from vinedresser.capture.torch_.scaling import Scaling
+from vinedresser.capture.torch_.optimizers.scaling import Scaling
 from vinedresser.capture.torch_.training_mode import training_share
 
 __all__ = ["TrainingState"]

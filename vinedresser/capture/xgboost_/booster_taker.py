@@ -10,12 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from xgboost import Booster
 
-from vinedresser.capture.keeper import ArrayKeeper
-from vinedresser.capture.recording import Recording
+from vinedresser.capture.adapters.keeper import ArrayKeeper
+from vinedresser.capture.adapters.tree_table import keep_trees, tree_names
+from vinedresser.capture.hook.recording import Recording
 from vinedresser.capture.shield import Shield
-from vinedresser.capture.store.step_record import StepRecord
-from vinedresser.capture.strided_rows import some_rows
-from vinedresser.capture.tree_table import keep_trees, tree_names
 from vinedresser.capture.xgboost_.contributions import Contributions
 from vinedresser.capture.xgboost_.data import DataSet
 from vinedresser.capture.xgboost_.importance import IMPORTANCES, Importance
@@ -23,6 +21,8 @@ from vinedresser.capture.xgboost_.linear import coefficients
 from vinedresser.capture.xgboost_.newest_rounds import NewestRounds
 from vinedresser.capture.xgboost_.objectives import BoosterInfo
 from vinedresser.capture.xgboost_.trees import newest_trees, written_down
+from vinedresser.store.reductions.strided_rows import some_rows
+from vinedresser.store.step_record import StepRecord
 
 __all__ = ["BoosterTaker"]
 

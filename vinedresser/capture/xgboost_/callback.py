@@ -9,9 +9,8 @@ from typing import Any
 import xgboost
 from xgboost.callback import TrainingCallback
 
-from vinedresser.capture.modules import ModuleInfo
-from vinedresser.capture.session import Session
-from vinedresser.capture.training_setup import TrainingSetup
+from vinedresser.capture.adapters.training_setup import TrainingSetup
+from vinedresser.capture.hook.session import Session
 from vinedresser.capture.xgboost_.checkpoint import save_checkpoint
 from vinedresser.capture.xgboost_.data import named_sets
 from vinedresser.capture.xgboost_.evaluations import EvalsLog
@@ -19,6 +18,7 @@ from vinedresser.capture.xgboost_.importance import feature_names
 from vinedresser.capture.xgboost_.rounds import Rounds
 from vinedresser.capture.xgboost_.setup import training_setup
 from vinedresser.errors import ConfigError
+from vinedresser.store.collections.modules import ModuleInfo
 
 __all__ = ["IdleCallback", "XGBoostCallback"]
 

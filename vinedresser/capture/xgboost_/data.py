@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from xgboost import Booster, DMatrix
 from xgboost.core import XGBoostError
 
-from vinedresser.capture.strided_rows import strided_rows
 from vinedresser.errors import ConfigError
+from vinedresser.store.reductions.strided_rows import strided_rows
 
 __all__ = ["DataSet", "named_sets"]
 

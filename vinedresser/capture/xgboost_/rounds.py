@@ -7,10 +7,10 @@ from typing import Any
 
 from xgboost import Booster
 
-from vinedresser.capture.due_evaluations import DueEvaluations
-from vinedresser.capture.keeper import ArrayKeeper
-from vinedresser.capture.recording import Recording
-from vinedresser.capture.session import Session
+from vinedresser.capture.adapters.keeper import ArrayKeeper
+from vinedresser.capture.config.due_evaluations import DueEvaluations
+from vinedresser.capture.hook.recording import Recording
+from vinedresser.capture.hook.session import Session
 from vinedresser.capture.xgboost_.booster_taker import BoosterTaker
 from vinedresser.capture.xgboost_.data import DataSet
 from vinedresser.capture.xgboost_.evaluations import EvalsLog, is_training_set, take_metrics

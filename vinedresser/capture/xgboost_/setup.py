@@ -8,7 +8,7 @@ from typing import Any
 
 from xgboost import Booster
 
-from vinedresser.capture.training_setup import TrainingSetup, described_optimizer, typed
+from vinedresser.capture.adapters.training_setup import TrainingSetup, described_optimizer, typed
 
 __all__ = ["training_setup"]
 

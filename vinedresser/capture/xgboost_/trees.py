@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from xgboost import Booster
 
-from vinedresser.capture.tree_table import TreeTable
+from vinedresser.capture.adapters.tree_table import TreeTable
 from vinedresser.capture.xgboost_.ubjson import read_ubjson
 
 __all__ = ["newest_trees", "written_down"]

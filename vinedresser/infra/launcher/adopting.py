@@ -6,18 +6,18 @@ import os
 from dataclasses import asdict
 from pathlib import Path
 
-from vinedresser.infra import run_lock
-from vinedresser.infra.processes import ProcessIdentity, is_alive, this_process
-from vinedresser.infra.run_directory import (
+from vinedresser.processes import ProcessIdentity, is_alive, this_process
+from vinedresser.store.records import (
     ExitRecord,
     LaunchRecord,
     OwnerRecord,
     StopRecord,
     owner_of,
     read_record,
+    run_lock,
     write_record,
 )
-from vinedresser.infra.storage import LocalStorage
+from vinedresser.store.storage import LocalStorage
 
 __all__ = ["adopt"]
 

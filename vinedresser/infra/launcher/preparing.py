@@ -13,9 +13,9 @@ from typing import Any
 
 from vinedresser.errors import AlreadyARun, ConfigError, KeyTaken, StoreError
 from vinedresser.infra.launcher.code_version import code_version
-from vinedresser.infra.processes import ProcessIdentity
-from vinedresser.infra.run_directory import LaunchRecord, RemedyRecord, RunRecord, write_record
-from vinedresser.infra.storage import LocalStorage
+from vinedresser.processes import ProcessIdentity
+from vinedresser.store.records import LaunchRecord, RemedyRecord, RunRecord, write_record
+from vinedresser.store.storage import LocalStorage
 
 __all__ = ["prepare_run"]
 

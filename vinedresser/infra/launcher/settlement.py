@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import TypeVar
 
 from vinedresser.errors import Damaged, NotARun, StillRunning
-from vinedresser.infra import run_lock
-from vinedresser.infra.processes import (
+from vinedresser.processes import (
     ProcessIdentity,
     is_alive,
     kill_group,
     kill_marked,
     wait_for_end,
 )
-from vinedresser.infra.run_directory import (
+from vinedresser.store.records import (
     RUN_ID_VARIABLE,
     ExitRecord,
     LaunchRecord,
@@ -28,9 +27,10 @@ from vinedresser.infra.run_directory import (
     heartbeats,
     last_step,
     read_record,
+    run_lock,
     write_first,
 )
-from vinedresser.infra.storage import LocalStorage, Storage
+from vinedresser.store.storage import LocalStorage, Storage
 
 __all__ = ["settle"]
 

@@ -9,10 +9,9 @@ import time
 from pathlib import Path
 
 from vinedresser.errors import LaunchError, NotARun
-from vinedresser.infra import run_lock
 from vinedresser.infra.gpus import NO_GPUS, VISIBLE_GPUS, Lease, lease
 from vinedresser.infra.launcher.command_check import check_command
-from vinedresser.infra.run_directory import (
+from vinedresser.store.records import (
     ExitRecord,
     LaunchRecord,
     RunRecord,
@@ -20,9 +19,10 @@ from vinedresser.infra.run_directory import (
     SupervisorRecord,
     environment_without_run,
     read_record,
+    run_lock,
     write_first,
 )
-from vinedresser.infra.storage import LocalStorage
+from vinedresser.store.storage import LocalStorage
 
 __all__ = ["start"]
 

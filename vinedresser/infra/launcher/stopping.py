@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from vinedresser.errors import NotARun
-from vinedresser.infra.run_directory import ExitRecord, RunRecord, StopBy, StopRecord, write_first
-from vinedresser.infra.storage import open_storage
+from vinedresser.store.records import ExitRecord, RunRecord, StopBy, StopRecord, write_first
+from vinedresser.store.storage import open_storage
 
 __all__ = ["request_stop"]
 

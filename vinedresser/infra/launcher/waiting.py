@@ -6,9 +6,8 @@ import os
 import time
 from pathlib import Path
 
-from vinedresser.infra import run_lock
-from vinedresser.infra.run_directory import ExitRecord, read_record
-from vinedresser.infra.storage import LocalStorage
+from vinedresser.store.records import ExitRecord, read_record, run_lock
+from vinedresser.store.storage import LocalStorage
 
 __all__ = ["supervisor_alive", "wait_for_exit"]
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from vinedresser.errors import VinedresserError
 from vinedresser.infra.relay.relay import Relay
 from vinedresser.infra.relay.speaking import Speaker
-from vinedresser.infra.storage import open_storage
-from vinedresser.infra.storage.spool import read_target
+from vinedresser.store.storage import open_storage
+from vinedresser.store.storage.spool import read_target
 
 __all__ = ["main"]
 

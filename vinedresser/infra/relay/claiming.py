@@ -7,16 +7,16 @@ from dataclasses import asdict
 from pathlib import Path
 
 from vinedresser.errors import AlreadyARun, KeyTaken, NotARun, SecondWriter
-from vinedresser.infra.processes import this_process
-from vinedresser.infra.run_directory import (
+from vinedresser.processes import this_process
+from vinedresser.store.records import (
     Heartbeat,
     RunRecord,
     heartbeat_key,
     read_record,
     write_record,
 )
-from vinedresser.infra.storage import LocalStorage, Storage
-from vinedresser.infra.storage.spool import PRIVATE
+from vinedresser.store.storage import LocalStorage, Storage
+from vinedresser.store.storage.spool import PRIVATE
 
 __all__ = ["claim_rank", "claim_run"]
 

@@ -7,7 +7,7 @@ import threading
 from contextlib import suppress
 
 from vinedresser.errors import KeyMissing, KeyTaken, StoreError
-from vinedresser.infra.run_directory import (
+from vinedresser.store.records import (
     CaptureRequest,
     StopRecord,
     TrainerRequest,
@@ -15,7 +15,7 @@ from vinedresser.infra.run_directory import (
     capture_request_key,
     trainer_request_key,
 )
-from vinedresser.infra.storage import LocalStorage, Storage
+from vinedresser.store.storage import LocalStorage, Storage
 
 __all__ = ["Fetcher"]
 

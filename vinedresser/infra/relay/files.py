@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from vinedresser.errors import KeyTaken
 from vinedresser.infra.relay.blocks import blocks
-from vinedresser.infra.run_directory import (
+from vinedresser.store.records import (
     CaptureRequest,
     ExitRecord,
     Heartbeat,
@@ -18,9 +18,9 @@ from vinedresser.infra.run_directory import (
     TrainerRequest,
     WaitingRecord,
 )
-from vinedresser.infra.storage import LocalStorage, Storage
-from vinedresser.infra.storage.base import TEMPORARY
-from vinedresser.infra.storage.spool import PRIVATE
+from vinedresser.store.storage import LocalStorage, Storage
+from vinedresser.store.storage.base import TEMPORARY
+from vinedresser.store.storage.spool import PRIVATE
 
 __all__ = ["Files"]
 

@@ -6,9 +6,9 @@ import time
 from collections.abc import Collection
 from dataclasses import asdict, replace
 
-from vinedresser.infra.processes import is_alive, this_process
-from vinedresser.infra.run_directory import Heartbeat, heartbeat_key, heartbeats, write_record
-from vinedresser.infra.storage import LocalStorage, Storage
+from vinedresser.processes import is_alive, this_process
+from vinedresser.store.records import Heartbeat, heartbeat_key, heartbeats, write_record
+from vinedresser.store.storage import LocalStorage, Storage
 
 __all__ = ["Heartbeats"]
 

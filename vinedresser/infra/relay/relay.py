@@ -9,16 +9,16 @@ from pathlib import Path
 
 from vinedresser.errors import KeyTaken, StillRunning, StoreError
 from vinedresser.infra.launcher import settle
-from vinedresser.infra.processes import ProcessIdentity, is_alive
 from vinedresser.infra.relay.claiming import claim_rank, claim_run
 from vinedresser.infra.relay.fetching import Fetcher
 from vinedresser.infra.relay.files import Files
 from vinedresser.infra.relay.heartbeats import Heartbeats
 from vinedresser.infra.relay.outage import Outage
 from vinedresser.infra.relay.segments import AT_ONCE, Segments
-from vinedresser.infra.run_directory import ExitRecord, RunRecord
-from vinedresser.infra.storage import LocalStorage, Storage
-from vinedresser.infra.storage.spool import Target
+from vinedresser.processes import ProcessIdentity, is_alive
+from vinedresser.store.records import ExitRecord, RunRecord
+from vinedresser.store.storage import LocalStorage, Storage
+from vinedresser.store.storage.spool import Target
 
 __all__ = ["Relay"]
 

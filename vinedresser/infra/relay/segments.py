@@ -8,8 +8,8 @@ from pathlib import Path
 
 from vinedresser.errors import KeyTaken, SecondWriter
 from vinedresser.infra.relay.blocks import blocks
-from vinedresser.infra.run_directory import index_key, segment_key
-from vinedresser.infra.storage import LocalStorage, Storage
+from vinedresser.store.records import index_key, segment_key
+from vinedresser.store.storage import LocalStorage, Storage
 
 __all__ = ["AT_ONCE", "Segments"]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from vinedresser.infra.storage.spool import PRIVATE
+from vinedresser.store.storage.spool import PRIVATE
 
 __all__ = ["Speaker"]
 

@@ -11,9 +11,9 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from vinedresser.errors import LaunchError
-from vinedresser.infra.processes import ProcessIdentity, is_alive, kill_group, wait_for_end
 from vinedresser.infra.servers.local_server import free_port
 from vinedresser.infra.state_folder import state_folder
+from vinedresser.processes import ProcessIdentity, is_alive, kill_group, wait_for_end
 
 __all__ = ["Note", "end_group", "opened_note", "usual_port"]
 

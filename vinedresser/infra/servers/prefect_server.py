@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from vinedresser.errors import ConfigError, LaunchError
-from vinedresser.infra.processes import ProcessIdentity, identify, is_alive
 from vinedresser.infra.servers.local_server import LocalServer, free_port, start_server, stop_server
 from vinedresser.infra.servers.note import Note, end_group, opened_note, usual_port
+from vinedresser.processes import ProcessIdentity, identify, is_alive
 
 __all__ = [
     "WORK_POOL",

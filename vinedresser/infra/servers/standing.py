@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from vinedresser.errors import ConfigError, LaunchError, MissingDependency
-from vinedresser.infra.processes import ProcessIdentity, identify, is_alive
 from vinedresser.infra.servers.local_server import stop_server
 from vinedresser.infra.servers.note import Note, end_group, opened_note, usual_port
 from vinedresser.infra.servers.seaweed import account_in, start_seaweed
 from vinedresser.infra.servers.seaweed_sockets import remove_sockets
+from vinedresser.processes import ProcessIdentity, identify, is_alive
 
 __all__ = ["StandingServer", "bring_up", "default_data", "make_bucket", "take_down"]
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vinedresser.errors import LaunchError, NotARun, VinedresserError
-from vinedresser.infra import run_lock
 from vinedresser.infra.supervisor.say import say
 from vinedresser.infra.supervisor.supervision import Supervisor
+from vinedresser.store.records import run_lock
 
 __all__ = ["main"]
 

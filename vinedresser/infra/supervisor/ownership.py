@@ -8,14 +8,14 @@ import time
 from collections.abc import Callable
 
 from vinedresser.errors import Damaged
-from vinedresser.infra.processes import ProcessIdentity, is_alive, watch
-from vinedresser.infra.run_directory import (
+from vinedresser.processes import ProcessIdentity, is_alive, watch
+from vinedresser.store.records import (
     LaunchRecord,
     OwnerRecord,
     WorkerRecord,
     read_record,
 )
-from vinedresser.infra.storage import Storage
+from vinedresser.store.storage import Storage
 
 __all__ = ["Ownership"]
 

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 
 from vinedresser.errors import Damaged
-from vinedresser.infra.run_directory import StopRecord, read_record, write_first
-from vinedresser.infra.storage import Storage
 from vinedresser.infra.supervisor.ownership import Ownership
+from vinedresser.store.records import StopRecord, read_record, write_first
+from vinedresser.store.storage import Storage
 
 __all__ = ["StopRequests"]
 

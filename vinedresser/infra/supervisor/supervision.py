@@ -10,8 +10,17 @@ from dataclasses import asdict
 from pathlib import Path
 
 from vinedresser.errors import LaunchError, NotARun, StoreError
-from vinedresser.infra.processes import this_process
-from vinedresser.infra.run_directory import (
+from vinedresser.infra.supervisor.crash_reason import CrashReason
+from vinedresser.infra.supervisor.output_log import OutputLog
+from vinedresser.infra.supervisor.output_pump import OutputPump
+from vinedresser.infra.supervisor.ownership import Ownership
+from vinedresser.infra.supervisor.prctl import become_subreaper
+from vinedresser.infra.supervisor.say import say
+from vinedresser.infra.supervisor.stop_requests import StopRequests
+from vinedresser.infra.supervisor.trainer import Trainer
+from vinedresser.infra.supervisor.verdict import never_started, not_startable, verdict
+from vinedresser.processes import this_process
+from vinedresser.store.records import (
     LOG_KEY,
     RUN_ID_VARIABLE,
     RUN_VARIABLE,
@@ -25,16 +34,7 @@ from vinedresser.infra.run_directory import (
     write_first,
     write_record,
 )
-from vinedresser.infra.storage import LocalStorage
-from vinedresser.infra.supervisor.crash_reason import CrashReason
-from vinedresser.infra.supervisor.output_log import OutputLog
-from vinedresser.infra.supervisor.output_pump import OutputPump
-from vinedresser.infra.supervisor.ownership import Ownership
-from vinedresser.infra.supervisor.prctl import become_subreaper
-from vinedresser.infra.supervisor.say import say
-from vinedresser.infra.supervisor.stop_requests import StopRequests
-from vinedresser.infra.supervisor.trainer import Trainer
-from vinedresser.infra.supervisor.verdict import never_started, not_startable, verdict
+from vinedresser.store.storage import LocalStorage
 
 __all__ = ["Supervisor"]
 

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import IO
 
-from vinedresser.infra.processes import (
+from vinedresser.infra.supervisor.prctl import end_with_parent
+from vinedresser.processes import (
     ProcessIdentity,
     boot_id,
     descendants,
@@ -18,7 +19,6 @@ from vinedresser.infra.processes import (
     kill_group,
     kill_marked,
 )
-from vinedresser.infra.supervisor.prctl import end_with_parent
 
 __all__ = ["Trainer"]
 

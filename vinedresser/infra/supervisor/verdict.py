@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import time
 
-from vinedresser.infra.run_directory import ExitCause, ExitRecord, StopRecord
+from vinedresser.store.records import ExitCause, ExitRecord, StopRecord
 
 __all__ = ["never_started", "not_startable", "verdict"]
 

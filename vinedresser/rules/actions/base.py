@@ -6,8 +6,8 @@ import threading
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
-from vinedresser.capture.finding import Finding
-from vinedresser.infra.storage import Storage
+from vinedresser.store.finding import Finding
+from vinedresser.store.storage import Storage
 
 __all__ = ["Action", "Case", "Outcome"]
 

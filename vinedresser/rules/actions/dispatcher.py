@@ -7,9 +7,6 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from vinedresser.capture.finding import Finding
-from vinedresser.capture.store.reader import Run
-from vinedresser.infra.run_directory import ActionRecord, RunRecord, StopRecord, read_record
 from vinedresser.rules.actions.base import Action, Case, Outcome
 from vinedresser.rules.actions.command import Command
 from vinedresser.rules.actions.journal import Journal
@@ -23,6 +20,9 @@ from vinedresser.rules.actions.snapshot import Snapshot
 from vinedresser.rules.actions.stop import Stop
 from vinedresser.rules.actions.tag import Tag
 from vinedresser.rules.actions.trainer import Adjust, Checkpoint
+from vinedresser.store.finding import Finding
+from vinedresser.store.reading.reader import Run
+from vinedresser.store.records import ActionRecord, RunRecord, StopRecord, read_record
 
 __all__ = ["Dispatcher"]
 

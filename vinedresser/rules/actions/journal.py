@@ -7,8 +7,8 @@ import logging
 import threading
 
 from vinedresser.errors import Damaged, KeyMissing
-from vinedresser.infra.run_directory import ActionRecord, actions_key
-from vinedresser.infra.storage import Storage
+from vinedresser.store.records import ActionRecord, actions_key
+from vinedresser.store.storage import Storage
 
 __all__ = ["Journal"]
 

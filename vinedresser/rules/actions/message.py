@@ -7,10 +7,10 @@ import json
 import time
 from typing import Any
 
-from vinedresser.capture.finding import Finding
-from vinedresser.infra.json_fields import strict_json
-from vinedresser.infra.run_directory import RunRecord
 from vinedresser.rules.findings_file import finding_line
+from vinedresser.store.finding import Finding
+from vinedresser.store.records import RunRecord
+from vinedresser.store.records.json_fields import strict_json
 
 __all__ = ["action_id", "document", "text"]
 

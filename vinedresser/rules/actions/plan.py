@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar
 
-from vinedresser.capture.finding import Finding
 from vinedresser.errors import ConfigError, did_you_mean
 from vinedresser.rules.actions.settings import (
     AdjustSettings,
@@ -16,6 +15,7 @@ from vinedresser.rules.actions.settings import (
     SnapshotSettings,
 )
 from vinedresser.rules.registry import find_rule
+from vinedresser.store.finding import Finding
 
 __all__ = ["ACTIONS", "ActionPlan"]
 

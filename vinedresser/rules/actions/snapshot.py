@@ -5,16 +5,16 @@ from __future__ import annotations
 import time
 from typing import ClassVar
 
-from vinedresser.capture.collections import Collection
-from vinedresser.capture.config import CaptureConfig
-from vinedresser.capture.requesting import await_change, request_capture
-from vinedresser.capture.schedule import SaveConfig
-from vinedresser.capture.store.status import run_status
+from vinedresser.capture.config.capture_config import CaptureConfig
+from vinedresser.capture.requests.requesting import await_change, request_capture
 from vinedresser.errors import ConfigError
-from vinedresser.infra.run_directory import RunRecord, last_step, read_record
-from vinedresser.infra.storage import Storage
 from vinedresser.rules.actions.base import Case, Outcome
 from vinedresser.rules.actions.settings import SnapshotSettings
+from vinedresser.store.collections.collection import Collection
+from vinedresser.store.collections.schedule import SaveConfig
+from vinedresser.store.records import RunRecord, last_step, read_record
+from vinedresser.store.status import run_status
+from vinedresser.store.storage import Storage
 
 __all__ = ["Snapshot"]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from typing import ClassVar
 
-from vinedresser.capture.finding import Finding
 from vinedresser.errors import KeyTaken, StoreError
-from vinedresser.infra.run_directory import ExitRecord, StopRecord, write_record
-from vinedresser.infra.storage import Storage
 from vinedresser.rules.actions.base import Case, Outcome
 from vinedresser.rules.actions.persistence import persist
+from vinedresser.store.finding import Finding
+from vinedresser.store.records import ExitRecord, StopRecord, write_record
+from vinedresser.store.storage import Storage
 
 __all__ = ["Stop", "StopAtOnce"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import ClassVar
 
-from vinedresser.infra.run_directory import TagsRecord, read_record, tags_key, write_record
 from vinedresser.rules.actions.base import Case, Outcome
+from vinedresser.store.records import TagsRecord, read_record, tags_key, write_record
 
 __all__ = ["Tag"]
 

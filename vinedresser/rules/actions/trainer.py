@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from typing import ClassVar
 
-from vinedresser.capture.requesting import await_answer
-from vinedresser.capture.store.status import run_status
-from vinedresser.infra.run_directory import (
+from vinedresser.capture.requests.requesting import await_answer
+from vinedresser.rules.actions.base import Case, Outcome
+from vinedresser.rules.actions.settings import AdjustSettings
+from vinedresser.store.records import (
     TrainerAnswer,
     TrainerRequest,
     read_record,
@@ -15,9 +16,8 @@ from vinedresser.infra.run_directory import (
     trainer_request_key,
     write_numbered,
 )
-from vinedresser.infra.storage import Storage
-from vinedresser.rules.actions.base import Case, Outcome
-from vinedresser.rules.actions.settings import AdjustSettings
+from vinedresser.store.status import run_status
+from vinedresser.store.storage import Storage
 
 __all__ = ["Adjust", "Checkpoint"]
 

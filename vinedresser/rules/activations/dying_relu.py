@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from vinedresser.errors import ConfigError
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.activation_outputs import outputs_of_activations
-from vinedresser.rules.signals.learning_rate import LearningRate
+from vinedresser.rules.signals.parameters.learning_rate import LearningRate
 from vinedresser.rules.symptom import Symptom, SymptomRule
 
 if TYPE_CHECKING:
-    from vinedresser.capture.store.step import Step
-    from vinedresser.infra.run_directory import RunRecord
+    from vinedresser.store.reading.step import Step
+    from vinedresser.store.records import RunRecord
 
 __all__ = ["DyingRelu"]
 

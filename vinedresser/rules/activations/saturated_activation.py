@@ -6,16 +6,16 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from vinedresser.capture.modules import module_of
 from vinedresser.errors import ConfigError
 from vinedresser.rules.advice import Advice
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.activation_outputs import outputs_of_activations
 from vinedresser.rules.symptom import Symptom, SymptomRule
+from vinedresser.store.collections.modules import module_of
 
 if TYPE_CHECKING:
-    from vinedresser.capture.store.step import Step
-    from vinedresser.infra.run_directory import RunRecord
+    from vinedresser.store.reading.step import Step
+    from vinedresser.store.records import RunRecord
 
 __all__ = ["SaturatedActivation", "mean_slope"]
 

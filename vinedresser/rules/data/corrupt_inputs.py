@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.capture.finding import Finding
 from vinedresser.errors import ConfigError
 from vinedresser.rules.base import Rule
-from vinedresser.rules.signals.compared import Batches
-from vinedresser.rules.signals.outcome import Outcome
+from vinedresser.rules.signals.losses.compared import Batches
+from vinedresser.rules.signals.outcomes.outcome import Outcome
 from vinedresser.rules.signals.row_digests import row_digests
 from vinedresser.rules.signals.row_positions import RowPositions
+from vinedresser.store.finding import Finding
 
 if TYPE_CHECKING:
-    from vinedresser.capture.store.step import Step
-    from vinedresser.infra.run_directory import RunRecord
+    from vinedresser.store.reading.step import Step
+    from vinedresser.store.records import RunRecord
 
 __all__ = ["CorruptInputs"]
 

@@ -6,19 +6,19 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from vinedresser.capture.finding import Finding
 from vinedresser.errors import ConfigError
 from vinedresser.rules.base import Rule
 from vinedresser.rules.need import Need
-from vinedresser.rules.signals.compared import Batches
-from vinedresser.rules.signals.fit import FitSeries, Gain
-from vinedresser.rules.signals.guessing import Guessing
-from vinedresser.rules.signals.held_out import HeldOut
-from vinedresser.rules.signals.outcome import Outcome
+from vinedresser.rules.signals.losses.compared import Batches
+from vinedresser.rules.signals.outcomes.fit import FitSeries, Gain
+from vinedresser.rules.signals.outcomes.guessing import Guessing
+from vinedresser.rules.signals.outcomes.held_out import HeldOut
+from vinedresser.rules.signals.outcomes.outcome import Outcome
+from vinedresser.store.finding import Finding
 
 if TYPE_CHECKING:
-    from vinedresser.capture.store.step import Step
-    from vinedresser.infra.run_directory import RunRecord
+    from vinedresser.store.reading.step import Step
+    from vinedresser.store.records import RunRecord
 
 __all__ = ["CorruptLabels"]
 

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from vinedresser.capture.finding import Finding
 from vinedresser.errors import ConfigError
 from vinedresser.rules.base import Rule
-from vinedresser.rules.signals.compared import Batches
+from vinedresser.rules.signals.losses.compared import Batches
 from vinedresser.rules.signals.row_digests import row_digests
+from vinedresser.store.finding import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from vinedresser.capture.store.step import Step
+    from vinedresser.store.reading.step import Step
 
 __all__ = ["DataLeakage"]
 

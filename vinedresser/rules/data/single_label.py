@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.capture.finding import Finding
 from vinedresser.errors import ConfigError
 from vinedresser.rules.base import Rule
-from vinedresser.rules.signals.compared import Batches, Compared
-from vinedresser.rules.signals.fit import Fit
-from vinedresser.rules.signals.loss_formulas import class_indices
+from vinedresser.rules.signals.losses.compared import Batches, Compared
+from vinedresser.rules.signals.losses.loss_formulas import class_indices
+from vinedresser.rules.signals.outcomes.fit import Fit
+from vinedresser.store.finding import Finding
 
 if TYPE_CHECKING:
-    from vinedresser.capture.store.step import Step
+    from vinedresser.store.reading.step import Step
 
 __all__ = ["SingleLabel"]
 

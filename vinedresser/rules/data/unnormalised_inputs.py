@@ -8,11 +8,11 @@ import numpy as np
 
 from vinedresser.errors import ConfigError
 from vinedresser.rules.data.scale_rule import ScaleRule
-from vinedresser.rules.signals.compared import Batches
+from vinedresser.rules.signals.losses.compared import Batches
 from vinedresser.rules.symptom import Symptom
 
 if TYPE_CHECKING:
-    from vinedresser.capture.store.step import Step
+    from vinedresser.store.reading.step import Step
 
 __all__ = ["UnnormalisedInputs"]
 

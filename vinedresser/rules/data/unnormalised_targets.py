@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from vinedresser.errors import ConfigError
 from vinedresser.rules.data.scale_rule import ScaleRule
-from vinedresser.rules.signals.compared import Batches, Compared
-from vinedresser.rules.signals.fit import Fit
+from vinedresser.rules.signals.losses.compared import Batches, Compared
+from vinedresser.rules.signals.outcomes.fit import Fit
 from vinedresser.rules.symptom import Symptom
 
 if TYPE_CHECKING:
-    from vinedresser.capture.store.step import Step
+    from vinedresser.store.reading.step import Step
 
 __all__ = ["UnnormalisedTargets"]
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from vinedresser.errors import ConfigError
 from vinedresser.rules.need import Need
-from vinedresser.rules.signals.gradient_profile import gradient_profile
-from vinedresser.rules.signals.learning_rate import LearningRate
+from vinedresser.rules.signals.parameters.gradient_profile import gradient_profile
+from vinedresser.rules.signals.parameters.learning_rate import LearningRate
 from vinedresser.rules.symptom import Symptom, SymptomRule
 
 if TYPE_CHECKING:
-    from vinedresser.capture.store.step import Step
-    from vinedresser.infra.run_directory import RunRecord
+    from vinedresser.store.reading.step import Step
+    from vinedresser.store.records import RunRecord
 
 __all__ = ["ExplodingGradient"]
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from vinedresser.rules.losses.mismatch import REGRESSION, Given, Mismatch
 from vinedresser.rules.losses.output_form import OutputForm
-from vinedresser.rules.signals.loss_formulas import one_hot_rows
+from vinedresser.rules.signals.losses.loss_formulas import one_hot_rows
 
 __all__ = [
     "error_of_shares",

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.capture.finding import Finding
 from vinedresser.errors import ConfigError
 from vinedresser.rules.base import Rule
 from vinedresser.rules.losses.mismatch import REGRESSION
-from vinedresser.rules.signals.baseline import Baseline, baseline_gain
-from vinedresser.rules.signals.compared import Batches
-from vinedresser.rules.signals.loss_identity import LossIdentities
+from vinedresser.rules.signals.losses.compared import Batches
+from vinedresser.rules.signals.losses.loss_identity import LossIdentities
+from vinedresser.rules.signals.outcomes.baseline import Baseline, baseline_gain
+from vinedresser.store.finding import Finding
 
 if TYPE_CHECKING:
-    from vinedresser.capture.store.step import Step
+    from vinedresser.store.reading.step import Step
 
 __all__ = ["ClassNumbers", "order_of_classes"]
 

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.capture.finding import Finding
 from vinedresser.errors import ConfigError
 from vinedresser.rules.base import Rule
-from vinedresser.rules.signals.compared import Batches
-from vinedresser.rules.signals.confusion import confusion
-from vinedresser.rules.signals.outcome import Outcome
+from vinedresser.rules.signals.losses.compared import Batches
+from vinedresser.rules.signals.losses.confusion import confusion
+from vinedresser.rules.signals.outcomes.outcome import Outcome
+from vinedresser.store.finding import Finding
 
 if TYPE_CHECKING:
-    from vinedresser.capture.store.step import Step
-    from vinedresser.infra.run_directory import RunRecord
+    from vinedresser.store.reading.step import Step
+    from vinedresser.store.records import RunRecord
 
 __all__ = ["ClassifierConfusion"]
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from vinedresser.errors import ConfigError
-from vinedresser.rules.signals.compared import Batches, Compared
-from vinedresser.rules.signals.loss_formulas import class_indices
+from vinedresser.rules.signals.losses.compared import Batches, Compared
+from vinedresser.rules.signals.losses.loss_formulas import class_indices
 from vinedresser.rules.symptom import Symptom, SymptomRule
 
 if TYPE_CHECKING:
-    from vinedresser.capture.store.step import Step
+    from vinedresser.store.reading.step import Step
 
 __all__ = ["ConstantPredictions"]
 

@@ -6,16 +6,16 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from vinedresser.capture.finding import Finding
 from vinedresser.errors import ConfigError
-from vinedresser.rules.signals.compared import Batches, Compared
-from vinedresser.rules.signals.loss_formulas import row_losses
-from vinedresser.rules.signals.loss_identity import LossIdentities, LossIdentity
+from vinedresser.rules.signals.losses.compared import Batches, Compared
+from vinedresser.rules.signals.losses.loss_formulas import row_losses
+from vinedresser.rules.signals.losses.loss_identity import LossIdentities, LossIdentity
 from vinedresser.rules.symptom import Symptom, SymptomRule
+from vinedresser.store.finding import Finding
 
 if TYPE_CHECKING:
-    from vinedresser.capture.store.step import Step
-    from vinedresser.infra.run_directory import RunRecord
+    from vinedresser.store.reading.step import Step
+    from vinedresser.store.records import RunRecord
 
 __all__ = ["InitialLoss"]
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vinedresser.rules.losses.mismatch import REGRESSION, Given, Mismatch
-from vinedresser.rules.signals.loss_formulas import one_hot_rows
+from vinedresser.rules.signals.losses.loss_formulas import one_hot_rows
 
 __all__ = ["broadcast", "labels_out_of_range"]
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from vinedresser.rules.advice import Advice
 from vinedresser.rules.faults import Fault
-from vinedresser.rules.signals.gradient_norms import GradientNorms
-from vinedresser.rules.signals.learning_rate import LearningRate, RateInUse
-from vinedresser.rules.signals.no_progress import Course
+from vinedresser.rules.signals.outcomes.no_progress import Course
+from vinedresser.rules.signals.parameters.gradient_norms import GradientNorms
+from vinedresser.rules.signals.parameters.learning_rate import LearningRate, RateInUse
 
 if TYPE_CHECKING:
-    from vinedresser.capture.store.step import Step
+    from vinedresser.store.reading.step import Step
 
 __all__ = ["Diagnosis", "LossDiagnosis", "too_long_steps"]
 

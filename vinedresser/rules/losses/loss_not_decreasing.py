@@ -5,20 +5,20 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from vinedresser.capture.finding import Finding
 from vinedresser.errors import ConfigError
 from vinedresser.rules.base import Rule
 from vinedresser.rules.losses.loss_diagnosis import LossDiagnosis
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.confidence import confidence
-from vinedresser.rules.signals.learning_rate import RateInUse
-from vinedresser.rules.signals.no_progress import Course, NoProgress
-from vinedresser.rules.signals.outcome import PLATEAU
+from vinedresser.rules.signals.outcomes.no_progress import Course, NoProgress
+from vinedresser.rules.signals.outcomes.outcome import PLATEAU
+from vinedresser.rules.signals.parameters.learning_rate import RateInUse
 from vinedresser.rules.trees.ensemble import Ensemble
+from vinedresser.store.finding import Finding
 
 if TYPE_CHECKING:
-    from vinedresser.capture.store.step import Step
-    from vinedresser.infra.run_directory import RunRecord
+    from vinedresser.store.reading.step import Step
+    from vinedresser.store.records import RunRecord
 
 __all__ = ["LossNotDecreasing"]
 

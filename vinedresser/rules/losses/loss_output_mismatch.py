@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from vinedresser.capture.finding import Finding
 from vinedresser.errors import ConfigError
 from vinedresser.rules.base import Rule
 from vinedresser.rules.losses.mismatch import Given, Mismatch
 from vinedresser.rules.losses.output_form import output_form
 from vinedresser.rules.losses.output_mismatches import CHECKS
-from vinedresser.rules.signals.compared import Batches, Compared
-from vinedresser.rules.signals.loss_identity import LossIdentities, LossIdentity, agreeing
-from vinedresser.rules.signals.outcome import Outcome
+from vinedresser.rules.signals.losses.compared import Batches, Compared
+from vinedresser.rules.signals.losses.loss_identity import LossIdentities, LossIdentity, agreeing
+from vinedresser.rules.signals.outcomes.outcome import Outcome
+from vinedresser.store.finding import Finding
 
 if TYPE_CHECKING:
-    from vinedresser.capture.store.step import Step
-    from vinedresser.infra.run_directory import RunRecord
+    from vinedresser.store.reading.step import Step
+    from vinedresser.store.records import RunRecord
 
 __all__ = ["LossOutputMismatch"]
 

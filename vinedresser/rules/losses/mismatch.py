@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from vinedresser.rules.losses.output_form import OutputForm
-from vinedresser.rules.signals.compared import Compared
-from vinedresser.rules.signals.loss_identity import LossIdentity
+from vinedresser.rules.signals.losses.compared import Compared
+from vinedresser.rules.signals.losses.loss_identity import LossIdentity
 
 __all__ = ["REGRESSION", "Given", "Mismatch"]
 

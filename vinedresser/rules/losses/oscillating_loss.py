@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from vinedresser.errors import ConfigError
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.bounded import bounded
-from vinedresser.rules.signals.learning_rate import RateInUse
-from vinedresser.rules.signals.loss_progress import spread
+from vinedresser.rules.signals.losses.loss_progress import spread
+from vinedresser.rules.signals.parameters.learning_rate import RateInUse
 from vinedresser.rules.symptom import Symptom, SymptomRule
 
 if TYPE_CHECKING:
-    from vinedresser.capture.store.step import Step
+    from vinedresser.store.reading.step import Step
 
 __all__ = ["OscillatingLoss"]
 

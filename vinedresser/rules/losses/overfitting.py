@@ -6,17 +6,21 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from vinedresser.capture.finding import Finding
 from vinedresser.errors import ConfigError
 from vinedresser.rules.base import Rule
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.bounded import bounded
 from vinedresser.rules.signals.confidence import confidence
-from vinedresser.rules.signals.evaluation_series import Evaluation, EvaluationSeries, Parting
-from vinedresser.rules.signals.metric_trend import direction
+from vinedresser.rules.signals.outcomes.evaluation_series import (
+    Evaluation,
+    EvaluationSeries,
+    Parting,
+)
+from vinedresser.rules.signals.outcomes.metric_trend import direction
+from vinedresser.store.finding import Finding
 
 if TYPE_CHECKING:
-    from vinedresser.capture.store.step import Step
+    from vinedresser.store.reading.step import Step
 
 __all__ = ["Overfitting"]
 

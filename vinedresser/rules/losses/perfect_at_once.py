@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vinedresser.capture.finding import Finding
 from vinedresser.errors import ConfigError
 from vinedresser.rules.base import Rule
-from vinedresser.rules.signals.compared import Batches, Compared
-from vinedresser.rules.signals.loss_formulas import class_indices
+from vinedresser.rules.signals.losses.compared import Batches, Compared
+from vinedresser.rules.signals.losses.loss_formulas import class_indices
+from vinedresser.store.finding import Finding
 
 if TYPE_CHECKING:
-    from vinedresser.capture.store.step import Step
-    from vinedresser.infra.run_directory import RunRecord
+    from vinedresser.store.reading.step import Step
+    from vinedresser.store.records import RunRecord
 
 __all__ = ["PerfectAtOnce"]
 

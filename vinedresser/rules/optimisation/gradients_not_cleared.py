@@ -6,11 +6,11 @@ import math
 from typing import TYPE_CHECKING
 
 from vinedresser.errors import ConfigError
-from vinedresser.rules.signals.gradient_growth import GradientGrowth
+from vinedresser.rules.signals.parameters.gradient_growth import GradientGrowth
 from vinedresser.rules.symptom import Symptom, SymptomRule
 
 if TYPE_CHECKING:
-    from vinedresser.capture.store.step import Step
+    from vinedresser.store.reading.step import Step
 
 __all__ = ["GradientsNotCleared"]
 

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 from vinedresser.errors import ConfigError
 from vinedresser.rules.losses.loss_diagnosis import too_long_steps
 from vinedresser.rules.signals.confidence import confidence
-from vinedresser.rules.signals.learning_rate import RateInUse
-from vinedresser.rules.signals.no_progress import Course, NoProgress
-from vinedresser.rules.signals.predicted_fall import PredictedFall
-from vinedresser.rules.signals.update_ratios import UpdateRatios, to_usual
+from vinedresser.rules.signals.losses.predicted_fall import PredictedFall
+from vinedresser.rules.signals.outcomes.no_progress import Course, NoProgress
+from vinedresser.rules.signals.parameters.learning_rate import RateInUse
+from vinedresser.rules.signals.parameters.update_ratios import UpdateRatios, to_usual
 from vinedresser.rules.symptom import Symptom, SymptomRule
 
 if TYPE_CHECKING:
-    from vinedresser.capture.finding import Finding
-    from vinedresser.capture.store.step import Step
+    from vinedresser.store.finding import Finding
+    from vinedresser.store.reading.step import Step
 
 __all__ = ["LearningRateTooHigh"]
 

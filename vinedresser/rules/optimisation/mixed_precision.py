@@ -8,13 +8,13 @@ from collections import deque
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from vinedresser.capture.finding import Finding
 from vinedresser.errors import ConfigError
 from vinedresser.rules.base import Rule
 from vinedresser.rules.need import Need
+from vinedresser.store.finding import Finding
 
 if TYPE_CHECKING:
-    from vinedresser.capture.store.step import Step
+    from vinedresser.store.reading.step import Step
 
 __all__ = ["MixedPrecision"]
 

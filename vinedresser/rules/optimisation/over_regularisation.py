@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from vinedresser.errors import ConfigError
 from vinedresser.rules.need import Need
-from vinedresser.rules.signals.penalty import Penalty
-from vinedresser.rules.signals.weight_scale import weight_scales
+from vinedresser.rules.signals.losses.penalty import Penalty
+from vinedresser.rules.signals.parameters.weight_scale import weight_scales
 from vinedresser.rules.symptom import Symptom, SymptomRule
 
 if TYPE_CHECKING:
-    from vinedresser.capture.store.step import Step
-    from vinedresser.infra.run_directory import RunRecord
+    from vinedresser.store.reading.step import Step
+    from vinedresser.store.records import RunRecord
 
 __all__ = ["OverRegularisation"]
 

@@ -6,16 +6,20 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from vinedresser.capture.finding import Finding, Severity
 from vinedresser.errors import ConfigError
 from vinedresser.rules.advice import Advice
 from vinedresser.rules.base import Rule
 from vinedresser.rules.need import Need
-from vinedresser.rules.signals.outcome import Outcome
-from vinedresser.rules.signals.parameter_states import ParameterState, ParameterStates, Trouble
+from vinedresser.rules.signals.outcomes.outcome import Outcome
+from vinedresser.rules.signals.parameters.parameter_states import (
+    ParameterState,
+    ParameterStates,
+    Trouble,
+)
+from vinedresser.store.finding import Finding, Severity
 
 if TYPE_CHECKING:
-    from vinedresser.capture.store.step import Step
+    from vinedresser.store.reading.step import Step
 
 __all__ = ["UntrainedParameters"]
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from vinedresser.capture.finding import Finding, Severity
 from vinedresser.errors import ConfigError
 from vinedresser.rules.base import Rule
 from vinedresser.rules.need import Need
-from vinedresser.rules.signals.outcome import Outcome
+from vinedresser.rules.signals.outcomes.outcome import Outcome
+from vinedresser.store.finding import Finding, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from vinedresser.capture.store.step import Step
-    from vinedresser.infra.run_directory import RunRecord
+    from vinedresser.store.reading.step import Step
+    from vinedresser.store.records import RunRecord
 
 __all__ = ["WrongMode"]
 

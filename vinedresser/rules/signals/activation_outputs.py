@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from vinedresser.capture.modules import ModuleInfo, activation_of
+from vinedresser.store.collections.modules import ModuleInfo, activation_of
 
 __all__ = ["outputs_of_activations"]
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from vinedresser.errors import Damaged
 
 if TYPE_CHECKING:
-    from vinedresser.capture.store.step import Step
-    from vinedresser.infra.run_directory import RunRecord
     from vinedresser.rules.need import Need
+    from vinedresser.store.reading.step import Step
+    from vinedresser.store.records import RunRecord
 
 __all__ = ["Signal", "SignalPool", "constructor_parameters", "signals_of"]
 

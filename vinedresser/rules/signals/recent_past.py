@@ -7,10 +7,10 @@ import statistics
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from vinedresser.rules.signals.gradient_norms import GradientNorms
+from vinedresser.rules.signals.parameters.gradient_norms import GradientNorms
 
 if TYPE_CHECKING:
-    from vinedresser.capture.store.step import Step
+    from vinedresser.store.reading.step import Step
 
 __all__ = ["Growth", "RecentPast"]
 

@@ -12,7 +12,7 @@ from vinedresser.rules.need import Need
 from vinedresser.rules.signals.base import Signal
 
 if TYPE_CHECKING:
-    from vinedresser.capture.store.step import Step
+    from vinedresser.store.reading.step import Step
 
 __all__ = ["StepTimes"]
 

@@ -10,7 +10,7 @@ from vinedresser.rules.need import Need
 from vinedresser.rules.symptom import Symptom, SymptomRule
 
 if TYPE_CHECKING:
-    from vinedresser.capture.store.step import Step
+    from vinedresser.store.reading.step import Step
 
 __all__ = ["LowVariance"]
 

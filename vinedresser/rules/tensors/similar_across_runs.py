@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from vinedresser.capture.store.reader import Run, open_run
 from vinedresser.errors import ConfigError
 from vinedresser.rules.base import Rule
 from vinedresser.rules.need import Need
+from vinedresser.store.reading.reader import Run, open_run
 
 if TYPE_CHECKING:
-    from vinedresser.capture.finding import Finding
-    from vinedresser.capture.store.series import Column
-    from vinedresser.capture.store.step import Step
-    from vinedresser.infra.run_directory import RunRecord
+    from vinedresser.store.finding import Finding
+    from vinedresser.store.reading.series import Column
+    from vinedresser.store.reading.step import Step
+    from vinedresser.store.records import RunRecord
 
 __all__ = ["SimilarAcrossRuns"]
 

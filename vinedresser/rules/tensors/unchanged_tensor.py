@@ -9,8 +9,8 @@ from vinedresser.rules.need import Need
 from vinedresser.rules.symptom import Symptom, SymptomRule
 
 if TYPE_CHECKING:
-    from vinedresser.capture.store.step import Step
-    from vinedresser.infra.run_directory import RunRecord
+    from vinedresser.store.reading.step import Step
+    from vinedresser.store.records import RunRecord
 
 __all__ = ["UnchangedTensor"]
 

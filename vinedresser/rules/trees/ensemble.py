@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from vinedresser.rules.need import Need
 
 if TYPE_CHECKING:
-    from vinedresser.infra.run_directory import RunRecord
+    from vinedresser.store.records import RunRecord
 
 __all__ = ["RARER_FROM", "Ensemble", "tree_sizes"]
 

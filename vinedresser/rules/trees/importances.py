@@ -12,8 +12,8 @@ from vinedresser.rules.signals.base import Signal
 from vinedresser.rules.trees.ensemble import RARER_FROM
 
 if TYPE_CHECKING:
-    from vinedresser.capture.store.step import Step
-    from vinedresser.infra.run_directory import RunRecord
+    from vinedresser.store.reading.step import Step
+    from vinedresser.store.records import RunRecord
 
 __all__ = ["EVERY", "Importances"]
 

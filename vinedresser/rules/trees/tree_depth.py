@@ -6,15 +6,15 @@ import math
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from vinedresser.capture.finding import Finding
 from vinedresser.errors import ConfigError
 from vinedresser.rules.base import Rule
 from vinedresser.rules.need import Need
 from vinedresser.rules.trees.ensemble import Ensemble, tree_sizes
+from vinedresser.store.finding import Finding
 
 if TYPE_CHECKING:
-    from vinedresser.capture.store.step import Step
-    from vinedresser.infra.run_directory import RunRecord
+    from vinedresser.store.reading.step import Step
+    from vinedresser.store.records import RunRecord
 
 __all__ = ["TreeDepth"]
 

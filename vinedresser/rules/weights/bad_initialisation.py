@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from vinedresser.errors import ConfigError
 from vinedresser.rules.need import Need
-from vinedresser.rules.signals.weight_scale import WeightScale, weight_scales
+from vinedresser.rules.signals.parameters.weight_scale import WeightScale, weight_scales
 from vinedresser.rules.symptom import Symptom, SymptomRule
 
 if TYPE_CHECKING:
-    from vinedresser.capture.store.step import Step
-    from vinedresser.infra.run_directory import RunRecord
+    from vinedresser.store.reading.step import Step
+    from vinedresser.store.records import RunRecord
 
 __all__ = ["BadInitialisation"]
 

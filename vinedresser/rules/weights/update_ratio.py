@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from vinedresser.errors import ConfigError
-from vinedresser.rules.signals.learning_rate import RateInUse
-from vinedresser.rules.signals.update_ratios import UpdateRatios, to_usual
+from vinedresser.rules.signals.parameters.learning_rate import RateInUse
+from vinedresser.rules.signals.parameters.update_ratios import UpdateRatios, to_usual
 from vinedresser.rules.symptom import Symptom, SymptomRule
 
 if TYPE_CHECKING:
-    from vinedresser.capture.store.step import Step
+    from vinedresser.store.reading.step import Step
 
 __all__ = ["UpdateRatio"]
 

@@ -1,0 +1,95 @@
+"""What is captured of Keras trainings whose scripts say nothing of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.capture.attach.runs import Both, both, ours, script
+
+TRAININGS = """
+    import hashlib, os
+    import keras, numpy as np, tensorflow as tf
+
+    keras.utils.set_random_seed(1)
+    x = np.random.default_rng(0).normal(size=(24, 4)).astype("float32")
+    y = (x[:, 0] > 0).astype("int32")
+
+    def model():
+        return keras.Sequential([keras.Input((4,)), keras.layers.Dense(8, activation="relu"),
+                                 keras.layers.Dropout(0.2), keras.layers.Dense(2)])
+
+    def show(losses, *models):
+        digest = hashlib.sha256()
+        for one in models:
+            for value in one.get_weights():
+                digest.update(value.tobytes())
+        print(*losses, digest.hexdigest())
+
+    loss_of = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+    fitted = model()
+    fitted.compile("adam", loss=loss_of, metrics=["accuracy"])
+    first = fitted.fit(x, y, batch_size=8, epochs=1, verbose=0, validation_data=(x, y))
+    # Fitted on, it is the same training.
+    second = fitted.fit(x, y, batch_size=8, epochs=1, verbose=0)
+    show(first.history["loss"] + second.history["loss"], fitted)
+
+    batched = model()
+    batched.compile("sgd", loss=loss_of)
+    show([float(batched.train_on_batch(x, y)) for _ in range(12)], batched)
+
+    looped = model()
+    optimizer = keras.optimizers.SGD(0.1)
+    losses = []
+    for _ in range(5):
+        with tf.GradientTape() as tape:
+            loss = loss_of(y, looped(x, training=True))
+        gradients = tape.gradient(loss, looped.trainable_variables)
+        optimizer.apply(gradients, looped.trainable_variables)
+        losses.append(float(loss))
+    show(losses, looped)
+    looped.predict(x, verbose=0)
+"""
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Both:
+    """Run all trainings in one process, by themselves and attached."""
+    directory = tmp_path_factory.mktemp("keras")
+    script(directory, TRAININGS)
+    options = ("--collection", "gradients:every=1")
+    variables = {"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    return both("train.py", cwd=directory, options=options, **variables)
+
+
+def test_the_trainings_do_what_they_do_by_themselves(trained: Both) -> None:
+    assert trained.attached.returncode == trained.alone.returncode == 0, trained.attached.stderr
+    assert trained.attached.stdout == trained.alone.stdout
+    assert "capture failed" not in ours(trained.attached.stderr)[0]
+
+
+def test_fit_is_captured_with_its_losses_metrics_and_gradients(trained: Both) -> None:
+    run = trained.open()
+    assert run.info.framework == "keras"
+    assert run.steps("train").tolist() == list(range(6))
+    assert "losses/loss" in run.scalars("losses")
+    assert "metrics/accuracy" in run.scalars("metrics")
+    assert [run.tensor(name).shape for name in run.tensor_names(regex="^gradients/.*kernel")] == [
+        (4, 8),
+        (8, 2),
+    ]
+    assert len(run.steps("eval")) == 1
+
+
+@pytest.mark.parametrize(("number", "steps"), [(2, 12), (3, 5)])
+def test_batches_and_loops_are_trainings_of_their_own(
+    trained: Both, number: int, steps: int
+) -> None:
+    run = trained.open(number)
+    printed = trained.alone.stdout.splitlines()[number - 1].split()[:steps]
+    kernels = run.tensor_names(regex="^gradients/.*kernel")
+    assert [run.tensor(name).steps().tolist() for name in kernels] == 2 * [list(range(steps))]
+    if number == 2:
+        values = run.scalars("losses")["losses/loss"].values
+        assert values == pytest.approx([float(word) for word in printed])
+    assert not trained.run.with_name("run.4").exists()

@@ -1,0 +1,177 @@
+"""Which run each process of an unchanged script writes to."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.capture.attach.runs import alone, attached, both, script
+from vinedresser.store.reading.reader import open_run
+
+RANKS = """
+    import os, sys
+    import torch
+    import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
+
+    def train(rank, address):
+        dist.init_process_group("gloo", init_method=address, rank=rank, world_size=2)
+        torch.manual_seed(0)
+        model = DistributedDataParallel(torch.nn.Linear(4, 1))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        x = torch.full((8, 4), 1.0 + rank)
+        for _ in range(5):
+            optimizer.zero_grad()
+            model(x).pow(2).mean().backward()
+            optimizer.step()
+        print(f"{rank}: {[value.tolist() for value in model.module.parameters()]}\\n", end="")
+        dist.destroy_process_group()
+
+    if __name__ == "__main__":
+        if "RANK" in os.environ:
+            train(int(os.environ["RANK"]), "env://")
+        else:
+            address = "file://" + os.path.abspath(sys.argv[1])
+            torch.multiprocessing.spawn(train, (address,), nprocs=2)
+"""
+
+
+def test_ranks_of_torchrun_share_the_run(tmp_path: Path) -> None:
+    script(tmp_path, RANKS)
+    torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
+    options = ("--collection", "gradients:every=1")
+    done = attached(*torchrun, "train.py", cwd=tmp_path, options=options)
+    assert done.returncode == 0, done.stderr
+    run = open_run(tmp_path / "runs" / "run")
+    assert (run.info.world_size, run.ranks) == (2, (0, 1))
+    for rank in (0, 1):
+        assert run.steps("train", rank=rank).tolist() == list(range(5))
+        assert run.tensor("gradients/weight").value(step=4, rank=rank).shape == (1, 4)
+    assert not (tmp_path / "runs" / "run.2").exists()
+
+
+def test_ranks_that_the_script_spawns_share_the_run(tmp_path: Path) -> None:
+    script(tmp_path, RANKS)
+    plain = alone(sys.executable, "train.py", "rendezvous", cwd=tmp_path)
+    done = attached("train.py", "another", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == sorted(plain.stdout.splitlines())
+    run = open_run(tmp_path / "runs" / "run")
+    assert (run.info.world_size, run.ranks) == (2, (0, 1))
+
+
+CHILDREN = """
+    import multiprocessing, subprocess, sys
+    import torch
+
+    def train(seed):
+        torch.manual_seed(seed)
+        model = torch.nn.Linear(3, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        for _ in range(6):
+            optimizer.zero_grad()
+            loss = model(torch.ones(2, 3)).pow(2).sum()
+            loss.backward()
+            optimizer.step()
+        return loss.item()
+
+    if __name__ == "__main__":
+        if len(sys.argv) > 1:
+            print(train(int(sys.argv[1])))
+        else:
+            print(subprocess.run([sys.executable, __file__, "7"], stdout=-1, text=True).stdout)
+            with multiprocessing.get_context("fork").Pool(1) as pool:
+                print(pool.map(train, [1, 2]))
+            with multiprocessing.get_context("spawn").Pool(1) as pool:
+                print(pool.map(train, [3]))
+            print(train(0))
+"""
+
+
+def test_every_process_that_trains_has_a_run_of_its_own(tmp_path: Path) -> None:
+    script(tmp_path, CHILDREN)
+    pair = both("train.py", cwd=tmp_path)
+    assert pair.attached.stdout == pair.alone.stdout
+    assert pair.attached.returncode == 0
+    runs = [pair.open(number) for number in range(1, 6)]
+    for run in runs:
+        assert run.steps("train").tolist() == list(range(6))
+        assert run.info.name == run.path.rpartition("/")[2]
+    assert len({run.info.id for run in runs}) == 5
+    assert pair.attached.stderr.count("a further training is captured in") == 4
+    assert not pair.run.with_name("run.6").exists()
+
+
+OWN_HOOK = """
+    import sys
+    import torch
+    from vinedresser.capture import Hook
+
+    def train(hooked):
+        model = torch.nn.Linear(3, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        if hooked:
+            Hook("own").watch(model, optimizer=optimizer)
+        for _ in range(4):
+            optimizer.zero_grad()
+            model(torch.ones(2, 3)).pow(2).sum().backward()
+            optimizer.step()
+
+    for word in sys.argv[1:]:
+        train(word == "hooked")
+    print("trained")
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "runs"),
+    [
+        (("hooked", "plain"), {"run": []}),
+        (("plain", "hooked"), {"run": ["losses/loss"], "run.2": []}),
+    ],
+)
+def test_a_hook_of_the_script_s_own_is_made_way_for(
+    words: tuple[str, ...], runs: dict[str, list[str]], tmp_path: Path
+) -> None:
+    script(tmp_path, OWN_HOOK)
+    options = ("--collection", "weights:every=1")
+    done = attached("train.py", *words, cwd=tmp_path, options=options)
+    assert (done.returncode, done.stdout) == (0, "trained\n"), done.stderr
+    assert {path.name for path in (tmp_path / "runs").iterdir()} == set(runs)
+    for name, losses in runs.items():
+        run = open_run(tmp_path / "runs" / name)
+        assert (run.status.state, list(run.scalars("losses"))) == ("finished", losses)
+        assert run.tensor("weights/weight").steps().tolist() == list(range(4))
+
+
+ENDLESS = """
+    import torch
+
+    model = torch.nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-9)
+    while True:
+        optimizer.zero_grad()
+        model(torch.ones(2, 3)).pow(2).sum().backward()
+        optimizer.step()
+"""
+
+
+def test_a_stop_is_obeyed_between_two_steps_with_a_checkpoint(tmp_path: Path) -> None:
+    script(tmp_path, ENDLESS)
+    command = [sys.executable, "-m", "vinedresser", "run", "--name", "run", "train.py"]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+        run = tmp_path / "runs" / "run"
+        deadline = time.monotonic() + 60
+        while not list(run.glob("index/0/*.json")):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        process.send_signal(2)
+        said = process.communicate(timeout=60)[1]
+    assert process.returncode == 130, said
+    assert open_run(run).status.state == "stopped"
+    assert len(list(run.glob("checkpoints/*.safetensors"))) == 1
+    assert "Traceback" not in said

@@ -1,0 +1,157 @@
+"""An unchanged script behaves under `vinedresser run` as it does by itself."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.capture.attach.runs import Both, alone, attached, both, ours, script
+
+# Frameworks take seconds to load; what concerns none of them is looked at without.
+ORDINARY = """
+    import os, sys, warnings
+    print(sys.argv, __name__, __file__, sys.path, "sitecustomize" in sys.modules)
+    print(sys.stdin.read(), end="")
+    print(sorted(name for name in sys.modules if name.startswith("vinedresser")))
+    warnings.warn("careful")
+    print("no newline at the end", end="", file=sys.stderr, flush=True)
+    how = sys.argv[1]
+    if how == "exit":
+        sys.exit(3)
+    if how == "message":
+        sys.exit("a message")
+    if how == "_exit":
+        os._exit(4)
+    if how == "raise":
+        def inner():
+            return {}["key"]
+        inner()
+    if how == "signal":
+        os.kill(os.getpid(), 11)
+"""
+
+
+def same(pair: Both) -> None:
+    assert pair.attached.stdout == pair.alone.stdout
+    assert ours(pair.attached.stderr)[0] == pair.alone.stderr
+
+
+@pytest.mark.parametrize("how", ["end", "exit", "message", "_exit", "raise"])
+def test_arguments_output_exit_code_and_traceback_are_the_script_s_own(
+    how: str, tmp_path: Path
+) -> None:
+    script(tmp_path, ORDINARY)
+    pair = both("train.py", how, "--lr", "0.1", cwd=tmp_path, given="in ö\n")
+    same(pair)
+    assert pair.attached.returncode == pair.alone.returncode
+
+
+def test_a_signal_is_told_as_a_shell_tells_it(tmp_path: Path) -> None:
+    script(tmp_path, ORDINARY)
+    pair = both("train.py", "signal", cwd=tmp_path)
+    assert (pair.alone.returncode, pair.attached.returncode) == (-11, 128 + 11)
+
+
+def test_a_module_and_a_program_run_too(tmp_path: Path) -> None:
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    script(package, ORDINARY, "module.py")
+    pair = both("-m", "package.module", "exit", cwd=tmp_path)
+    same(pair)
+    assert pair.attached.returncode == 3
+    shell = tmp_path / "train.sh"
+    shell.write_text(f"#!/bin/sh\n{sys.executable} -m package.module end; exit 6\n", "utf-8")
+    shell.chmod(0o755)
+    again = Both(
+        alone("./train.sh", cwd=tmp_path),
+        attached("--name", "shell", "./train.sh", cwd=tmp_path),
+        tmp_path / "runs" / "shell",
+    )
+    assert again.attached.stdout == again.alone.stdout
+    assert again.attached.returncode == 6
+
+
+def test_a_run_is_called_after_its_script(tmp_path: Path) -> None:
+    script(tmp_path, "", "sub.py")
+    command = (sys.executable, "-m", "vinedresser", "run")
+    for words in (("sub.py",), (sys.executable, "sub.py"), ("-m", "sub"), ("true",)):
+        assert alone(*command, *words, cwd=tmp_path).returncode == 0
+    names = {path.name for path in (tmp_path / "runs").iterdir()}
+    assert names == {"sub-1", "sub-2", "sub-3", "true-1"}
+
+
+def test_that_nothing_was_seen_is_said_once(tmp_path: Path) -> None:
+    script(tmp_path, "print('nothing to learn')")
+    done = attached("train.py", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "nothing to learn\n")
+    assert done.stderr.count("no training was seen, so nothing was captured") == 1
+    quiet = attached("train.py", cwd=tmp_path, options=("--name", "other", "--no-attach"))
+    assert "no training was seen" not in quiet.stderr
+    script(tmp_path, "raise SystemExit(1)")
+    failed = attached("train.py", cwd=tmp_path, options=("--name", "failed"))
+    assert "no training was seen" not in failed.stderr
+
+
+def test_collections_are_asked_for_on_the_command_line(tmp_path: Path) -> None:
+    script(tmp_path, "")
+    wrong = attached("train.py", cwd=tmp_path, options=("--collection", "gradients:evry=3"))
+    assert wrong.returncode == 2
+    assert "evry" in wrong.stderr
+    unreadable = attached("train.py", cwd=tmp_path, options=("--collection", "gradients:every"))
+    assert unreadable.returncode == 2
+    assert "--collection gradients:every: write it as NAME:KEY=VALUE" in unreadable.stderr
+
+
+def test_what_a_sitecustomize_of_the_user_s_does_is_done(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "sitecustomize.py").write_text("answer = 42\n", encoding="utf-8")
+    script(tmp_path, "import sitecustomize, sys; print(sitecustomize.answer, sys.path)")
+    pair = both("train.py", cwd=tmp_path, PYTHONPATH=str(own))
+    same(pair)
+    assert pair.attached.stdout.startswith("42 ")
+    # That of the launcher and of its supervisor fails, too.
+    (own / "sitecustomize.py").write_text("1 / 0\n", encoding="utf-8")
+    script(tmp_path, "import sys; print('sitecustomize' in sys.modules)")
+    failing = both("train.py", cwd=tmp_path, options=("--name", "other"), PYTHONPATH=str(own))
+    assert failing.attached.stdout == failing.alone.stdout == "False\n"
+    assert failing.attached.stderr.count("ZeroDivisionError") == 3
+
+
+def test_a_framework_that_cannot_be_imported_fails_as_without_us(tmp_path: Path) -> None:
+    script(tmp_path, "raise ImportError('no such library')", "torch.py")
+    script(tmp_path, "import torch")
+    pair = both("train.py", cwd=tmp_path)
+    same(pair)
+    assert "ImportError: no such library" in pair.attached.stderr
+    script(tmp_path, "import keras", "train.py")
+    script(tmp_path, "def f(:", "keras.py")
+    broken = both("train.py", cwd=tmp_path, options=("--name", "other"))
+    assert broken.attached.stderr.startswith(broken.alone.stderr)
+
+
+def test_a_python_without_this_package_is_left_alone(tmp_path: Path) -> None:
+    script(tmp_path, "value = 1", "torch.py")
+    script(tmp_path, "import torch; print(torch.value)")
+    # Without its site packages, it has neither numpy nor what else we need.
+    command = (sys.executable, "-c", "import sys; sys.path.append('.'); import train")
+    done = attached(*command, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "1\n")
+    assert "trains with torch is not captured: " in done.stderr
+
+
+def test_the_start_costs_next_to_nothing(tmp_path: Path) -> None:
+    script(
+        tmp_path,
+        """
+        import sys
+        print(*sorted(sys.modules), sep="\\n")
+        """,
+    )
+    pair = both("train.py", cwd=tmp_path)
+    assert isinstance(pair.alone, subprocess.CompletedProcess)
+    assert pair.attached.stdout == pair.alone.stdout

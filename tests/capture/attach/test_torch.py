@@ -1,0 +1,159 @@
+"""What is captured of torch trainings whose scripts say nothing of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.capture.attach import scenarios as attach_scenarios
+from tests.capture.attach.runs import Both, both, ours, script
+from tests.capture.attach.scenarios import SCENARIOS, STEPS
+from vinedresser.store.reading.reader import Run
+
+NAMES = list(SCENARIOS)
+# `phases` makes two runs of itself, all others one.
+NUMBERS = {name: NAMES.index(name) + 1 + (name == "renewed") for name in NAMES}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Both:
+    """Run all trainings in one process, by themselves and attached."""
+    directory = tmp_path_factory.mktemp("trainings")
+    text = Path(attach_scenarios.__file__).read_text(encoding="utf-8")
+    path = script(directory, text)
+    options = ("--collection", "gradients:every=1", "--collection", "outputs:every=5")
+    return both(path.name, *NAMES, cwd=directory, options=options)
+
+
+def printed(trained: Both, name: str) -> list[float]:
+    """Return the losses that a training has printed."""
+    line = trained.alone.stdout.splitlines()[NAMES.index(name)]
+    return [float(word) for word in line.partition("[")[0].split()[: 2 * STEPS] if "." in word]
+
+
+def losses(run: Run, name: str, mode: str = "train") -> list[float]:
+    column = run.scalars("losses", mode=mode)[f"losses/{name}"]  # type: ignore[arg-type]
+    return [float(value) for value in column.values]
+
+
+def test_the_trainings_do_what_they_do_by_themselves(trained: Both) -> None:
+    assert trained.alone.returncode == trained.attached.returncode == 0, trained.attached.stderr
+    # Losses, the digests of the final weights, and the next random number.
+    assert trained.attached.stdout == trained.alone.stdout
+    known = trained.alone.stderr.splitlines()
+    said = [line for line in ours(trained.attached.stderr)[0].splitlines() if line not in known]
+    # Compiled code does not show the calls of a model.
+    expected = ("a further training is captured in", "no call of the watched")
+    assert [line for line in said if not any(words in line for words in expected)] == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["functional", "compiled", "compiled_loss", "closure", "tensors", "autograd_backward"],
+)
+def test_the_loss_is_what_the_backward_is_taken_of(trained: Both, name: str) -> None:
+    run = trained.open(NUMBERS[name])
+    np.testing.assert_allclose(losses(run, "loss"), printed(trained, name), rtol=1e-6)
+    assert run.steps("train").tolist() == list(range(STEPS))
+
+
+def test_a_loss_module_is_known_by_its_name_and_in_evaluations(trained: Both) -> None:
+    run, expected = trained.open(), printed(trained, "plain")
+    assert set(run.scalars("losses")) == {"losses/CrossEntropyLoss"}
+    assert losses(run, "CrossEntropyLoss") == pytest.approx(expected[::2])
+    assert losses(run, "CrossEntropyLoss", "eval") == pytest.approx(expected[1::2])
+
+
+@pytest.mark.parametrize("name", ["plain", "functional", "compiled", "renewed"])
+def test_tensors_are_captured_from_the_first_step_on(trained: Both, name: str) -> None:
+    run = trained.open(NUMBERS[name])
+    assert run.tensor("outputs/0").steps().tolist() == [0, 5]
+    assert run.tensor("gradients/3.weight").steps().tolist() == list(range(STEPS))
+
+
+def test_a_step_in_which_the_model_is_found_is_captured_whole(trained: Both) -> None:
+    run = trained.open(NUMBERS["closure"])
+    assert run.tensor("gradients/weight").steps().tolist() == list(range(STEPS))
+
+
+def test_two_models_have_their_variables_names(trained: Both) -> None:
+    run, expected = trained.open(NUMBERS["adversarial"]), printed(trained, "adversarial")
+    assert losses(run, "critic") == pytest.approx(expected[::2])
+    assert losses(run, "generator") == pytest.approx(expected[1::2])
+    assert run.tensor("gradients/generator.0.weight").shape == (8, 3)
+    assert run.tensor("gradients/critic.2.weight").shape == (1, 8)
+
+
+def test_parts_of_a_model_have_their_paths_in_it(trained: Both) -> None:
+    run = trained.open(NUMBERS["parts"])
+    assert losses(run, "loss") == pytest.approx(printed(trained, "parts"))
+    assert run.tensor("gradients/encoder.weight").shape == (2, 4)
+    assert run.tensor("gradients/decoder.weight").shape == (4, 2)
+
+
+def test_a_second_optimizer_beside_the_first_begins_another_training(trained: Both) -> None:
+    expected = printed(trained, "phases")
+    first, second = (trained.open(NUMBERS["phases"] + one) for one in (0, 1))
+    assert losses(first, "loss") == pytest.approx(expected[:STEPS])
+    assert losses(second, "loss") == pytest.approx(expected[STEPS:])
+    assert "gradients/0.weight" in second.tensor_names()
+
+
+def test_an_optimizer_in_the_place_of_one_that_is_gone_goes_on(trained: Both) -> None:
+    run = trained.open(NUMBERS["renewed"])
+    assert losses(run, "loss") == pytest.approx(printed(trained, "renewed"))
+
+
+def test_every_further_run_says_that_it_has_ended(trained: Both) -> None:
+    for number in range(1, max(NUMBERS.values()) + 1):
+        status = trained.open(number).status
+        assert (number, status.state) == (number, "finished")
+    assert not trained.run.with_name(f"run.{max(NUMBERS.values()) + 1}").exists()
+
+
+FAILING = """
+    import sys, torch
+    from torch import nn
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(4, 2)
+
+        def forward(self, x):
+            if x.shape[0] == 7:
+                nn.functional.dropout(x, 2.0)
+            return self.fc(x)
+
+    torch.manual_seed(0)
+    model, criterion = nn.Sequential(Block()), nn.CrossEntropyLoss()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(4):
+        last = step == 3
+        rows = torch.ones(7 if last and sys.argv[1] == "function" else 3, 4)
+        if last and sys.argv[1] == "forward":
+            rows = torch.ones(3, 5)
+        labels = torch.zeros(2 if last and sys.argv[1] == "loss" else 3, dtype=torch.long)
+        loss = criterion(model(rows), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        if last and sys.argv[1] == "backward":
+            try:
+                loss.backward()
+            except RuntimeError as error:
+                raise ValueError("from another") from error
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("where", ["forward", "function", "loss", "backward"])
+def test_a_traceback_is_that_of_the_unwatched_model(where: str, tmp_path: Path) -> None:
+    script(tmp_path, FAILING)
+    options = ("--collection", "outputs:every=1")
+    pair = both("train.py", where, cwd=tmp_path, options=options)
+    assert "Traceback" in pair.alone.stderr
+    assert ours(pair.attached.stderr)[0] == pair.alone.stderr
+    assert pair.attached.returncode == pair.alone.returncode == 1
+    assert len(pair.open().steps("train")) == 3

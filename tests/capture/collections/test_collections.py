@@ -1,0 +1,133 @@
+"""Which tensors a collection holds, and what a run's collections ask of them together."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vinedresser.capture import CaptureConfig, Collection, SaveConfig
+from vinedresser.capture.config.capture_config import DEFAULT, NOTHING
+from vinedresser.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("collection", "name", "holds"),
+    [
+        (Collection("weights"), "weights/conv1.weight", True),
+        (Collection("weights"), "gradients/weights/x", False),
+        (Collection("weights"), "weightsx/y", False),
+        (Collection("relus", regex=r"relu\d"), "outputs/layer.relu1", True),
+        (Collection("relus", regex=r"^relu"), "outputs/relu1", False),
+        (Collection("relus", regex=r"^relu"), "relus/of_my_own", True),
+    ],
+)
+def test_membership(collection: Collection, name: str, holds: bool) -> None:
+    assert collection.holds(name) == holds
+
+
+@pytest.mark.parametrize(
+    ("collection", "kind", "reaches"),
+    [
+        (Collection("weights"), "weights", True),
+        (Collection("weights"), "outputs", False),
+        (Collection("any", regex="conv"), "outputs", True),
+        (Collection("some", regex="^gradients/fc"), "outputs", False),
+        (Collection("some", regex="gradients/fc"), "outputs", False),
+        (Collection("some", regex="^outputs/fc"), "outputs", True),
+        (Collection("some", regex="layer/fc"), "outputs", True),
+    ],
+)
+def test_what_a_collection_may_reach(collection: Collection, kind: str, reaches: bool) -> None:
+    assert collection.reaches(kind) == reaches
+
+
+def test_a_tensor_gets_what_all_its_due_collections_ask() -> None:
+    config = CaptureConfig.of(
+        {
+            "gradients": SaveConfig(every=2, reductions=("l2",)),
+            "first": Collection(
+                regex=r"gradients/0\.",
+                save=(SaveConfig(every=3), SaveConfig(every=0, steps=(4,), reductions=("std",))),
+            ),
+        }
+    )
+    asks = [config.asks("gradients/0.weight", step, "train") for step in range(7)]
+    assert [(ask.tensor, sorted(ask.reductions)) for ask in asks] == [
+        (True, ["l2"]), (False, []), (False, ["l2"]), (True, []), (False, ["l2", "std"]),
+        (False, []), (True, ["l2"]),
+    ]  # fmt: skip
+    assert config.asks("gradients/1.weight", 3, "train") is NOTHING
+    assert not config.asks("weights/0.weight", 0, "train")
+    assert config.due(1, "train") is config.due(5, "train")
+    assert not config.due(1, "train")
+
+
+def test_by_default_every_loss_and_metric_and_what_the_user_saves() -> None:
+    config = CaptureConfig.of({"losses": SaveConfig(every=10)}).with_defaults()
+    assert set(config.collections) == {"losses", "metrics", "saved"}
+    assert not config.asks("losses/x", 1, "train")
+    assert config.asks("metrics/x", 1, "train")
+    assert CaptureConfig().with_defaults() == DEFAULT
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ({"gradiens": {}}, "gradiens: no such collection.*did you mean gradients"),
+        ({"mine": {"every": 3}}, "mine: no such collection, and no regex"),
+        ({"mine": {"regex": "("}}, r"mine: regex '\(' is not valid: missing"),
+        ({"mine": {"regex": 3}}, "mine: regex 3 is not valid"),
+        ({"losses": {"regex": "x"}}, "losses: a built-in collection takes no regex"),
+        ({"a/b": {"regex": "x"}}, "'a/b' is no name"),
+        ({"losses": {"evry": 3}}, "losses.evry: no such key; did you mean every"),
+        ({"losses": {"every": -3}}, "losses.every = -3"),
+        ({"losses": 3}, "losses = 3: must be a table"),
+        ({"losses": {"save": {"every": 3}}}, "losses.save = .* must be a list of tables"),
+        ({"losses": {"save": [], "every": 3}}, "losses.every: stands beside save"),
+    ],
+)
+def test_what_is_wrong_is_named(document: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        CaptureConfig.from_json(document)
+
+
+def test_two_patterns_for_one_collection_are_refused() -> None:
+    one, other = (CaptureConfig.of({"mine": Collection(regex=regex)}) for regex in "ab")
+    with pytest.raises(ConfigError, match="mine: asked for with two patterns, 'a' and 'b'"):
+        one.merged(other)
+    with pytest.raises(ConfigError, match="given a collection of another name, relus"):
+        CaptureConfig.of({"mine": Collection("relus", regex="relu")})
+
+
+SAVES = st.builds(
+    SaveConfig,
+    every=st.integers(0, 4),
+    steps=st.tuples(st.integers(0, 6)),
+    modes=st.sampled_from([("train",), ("eval",), ("train", "eval")]),
+    reductions=st.sampled_from([(), ("l2",), ("min", "max")]),
+)
+COLLECTIONS = st.one_of(
+    st.tuples(st.sampled_from(["losses", "weights"]), st.builds(Collection, save=SAVES)),
+    st.tuples(st.just("mine"), st.builds(Collection, regex=st.just("^weights/a"), save=SAVES)),
+)
+CONFIGS = st.lists(COLLECTIONS, max_size=3).map(lambda pairs: CaptureConfig.of(dict(pairs)))
+
+
+@given(CONFIGS, CONFIGS)
+def test_merging_asks_for_what_either_asks_for(one: CaptureConfig, other: CaptureConfig) -> None:
+    both = one.merged(other)
+    assert both == other.merged(one)
+    assert both.digest() == other.merged(one).digest()
+    assert both == both.merged(one)
+    assert CaptureConfig.from_json(json.loads(json.dumps(both.to_json()))) == both
+    for name in ("weights/a", "weights/b", "losses/x"):
+        for mode in ("train", "eval"):
+            for step in range(7):
+                asks = [config.asks(name, step, mode) for config in (both, one, other)]
+                assert asks[0].tensor == (asks[1].tensor or asks[2].tensor)
+                assert asks[0].reductions == asks[1].reductions | asks[2].reductions
+                assert bool(asks[0]) == (bool(asks[1]) or bool(asks[2]))

@@ -1,0 +1,310 @@
+"""A store that goes away, is full or is killed for; trainings and relays that are killed."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.capture.hook.s3_training import batch, check_steps
+from vinedresser import open_run
+from vinedresser.capture import Hook
+from vinedresser.processes import identify, is_alive
+from vinedresser.store.collections.schedule import SaveConfig
+from vinedresser.store.storage import open_storage
+from vinedresser.store.storage.relay_process import recover_spools
+from vinedresser.store.storage.spool import lock_spool, spools
+from vinedresser.testing.s3_server import BUCKET, TestServer, seaweed
+
+SCRIPT = Path(__file__).with_name("s3_training.py")
+INPUTS = {"inputs": SaveConfig(every=1)}
+
+
+@pytest.fixture(scope="module")
+def frail_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestServer]:
+    """Return a server that nobody else uses, so that it can be killed."""
+    with seaweed(tmp_path_factory.mktemp("frail")) as server:
+        yield server
+
+
+@pytest.fixture
+def frail(
+    frail_server: TestServer, s3: str, monkeypatch: pytest.MonkeyPatch
+) -> tuple[TestServer, str]:
+    """Return that server and the URL of a place on it."""
+    for name, value in frail_server.environment.items():
+        monkeypatch.setenv(name, value)
+    return frail_server, f"{s3}/run"
+
+
+def eventually(condition: Callable[[], object], seconds: float = 60.0) -> None:
+    """Wait until something holds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it never came to be"
+        time.sleep(0.05)
+
+
+def start(url: str, steps: int = 0, pause: float = 0.02) -> subprocess.Popen[str]:
+    """Start a training; STEPS 0: for ever."""
+    return subprocess.Popen(
+        [sys.executable, str(SCRIPT), url, str(steps), str(pause)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(SCRIPT.parent.parent)},
+    )
+
+
+def await_step(trainer: subprocess.Popen[str], step: int) -> None:
+    """Read what a training says until it has ended a step."""
+    assert trainer.stdout is not None
+    for line in trainer.stdout:
+        if int(line) >= step:
+            return
+    raise AssertionError(f"ended before step {step}")
+
+
+def relay_of(folder: Path) -> int:
+    """Return the process id of the relay of a spool."""
+    wanted = str(folder).encode()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                words = entry.joinpath("cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if b"vinedresser.infra.relay" in words and wanted in words:
+                return int(entry.name)
+    raise AssertionError(f"{folder} has no relay")
+
+
+def another_relay(folder: Path, former: int) -> bool:
+    """Say whether a spool has a relay other than that process."""
+    try:
+        return relay_of(folder) != former
+    except AssertionError:
+        return False
+
+
+def is_busy(folder: Path) -> bool:
+    """Say whether a relay is at work on a spool."""
+    lock = lock_spool(folder)
+    if lock is not None:
+        os.close(lock)
+    return lock is None
+
+
+def outage(server: TestServer, url: str, seconds: float, *, halt: bool) -> list[str]:
+    """Train while the server is away for a time; return what was said of it."""
+    with Hook(url, collections=INPUTS) as hook:
+        step = 0
+        until = time.monotonic() + 1.2
+        away = False
+        while time.monotonic() < until or not away:
+            before = time.monotonic()
+            hook.step(inputs=batch(step), loss=step / 2)
+            # The training does not wait for the network.
+            assert time.monotonic() - before < 1.0
+            step += 1
+            time.sleep(0.05)
+            if time.monotonic() >= until and not away:
+                away = True
+                server.halt() if halt else server.kill()
+                until = time.monotonic() + seconds
+        server.go_on() if halt else server.restart()
+    run = open_run(url)
+    assert check_steps(run) == step
+    assert run.status.state == "finished"
+    assert spools() == []
+    return hook.problems
+
+
+def test_a_server_that_is_killed_and_comes_back_loses_nothing(
+    frail: tuple[TestServer, str],
+) -> None:
+    said = [one for one in outage(*frail, 4.0, halt=False) if "waiting for the upload" not in one]
+    assert len(said) == 2
+    assert re.search(r"no server answers at http://.* uploaded later; training goes on", said[0])
+    assert re.search(r"takes uploads again, after \d+ s; nothing was lost", said[1])
+
+
+@pytest.mark.slow
+def test_a_server_that_answers_nobody_for_a_while_loses_nothing(
+    frail: tuple[TestServer, str],
+) -> None:
+    outage(*frail, 3.0, halt=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("halt", [False, True])
+def test_a_minute_without_the_server_loses_nothing(
+    frail: tuple[TestServer, str], halt: bool
+) -> None:
+    outage(*frail, 60.0, halt=halt)
+
+
+def test_a_full_bucket_is_said_once_and_filled_up_when_there_is_room(
+    s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vinedresser.capture.hook.uploading._PATIENCE", 4.0)
+    with seaweed(tmp_path / "server", volume_megabytes=4, volumes=4) as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        url = f"s3://{BUCKET}/run"
+        with Hook(url, collections=INPUTS) as hook:
+            for step in range(24):
+                hook.step(inputs=batch(step), loss=step / 2)
+                time.sleep(0.05)
+        full = [one for one in hook.problems if "has no room left" in one]
+        assert len(full) == 1
+        assert "training goes on" in full[0]
+        assert any("not everything is in s3://" in one for one in hook.problems)
+        (spool,) = spools()
+        os.kill(relay_of(spool), signal.SIGKILL)
+        eventually(lambda: not is_busy(spool))
+        stored = check_steps(open_run(url))
+        assert 0 < stored < 24
+        server.kill()
+        server.restart(volumes=16)
+        assert recover_spools(print, timeout=60) == [(url, True)]
+        assert check_steps(open_run(url)) == 24
+        assert open_run(url).status.state == "finished"
+        assert spools() == []
+
+
+def test_what_a_killed_training_had_committed_is_uploaded(s3: str) -> None:
+    url = f"{s3}/run"
+    with start(url) as trainer:
+        await_step(trainer, 60)
+        trainer.kill()
+        trainer.communicate()
+    # Before the relay has told its end, the run is merely dead.
+    eventually(lambda: open_run(url).status.state == "killed")
+    run = open_run(url)
+    assert check_steps(run) >= 20
+    # Nobody was there any more to whom the relay could have left the rest.
+    eventually(lambda: not spools())
+
+
+def test_a_relay_that_is_killed_is_started_again(s3: str) -> None:
+    url = f"{s3}/run"
+    with Hook(url, collections=INPUTS) as hook:
+        for step in range(60):
+            hook.step(inputs=batch(step), loss=step / 2)
+            time.sleep(0.02)
+            if step in (20, 40):
+                (spool,) = spools()
+                relay = relay_of(spool)
+                os.kill(relay, signal.SIGKILL)
+                eventually(partial(another_relay, spool, relay))
+    assert hook.problems == ["the upload was killed; it is started again"]
+    assert check_steps(open_run(url)) == 60
+    assert open_run(url).status.state == "finished"
+    assert spools() == []
+
+
+@pytest.mark.parametrize(
+    "pause", [0.03, 0.19, *(pytest.param(n / 37, marks=pytest.mark.slow) for n in range(10))]
+)
+def test_what_a_machine_that_died_left_behind_is_uploaded_later(s3: str, pause: float) -> None:
+    url = f"{s3}/run"
+    with start(url, pause=0.0) as trainer:
+        await_step(trainer, 40)
+        time.sleep(pause)
+        (spool,) = spools()
+        os.kill(trainer.pid, signal.SIGSTOP)
+        relay = identify(relay_of(spool))
+        assert relay is not None
+        os.kill(relay.pid, signal.SIGKILL)
+        trainer.kill()
+        trainer.communicate()
+    eventually(lambda: not is_alive(relay))
+    # Nothing torn is to be read at any moment.
+    assert open_run(url).status.state == "dead"
+    first = check_steps(open_run(url))
+    assert recover_spools(print, timeout=60) == [(url, True)]
+    assert check_steps(open_run(url)) >= max(first, 1)
+    assert open_run(url).status.state == "killed"
+    assert spools() == []
+    assert recover_spools(print, timeout=60) == []
+
+
+def test_the_next_hook_uploads_what_was_left_behind(s3: str) -> None:
+    with start(f"{s3}/first", pause=0.0) as trainer:
+        await_step(trainer, 30)
+        (spool,) = spools()
+        os.kill(trainer.pid, signal.SIGSTOP)
+        os.kill(relay_of(spool), signal.SIGKILL)
+        trainer.kill()
+        trainer.communicate()
+    with Hook(f"{s3}/second") as hook:
+        hook.step(loss=1.0)
+        eventually(lambda: open_run(f"{s3}/first").status.state == "killed")
+        assert check_steps(open_run(f"{s3}/first")) > 0
+    eventually(lambda: not spools())
+
+
+def test_another_writer_in_the_middle_is_said_and_overwrites_nothing(s3: str) -> None:
+    url = f"{s3}/run"
+    intruder = b"what another process wrote"
+    with Hook(url, collections=INPUTS) as hook:
+        hook.step(inputs=batch(0), loss=0.0)
+        hook.flush()
+        eventually(lambda: check_steps(open_run(url)) == 1)
+        open_storage(url).put("index/0/000000000001.json", [intruder])
+        for step in range(1, 30):
+            hook.step(inputs=batch(step), loss=0.0)
+    assert any("another process writes this run" in one for one in hook.problems)
+    assert open_storage(url).get("index/0/000000000001.json") == intruder
+    assert len(spools()) == 1
+
+
+def take_forty_steps(hook: Hook, server: TestServer, *, one_by_one: bool) -> None:
+    """Take steps of which the server answers for the first only.
+
+    Args:
+        one_by_one: a segment for each, so that some of them find the spool full: a writer that
+            gets no processor puts all that waits into one.
+    """
+    hook.step(inputs=batch(0), loss=0.0)
+    hook.flush()
+    server.halt()
+    for step in range(1, 40):
+        hook.step(inputs=batch(step), loss=0.0)
+        if one_by_one:
+            hook.flush()
+
+
+def test_a_full_spool_drops_and_says_so(
+    frail: tuple[TestServer, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, url = frail
+    monkeypatch.setenv("VINEDRESSER_SPOOL_MIB", "16")
+    with Hook(url, collections=INPUTS, policy="drop") as hook:
+        take_forty_steps(hook, server, one_by_one=True)
+        server.go_on()
+    assert any("wait to be uploaded, which is all that may" in one for one in hook.problems)
+    steps = open_run(url).steps().tolist()
+    assert 16 <= len(steps) < 40
+
+
+def test_a_full_spool_waits_and_says_so(
+    frail: tuple[TestServer, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, url = frail
+    monkeypatch.setenv("VINEDRESSER_SPOOL_MIB", "8")
+    with Hook(url, collections=INPUTS, policy="block") as hook:
+        take_forty_steps(hook, server, one_by_one=False)
+        eventually(lambda: any("the training may have to wait" in one for one in hook.problems))
+        assert not hook.flush(0.5)
+        server.go_on()
+    assert check_steps(open_run(url)) == 40

@@ -1,0 +1,181 @@
+"""A training that is asked to stop ends between two steps, with its weights saved."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from safetensors.numpy import load_file
+from torch import nn
+
+from vinedresser.capture import Hook, open_run
+from vinedresser.store.records import StopRecord, write_record
+from vinedresser.store.storage import LocalStorage
+
+PROGRAM = """
+import atexit, os, signal, sys, time
+import torch
+from safetensors.torch import save_file
+from torch import nn
+from vinedresser.capture import Hook, SaveConfig
+
+path, how = sys.argv[1:]
+torch.set_num_threads(1)
+if how in ("handler", "stuck"):
+    # Not print: the signal may come while the program is printing.
+    signal.signal(signal.SIGTERM, lambda number, frame: os.write(1, b"own handler\\n"))
+model, loss = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 1)), nn.MSELoss()
+optimizer = torch.optim.Adam(model.parameters())
+hook = Hook(path, collections={"weights": SaveConfig(every=1)}).watch(model, loss, optimizer)
+if how == "callback":
+    def broken(directory, step):
+        (directory / f"mine-{step}").write_text("x")
+        raise ValueError("no room")
+    hook.on_stop(broken)
+atexit.register(lambda: print("atexit", flush=True))
+
+def step():
+    optimizer.zero_grad()
+    loss(model(torch.randn(16, 4)), torch.randn(16, 1)).backward()
+    optimizer.step()
+
+try:
+    step()
+    step()
+    print("ready", flush=True)
+    while how == "stuck":
+        time.sleep(0.01)
+    if how == "evaluating":
+        model.eval()
+        while True:
+            with torch.no_grad():
+                model(torch.randn(16, 4))
+    while True:
+        step()
+finally:
+    save_file(model.state_dict(), path + ".final")
+    print("finally", flush=True)
+"""
+
+
+@contextmanager
+def training(path: Path, how: str) -> Iterator[subprocess.Popen[str]]:
+    """Start the program and wait until it is in the middle of its training."""
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, path, how],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            yield process
+        finally:
+            process.kill()
+
+
+def check_saved(path: Path, output: str, *, evaluating: bool = False) -> None:
+    """Check that all was saved as of the last step, and that the program could clean up."""
+    assert "finally\n" in output
+    assert output.endswith("atexit\n")
+    (checkpoint,) = (path / "checkpoints").iterdir()
+    saved, final = load_file(checkpoint), load_file(f"{path}.final")
+    assert {name: value.tobytes() for name, value in saved.items()} == {
+        name: value.tobytes() for name, value in final.items()
+    }
+    run = open_run(path)
+    steps = run.steps("train").tolist()
+    assert checkpoint.name == f"step-{len(steps)}.safetensors"
+    assert steps == list(range(len(steps)))
+    assert run.tensor("weights/0.weight").steps().tolist() == steps
+    assert evaluating == (len(steps) == 2)
+
+
+def test_sigterm_saves_the_weights_and_lets_the_program_clean_up(tmp_path: Path) -> None:
+    with training(tmp_path / "run", "plain") as process:
+        process.send_signal(signal.SIGTERM)
+        output, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (143, "")
+    check_saved(tmp_path / "run", output)
+    status = open_run(tmp_path / "run").status
+    assert (status.state, status.signal) == ("killed", "SIGTERM")
+
+
+def test_a_stop_record_makes_it_a_stop_and_the_programs_own_handler_is_called(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "run"
+    with training(path, "handler") as process:
+        record = StopRecord("rule", "loss is not finite", time.time(), rule="nonfinite", step=1)
+        write_record(LocalStorage(path), record)
+        process.send_signal(signal.SIGTERM)
+        output, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (0, "")
+    assert output.startswith("own handler\n")
+    check_saved(path, output)
+    status = open_run(path).status
+    assert (status.state, status.rule) == ("stopped", "nonfinite")
+    assert status.reason == "loss is not finite"
+
+
+def test_an_evaluation_is_broken_off(tmp_path: Path) -> None:
+    with training(tmp_path / "run", "evaluating") as process:
+        process.send_signal(signal.SIGTERM)
+        output, _ = process.communicate(timeout=60)
+    assert process.returncode == 143
+    check_saved(tmp_path / "run", output, evaluating=True)
+
+
+def test_ones_own_way_of_saving_that_fails_is_reported_and_the_run_ends(tmp_path: Path) -> None:
+    with training(tmp_path / "run", "callback") as process:
+        process.send_signal(signal.SIGTERM)
+        output, errors = process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert output == "finally\natexit\n"
+    (saved,) = (tmp_path / "run" / "checkpoints").iterdir()
+    steps = len(open_run(tmp_path / "run").steps("train"))
+    assert saved.name == f"mine-{steps}"
+    assert errors == (
+        "vinedresser: capture failed in saving a checkpoint: ValueError: no room; "
+        "the run stops without it\n"
+    )
+
+
+def test_a_second_sigterm_ends_at_once(tmp_path: Path) -> None:
+    with training(tmp_path / "run", "stuck") as process:
+        process.send_signal(signal.SIGTERM)
+        # It is still there after the first, since no step ends.
+        assert process.stdout is not None
+        assert process.stdout.readline() == "own handler\n"
+        process.send_signal(signal.SIGTERM)
+        output, _ = process.communicate(timeout=60)
+    assert (process.returncode, output) == (-signal.SIGTERM, "")
+
+
+def test_sigterm_is_given_back(tmp_path: Path) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    hook = Hook(tmp_path / "run").watch(nn.Linear(1, 1))
+    assert signal.getsignal(signal.SIGTERM) != before
+    hook.close()
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_a_forked_child_dies_of_sigterm_as_ever(tmp_path: Path) -> None:
+    with Hook(tmp_path / "run").watch(nn.Linear(1, 1)):
+        reading, writing = os.pipe()
+        child = os.fork()
+        if not child:
+            os.write(writing, b"!")
+            signal.pause()
+            os._exit(0)
+        # Python forgets a signal that comes while it forks.
+        assert os.read(reading, 1) == b"!"
+        os.kill(child, signal.SIGTERM)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGTERM

@@ -1,0 +1,46 @@
+"""A Keras training computes the same bits with everything captured as with no hook at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.capture.keras_.tensorflow_trainings import ZOO_TENSORFLOW
+from tests.capture.keras_.zoo import ZOO, everything, final_bits
+from vinedresser.capture import Hook, open_run
+
+# Of Keras itself, whenever it makes an array of a variable.
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+
+_ALL = ZOO | ZOO_TENSORFLOW
+# Of those whose last bits may differ see tests/capture/keras_/test_limits.py.
+_EXACT = [name for name in _ALL if name not in ("brain", "jit")]
+# The others are kept for `make test-slow`: each is traced several times.
+_QUICK = ("cnn", "late", "several", "attention", "accumulated", "half", "fused", "function")
+
+
+@pytest.mark.parametrize(
+    "training",
+    [pytest.param(one, marks=() if one in _QUICK else pytest.mark.slow) for one in _EXACT],
+)
+def test_weights_seeds_and_optimizer_end_as_without_a_hook(training: str, tmp_path: Path) -> None:
+    plain = final_bits(_ALL[training])
+    hooks: list[Hook] = []
+
+    def attach(model: Any, **more: Any) -> None:
+        hooks.append(Hook(tmp_path, collections=everything(2)).watch(model, **more))
+
+    hooked = final_bits(_ALL[training], attach)
+    hooks[0].close()
+    assert hooked == plain
+    run = open_run(tmp_path)
+    assert not [one for one in hooks[0].problems if "failed" in one]
+    # Not because nothing was captured.
+    steps = run.steps("train").tolist()
+    assert steps == list(range(0, steps[-1] + 1, 2))
+    for kind in ("losses", "weights", "gradients", "inputs", "outputs", "optimizer_state"):
+        found = [one for one in run.tensor_names() if one.startswith(f"{kind}/")]
+        scalars = run.scalar_names() if kind == "losses" else []
+        assert found or scalars, kind

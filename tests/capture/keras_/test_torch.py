@@ -1,0 +1,69 @@
+"""Keras on its torch backend, in a process of its own, since a backend is chosen once."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from tests.paths import ROOT
+
+# Those of tests/capture/keras_/zoo.py. This process cannot import them: that would choose the
+# backend.
+_TRAININGS = (
+    "accumulated",
+    "again",
+    "attention",
+    "batches",
+    "brain",
+    "cnn",
+    "custom",
+    "half",
+    "late",
+    "recurrent",
+    "schedule",
+    "several",
+)
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What came of each training."""
+    folder = tmp_path_factory.mktemp("torch")
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.capture.keras_.torch_trainings", str(folder)],
+        env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+@pytest.mark.parametrize("training", _TRAININGS)
+def test_all_ends_as_without_a_hook(training: str, found: dict[str, Any]) -> None:
+    assert set(found) == {*_TRAININGS, "loop"}
+    result = found[training]
+    assert result["equal"]
+    assert result["problems"] == []
+    assert result["steps"] == list(range(0, result["steps"][-1] + 1, 2))
+    kinds = {"weights", "gradients", "inputs", "outputs", "optimizer_state", "labels"}
+    assert kinds <= set(result["kinds"])
+    assert ("attention" in result["kinds"]) == (training == "attention")
+
+
+def test_a_loop_of_ones_own_is_captured_step_by_step(found: dict[str, Any]) -> None:
+    loop = found["loop"]
+    assert loop["problems"] == []
+    assert loop["steps"] == [0, 1, 2]
+    assert loop["evaluations"] == [3]
+    assert loop["losses"] == loop["own losses"]
+    assert all(loop["weights"])
+    assert all(loop["gradients"])

@@ -1,0 +1,163 @@
+"""A running training is told to capture something else, and does so from its next step on."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from vinedresser.capture import Collection, Hook, SaveConfig, open_run
+from vinedresser.capture.config.capture_config import CaptureConfig
+from vinedresser.capture.requests.requesting import await_change, request_capture
+from vinedresser.errors import ConfigError, NotARun
+from vinedresser.infra.launcher import prepare_run
+from vinedresser.store.records import (
+    RUN_ID_VARIABLE,
+    RUN_VARIABLE,
+    CaptureRequest,
+    capture_request_key,
+    last_step,
+    write_record,
+)
+from vinedresser.store.storage import LocalStorage
+from vinedresser.testing.runs import make_run, step_record
+
+TRAINING = """
+import sys, time, torch
+from vinedresser.capture import Hook
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+hook = Hook(sys.argv[1]).watch(model, optimizer=optimizer)
+while True:
+    optimizer.zero_grad()
+    model(torch.ones(2, 4)).square().mean().backward()
+    optimizer.step()
+    time.sleep(0.002)
+"""
+
+
+@pytest.fixture
+def training(tmp_path: Path) -> Iterator[Path]:
+    """The run directory of a training that goes on until the test is over."""
+    script = tmp_path / "train.py"
+    script.write_text(TRAINING)
+    process = subprocess.Popen([sys.executable, str(script), str(tmp_path / "run")])
+    try:
+        await_that((tmp_path / "run/heartbeat/0.json").exists)
+        yield tmp_path / "run"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def await_that(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def capture(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "vinedresser", "capture", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+
+
+def test_the_command_changes_a_running_training(training: Path) -> None:
+    done = capture(str(training), "--collection", "gradients", "--every", "10")
+    assert done.returncode == 0, done.stderr
+    since = int(done.stdout.split("from step ")[1].split()[0])
+    assert since > 0
+
+    def steps() -> list[int]:
+        run = open_run(training)
+        if "gradients/0.weight" not in run.tensor_names():
+            return []
+        return [int(step) for step in run.tensor("gradients/0.weight").steps()]
+
+    await_that(lambda: len(steps()) > 3)
+    assert steps()[0] >= since
+    assert {step % 10 for step in steps()} == {0}
+    assert open_run(training).info.capture["gradients"]["save"][0]["every"] == 10
+
+    done = capture(str(training), "--collection", "gradients", "--off")
+    assert done.returncode == 0, done.stderr
+    end = int(done.stdout.split("from step ")[1].split()[0])
+    await_that(lambda: (last_step(LocalStorage(training)) or 0) > end + 20)
+    assert all(step < end for step in steps())
+
+
+def test_a_collection_of_ones_own_is_known_to_readers(training: Path) -> None:
+    asked = Collection("first", regex=r"^outputs/0$", save=SaveConfig(every=5, reductions=("l2",)))
+    number = request_capture(LocalStorage(training), [asked])
+    change = await_change(LocalStorage(training), number, 60)
+    assert change is not None
+    assert change.refused == ""
+    await_that(lambda: open_run(training).tensor_names() == ["outputs/0"])
+    assert open_run(training).tensor_names(collection="first") == ["outputs/0"]
+
+
+def test_what_cannot_be_asked_for_is_refused_at_once(training: Path, tmp_path: Path) -> None:
+    done = capture(str(training), "--collection", "gradient", "--every", "10")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "did you mean gradients" in done.stderr
+    done = capture(str(training), "--collection", "gradients")
+    assert done.returncode == 2
+    assert "--every or --steps, or else --off" in done.stderr
+    with pytest.raises(NotARun):
+        request_capture(LocalStorage(tmp_path / "none"), [Collection("gradients")])
+
+
+def test_a_run_that_is_over_cannot_change(tmp_path: Path) -> None:
+    make_run(tmp_path / "run", [step_record(0, scalars={"losses/x": 1.0})])
+    with pytest.raises(ConfigError, match="finished; only a running run"):
+        request_capture(LocalStorage(tmp_path / "run"), [Collection("gradients")])
+
+
+def test_nonsense_in_a_request_is_refused_and_said(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    storage = LocalStorage(tmp_path / "run")
+    with Hook(tmp_path / "run") as hook:
+        request = CaptureRequest(collections={"gradients": {"every": "often"}}, time=0.0)
+        write_record(storage, request, key=capture_request_key(0))
+        answer = await_change(storage, 0, 60)
+        hook.step(loss=1.0)
+    assert answer is not None
+    assert "every = 'often'" in answer.refused
+    assert "a capture request is refused: gradients.every = 'often'" in capfd.readouterr().err
+
+
+def test_what_the_rules_need_stays(tmp_path: Path) -> None:
+    needs = CaptureConfig.of({"losses": SaveConfig(every=3)})
+    record = prepare_run(tmp_path / "run", name="r", argv=["true"], needs=needs.to_json())
+    script = (
+        "import time, sys\n"
+        "from vinedresser.capture import Hook\n"
+        "hook = Hook()\n"
+        "for step in range(1000):\n"
+        "    hook.step(loss=step)\n"
+        "    time.sleep(0.01)\n"
+    )
+    environment = {RUN_VARIABLE: str(tmp_path / "run"), RUN_ID_VARIABLE: record.id}
+    process = subprocess.Popen([sys.executable, "-c", script], env={**os.environ, **environment})
+    storage = LocalStorage(tmp_path / "run")
+    try:
+        await_that((tmp_path / "run/heartbeat/0.json").exists)
+        number = request_capture(storage, [Collection("losses", save=SaveConfig(every=50))])
+        change = await_change(storage, number, 60)
+        assert change is not None
+        run = open_run(tmp_path / "run")
+        await_that(lambda: run.refresh() >= 0 and run.steps()[-1] > change.step + 100)
+        after = {int(step) for step in run.steps() if step >= change.step}
+    finally:
+        process.kill()
+        process.wait()
+    assert {step for step in after if step % 3 and step % 50} == set()
+    thirds = {step for step in range(change.step, max(after)) if step % 3 == 0}
+    assert thirds <= after

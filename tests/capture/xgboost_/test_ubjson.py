@@ -1,0 +1,56 @@
+"""What XGBoost writes as binary JSON says the same as what it writes as text."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.capture.xgboost_.trainings import PROBLEMS
+from vinedresser.capture.xgboost_.ubjson import read_ubjson
+from vinedresser.errors import Damaged
+
+
+def plain(value: Any) -> Any:
+    """Return a value with lists in the place of arrays."""
+    if isinstance(value, dict):
+        return {key: plain(one) for key, one in value.items()}
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return [plain(one) for one in value] if isinstance(value, list) else value
+
+
+def rounded(value: Any) -> Any:
+    """Return a value with its fractions as float32 has them, as text cuts them short."""
+    if isinstance(value, dict):
+        return {key: rounded(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [rounded(one) for one in value]
+    return float(np.float32(value)) if isinstance(value, float) else value
+
+
+@pytest.mark.parametrize(
+    "name", ["binary", "forest of each class", "dart", "vector leaves", "linear"]
+)
+def test_a_booster_reads_as_its_text(name: str) -> None:
+    booster = PROBLEMS[name].train()
+    binary = plain(read_ubjson(bytes(booster.save_raw("ubj"))))
+    text = json.loads(bytes(booster.save_raw("json")))
+    assert rounded(binary) == rounded(text)
+
+
+def test_numbers_and_constants_are_those_of_the_specification() -> None:
+    document = (
+        b"{U\x01ai\xffU\x01bI\x01\x00U\x01cL" + b"\xff" * 8 + b"U\x01d["
+        b"TFZ]U\x01eD@\x04\x00\x00\x00\x00\x00\x00U\x01fSU\x02hi}"
+    )
+    expected = {"a": -1, "b": 256, "c": -1, "d": [True, False, None], "e": 2.5, "f": "hi"}
+    assert read_ubjson(document) == expected
+
+
+@pytest.mark.parametrize("document", [b"", b"?", b"{", b"[$d#U\x05\x00", b"[#L\x00", b"SU\x01\xff"])
+def test_what_is_none_is_told(document: bytes) -> None:
+    with pytest.raises(Damaged, match=f"a document of {len(document)} bytes is no Universal"):
+        read_ubjson(document)

@@ -1,0 +1,139 @@
+"""The command line, as a user types it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command_line import vinedresser
+from vinedresser.store.reading.reader import open_run
+
+TRAINING = textwrap.dedent(
+    """
+    import sys
+    import torch
+    from vinedresser.capture import Hook
+
+    torch.manual_seed(0)
+    model = torch.nn.Linear(4, 2)
+    loss_fn = torch.nn.CrossEntropyLoss()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    hook = Hook("elsewhere").watch(model, loss=loss_fn, optimizer=optimizer)
+    x, y = torch.randn(8, 4), torch.tensor([0, 1] * 4)
+    for step in range(20 if "--long" not in sys.argv else 10**9):
+        optimizer.zero_grad()
+        loss = loss_fn(model(x), y)
+        if "--nan" in sys.argv and step == 7:
+            loss = loss * float("nan")
+        loss.backward()
+        optimizer.step()
+    print("done", *sys.argv[1:])
+    if "--fail" in sys.argv:
+        raise ValueError("as asked")
+    """
+)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "train.py").write_text(TRAINING, encoding="utf-8")
+    return tmp_path
+
+
+def test_run_passes_arguments_output_and_exit_code_on(project: Path) -> None:
+    done = vinedresser("run", "--name", "one", "train.py", "--lr", "0.1", cwd=project)
+    assert done.returncode == 0, done.stderr
+    assert "done --lr 0.1\n" in done.stdout
+    run = open_run(project / "runs" / "one")
+    assert run.status.state == "finished"
+    assert list(run.steps("train")) == list(range(20))
+    assert not (project / "elsewhere").exists()
+
+
+def test_a_crash_shows_the_traceback_as_it_is(project: Path) -> None:
+    done = vinedresser("run", "train.py", "--fail", cwd=project)
+    assert done.returncode == 1
+    assert "Traceback (most recent call last)" in done.stderr
+    assert "ValueError: as asked" in done.stderr
+    status = open_run(project / "runs" / "train-1").status
+    assert (status.state, status.reason) == ("crashed", "ValueError: as asked")
+
+
+def test_a_run_is_judged_offline_as_it_was_live(project: Path) -> None:
+    live = vinedresser(
+        "run", "--rule", "nonfinite", "--name", "n", "train.py", "--nan", cwd=project
+    )
+    assert live.returncode == 3, live.stderr
+    finding = next(entry for entry in open_run(project / "runs" / "n").findings())
+    # The update of step 7 makes the weights NaN; step 8 is the first to show it.
+    assert (finding.rule, finding.step) == ("nonfinite", 8)
+    offline = vinedresser("judge", "runs/n", "--rule", "nonfinite", cwd=project)
+    assert finding.seen in " ".join(offline.stdout.split()) or finding.seen in offline.stdout
+    healthy = vinedresser("judge", "runs/n", "--rule", "vanishing_gradient", cwd=project)
+    assert healthy.returncode == 0
+
+
+def test_the_first_interrupt_asks_for_an_end_with_checkpoint(project: Path) -> None:
+    command = [sys.executable, "-m", "vinedresser", "run", "--name", "one", "train.py", "--long"]
+    process = subprocess.Popen(command, cwd=project, stderr=subprocess.PIPE, text=True)
+    run = project / "runs" / "one"
+    deadline = time.monotonic() + 60
+    while not list(run.glob("index/0/*.json")):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    assert "asking the runs to stop" in process.communicate(timeout=60)[1]
+    assert process.returncode == 130
+    assert (open_run(run).status.state, open_run(run).status.by) == ("stopped", "person")
+    assert len(list(run.glob("checkpoints/*.safetensors"))) == 1
+
+
+def test_show_and_status(project: Path) -> None:
+    vinedresser("run", "--name", "one", "--steps", "20", "train.py", cwd=project)
+    shown = vinedresser("show", "runs/one", cwd=project)
+    assert "losses/CrossEntropyLoss" in shown.stdout
+    scalar = vinedresser("show", "runs/one", "losses/CrossEntropyLoss", "--step", "3", cwd=project)
+    value = (
+        open_run(project / "runs" / "one").scalars("losses")["losses/CrossEntropyLoss"].values[3]
+    )
+    assert f"{value:.6g}" in scalar.stdout
+    status = vinedresser("status", cwd=project)
+    assert "one" in status.stdout
+    assert "finished" in status.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("run", "nowhere.py"), "nowhere.py"),
+        (("run", "--rule", "vanishing", "train.py"), "vanishing: no such rule"),
+        (("run", "--rule", "nonfinite:a", "train.py"), "write it as NAME:KEY=VALUE"),
+        (("run", "--name", "taken", "train.py"), "taken: already holds a run"),
+        (("train", "nowhere.toml"), "nowhere.toml: no such file"),
+        (("judge", "nowhere"), "nowhere: not a run"),
+        (("judge", "runs/taken", "--rule", "nonfinite:evry=3"), "evry"),
+        (("show", "nowhere"), "nowhere: not a run"),
+        (("show", "runs/taken", "losses/x"), "no tensor or scalar losses/x"),
+        (("show", "runs/taken", "--mode", "test", "x"), "no such mode"),
+        (("status", "nowhere"), "nowhere: no such directory"),
+        (("reconcile", "nowhere"), "nowhere: no such directory"),
+        (("ui", "runs"), "runs: no run in it is tracked by MLflow"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(
+    project: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    taken = project / "runs" / "taken"
+    taken.mkdir(parents=True)
+    (taken / "run.json").write_text('{"id": "0", "name": "taken", "created": 0}', encoding="utf-8")
+    done = vinedresser(*arguments, cwd=project)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert done.stderr.startswith("vinedresser: ")
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1

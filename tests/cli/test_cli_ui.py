@@ -1,0 +1,51 @@
+"""`vinedresser ui`: MLflow's pages, on loopback only, and gone with the command."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import psutil
+
+from vinedresser.infra.tracking import prepare_tracking
+from vinedresser.processes import marked_processes
+from vinedresser.store.records import RunRecord, TrackingRecord, write_record
+from vinedresser.store.storage import LocalStorage
+
+
+def test_ui_serves_the_store_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    run = LocalStorage(tmp_path / "one")
+    write_record(run, RunRecord(id="0" * 32, name="one", created=time.time()))
+    write_record(run, TrackingRecord(uri, prepare_tracking(uri, "digits"), run_id="0"))
+    ui = subprocess.Popen(
+        [sys.executable, "-m", "vinedresser", "ui", str(tmp_path)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "UI_TEST": str(tmp_path), "PYTHONUNBUFFERED": "1"},
+    )
+    try:
+        assert ui.stdout is not None
+        url = re.search(r"http://127\.0\.0\.1:(\d+)/", ui.stdout.readline())
+        assert url is not None
+        with urllib.request.urlopen(f"{url[0]}health") as answer:
+            assert answer.read() == b"OK"
+        port = int(url[1])
+        listening = {
+            entry.laddr.ip
+            for entry in psutil.net_connections("inet")
+            if entry.status == psutil.CONN_LISTEN and entry.laddr.port == port
+        }
+        assert listening == {"127.0.0.1"}
+    finally:
+        ui.kill()
+        ui.communicate()
+    deadline = time.monotonic() + 20
+    while left := list(marked_processes(f"UI_TEST={tmp_path}")):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)

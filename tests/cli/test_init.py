@@ -1,0 +1,72 @@
+"""`vinedresser init`: what it writes runs as it is, and nothing of one's own is lost."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command_line import vinedresser
+from vinedresser.store.reading.reader import open_run
+from vinedresser.tasks.config.experiment import load_experiment
+from vinedresser.tasks.config.sweep_file import load_sweep
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def test_the_experiment_runs_as_it_is(tmp_path: Path) -> None:
+    done = vinedresser("init", "experiment", cwd=tmp_path)
+    written = "wrote experiment.toml\nwrote train.py\n"
+    assert done.stdout == f"{written}now: vinedresser train experiment.toml\n"
+    done = vinedresser("train", "experiment.toml", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    good = open_run(tmp_path / "runs/spirals-good")
+    assert good.status.state == "finished"
+    assert good.scalars("metrics", mode="eval")["metrics/accuracy"].values[-1] > 0.95
+    assert open_run(tmp_path / "runs/spirals-too-fast").status.rule == "learning_rate_too_high"
+
+
+def test_the_sweep_runs_as_it_is(tmp_path: Path) -> None:
+    done = vinedresser("init", "sweep", "a/b", cwd=tmp_path)
+    written = "wrote a/b/sweep.toml\nwrote a/b/train.py\n"
+    assert done.stdout == f"{written}now: vinedresser sweep a/b/sweep.toml\n"
+    done = vinedresser("sweep", "a/b/sweep.toml", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    trials = sorted((tmp_path / "a/b/runs/spirals-sweep").glob("trial-*"))
+    states = {open_run(trial).status.state for trial in trials}
+    assert len(trials) == 12
+    assert "finished" in states
+    assert states <= {"finished", "stopped"}
+
+
+def test_what_is_there_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("mine", encoding="utf-8")
+    assert vinedresser("init", "sweep", cwd=tmp_path).returncode == 0
+    assert (tmp_path / "train.py").read_text(encoding="utf-8") == "mine"
+    (tmp_path / "sweep.toml").write_text("mine too", encoding="utf-8")
+    again = vinedresser("init", "sweep", cwd=tmp_path)
+    assert again.returncode == 2
+    assert again.stderr == "vinedresser: sweep.toml: is there already; name another folder\n"
+    assert (tmp_path / "sweep.toml").read_text(encoding="utf-8") == "mine too"
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "taken").touch()
+    done = vinedresser("init", "experiment", "taken", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr == "vinedresser: taken: cannot be written to: File exists\n"
+
+
+@pytest.mark.parametrize(("kind", "load"), [("experiment", load_experiment), ("sweep", load_sweep)])
+def test_what_is_commented_out_is_right_too(
+    tmp_path: Path, kind: str, load: Callable[[Path], object]
+) -> None:
+    assert vinedresser("init", kind, cwd=tmp_path).returncode == 0
+    file = tmp_path / f"{kind}.toml"
+    proposed = re.compile(r"^# (?=\w+ = |\[)", re.MULTILINE)
+    text, count = proposed.subn("", file.read_text(encoding="utf-8"))
+    assert count >= 4
+    file.write_text(text, encoding="utf-8")
+    load(file)

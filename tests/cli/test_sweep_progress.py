@@ -1,0 +1,103 @@
+"""What a sweep says while it runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from vinedresser.cli.views.sweep_progress import SweepView
+from vinedresser.sweeps.study import Study
+from vinedresser.sweeps.trial import Ending
+from vinedresser.tasks.config.sweep_file import Sweep, load_sweep
+from vinedresser.tasks.sweeping.conductor import Standing
+
+FILE = """
+[sweep]
+metric = "accuracy"
+direction = "maximize"
+trials = 10
+epochs = 4
+pruner = "none"
+{more}
+
+[space]
+lr = { log = [1e-3, 1.0] }
+
+[run]
+name = "search"
+command = ["python", "train.py"]
+at_once = 2
+"""
+
+
+def load(folder: Path, more: str = "") -> Sweep:
+    """Return a sweep of ten trials, of which none is started."""
+    (folder / "train.py").write_text("", encoding="utf-8")
+    path = folder / "sweep.toml"
+    path.write_text(FILE.replace("{more}", more), encoding="utf-8")
+    return load_sweep(path)
+
+
+def run(study: Study, values: list[float], ending: Ending | None = None) -> None:
+    """Run a trial to its end."""
+    trial = study.ask()
+    assert trial is not None
+    for epoch, value in enumerate(values, start=1):
+        assert study.report(trial.number, epoch, value) is None
+    study.tell(trial.number, ending or Ending("finished"), values[-1:])
+
+
+def test_each_end_is_told_once_and_all_are_counted(tmp_path: Path) -> None:
+    sweep = load(tmp_path)
+    study = sweep.study()
+    view = SweepView(Standing(sweep, [], study.ended), 0.0)
+    run(study, [0.5, 0.6, 0.7, 0.8])
+    run(study, [0.1], Ending("stopped", "nothing moves", "all_zero"))
+    assert study.ask() is not None
+    standing = Standing(sweep, study.running(), study.ended)
+    assert [line.plain for line in view.ends(standing)] == [
+        "trial-0000   epoch 4 of 4   accuracy 0.8   finished",
+        "trial-0001   epoch 1 of 4   accuracy 0.1   stopped by all_zero: nothing moves",
+    ]
+    assert list(view.ends(standing)) == []
+    said = view.summary(standing, 10.0)
+    # Five of the eight epochs that two whole trials take; too few trials to say how long it takes.
+    assert said == (
+        "2 of 10 trials over (1 finished, 1 stopped), 1 running, "
+        "best trial-0000: accuracy 0.8, 38 % of the epochs saved"
+    )
+
+
+def test_the_time_left_is_that_of_the_trials_left_or_of_the_budget(tmp_path: Path) -> None:
+    sweep = load(tmp_path)
+    study = sweep.study()
+    run(study, [0.5])
+    # One trial of an earlier process says nothing of how long one takes.
+    view = SweepView(Standing(sweep, [], study.ended), 100.0)
+    for _ in range(3):
+        run(study, [0.5])
+    standing = Standing(sweep, [], study.ended)
+    assert list(map(str, view.ends(standing)))
+    # Three took 30 s; six are left.
+    assert view.summary(standing, 130.0).endswith(", 60 s left")
+    hurried = replace(sweep, settings=replace(sweep.settings, wall_time="40 s"))
+    assert view.summary(standing._replace(sweep=hurried), 130.0).endswith(", 10 s left")
+
+
+@pytest.mark.parametrize(("direction", "best"), [("maximize", "0.9"), ("minimize", "0.2")])
+def test_the_best_is_the_best_in_the_direction_sought(
+    tmp_path: Path, direction: str, best: str
+) -> None:
+    sweep = load(tmp_path)
+    text = sweep.experiment.path.read_text(encoding="utf-8").replace("maximize", direction)
+    sweep.experiment.path.write_text(text, encoding="utf-8")
+    sweep = load_sweep(sweep.experiment.path)
+    study = sweep.study()
+    view = SweepView(Standing(sweep, [], study.ended), 0.0)
+    for value in (0.5, 0.9, 0.2):
+        run(study, [value])
+    standing = Standing(sweep, [], study.ended)
+    assert len(list(view.ends(standing))) == 3
+    assert f": accuracy {best}," in view.summary(standing, 1.0)

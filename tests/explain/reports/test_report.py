@@ -1,0 +1,111 @@
+"""The report of a run: what it says is what the run holds, whatever the run holds."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from pathlib import Path
+
+from tests.explain.reports.pages import START, Page, finding, make_run, stopped_run, train
+from vinedresser.explain.reports.report import write_report
+from vinedresser.store.records import (
+    ExitRecord,
+    Heartbeat,
+    findings_key,
+    heartbeat_key,
+    read_record,
+    write_record,
+)
+from vinedresser.store.step_record import StepRecord
+
+NASTY = "</style><script>alert('x')</script><img src=x onerror=\"alert(1)\">&amp;"
+
+
+def test_the_head_says_who_stopped_the_run_why_and_what_was_saved(tmp_path: Path) -> None:
+    page = Page(write_report(stopped_run(tmp_path / "run"), tmp_path / "report.html"))
+    assert "Stopped by vanishing_gradient — gradients of first.weight vanish" in page.text
+    assert "Steps run 25 of 100 Steps saved 75 75% of the run" in page.text
+    assert "Duration 1 min 30 s" in page.text
+    assert "optimizer.name SGD" in page.text
+    assert "python train.py --note 'a b'" in page.text
+
+
+def test_the_findings_are_told_in_words_with_their_evidence(tmp_path: Path) -> None:
+    page = Page(write_report(stopped_run(tmp_path / "run"), tmp_path / "report.html"))
+    assert (
+        "1 Vanishing gradient stopped the run step 24, seen since step 16 · 94% sure · "
+        "gradients/first.weight Gradients of first.weight are 1.3e-06 of those of last.weight. "
+        "Likely cause eleven sigmoid layers Try relu, or batch normalisation after each layer "
+        "Evidence ratio 1.3 \N{MULTIPLICATION SIGN} 10⁻⁶"
+    ) in page.text
+    assert "2 Loss not decreasing warning step 10, seen since step 4" in page.text
+
+
+def test_nothing_from_the_run_becomes_markup(tmp_path: Path) -> None:
+    record = StepRecord(
+        "train",
+        0,
+        START,
+        scalars={f"losses/{NASTY}": 1.0, f"metrics/{NASTY}": math.nan},
+        reductions={f"gradients/{NASTY}": {"l2": 1.0}},
+    )
+    nasty = finding(
+        rule=NASTY, tensor=NASTY, seen=NASTY, cause=NASTY, remedy=NASTY, evidence={NASTY: [NASTY]}
+    )
+    run = make_run(
+        tmp_path / "run",
+        [record],
+        findings=[nasty],
+        exit_record=ExitRecord("crashed", NASTY, START + 1, code=1),
+        name=NASTY,
+        parameters={NASTY: NASTY},
+        command=[NASTY, "\udcff"],
+        versions={NASTY: NASTY},
+    )
+    page = Page(write_report(run, tmp_path / "report.html"))
+    assert not {"script", "img"} & {tag for tag, _ in page.tags}
+    assert not [attrs for _, attrs in page.tags if any(name.startswith("on") for name in attrs)]
+    assert page.text.count("<script>alert('x')</script>") >= 10
+    assert page.html.count("</style>") == 1
+
+
+def test_the_page_needs_nothing_but_itself(tmp_path: Path) -> None:
+    page = Page(write_report(stopped_run(tmp_path / "run"), tmp_path / "report.html"))
+    assert not {"script", "link", "iframe", "object", "embed"} & {tag for tag, _ in page.tags}
+    for tag, attrs in page.tags:
+        for name in ("src", "href", "xlink:href", "action"):
+            assert (attrs.get(name) or "data:").startswith("data:"), (tag, attrs)
+    assert "://" not in page.html
+    assert "@import" not in page.html
+    assert set(re.findall(r"url\((.*?)\)", page.html)) <= {"#decades"}
+
+
+def test_scalars_that_are_not_drawn_are_named(tmp_path: Path) -> None:
+    scalars = {f"metrics/m{number}": 1.0 for number in range(14)}
+    run = make_run(tmp_path / "run", [StepRecord("train", 0, START, scalars=scalars)])
+    page = Page(write_report(run, tmp_path / "report.html"))
+    assert "2 further scalars not drawn: metrics/m12, metrics/m13" in page.text
+
+
+def test_lost_records_and_unreadable_findings_are_told(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", [train(0)])
+    beat = read_record(run.storage, Heartbeat, key=heartbeat_key(0))
+    assert beat is not None
+    lossy = Heartbeat(beat.rank, beat.process, beat.last_step, beat.time, dropped=3)
+    write_record(run.storage, lossy, key=heartbeat_key(0))
+    run.storage.put(findings_key("default"), [b"not json\n"])
+    page = Page(write_report(run, tmp_path / "report.html"))
+    assert "rank 0: 3 step records not written (queue or disk full)" in page.text
+    assert "The findings cannot be read:" in page.text
+
+
+def test_a_report_of_a_running_run_says_so_and_is_replaced_by_a_later_one(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", created=time.time())
+    path = tmp_path / "new" / "report.html"
+    assert write_report(run, path) == path
+    assert "Still running" in Page(path).text
+    write_record(run.storage, ExitRecord("finished", "", time.time() + 1, code=0))
+    write_report(run, path)
+    assert "Finished" in Page(path).text
+    assert [entry.name for entry in path.parent.iterdir()] == ["report.html"]

@@ -1,0 +1,119 @@
+"""The page about a sweep: whole, quick with many trials, and right about what it shows."""
+
+from __future__ import annotations
+
+import random
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from vinedresser.explain.reports.sweep.causes import causes
+from vinedresser.explain.reports.sweep.report import SweepPage, write_sweep_report
+from vinedresser.sweeps.dimension import Choice
+from vinedresser.sweeps.settings import SweepTable
+from vinedresser.sweeps.space import Space
+from vinedresser.sweeps.trial import Ending, Trial
+
+SPACE = Space.parse(
+    {
+        "lr": {"log": [1e-4, 10.0]},
+        "act": ["relu", "tanh", "sigmoid"],
+        "momentum": {"float": [0.0, 0.9], "when": {"act": "relu"}},
+    },
+    "space",
+)
+SETTINGS = SweepTable(metric="accuracy", direction="maximize", trials=1000, epochs=9)
+TOO_HIGH = Ending(
+    "stopped", "the loss rose", "loss_not_decreasing", "learning_rate_too_high", "lr 1 instead of 9"
+)
+
+
+def trials(count: int) -> list[Trial]:
+    """Return trials: with a rate above 1 a rule stops them, the others finish or are pruned."""
+    draw = random.Random(0)
+    found = []
+    for number in range(count):
+        rate = 10 ** draw.uniform(-4, 1)
+        parameters: dict[str, Choice] = {"lr": rate, "act": draw.choice(["relu", "tanh"])}
+        if parameters["act"] == "relu":
+            parameters["momentum"] = draw.uniform(0, 0.9)
+        stopped, pruned = rate > 1, number % 3
+        epochs = 2 if stopped or pruned else 9
+        values = {epoch: epoch / 10 + draw.gauss(0, 0.02) for epoch in range(1, epochs + 1)}
+        ending = TOO_HIGH if stopped else Ending("pruned", "worse <b>") if pruned else None
+        result = (values[9],) if ending is None else ()
+        found.append(Trial(number, parameters, values, result, ending or Ending("finished")))
+    return found
+
+
+def page(found: list[Trial]) -> SweepPage:
+    """Return the page of trials."""
+    done = [trial for trial in found if trial.result]
+    best = [max(done, key=lambda trial: trial.result)] if done else []
+    return SweepPage("search", SETTINGS, SPACE, found, best, {"lr": 0.9, "act": 0.1}, "all begun")
+
+
+class Tags(HTMLParser):
+    """Collects what a page has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+
+def read(path: Path) -> list[tuple[str, dict[str, str | None]]]:
+    """Return the tags of a page with their attributes."""
+    reader = Tags()
+    reader.feed(path.read_text(encoding="utf-8"))
+    return reader.tags
+
+
+def test_a_thousand_trials_are_on_one_page_that_needs_nothing_else(tmp_path: Path) -> None:
+    found = trials(1000)
+    path = write_sweep_report(page(found), tmp_path / "sweep.html")
+    assert path.stat().st_size < 1_000_000
+    tags = read(path)
+    assert not [tag for tag, _ in tags if tag in ("script", "link", "iframe")]
+    assert not [1 for _, attributes in tags if "src" in attributes or "href" in attributes]
+    shown = [one.get("class") for tag, one in tags if tag == "g"]
+    # Each trial is a learning curve and a configuration; the others are the legend.
+    for state in ("finished", "pruned", "stopped"):
+        count = sum(trial.ending.state == state for trial in found)
+        assert shown.count(f"trial {state}") == 2 * count
+
+
+def test_texts_are_escaped(tmp_path: Path) -> None:
+    text = write_sweep_report(page(trials(9)), tmp_path / "sweep.html").read_text(encoding="utf-8")
+    assert "<b>" not in text.replace("<b>learning rate too high</b>", "")
+    assert "worse &lt;b&gt;" in text
+
+
+def test_stopped_trials_are_grouped_by_cause_with_their_place_in_the_space() -> None:
+    found = trials(300)
+    [cause] = causes(found, SPACE)
+    stopped = [trial for trial in found if trial.ending.state == "stopped"]
+    assert cause.fault == "learning rate too high"
+    assert cause.trials == tuple(stopped)
+    assert cause.rules == ("loss_not_decreasing",)
+    rates = [float(trial.parameters["lr"]) for trial in stopped]
+    # Momentum is anywhere; of the activations one is missing.
+    assert cause.where == f"lr {min(rates):.3g} to {max(rates):.3g}, act relu, tanh"
+    assert cause.remedy == "lr 1 instead of 9"
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        [],
+        [Trial(0, {"lr": 1.0, "act": "relu", "momentum": 0.0})],
+        [Trial(0, {"lr": 1.0, "act": "tanh"}, {1: 0.5}, (0.5,), Ending("finished"))],
+        [Trial(0, {"lr": 1.0, "act": "tanh"}, {1: 1e300, 2: -1e300}, (), Ending("failed", "x"))],
+    ],
+)
+def test_a_page_of_next_to_nothing_can_be_written(found: list[Trial], tmp_path: Path) -> None:
+    path = write_sweep_report(page(found), tmp_path / "sweep.html")
+    assert "nan" not in path.read_text(encoding="utf-8").lower().replace("dominance", "")

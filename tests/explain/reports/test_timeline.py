@@ -1,0 +1,88 @@
+"""The findings in the report: on one time line, root causes first, with what to change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.explain.reports.pages import Page, attribute, axis_value, finding, make_run, train
+from vinedresser.explain.reports.report import write_report
+from vinedresser.store.finding import Finding
+
+
+def found() -> list[Finding]:
+    """Return a learning rate that is too high, two symptoms of it, and a hint of something else."""
+    return [
+        finding(rule="imbalance", fault="class_imbalance", severity="info", step=5, since=5),
+        finding(
+            rule="rate",
+            fault="learning_rate_too_high",
+            severity="warning",
+            step=12,
+            since=6,
+            correction={"lr": 0.005},
+        ),
+        finding(rule="dead", fault="dying_relu", severity="warning", step=18, since=10),
+        finding(rule="flat", fault="not_learning", severity="stop", step=24, since=16),
+    ]
+
+
+def page_of(directory: Path, findings: list[Finding], steps: int = 40) -> Page:
+    records = [train(step) for step in range(steps)]
+    run = make_run(directory / "run", records, findings=findings, parameters={"lr": 0.05})
+    return Page(write_report(run, directory / "report.html"))
+
+
+def test_the_root_cause_comes_first_and_its_symptoms_follow_it(tmp_path: Path) -> None:
+    page = page_of(tmp_path, found())
+    cards = [
+        attributes
+        for tag, attributes in page.tags
+        if tag == "article" and "finding" in (attributes.get("class") or "")
+    ]
+    assert [card.get("class") for card in cards] == [
+        "panel finding warning",
+        "panel finding warning symptom",
+        "panel finding stop symptom",
+        "panel finding info",
+    ]
+    for words in (
+        "1 Rate warning root cause of the next 2 step 12, seen since step 6",
+        "2 Dead warning symptom step 18",
+        "3 Flat stop symptom step 24",
+        "4 Imbalance info step 5",
+        "Correction lr = 0.005 instead of 0.05",
+    ):
+        assert words in page.text
+
+
+def test_the_time_line_goes_from_first_seen_to_sure(tmp_path: Path) -> None:
+    chart = page_of(tmp_path, found()).figure("chart timeline")
+    entries = [node for node in chart.iter("g") if node.get("class", "").startswith("entry")]
+    assert [entry.get("class") for entry in entries] == [
+        "entry warning",
+        "entry warning symptom",
+        "entry stop symptom",
+        "entry info",
+    ]
+    spans = [
+        [axis_value(chart, "x", attribute(bar, end)) for end in ("x1", "x2")]
+        for entry in entries
+        for bar in entry.iter("line")
+        if bar.get("class") == "span"
+    ]
+    # What was seen at one step only has no bar.
+    assert spans == [
+        pytest.approx([6, 12], abs=0.05),
+        pytest.approx([10, 18], abs=0.05),
+        pytest.approx([16, 24], abs=0.05),
+    ]
+    signs = [node.tag for node in chart.iter() if node.get("class") == "sign"]
+    assert signs == ["path", "path", "rect", "circle"]
+
+
+def test_of_many_findings_the_time_line_shows_the_first(tmp_path: Path) -> None:
+    many = [finding(rule=f"rule_{step}", step=step, since=step - 1) for step in range(1, 40)]
+    chart = page_of(tmp_path, many).figure("chart timeline")
+    assert len([node for node in chart.iter() if node.get("class") == "sign"]) == 30

@@ -1,0 +1,210 @@
+"""`vinedresser sweep` for real: Prefect, MLflow, supervised trials, and a flow that is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.waiting import until
+from vinedresser.store.reading.reader import open_run
+
+SCRIPT = Path(__file__).with_name("sweep_trainer.py")
+
+SWEEP = f"""
+[sweep]
+metric = "accuracy"
+direction = "maximize"
+epochs = 4
+pruner = "none"
+sampler = "grid"
+{{more}}
+
+[space]
+{{space}}
+
+[run]
+name = "search"
+command = ["python", "{SCRIPT}"]
+total_steps = 20
+at_once = 2
+parameters = {{{{ epochs = 4, {{parameters}} }}}}
+
+[rules.nonfinite]
+"""
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def write(folder: Path, space: str, *, more: str = "", parameters: str = "pause = 0.0") -> None:
+    """Write a sweep file."""
+    text = SWEEP.format(space=space, more=more, parameters=parameters)
+    (folder / "sweep.toml").write_text(text, encoding="utf-8")
+
+
+def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    """Start a sweep."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "vinedresser", "sweep", "sweep.toml", *arguments],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "COLUMNS": "200"},
+    )
+
+
+def sweep(folder: Path, *arguments: str) -> tuple[int, str]:
+    """Run a sweep; return its exit code and what it printed."""
+    flow = start(folder, *arguments)
+    output, _ = flow.communicate()
+    return flow.returncode, output
+
+
+def test_each_trial_has_its_end_and_none_ends_the_sweep(
+    tmp_path: Path, mlflow_runs: Callable[[Path], dict[str, Any]]
+) -> None:
+    kinds = '["good", "crash", "killed-once", "nan"]'
+    write(tmp_path, f"x = [0.5, 0.9]\nkind = {kinds}", more="seeds = [3]")
+    code, output = sweep(tmp_path)
+    assert code == 0, output
+    assert "best             trial-0004: accuracy 0.9 with x 0.9, kind good" in output
+    assert "4 finished" in output
+    assert "2 failed" in output
+    assert "2 stopped" in output
+    runs = mlflow_runs(tmp_path / "runs")
+    parent = runs["search"]
+    assert parent["status"] == "FINISHED"
+    assert parent["tags"]["sweep.best"] == "trial-0004"
+    children = {name: one for name, one in runs.items() if name != "search"}
+    # Two that crashed and two that were killed were begun again.
+    assert len(children) == 8 + 4
+    assert {one["tags"]["mlflow.parentRunId"] for one in children.values()} == {parent["id"]}
+    assert {one["params"]["seed"] for one in children.values()} == {"3"}
+    ends = {name: one["status"] for name, one in children.items()}
+    assert ends["trial-0000"] == "FINISHED"
+    assert ends["trial-0001"] == ends["trial-0001-2"] == "FAILED"
+    assert (ends["trial-0002"], ends["trial-0002-2"]) == ("KILLED", "FINISHED")
+    assert children["trial-0003"]["tags"]["stop.by"] == "sweep"
+    assert "accuracy is nan at epoch 2" in children["trial-0003"]["tags"]["stop.reason"]
+
+
+def test_a_sweep_that_was_killed_or_interrupted_goes_on_and_repeats_nothing(tmp_path: Path) -> None:
+    write(tmp_path, "x = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]", parameters="pause = 0.5")
+    store = tmp_path / "runs" / "search"
+    flow = start(tmp_path)
+    until(lambda: len(list(store.glob("trial-*/exit.json"))) >= 2)
+    flow.send_signal(signal.SIGKILL)
+    flow.communicate()
+    # Those that ran when it was killed end without it, with their owner.
+    ended = [path.parent for path in store.glob("trial-*/exit.json")]
+    finished = [path.name for path in ended if open_run(path).status.state == "finished"]
+    assert len(finished) >= 2
+    code, output = sweep(tmp_path)
+    assert code == 2
+    assert "holds this sweep; --resume goes on with it" in output
+    write(tmp_path, "x = [0.1, 0.2, 0.3, 0.4, 0.5, 0.7]", parameters="pause = 0.5")
+    code, output = sweep(tmp_path, "--resume")
+    assert code == 2
+    assert "space.x: was" in output
+    assert "0.6" in output
+    write(tmp_path, "x = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]", parameters="pause = 0.5")
+    known = len(list(store.glob("trial-*")))
+    flow = start(tmp_path, "--resume")
+    until(lambda: len(list(store.glob("trial-*/index"))) > known)
+    flow.send_signal(signal.SIGINT)
+    output, _ = flow.communicate()
+    assert "ended            interrupted at the keyboard" in output
+    code, output = sweep(tmp_path, "--resume")
+    assert code == 0, output
+    assert "best             trial-0005: accuracy 0.6 with x 0.6" in output
+    assert "trials           6 finished" in output
+    for name in finished:
+        assert not (store / f"{name}-2").exists(), "it was over"
+    done = [open_run(path) for path in store.glob("trial-*") if path.is_dir()]
+    xs = sorted(run.info.parameters["x"] for run in done if run.status.state == "finished")
+    assert xs == [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
+
+
+def test_a_trial_that_a_rule_suspects_is_held_against_the_sound_ones(
+    tmp_path: Path, mlflow_runs: Callable[[Path], dict[str, Any]]
+) -> None:
+    write(tmp_path, 'x = { float = [0.0, 1.0] }\nkind = ["good", "odd"]', parameters="pause = 0.3")
+    text = (tmp_path / "sweep.toml").read_text(encoding="utf-8")
+    good = [{"x": x, "kind": "good"} for x in (0.5, 0.52, 0.54, 0.56)]
+    odd = [{"x": x, "kind": "odd"} for x in (0.1, 0.9)]
+    points = str([*good, *odd]).replace(":", " =").replace("'x'", "x").replace("'kind'", "kind")
+    text = text.replace('"grid"', f'"random"\ntrials = 6\npoints = {points}')
+    # Four of five sound ones go on at each rung, so that there is something to compare with.
+    text = text.replace('"none"', '{ name = "median", startup = 50, grace = 0 }')
+    text = text.replace("at_once = 2", "at_once = 1")
+    rule = f'[rules."{Path(__file__).with_name("sweep_rules.py")}:HighLoss"]'
+    (tmp_path / "sweep.toml").write_text(text + rule, encoding="utf-8")
+    code, output = sweep(tmp_path)
+    assert code == 0, output
+    assert "best             trial-0005: accuracy 0.9 with x 0.9, kind odd" in output
+    assert "5 finished" in output
+    stopped = mlflow_runs(tmp_path / "runs")["trial-0004"]["tags"]
+    assert (stopped["stop.by"], stopped["stop.rule"]) == ("sweep", "high_loss")
+    assert stopped["stop.reason"].startswith("the loss is 9; at epoch 1 its accuracy of 0.025 is")
+    assert len(open_run(tmp_path / "runs" / "search" / "trial-0004").steps(mode="eval")) < 4
+
+
+PYTHON = """
+from pathlib import Path
+from vinedresser.infra.prefect_environment import prepare_prefect
+from vinedresser.tasks.config.sweep_file import load_sweep
+
+prepare_prefect(load_sweep(Path("sweep.toml")).state)
+from vinedresser.flows.sweep import sweep
+
+state = sweep(Path("sweep.toml"), return_state=True)
+print(state.type.value, state.message)
+print(state.result(raise_on_failure=False).problem)
+"""
+
+
+def test_prefect_says_that_a_sweep_came_to_nothing(tmp_path: Path) -> None:
+    write(tmp_path, 'x = { float = [0.0, 1.0], grid = 9 }\nkind = ["crash"]', more="retries = 0")
+    done = subprocess.run(
+        [sys.executable, "-c", PYTHON], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    state, problem = done.stdout.splitlines()[-2:]
+    assert state == f"FAILED {problem}", done.stderr
+    assert problem.startswith("the first 3 trials all failed: this one always crashes, with x = 0.")
+
+
+def test_a_sweep_whose_trials_all_fail_came_to_nothing(tmp_path: Path) -> None:
+    write(tmp_path, 'x = [0.25, 0.5]\nkind = ["crash"]', more="retries = 0")
+    code, output = sweep(tmp_path)
+    assert code == 1
+    assert "vinedresser: all 2 trials failed: this one always crashes, with x = 0." in output
+
+
+def test_a_sweep_of_which_nothing_works_ends_and_says_why(tmp_path: Path) -> None:
+    write(tmp_path, 'x = { float = [0.0, 1.0], grid = 50 }\nkind = ["crash"]', more="retries = 0")
+    code, output = sweep(tmp_path)
+    assert code == 1
+    # What differs between the reasons is a number of each trial's own.
+    assert "the first 3 trials all failed: this one always crashes, with x = 0." in output
+    trials = list((tmp_path / "runs" / "search").glob("trial-*"))
+    # Twice as many as run at a time may not be settled when the third is.
+    assert 3 <= len(trials) <= 7
+
+
+def test_what_is_wrong_is_said_before_anything_begins(tmp_path: Path) -> None:
+    write(tmp_path, "x = [0.1]\npause = [0.0, 1.0]")
+    code, output = sweep(tmp_path)
+    assert code == 2
+    assert "sweep.toml: space.pause: is in run.parameters too; leave out one of both" in output
+    (tmp_path / "sweep.toml").write_text("[sweep]\nmetric = 'a'\ntrials = 3\n", encoding="utf-8")
+    code, output = sweep(tmp_path)
+    assert code == 2
+    assert "sweep.toml: space: is missing; it holds what is searched" in output
+    assert not (tmp_path / "runs").exists()

@@ -1,0 +1,166 @@
+"""Flow `train` on scripts without a hook, and the further trainings that a script makes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.capture.attach.runs import alone, attached
+from tests.paths import SCRIPTS
+from vinedresser import open_run
+from vinedresser.rules.judge import judge
+from vinedresser.rules.registry import rules_from_table
+from vinedresser.store.records import (
+    LaunchRecord,
+    TrackingRecord,
+    read_record,
+    write_record,
+)
+from vinedresser.store.storage import LocalStorage
+from vinedresser.tasks.config.experiment import load_experiment
+from vinedresser.tasks.lifecycle.further_trainings import equip_further
+from vinedresser.tasks.lifecycle.prepare import prepare
+
+SCRIPT = SCRIPTS / "unhooked_training.py"
+
+EXPERIMENT = f"""
+[run]
+name = "plain"
+command = ["python", "{SCRIPT}"]
+at_once = 2
+
+[variants.one]
+
+[variants.nothing]
+parameters = {{ nothing = true }}
+
+[variants.folds]
+parameters = {{ trainings = 4, nan = 3, pause = 0.01 }}
+
+[capture.weights]
+every = 10
+
+[rules]
+preset = "none"
+[rules.nonfinite]
+"""
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def weights(said: str) -> list[str]:
+    """Return what the script says of its weights, which is their every bit."""
+    return re.findall("weights .*", said)
+
+
+def test_unchanged_scripts_are_captured_judged_and_recorded(
+    tmp_path: Path, mlflow_runs: Callable[[Path], dict[str, Any]]
+) -> None:
+    (tmp_path / "experiment.toml").write_text(EXPERIMENT, encoding="utf-8")
+    store = tmp_path / "runs"
+    done = alone(
+        *(sys.executable, "-m", "vinedresser", "train", "experiment.toml"),
+        cwd=tmp_path,
+        COLUMNS="200",
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("no training was seen, so nothing was captured") == 1
+    assert "plain-nothing: no training was seen" in done.stdout
+    names = ["one", "folds", "folds.2", "folds.3"]
+    runs = {name: open_run(store / f"plain-{name}") for name in names}
+    assert not (store / "plain-folds.4").exists()
+
+    # The first plan, and each fold that is whole, computes what it does by itself.
+    plain = alone(sys.executable, str(SCRIPT), cwd=tmp_path)
+    for name, count in (("one", 1), ("folds", 2)):
+        said = (store / f"plain-{name}" / "log.txt").read_text(encoding="utf-8")
+        assert weights(said) == weights(plain.stdout) * count
+    for name in ("one", "folds", "folds.2"):
+        assert runs[name].steps("train").tolist() == list(range(60))
+        assert runs[name].tensor("weights/weight").steps().tolist() == list(range(0, 60, 10))
+        assert runs[name].findings() == []
+
+    states = {name: (run.status.state, run.status.rule) for name, run in runs.items()}
+    assert states == {
+        "one": ("finished", ""),
+        "folds": ("stopped", "nonfinite"),
+        "folds.2": ("finished", ""),
+        "folds.3": ("stopped", "nonfinite"),
+    }
+    assert runs["folds"].status.reason.startswith("plain-folds.3: losses/MSELoss is nan")
+    again = judge(runs["folds.3"], rules_from_table({"nonfinite": {}}))
+    assert runs["folds.3"].findings() == again
+    assert again[0].step == 20
+
+    recorded = mlflow_runs(store)
+    assert {name: entry["status"] for name, entry in recorded.items()} == {
+        "plain-one": "FINISHED",
+        "plain-nothing": "FINISHED",
+        "plain-folds": "KILLED",
+        "plain-folds.2": "FINISHED",
+        "plain-folds.3": "KILLED",
+    }
+    for name in ("plain-one", "plain-folds", "plain-folds.2"):
+        assert recorded[name]["steps"] == list(range(60))
+        assert "report.html" in recorded[name]["files"]
+    assert recorded["plain-folds.3"]["tags"]["stop.rule"] == "nonfinite"
+    assert recorded["plain-folds.2"]["params"] == recorded["plain-folds"]["params"]
+
+
+def test_attaching_is_turned_off_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "experiment.toml"
+    for attach, expected in ((True, {"VINEDRESSER_ATTACH", "PYTHONPATH"}), (False, set())):
+        text = EXPERIMENT.replace("at_once", f"attach = {str(attach).lower()}\nat_once")
+        path.write_text(text, encoding="utf-8")
+        place = prepare(load_experiment(path, store=tmp_path / str(attach)), flow="")[0]
+        launch = read_record(LocalStorage(place.directory), LaunchRecord)
+        assert launch is not None
+        assert set(launch.environment) - {"OMP_NUM_THREADS"} == expected
+
+
+def test_a_path_of_the_file_s_own_stays(tmp_path: Path) -> None:
+    path = tmp_path / "experiment.toml"
+    text = EXPERIMENT.replace("at_once", 'environment = { PYTHONPATH = "mine" }\nat_once')
+    path.write_text(text, encoding="utf-8")
+    place = prepare(load_experiment(path), flow="")[0]
+    launch = read_record(LocalStorage(place.directory), LaunchRecord)
+    assert launch is not None
+    assert launch.environment["PYTHONPATH"].endswith(f"{os.pathsep}mine")
+
+
+def test_run_judges_each_training_and_stops_the_script_for_any(tmp_path: Path) -> None:
+    words = (str(SCRIPT), "--trainings", "4", "--nan", "3", "--pause", "0.01")
+    done = attached(*words, cwd=tmp_path, options=("--rule", "nonfinite"))
+    assert done.returncode == 3, done.stderr
+    runs = [open_run(tmp_path / "runs" / name) for name in ("run", "run.2", "run.3")]
+    assert not (tmp_path / "runs" / "run.4").exists()
+    assert [run.status.state for run in runs] == ["stopped", "finished", "stopped"]
+    assert [len(run.findings()) for run in runs] == [0, 0, 1]
+    assert runs[0].status.reason.startswith("run.3: losses/MSELoss is nan")
+    assert done.stderr.count("nonfinite since step 20") == 1
+    healthy = (str(SCRIPT), "--trainings", "3")
+    options = ("--rule", "nonfinite", "--name", "healthy")
+    assert attached(*healthy, cwd=tmp_path, options=options).returncode == 0
+    # They were over before anybody looked, and were judged all the same.
+    for name in ("healthy", "healthy.2", "healthy.3"):
+        assert (tmp_path / "runs" / name / "findings" / "default.jsonl").read_bytes() == b""
+
+
+def test_what_a_killed_flow_did_not_tell_a_further_run_is_mended(tmp_path: Path) -> None:
+    words = (str(SCRIPT), "--trainings", "2")
+    assert attached(*words, cwd=tmp_path).returncode == 0
+    first, second = (LocalStorage(tmp_path / "runs" / name) for name in ("run", "run.2"))
+    write_record(first, TrackingRecord("sqlite:///mlflow.db", "1", "abc", settled=True))
+    first.put("rules/default.json", [json.dumps({"rules": {}}).encode()])
+    for _ in range(2):
+        assert equip_further(Path(first.location)) == [Path(second.location)]
+        told = read_record(second, TrackingRecord)
+        assert told == TrackingRecord("sqlite:///mlflow.db", "1", "", settled=False)
+        assert second.exists("rules/default.json")

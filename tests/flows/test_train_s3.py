@@ -1,0 +1,180 @@
+"""Flow `train` with its runs on S3: judged, stopped and recorded there, and mended after a kill."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.paths import SCRIPTS
+from tests.waiting import until
+from vinedresser import open_run
+from vinedresser.infra.state_folder import store_state_folder
+from vinedresser.store.storage import open_storage
+from vinedresser.store.storage.spool import spools
+
+SCRIPT = SCRIPTS / "unhooked_training.py"
+
+ReadMlflow = Callable[[Path], dict[str, Any]]
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def write(tmp_path: Path, text: str) -> None:
+    """Write the experiment file; runs are called after it."""
+    head = f'[run]\nname = "far"\ncommand = ["python", "{SCRIPT}"]\n'
+    (tmp_path / "experiment.toml").write_text(head + text, encoding="utf-8")
+
+
+def command(*words: str) -> list[str]:
+    """Return a command line of ours."""
+    return [sys.executable, "-m", "vinedresser", *words]
+
+
+def vinedresser(tmp_path: Path, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    """Run the command line."""
+    done = subprocess.run(
+        command(*words),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "COLUMNS": "200"},
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done
+
+
+def test_runs_on_s3_are_judged_stopped_and_recorded(
+    s3: str, tmp_path: Path, mlflow_runs: ReadMlflow
+) -> None:
+    write(
+        tmp_path,
+        f"""
+        store = "{s3}"
+        at_once = 2
+        [variants.good]
+        parameters = {{ steps = 200 }}
+        [variants.folds]
+        parameters = {{ trainings = 3, nan = 2, steps = 100, pause = 0.01 }}
+        """,
+    )
+    taken = open_storage(f"{s3}/far-good")
+    taken.put("run.json", [b'{"id": "0", "name": "far-good", "created": 0}'])
+    done = vinedresser(tmp_path, "train", "experiment.toml")
+    state = store_state_folder(s3)
+    assert f"in {s3}" in done.stdout
+    assert f"MLflow sqlite:///{state}/mlflow.db, Prefect {state}" in done.stdout
+    assert spools() == []
+
+    good, first, second = (open_run(f"{s3}/far-{one}") for one in ("good-2", "folds", "folds.2"))
+    assert good.status.state == "finished"
+    assert good.steps("train").tolist() == list(range(200))
+    # The script is one program: it was stopped for its second training.
+    for run in (first, second):
+        assert (run.status.state, run.status.rule) == ("stopped", "nonfinite")
+    assert first.status.reason.startswith("far-folds.2: losses/MSELoss is nan at step 20")
+    assert first.steps("train").tolist() == list(range(100))
+    assert second.steps("train").tolist() == list(range((second.status.step or 0) + 1))
+    assert "nonfinite" in {finding.rule for finding in second.findings()}
+    assert not open_storage(f"{s3}/far-folds.3").exists("run.json")
+
+    recorded = mlflow_runs(state)
+    assert {name: entry["status"] for name, entry in recorded.items()} == {
+        "far-good-2": "FINISHED",
+        "far-folds": "KILLED",
+        "far-folds.2": "KILLED",
+    }
+    assert recorded["far-good-2"]["steps"] == list(range(200))
+    assert recorded["far-good-2"]["tags"]["vinedresser.directory"] == f"{s3}/far-good-2"
+    assert recorded["far-folds.2"]["tags"]["stop.rule"] == "nonfinite"
+    assert {"findings", "report.html"} <= set(recorded["far-folds.2"]["files"])
+    for run in (good, first, second):
+        assert b"<html" in run.storage.get("report.html")
+
+    # From elsewhere: nothing but the store.
+    status = vinedresser(tmp_path, "status", s3).stdout
+    assert re.search(r"far-good-2 +finished +200", status)
+    assert re.search(r"far-folds\.2 +stopped", status)
+    assert "losses/MSELoss" in vinedresser(tmp_path, "show", f"{s3}/far-folds.2").stdout
+    assert "nothing to reconcile" in vinedresser(tmp_path, "reconcile", s3).stdout
+
+
+def test_a_killed_flow_is_mended(s3: str, tmp_path: Path, mlflow_runs: ReadMlflow) -> None:
+    write(
+        tmp_path,
+        """
+        at_once = 1
+        grace = 5.0
+        parameters = { steps = 100000, pause = 0.01 }
+        [variants.one]
+        [variants.two]
+        [rules]
+        preset = "none"
+        """,
+    )
+    with (tmp_path / "flow.log").open("wb") as log:
+        flow = subprocess.Popen(
+            command("train", "--store", s3, "experiment.toml"),
+            cwd=tmp_path,
+            stdout=log,
+            stderr=log,
+        )
+    one, two = (open_storage(f"{s3}/far-{name}") for name in ("one", "two"))
+    until(lambda: one.list("index/0/"), "the first commit")
+    # The second waits for its turn: nobody else gets its name, and nobody sees a run there.
+    assert (two.exists("reserved.json"), two.exists("run.json")) == (True, False)
+    os.kill(flow.pid, signal.SIGKILL)
+    flow.wait()
+    state = store_state_folder(s3)
+
+    said = vinedresser(tmp_path, "reconcile", s3).stdout
+    assert "crashed: its process is gone" in said
+    assert "far-one   stopped; MLflow brought up to date" in said
+    assert "far-two   killed; MLflow brought up to date" in said
+    assert spools() == []
+    assert "nothing to reconcile" in vinedresser(tmp_path, "reconcile", s3).stdout
+    run = open_run(one)
+    assert (run.status.state, run.status.by) == ("stopped", "owner")
+    assert one.list("checkpoints/")
+    assert "never started" in open_run(two).status.reason
+    recorded = mlflow_runs(state)
+    assert {entry["status"] for entry in recorded.values()} == {"KILLED"}
+    assert recorded["far-one"]["steps"]
+    for entry in recorded.values():
+        assert "report.html" in entry["files"]
+
+
+@pytest.mark.parametrize(
+    ("store", "message"),
+    [
+        ("s3://not-made/runs", "there is no bucket"),
+        ("s3://", "names no bucket"),
+    ],
+)
+def test_a_store_that_is_not_there_is_one_line(
+    s3: str, tmp_path: Path, store: str, message: str
+) -> None:
+    write(tmp_path, "")
+    done = vinedresser(tmp_path, "train", "--store", store, "experiment.toml", code=2)
+    assert done.stdout == ""
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not store_state_folder(store).exists()
+
+
+def test_a_server_that_is_away_is_one_line(
+    s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, f'store = "{s3}"')
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    done = vinedresser(tmp_path, "train", "experiment.toml", code=2)
+    assert "no server answers" in done.stderr
+    assert len(done.stderr.splitlines()) == 1

@@ -1,0 +1,231 @@
+"""Each training gets GPUs for itself; what they are called is enough to find that out."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+from itertools import combinations
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from tests.waiting import until
+from vinedresser.errors import LaunchError
+from vinedresser.infra.gpus import NO_GPUS, VISIBLE_GPUS, lease, visible_gpus
+from vinedresser.infra.launcher import prepare_run, request_stop, start, supervisor_alive
+from vinedresser.store.records import ExitRecord, SupervisorRecord, read_record
+from vinedresser.store.storage import LocalStorage
+from vinedresser.tasks.config.sweep_file import load_sweep
+
+pytestmark = pytest.mark.timeout(300)
+
+SWEEP = """
+[sweep]
+metric = "accuracy"
+direction = "maximize"
+sampler = "grid"
+pruner = "none"
+
+[space]
+x = [0.1, 0.2, 0.3, 0.4, 0.5]
+
+[run]
+name = "search"
+command = ["python", "train.py"]
+gpus = 1
+{more}
+
+[rules.nonfinite]
+"""
+TRAIN = """
+import argparse
+import os
+import time
+from vinedresser.capture import Hook
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--x", type=float)
+print("sees", os.environ["CUDA_VISIBLE_DEVICES"], "threads", os.environ["OMP_NUM_THREADS"])
+with Hook() as hook:
+    hook.step(loss=1.0)
+    with hook.mode("eval"):
+        hook.metric("accuracy", parser.parse_args().x)
+    time.sleep(0.5)
+"""
+
+
+@pytest.fixture
+def gpus(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Have this process see two GPUs that no other test has."""
+    names = [f"GPU-{uuid4()}" for _ in range(2)]
+    monkeypatch.setenv(VISIBLE_GPUS, ",".join(names))
+    return names
+
+
+def never() -> bool:
+    """Wait on."""
+    return False
+
+
+@pytest.mark.parametrize(
+    ("given", "seen"),
+    [("0,1", ["0", "1"]), (" 3 , GPU-8a ", ["3", "GPU-8a"]), ("", []), ("2,-1,3", ["2"])],
+)
+def test_they_are_those_that_cuda_would_show(
+    monkeypatch: pytest.MonkeyPatch, given: str, seen: list[str]
+) -> None:
+    monkeypatch.setenv(VISIBLE_GPUS, given)
+    assert visible_gpus() == seen
+
+
+def test_nobody_gets_what_another_one_has(gpus: list[str]) -> None:
+    first = lease(1, never)
+    second = lease(1, never)
+    assert [*first.names, *second.names] == gpus
+    answers = iter([False, False, True])
+    assert lease(1, lambda: next(answers)) == NO_GPUS
+    first.close()
+    # Of two that are wanted one is free: it is not kept while the other one is waited for.
+    answers = iter([False, False, True])
+    assert lease(2, lambda: next(answers)) == NO_GPUS
+    third = lease(1, never)
+    assert third.names == gpus[:1]
+    second.close()
+    third.close()
+    both = lease(2, never)
+    assert both.names == gpus
+    both.close()
+
+
+def test_a_training_that_wants_more_than_there_are_has_crashed(
+    tmp_path: Path, gpus: list[str]
+) -> None:
+    prepare_run(tmp_path / "run", name="run", argv=[sys.executable, "-V"], gpus=3)
+    with pytest.raises(LaunchError, match="3 GPUs are wanted; this machine shows 2"):
+        start(tmp_path / "run")
+    end = read_record(LocalStorage(tmp_path / "run"), ExitRecord)
+    assert end is not None
+    assert (end.cause, end.reason) == ("crashed", "3 GPUs are wanted; this machine shows 2")
+
+
+SHOWS = """
+import os, time
+print(os.environ["CUDA_VISIBLE_DEVICES"], flush=True)
+time.sleep(600)
+"""
+STARTS = """
+import sys
+from vinedresser.infra.launcher import start
+start(sys.argv[1])
+print("started", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_training_keeps_its_gpus_when_who_started_it_is_killed(
+    tmp_path: Path, gpus: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VISIBLE_GPUS, gpus[0])
+    argv = [sys.executable, "-c", SHOWS]
+    prepare_run(tmp_path / "run", name="run", argv=argv, gpus=1)
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-c", STARTS, str(tmp_path / "run")]
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as starter:
+        assert starter.stdout is not None
+        assert starter.stdout.readline() == "started\n"
+        starter.send_signal(signal.SIGKILL)
+    log = tmp_path / "run/log.txt"
+    until(lambda: log.exists() and log.read_text() == f"{gpus[0]}\n", "the training")
+    answers = iter([False, False, True])
+    assert lease(1, lambda: next(answers)) == NO_GPUS
+    # One that would get it waits, and ends when it is asked to.
+    prepare_run(tmp_path / "next", name="next", argv=argv, gpus=1)
+    request_stop(tmp_path / "next", reason="enough")
+    assert start(tmp_path / "next").wait(60) == 0
+    end = read_record(LocalStorage(tmp_path / "next"), ExitRecord)
+    assert end is not None
+    assert end.cause == "stopped"
+    request_stop(tmp_path / "run", reason="enough")
+    until(lambda: not supervisor_alive(tmp_path / "run"), "its end")
+    free = lease(1, never)
+    assert free.names == gpus[:1]
+    free.close()
+
+
+def write(folder: Path, more: str = "") -> Path:
+    """Write a sweep file and its script."""
+    (folder / "train.py").write_text(textwrap.dedent(TRAIN), encoding="utf-8")
+    (folder / "sweep.toml").write_text(SWEEP.format(more=more), encoding="utf-8")
+    return folder / "sweep.toml"
+
+
+def run_sweep(folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run it."""
+    command = [sys.executable, "-m", "vinedresser", "sweep", "sweep.toml"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_the_trials_of_a_sweep_share_the_gpus_out(tmp_path: Path, gpus: list[str]) -> None:
+    # Not how many at once, but what each needs.
+    write(tmp_path, "cpus = 1")
+    done = run_sweep(tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    spans: dict[str, list[tuple[float, float]]] = {name: [] for name in gpus}
+    for trial in (tmp_path / "runs/search").glob("trial-*"):
+        said = re.fullmatch(r"sees (\S+) threads 1\n", (trial / "log.txt").read_text())
+        assert said is not None
+        began = read_record(LocalStorage(trial), SupervisorRecord)
+        ended = read_record(LocalStorage(trial), ExitRecord)
+        assert began is not None
+        assert ended is not None
+        spans[said[1]].append((began.started, ended.ended))
+    assert sum(map(len, spans.values())) == 5
+    for one in spans.values():
+        for (begin, end), (other_begin, other_end) in combinations(one, 2):
+            assert end <= other_begin or other_end <= begin
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (
+            "at_once = 3",
+            "run.gpus: 1 for each of 3 trainings at the same time; this machine shows 2",
+        ),
+        ('environment = { CUDA_VISIBLE_DEVICES = "0" }', "run.gpus: each run gets its own; leave"),
+        ("cpus = 0", "cpus: must be at least 1, not 0"),
+    ],
+)
+def test_what_cannot_be_is_said_before_anything_begins(
+    tmp_path: Path, gpus: list[str], more: str, said: str
+) -> None:
+    write(tmp_path, more)
+    done = run_sweep(tmp_path)
+    assert done.returncode == 2
+    assert f"sweep.toml: {said}" in done.stderr.replace("run: cpus", "cpus")
+    assert not list(tmp_path.glob("runs/search/trial-*"))
+
+
+def test_as_many_train_at_once_as_find_room(tmp_path: Path, gpus: list[str]) -> None:
+    cores = len(os.sched_getaffinity(0))
+    assert load_sweep(write(tmp_path, "cpus = 1")).experiment.at_once == min(cores, 2)
+    assert load_sweep(write(tmp_path, f"cpus = {cores}")).experiment.at_once == 1
+    assert load_sweep(write(tmp_path, f"cpus = {2 * cores}")).experiment.at_once == 1
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_trials_side_by_side_share_the_cores(tmp_path: Path, at_once: int) -> None:
+    cores = len(os.sched_getaffinity(0))
+    [plan] = load_sweep(write(tmp_path, f"at_once = {at_once}")).experiment.plans
+    assert plan.environment["OMP_NUM_THREADS"] == str(max(cores // at_once, 1))
+    [plan] = load_sweep(write(tmp_path, f"at_once = {at_once}\ncpus = 7")).experiment.plans
+    assert plan.environment["OMP_NUM_THREADS"] == "7"
+    # Nobody knows the cores of workers elsewhere.
+    far = f'at_once = {at_once}\nrunner = {{ name = "dask", address = "tcp://far:8786" }}'
+    [plan] = load_sweep(write(tmp_path, far)).experiment.plans
+    assert "OMP_NUM_THREADS" not in plan.environment

@@ -1,0 +1,202 @@
+"""Processes are told apart for ever, watched without polling, and ended with their families."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from vinedresser.processes import (
+    boot_id,
+    descendants,
+    identify,
+    is_alive,
+    kill_group,
+    kill_marked,
+    marked_processes,
+    this_process,
+    wait_for_end,
+    watch,
+)
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that leads a group of its own."""
+    with subprocess.Popen(["sleep", "600"], start_new_session=True) as process:
+        yield process
+        process.kill()
+
+
+def test_a_process_has_an_identity_as_long_as_it_runs(sleeper: subprocess.Popen[bytes]) -> None:
+    identity = identify(sleeper.pid)
+    assert identity is not None
+    assert (identity.pid, identity.boot, identity.host) == (
+        sleeper.pid,
+        boot_id(),
+        os.uname().nodename,
+    )
+    assert is_alive(identity)
+    assert identify(sleeper.pid) == identity
+    sleeper.kill()
+    assert wait_for_end(identity, 30)
+    # A zombie, not yet reaped, has ended.
+    assert identify(sleeper.pid) is None
+    assert is_alive(identity) is False
+    sleeper.wait()
+    assert identify(sleeper.pid) is None
+
+
+def test_the_start_time_is_the_kernels(sleeper: subprocess.Popen[bytes]) -> None:
+    identity = identify(sleeper.pid)
+    assert identity is not None
+    listed = subprocess.run(
+        ["ps", "-o", "etimes=", "-p", str(sleeper.pid)], capture_output=True, text=True, check=False
+    )
+    if listed.returncode != 0:
+        pytest.skip("needs ps")
+    uptime = float(Path("/proc/uptime").read_text().split()[0])
+    age = uptime - identity.started / os.sysconf("SC_CLK_TCK")
+    assert abs(age - float(listed.stdout)) < 2
+
+
+def test_a_command_name_may_hold_anything(tmp_path: Path) -> None:
+    program = tmp_path / ") Z 1 (x"
+    program.symlink_to("/bin/sleep")
+    with subprocess.Popen([program, "600"]) as process:
+        identity = identify(process.pid)
+        assert identity is not None
+        assert descendants(os.getpid()).count(process.pid) == 1
+        process.kill()
+
+
+def test_a_reused_id_is_another_process(sleeper: subprocess.Popen[bytes]) -> None:
+    identity = identify(sleeper.pid)
+    assert identity is not None
+    assert is_alive(replace(identity, started=identity.started - 1)) is False
+    assert is_alive(replace(identity, boot="another boot")) is False
+    assert is_alive(replace(identity, host="another host")) is None
+
+
+def test_nobody_has_an_id_that_is_not_in_use() -> None:
+    with subprocess.Popen(["true"]) as process:
+        pass
+    assert identify(process.pid) is None
+
+
+def test_this_process_lives() -> None:
+    assert this_process().pid == os.getpid()
+    assert is_alive(this_process())
+
+
+def test_watching_tells_the_end(sleeper: subprocess.Popen[bytes]) -> None:
+    identity = identify(sleeper.pid)
+    assert identity is not None
+    descriptor = watch(identity)
+    assert descriptor is not None
+    assert select.select([descriptor], [], [], 0)[0] == []
+    assert not wait_for_end(identity, 0.01)
+    sleeper.kill()
+    assert select.select([descriptor], [], [], 30)[0] == [descriptor]
+    os.close(descriptor)
+    assert watch(identity) is None
+    assert wait_for_end(identity)
+
+
+def test_watching_is_not_fooled_by_a_reused_id(sleeper: subprocess.Popen[bytes]) -> None:
+    identity = identify(sleeper.pid)
+    assert identity is not None
+    before = os.listdir("/proc/self/fd")
+    assert watch(replace(identity, started=identity.started - 1)) is None
+    assert len(os.listdir("/proc/self/fd")) == len(before)
+
+
+def test_descendants_are_children_and_theirs() -> None:
+    code = "import subprocess; print(subprocess.Popen(['sleep', '600']).pid, flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-S", "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        assert descendants(parent.pid) == [child]
+        assert {parent.pid, child} <= set(descendants(os.getpid()))
+        assert parent.stdin is not None
+        parent.stdin.close()
+        parent.wait()
+    assert descendants(parent.pid) == []
+    os.kill(child, signal.SIGKILL)
+
+
+def test_marked_processes_are_found_by_the_whole_entry(tmp_path: Path) -> None:
+    mark = f"VINEDRESSER_TEST={tmp_path}"
+    environment = {**os.environ, "VINEDRESSER_TEST": str(tmp_path)}
+    longer = {**environment, "VINEDRESSER_TEST": f"{tmp_path}-longer"}
+    with (
+        subprocess.Popen(["sleep", "600"], env=environment, start_new_session=True) as marked,
+        subprocess.Popen(["sleep", "600"], env=environment) as spared,
+        subprocess.Popen(["sleep", "600"], env=longer) as other,
+    ):
+        # The new environment is in force with the exec, of which Popen waits for the outcome.
+        assert sorted(marked_processes(mark)) == sorted([marked.pid, spared.pid])
+        assert kill_marked(mark, sparing=frozenset({spared.pid})) == [marked.pid]
+        assert marked.wait() == -signal.SIGKILL
+        assert spared.poll() is None
+        assert kill_marked(mark) == [spared.pid]
+        assert spared.wait() == -signal.SIGKILL
+        assert other.poll() is None
+        other.kill()
+
+
+def test_killing_outruns_those_who_fork(tmp_path: Path) -> None:
+    code = "import os, time\nfor _ in range(50): os.fork() or time.sleep(600); time.sleep(0.002)"
+    environment = {**os.environ, "VINEDRESSER_TEST": str(tmp_path)}
+    with subprocess.Popen([sys.executable, "-S", "-c", code], env=environment) as first:
+        mark = f"VINEDRESSER_TEST={tmp_path}"
+        while len(list(marked_processes(mark))) < 5:
+            assert first.poll() is None
+        kill_marked(mark)
+    assert list(marked_processes(mark)) == []
+
+
+def test_a_group_is_killed_also_when_its_leader_is_gone(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        ["sh", "-c", "sleep 600 & echo $!; read line"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as leader:
+        assert leader.stdout is not None
+        member = identify(int(leader.stdout.readline()))
+        identity = identify(leader.pid)
+        assert member is not None
+        assert identity is not None
+        assert leader.stdin is not None
+        leader.stdin.write("\n")
+        leader.stdin.flush()
+        leader.wait()
+        assert is_alive(member)
+        kill_group(identity)
+        assert wait_for_end(member, 30)
+    kill_group(identity)
+
+
+def test_a_group_of_somebody_else_is_left_alone(sleeper: subprocess.Popen[bytes]) -> None:
+    identity = identify(sleeper.pid)
+    assert identity is not None
+    for stale in (
+        replace(identity, started=identity.started - 1),
+        replace(identity, boot="another boot"),
+        replace(identity, host="another host"),
+    ):
+        kill_group(stale)
+    assert is_alive(identity)
+    kill_group(identity)
+    assert sleeper.wait() == -signal.SIGKILL

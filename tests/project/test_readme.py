@@ -1,0 +1,154 @@
+"""What the documents show works.
+
+Each document is a session in one temporary directory, from its first block to its last:
+
+- ``console``: every line after ``$ `` is a command. `vinedresser` and `python` are run and must
+  succeed; where output is shown it must be what they print, with ``...`` for what varies. After
+  `make` must stand a target of the Makefile; it is not run.
+- ``python``, ``toml``: a block whose first line is ``# NAME.py`` or ``# NAME.toml`` is a file, and
+  is written under that name; other Python blocks are run, other TOML blocks are read.
+- ``json`` is read. ``text`` is for people only.
+
+A block that cannot run says why in a line before it: ``<!-- not run: it waits for a person -->``.
+"""
+
+from __future__ import annotations
+
+import doctest
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.paths import ROOT
+
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+BLOCK = re.compile(
+    r"^(?:<!-- not run: (?P<reason>[^\n]+) -->\n)?```(?P<language>\w*)\n(?P<body>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
+FILE = re.compile(r"# (?P<name>[\w./-]+\.(?:py|toml))\n")
+LINK = re.compile(r"\]\((?!\w+:)(?P<path>[^)#]+)(?:#[^)]*)?\)")
+TARGET = re.compile(r"^([a-z-]+):", re.MULTILINE)
+
+
+class Block(NamedTuple):
+    """A fenced block: its language, its content, and why it is not run ("" if it is)."""
+
+    language: str
+    body: str
+    reason: str
+
+
+class Command(NamedTuple):
+    """A command of a console block, and the output shown below it ("" for none)."""
+
+    words: list[str]
+    output: str
+
+
+def blocks(document: Path) -> list[Block]:
+    """Return the blocks of a document.
+
+    Raises:
+        AssertionError: there is a fence that the pattern does not understand.
+    """
+    text = document.read_text(encoding="utf-8")
+    found = [
+        Block(match["language"], match["body"], match["reason"] or "")
+        for match in BLOCK.finditer(text)
+    ]
+    fences = sum(line.lstrip().startswith("```") for line in text.splitlines())
+    assert fences == 2 * len(found), f"{document.name}: a fence is indented or left open"
+    return found
+
+
+def commands(block: Block) -> Iterator[Command]:
+    """Yield the commands of a console block; a line that ends in a backslash goes on."""
+    body = block.body.replace("\\\n", " ")
+    assert body.startswith("$ "), f"a console block begins with a command:\n{body}"
+    for part in re.split(r"^\$ ", body, flags=re.MULTILINE)[1:]:
+        line, _, output = part.partition("\n")
+        yield Command(shlex.split(line, comments=True), output)
+
+
+def run(words: list[str], directory: Path) -> str:
+    """Run a program in the session's directory and return what it printed.
+
+    Raises:
+        AssertionError: it did not succeed.
+    """
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    # As a new user has it: nothing of Prefect's is set up.
+    outside = {name: value for name, value in os.environ.items() if name != "PREFECT_HOME"}
+    result = subprocess.run(
+        words,
+        check=False,
+        cwd=directory,
+        env={**outside, "PATH": path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=150,
+    )
+    assert result.returncode == 0, f"$ {shlex.join(words)}\n{result.stdout}"
+    return result.stdout
+
+
+def follow_command(command: Command, directory: Path) -> None:
+    """Run a command, or check it where it is not to be run."""
+    program = command.words[0]
+    if program == "make":
+        targets = TARGET.findall((ROOT / "Makefile").read_text(encoding="utf-8"))
+        assert command.words[1] in targets, f"make {command.words[1]}: no such target"
+        return
+    assert program in ("vinedresser", "python"), f"{program}: may not be run; say why it is not"
+    printed = run(command.words, directory)
+    if command.output:
+        flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+        same = doctest.OutputChecker().check_output(command.output, printed, flags)
+        assert same, (
+            f"$ {shlex.join(command.words)}\n{printed}\nis not what is shown:\n{command.output}"
+        )
+
+
+def follow_file(block: Block, directory: Path) -> None:
+    """Write a block that is a file, or else run or read it."""
+    if block.language == "toml":
+        tomllib.loads(block.body)
+    if named := FILE.match(block.body):
+        (directory / named["name"]).write_text(block.body, encoding="utf-8")
+    elif block.language == "python":
+        run([sys.executable, "-c", block.body], directory)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_blocks_work(document: Path, tmp_path: Path) -> None:
+    for block in blocks(document):
+        if block.reason:
+            continue
+        match block.language:
+            case "console":
+                for command in commands(block):
+                    follow_command(command, tmp_path)
+            case "python" | "toml":
+                follow_file(block, tmp_path)
+            case "json":
+                json.loads(block.body)
+            case language:
+                assert language == "text", f"```{language}: not a language that is checked"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_somewhere(document: Path) -> None:
+    for link in LINK.finditer(document.read_text(encoding="utf-8")):
+        assert (document.parent / link["path"]).exists(), f"{document.name}: {link['path']}"

@@ -1,0 +1,188 @@
+"""Findings reach servers, people and programs; what stands in the way is tried again or told."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from email import message_from_string, policy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.rules.actions.servers import WebServer, mail_server, web_server
+from vinedresser.rules.actions.base import Case
+from vinedresser.rules.actions.command import Command
+from vinedresser.rules.actions.mail import Email
+from vinedresser.rules.actions.message import action_id, document
+from vinedresser.rules.actions.notify import Notify
+from vinedresser.rules.actions.settings import CommandSettings, EmailSettings, NotifySettings
+from vinedresser.store.finding import Finding
+from vinedresser.store.records import RunRecord
+from vinedresser.store.storage import LocalStorage
+
+FINDING = Finding(
+    *("nonfinite", "stop", 7, 6, "train", 0, "losses/x", "value", float("nan"), 0.0, 1.0),
+    *("the loss is NaN\nat once", "overflow", "divide by 10", {"norms": [1.0, float("inf")]}),
+)
+RUN = RunRecord(id="a" * 32, name="run\nof\r\nlines", created=1.0, command=["python", "secret"])
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Case:
+    identity = action_id(RUN.id, FINDING, "notify")
+    told = document(RUN, "runs/x", FINDING, identity)
+    return Case(identity, FINDING, LocalStorage(tmp_path), told, threading.Event())
+
+
+@pytest.fixture
+def flaky() -> Iterator[WebServer]:
+    with web_server([503, 429]) as server:
+        yield server
+
+
+def test_a_server_that_fails_twice_gets_the_finding_once(case: Case, flaky: WebServer) -> None:
+    outcome = Notify(NotifySettings(webhook=flaky.url)).take(case)
+    assert outcome.word == "done"
+    ((key, told),) = flaky.taken
+    assert flaky.asked == 3
+    assert key == told["id"] == case.id
+    assert told["finding"]["value"] == "nan"
+    assert told["finding"]["evidence"] == {"norms": [1.0, "inf"]}
+    assert told["run"]["name"] == RUN.name
+    assert "secret" not in json.dumps(told) + outcome.detail
+
+
+@pytest.mark.parametrize("code", [404, 302, 307])
+def test_what_a_server_refuses_is_not_tried_again(case: Case, code: int) -> None:
+    with web_server([code]) as server:
+        outcome = Notify(NotifySettings(webhook=server.url)).take(case)
+        assert (outcome.word, server.asked, server.taken) == ("refused", 1, [])
+    assert str(code) in outcome.detail
+
+
+def test_a_server_that_is_away_is_given_up(case: Case) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    settings = NotifySettings(webhook=f"http://127.0.0.1:{port}/", patience=0.6)
+    outcome = Notify(settings).take(case)
+    assert outcome.word == "failed"
+    assert "refused (tried 2 times)" in outcome.detail
+    case.giving_up.set()
+    began = time.monotonic()
+    Notify(NotifySettings(webhook=settings.webhook)).take(case)
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"webhook": "http://example.org/x"}, "must be https, unless insecure"),
+        ({"webhook": "ftp://127.0.0.1/x"}, "must begin with https://"),
+        ({"webhook": "file:///etc/passwd"}, "must begin with https://"),
+        ({"webhook": "https://me:word@example.org/"}, "no user and no password"),
+        ({"webhook_variable": "SURELY_UNSET"}, "no environment variable 'SURELY_UNSET'"),
+        ({}, "either webhook or webhook_variable"),
+    ],
+)
+def test_a_webhook_that_is_not_safe_is_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message) as caught:
+        NotifySettings(**settings)
+    assert "word" not in str(caught.value).replace("password", "")
+
+
+def test_http_elsewhere_is_for_those_who_say_so() -> None:
+    NotifySettings(webhook="http://example.org/x", insecure=True)
+    NotifySettings(webhook="http://[::1]:80/x")
+    with pytest.raises(ValueError, match="must be https"):
+        NotifySettings(webhook="http://localhost.example.org/x")
+
+
+def test_a_mail_is_sent_though_the_server_wants_it_later(case: Case) -> None:
+    with mail_server(["451 later"]) as server:
+        settings = EmailSettings(
+            *("127.0.0.1", ["a@example.org", "b@example.org"], "me@example.org", server.port),
+            starttls=False,
+        )
+        outcome = Email(settings).take(case)
+        assert outcome.word == "done", outcome
+        (lines,) = server.mails
+    mail = message_from_string("\r\n".join(lines), policy=policy.default)
+    assert mail["Subject"] == "run of lines: nonfinite (stop) at step 7: the loss is NaN at once"
+    assert mail["To"] == "a@example.org, b@example.org"
+    body, attached = mail.iter_parts()
+    assert "divide by 10" in body.get_content()
+    assert json.loads(attached.get_content())["id"] == case.id
+
+
+def test_a_mail_that_is_refused_is_not_tried_again(case: Case) -> None:
+    with mail_server(["550 never"]) as server:
+        settings = EmailSettings(
+            "127.0.0.1", ["a@example.org"], "me@example.org", server.port, starttls=False
+        )
+        outcome = Email(settings).take(case)
+        assert (outcome.word, server.mails) == ("refused", [])
+    # Nothing is said to a server that cannot encrypt, if that was asked for.
+    with mail_server([]) as server:
+        settings = EmailSettings("127.0.0.1", ["a@example.org"], "me@example.org", server.port)
+        assert Email(settings).take(case).word == "refused"
+        assert server.mails == []
+
+
+def test_mail_needs_encryption_and_a_password_that_is_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(ValueError, match="starttls: must be true"):
+        EmailSettings("mail.example.org", ["a@b.c"], "a@b.c", starttls=False)
+    with pytest.raises(ValueError, match="no environment variable 'MAIL_WORD'"):
+        EmailSettings("h", ["a@b.c"], "a@b.c", user="me", password_variable="MAIL_WORD")
+    monkeypatch.setenv("MAIL_WORD", "hidden")
+    settings = EmailSettings("h", ["a@b.c"], "a@b.c", user="me", password_variable="MAIL_WORD")
+    assert settings.password() == "hidden"
+    assert "hidden" not in repr(settings)
+    with pytest.raises(ValueError, match="one line each"):
+        EmailSettings("h", ["a@b.c\nBcc: x@y.z"], "a@b.c")
+
+
+def test_a_program_reads_the_finding(case: Case, tmp_path: Path) -> None:
+    script = tmp_path / "on_finding.py"
+    script.write_text(
+        "import json, sys\n"
+        "told = json.load(sys.stdin)\n"
+        "open('told', 'w').write(told['finding']['rule'] + sys.argv[1])\n"
+        "sys.exit(int(sys.argv[2]))\n"
+    )
+    argv = [sys.executable, script.name, "$HOME; touch never", "0"]
+    outcome = Command(CommandSettings(argv, cwd=str(tmp_path))).take(case)
+    assert outcome == ("done", f"{sys.executable}: exit code 0")
+    # No shell was in between.
+    assert (tmp_path / "told").read_text() == "nonfinite$HOME; touch never"
+    assert not (tmp_path / "never").exists()
+    outcome = Command(CommandSettings([*argv[:3], "3"], cwd=str(tmp_path))).take(case)
+    assert outcome == ("refused", f"{sys.executable}: exit code 3")
+    assert Command(CommandSettings(["/no/such"])).take(case).word == "refused"
+
+
+def test_a_program_that_hangs_is_killed_with_all_that_it_started(
+    case: Case, tmp_path: Path
+) -> None:
+    (tmp_path / "hang.sh").write_text("sleep 600 & echo $! > pid; wait\n")
+    settings = CommandSettings(["/bin/sh", "hang.sh"], cwd=str(tmp_path), timeout=2.0)
+    outcome = Command(settings).take(case)
+    assert outcome == ("refused", "/bin/sh: killed after 2 s")
+    state = Path("/proc", (tmp_path / "pid").read_text().strip(), "stat")
+    deadline = time.monotonic() + 30
+    # Gone, or dead and waiting for its new parent to notice.
+    while state.exists() and state.read_text().split()[2] != "Z":
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_an_action_is_the_same_only_for_the_same_finding() -> None:
+    assert action_id("r", FINDING, "notify") == action_id("r", FINDING, "notify")
+    others = {action_id("r", FINDING, "email"), action_id("s", FINDING, "notify")}
+    assert action_id("r", FINDING, "notify") not in others

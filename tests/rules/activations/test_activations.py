@@ -1,0 +1,164 @@
+"""Units that are dead or saturated, and statistics that lag behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from tests.rules.trainings import Data, adam, digits, sgd
+from tests.rules.weights.inside_trainings import captured, found, stack
+from vinedresser.rules.activations.dying_relu import DyingRelu
+from vinedresser.rules.activations.saturated_activation import SaturatedActivation, mean_slope
+from vinedresser.rules.activations.stale_batch_norm import StaleBatchNorm
+from vinedresser.store.step_record import StepRecord
+from vinedresser.testing.runs import make_run, step_record
+
+
+def noise() -> Data:
+    """Return digits with labels that have nothing to do with them."""
+    data = digits()
+    order = torch.randperm(len(data.y), generator=torch.Generator().manual_seed(3))
+    return Data(data.x, data.y[order], data.x_eval, data.y_eval)
+
+
+class FunctionalRelu(nn.Module):
+    """A network that calls the function instead of a module."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(64, 64)
+        self.last = nn.Linear(64, 10)
+        nn.init.constant_(self.first.bias, -10.0)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.last(torch.relu(self.first(x)))
+        return out
+
+
+@pytest.mark.parametrize(
+    "model", [lambda: stack((64, 64, 10), nn.ReLU, bias=-10.0), FunctionalRelu]
+)
+def test_dead_units_are_found(tmp_path: Path, model: type[nn.Module]) -> None:
+    rule = DyingRelu()
+    (finding,) = found(captured(tmp_path, [rule], model, adam(1e-3)), rule)
+    assert (finding.fault, finding.value) == ("dying_relu", 1.0)
+    assert "lr 0.0001 instead of 0.001" in finding.remedy
+
+
+def test_sparse_units_of_a_training_that_cannot_learn_are_not_dead(tmp_path: Path) -> None:
+    """Each unit is zero for most rows, and hardly one for all."""
+    rule = DyingRelu()
+    model = lambda: stack((64, 64, 10), nn.ReLU, bias=-0.5)  # noqa: E731
+    run = captured(tmp_path, [rule], model, sgd(1e-6), data=noise())
+    (name,) = run.tensor_names(collection="activations")
+    shares = run.tensor(name).channels("zero_share", step=100)
+    assert shares.mean() > 0.6
+    assert found(run, rule) == []
+
+
+def relu_record(step: int, zero: list[bool]) -> StepRecord:
+    """Return a step with one relu layer, of which some units were zero, and a loss that stands."""
+    shares = np.where(zero, 1.0, 0.3)
+    return step_record(
+        step,
+        scalars={"losses/a": 1.0 + 0.001 * np.sin(7.0 * step)},
+        tensors={"outputs/relu()|channel_zero_share": shares} if step % 20 == 0 else {},
+    )
+
+
+@pytest.mark.parametrize(("same", "fires"), [(True, True), (False, False)])
+def test_a_unit_is_dead_that_is_zero_at_all_of_the_last_looks(
+    tmp_path: Path, *, same: bool, fires: bool
+) -> None:
+    """Half of the units are zero at each look: always the same ones, or by turns."""
+    halves = ([True, False] * 4, [False, True] * 4)
+    made = [relu_record(step, halves[0 if same else (step // 20) % 2]) for step in range(400)]
+    rule = DyingRelu()
+    assert bool(found(make_run(tmp_path / "run", made), rule)) is fires
+
+
+def test_large_inputs_saturate_the_first_layer(tmp_path: Path) -> None:
+    rule = SaturatedActivation()
+    data = digits()
+    large = Data(data.x * 1000, data.y, data.x_eval, data.y_eval)
+    model = lambda: stack((64, 64, 10), nn.Tanh)  # noqa: E731
+    (finding,) = found(captured(tmp_path, [rule], model, sgd(1e-4), data=large), rule)
+    assert (finding.fault, finding.tensor) == ("saturated_activation", "outputs/1")
+    assert "inputs that are too large" in finding.cause
+
+
+def test_large_weights_saturate_a_sigmoid(tmp_path: Path) -> None:
+    rule = SaturatedActivation()
+    wide = lambda weight: nn.init.normal_(weight, std=10.0)  # noqa: E731
+    model = lambda: stack((64, 64, 64, 10), nn.Sigmoid, wide)  # noqa: E731
+    (finding,) = found(captured(tmp_path, [rule], model, sgd(1e-4)), rule)
+    assert "weights" in finding.cause
+
+
+def test_unsaturated_layers_of_a_training_that_cannot_learn_are_left_alone(tmp_path: Path) -> None:
+    rule = SaturatedActivation()
+    model = lambda: stack((64, 64, 64, 10), nn.Tanh)  # noqa: E731
+    assert found(captured(tmp_path, [rule], model, adam(1e-3), data=noise()), rule) == []
+
+
+@pytest.mark.parametrize(
+    ("function", "torch_function"), [("tanh", torch.tanh), ("sigmoid", torch.sigmoid)]
+)
+def test_the_mean_slope_is_that_of_autograd(function: str, torch_function: object) -> None:
+    z = torch.randn(1000, dtype=torch.float64, requires_grad=True)
+    assert callable(torch_function)
+    y = torch_function(3 * z + 1)
+    (slope,) = torch.autograd.grad(y.sum(), z)
+    greatest = {"tanh": 1.0, "sigmoid": 0.25}[function]
+    mean = slope.mean().item() / 3 / greatest
+    values = y.detach().numpy()
+    assert mean_slope(function, values.mean(), values.std()) == pytest.approx(mean)
+
+
+def normed(momentum: float) -> nn.Module:
+    """Return a network with batch norm."""
+    return nn.Sequential(
+        nn.Linear(64, 64), nn.BatchNorm1d(64, momentum=momentum), nn.ReLU(), nn.Linear(64, 10)
+    )
+
+
+@pytest.mark.parametrize(("momentum", "fires"), [(1e-3, True), (0.1, False), (0.02, False)])
+@pytest.mark.parametrize("total", [300, None])
+def test_running_statistics_that_lag_are_found(
+    tmp_path: Path, momentum: float, total: int | None, *, fires: bool
+) -> None:
+    rule = StaleBatchNorm()
+    model = lambda: normed(momentum)  # noqa: E731
+    run = captured(tmp_path, [rule], model, adam(1e-3), total=total)
+    findings = found(run, rule)
+    assert bool(findings) is fires
+    if findings:
+        (finding,) = findings
+        assert finding.fault == "stale_statistics"
+        assert 0 <= finding.value < 0.6
+
+
+@pytest.mark.parametrize("momentum", [1e-4, 1e-3, 2e-3])
+def test_the_share_of_the_way_is_that_of_the_moving_average(
+    tmp_path: Path, momentum: float
+) -> None:
+    """Batches that all have the mean 1, and one channel."""
+    name = "buffers/bn.running_mean"
+    made = [
+        step_record(step, reductions={name: {"l2": 1 - (1 - momentum) ** step}})
+        for step in range(0, 400, 20)
+    ]
+    (finding,) = found(make_run(tmp_path / "run", made, total_steps=400), StaleBatchNorm())
+    assert finding.step == 200
+    assert finding.value == pytest.approx(1 - (1 - momentum) ** 200)
+
+
+def test_a_long_run_is_not_judged_by_its_beginning(tmp_path: Path) -> None:
+    """With a momentum of 1e-3 the statistics are right after some thousand steps."""
+    rule = StaleBatchNorm()
+    run = captured(tmp_path, [rule], lambda: normed(1e-3), adam(1e-3), total=10_000)
+    assert found(run, rule) == []

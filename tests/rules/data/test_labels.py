@@ -1,0 +1,222 @@
+"""Rules about labels: one only, sorted, wrong, rare, or numbers of classes taken for values."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from tests.rules.data.trainings import found_in, network, relabelled, shuffled, sorted_batches
+from tests.rules.trainings import Data, adam, diabetes, digits, sgd
+from vinedresser.errors import ConfigError
+from vinedresser.rules.base import Rule
+from vinedresser.rules.data.class_imbalance import ClassImbalance
+from vinedresser.rules.data.corrupt_labels import CorruptLabels
+from vinedresser.rules.data.single_label import SingleLabel
+from vinedresser.rules.losses.class_numbers import ClassNumbers, order_of_classes
+
+
+def test_a_single_label_that_is_learned_is_found_after_a_thousand_rows(tmp_path: Path) -> None:
+    data = relabelled(torch.zeros_like)
+    (finding,) = found_in(tmp_path, [SingleLabel()], data, network())
+    assert (finding.fault, finding.severity) == ("single_label", "warning")
+    assert finding.step == 155  # 32 rows at every fifth step: 1,024 rows
+    assert "1024 labels" in finding.seen
+
+
+def test_the_right_one_of_candidates_may_always_be_the_first(tmp_path: Path) -> None:
+    # A contrastive loss: which of ten rows, the first, goes with a noisy copy of it.
+    class Pairs(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embed = nn.Linear(64, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            own = self.embed(x + 0.5 * torch.randn(x.shape))
+            others = self.embed(x)
+            scores = own @ others.T
+            shifts = (torch.arange(10)[None] + torch.arange(len(x))[:, None]) % len(x)
+            chosen: torch.Tensor = scores.gather(1, shifts)
+            return chosen
+
+    data = relabelled(torch.zeros_like)
+    assert found_in(tmp_path, [SingleLabel()], data, Pairs, optimizer=adam(1e-3)) == []
+
+
+def test_batches_sorted_by_class_are_found(tmp_path: Path) -> None:
+    data = digits()
+    (finding,) = found_in(
+        tmp_path,
+        [SingleLabel()],
+        data,
+        network(),
+        order=sorted_batches(data.y, 32),
+        every=50,
+    )
+    assert finding.fault == "single_label"
+    assert finding.statistic == "order"
+    assert finding.value > 0.5
+    assert "shuffle" in finding.remedy
+
+
+def test_a_rare_class_and_shuffled_batches_are_no_single_label(tmp_path: Path) -> None:
+    data = relabelled(lambda y: (y == 0).long())
+    assert found_in(tmp_path, [SingleLabel()], data, network(out=2)) == []
+
+
+def test_labels_of_other_rows_are_found_while_they_are_learned_by_heart(tmp_path: Path) -> None:
+    data = relabelled(shuffled)
+    (finding,) = found_in(
+        tmp_path, [CorruptLabels()], data, network(inner=128), steps=600, batch=64, every=20
+    )
+    assert (finding.fault, finding.severity) == ("corrupt_labels", "warning")
+    assert finding.statistic == "gain"
+    assert 180 <= finding.step < 595
+    assert f"guessing gives {math.log(10):.1f}" in finding.seen
+
+
+def test_labels_of_other_rows_that_are_not_learned_are_found_without_evaluations(
+    tmp_path: Path,
+) -> None:
+    data = relabelled(shuffled)
+    (finding,) = found_in(
+        tmp_path, [CorruptLabels()], data, network(inner=4), optimizer=sgd(0.01), steps=400
+    )
+    assert (finding.statistic, finding.confidence) == ("loss", 0.6)
+
+
+def test_targets_of_other_rows_are_found_in_a_regression(tmp_path: Path) -> None:
+    data = diabetes()
+    mean, std = data.y.mean(), data.y.std()
+    made = Data(data.x, shuffled((data.y - mean) / std), data.x_eval, (data.y_eval - mean) / std)
+    (finding,) = found_in(
+        tmp_path,
+        [CorruptLabels()],
+        made,
+        network(10, 1, 64),
+        loss=nn.MSELoss(),
+        steps=600,
+        every=20,
+    )
+    assert finding.statistic == "gain"
+
+
+def test_wrong_labels_of_training_rows_are_told_by_their_neighbours(tmp_path: Path) -> None:
+    data = relabelled(lambda y: shuffled(y, 0.6), evaluated=False)
+    order = torch.randperm(len(data.x), generator=torch.Generator().manual_seed(3))
+    data = replace(data, x=data.x[order], y=data.y[order]).subset(700)
+    (finding,) = found_in(
+        tmp_path,
+        [CorruptLabels()],
+        data,
+        network(inner=128),
+        optimizer=adam(1e-2),
+        steps=500,
+        batch=64,
+        every=25,
+    )
+    assert finding.statistic == "agreement"
+    assert finding.value < finding.threshold
+
+
+@pytest.mark.parametrize(
+    ("inner", "rows", "rate"), [(32, 1437, 3e-3), (256, 100, 1e-2), (4, 1437, 1e-5)]
+)
+def test_right_labels_are_not_corrupt(inner: int, rows: int, rate: float, tmp_path: Path) -> None:
+    # One that learns, one that learns few rows by heart, and one that hardly moves.
+    found = found_in(
+        tmp_path,
+        [CorruptLabels()],
+        digits().subset(rows),
+        network(inner=inner),
+        optimizer=adam(rate),
+        every=20,
+    )
+    assert found == []
+
+
+def rare(kept: int, *, noise: float = 0.0) -> Data:
+    """Return digits: 0 and 1, and every so many of the others with 2; inputs with noise."""
+    data = digits()
+    keep = (data.y < 2) | ((data.y == 2) & (torch.arange(len(data.y)) % kept == 0))
+    x = data.x + noise * torch.randn(data.x.shape, generator=torch.Generator().manual_seed(0))
+    return replace(data, x=x[keep], y=data.y[keep])
+
+
+def test_a_rare_class_that_is_not_learned_is_named(tmp_path: Path) -> None:
+    (finding,) = found_in(
+        tmp_path,
+        [ClassImbalance()],
+        rare(12, noise=1.0),
+        network(out=3),
+        optimizer=sgd(0.02),
+        steps=400,
+    )
+    assert (finding.fault, finding.severity) == ("class_imbalance", "warning")
+    assert "class 2" in finding.seen
+    assert "class weights (class 2" in finding.remedy
+    assert finding.value > 10
+    assert finding.step >= 200
+
+
+def test_a_rare_class_that_is_learned_late_is_left_alone(tmp_path: Path) -> None:
+    assert found_in(tmp_path, [ClassImbalance()], rare(12), network(out=3), steps=400) == []
+
+
+def test_classes_that_are_as_frequent_are_never_rare(tmp_path: Path) -> None:
+    untrained = sgd(1e-6)
+    found = found_in(tmp_path, [ClassImbalance()], digits(), network(), optimizer=untrained)
+    assert found == []
+
+
+def test_a_squared_error_of_class_numbers_is_found(tmp_path: Path) -> None:
+    data = relabelled(lambda y: y[:, None].float())
+    (finding,) = found_in(
+        tmp_path, [ClassNumbers()], data, network(out=1), loss=nn.MSELoss(), steps=100
+    )
+    assert (finding.fault, finding.severity) == ("loss_output_mismatch", "warning")
+    assert "10 outputs" in finding.remedy
+    assert finding.step <= 40
+
+
+def test_quantities_in_steps_are_no_class_numbers(tmp_path: Path) -> None:
+    # How far diabetes has gone, in ten steps.
+    data = diabetes()
+    limits = data.y.flatten().quantile(torch.linspace(0.1, 0.9, 9))
+    steps = torch.bucketize(data.y, limits).float()
+    made = replace(data, y=steps)
+    found = found_in(tmp_path, [ClassNumbers()], made, network(10, 1), loss=nn.MSELoss(), steps=100)
+    assert found == []
+
+
+def test_the_order_of_classes_is_the_correlation_over_pairs() -> None:
+    places = np.array([0.0, 1.0, 2.0, 4.0])
+    inputs = np.repeat(places, 5)[:, None]
+    numbers = np.repeat(np.arange(4), 5)
+    pairs = [(a, b) for a in range(4) for b in range(a + 1, 4)]
+    distances = [places[b] - places[a] for a, b in pairs]
+    expected = np.corrcoef(distances, [b - a for a, b in pairs])[0, 1]
+    assert order_of_classes(inputs, numbers) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: SingleLabel(rows=0), "rows = 0"),
+        (lambda: SingleLabel(order=1.0), "order = 1"),
+        (lambda: CorruptLabels(gain=0.0), "gain = 0"),
+        (lambda: CorruptLabels(evaluations=0), "evaluations = 0"),
+        (lambda: ClassImbalance(imbalance=1.0), "imbalance = 1"),
+        (lambda: ClassImbalance(misprediction=1.0), "misprediction = 1"),
+        (lambda: ClassImbalance(samples=0), "samples = 0"),
+        (lambda: ClassNumbers(order=1.0), "order = 1"),
+    ],
+)
+def test_parameters_out_of_range_are_refused(make: type[Rule], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make()

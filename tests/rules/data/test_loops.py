@@ -1,0 +1,171 @@
+"""The rules about data where there is no torch: a loop in plain numpy, and Keras."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.rules.trainings import digits
+from vinedresser.capture import Hook, open_run
+from vinedresser.rules.base import Rule, capture_for
+from vinedresser.rules.data.class_imbalance import ClassImbalance
+from vinedresser.rules.data.corrupt_inputs import CorruptInputs
+from vinedresser.rules.data.corrupt_labels import CorruptLabels
+from vinedresser.rules.data.data_leakage import DataLeakage
+from vinedresser.rules.data.single_label import SingleLabel
+from vinedresser.rules.data.token_ratio import TokenRatio
+from vinedresser.rules.data.unnormalised_inputs import UnnormalisedInputs
+from vinedresser.rules.data.unnormalised_targets import UnnormalisedTargets
+from vinedresser.rules.judge import judge
+from vinedresser.rules.losses.class_numbers import ClassNumbers
+from vinedresser.store.finding import Finding
+
+Array = NDArray[np.float64]
+Labels = NDArray[np.int64]
+
+KINDS: tuple[type[Rule], ...] = (
+    UnnormalisedInputs,
+    UnnormalisedTargets,
+    CorruptInputs,
+    SingleLabel,
+    CorruptLabels,
+    ClassImbalance,
+    DataLeakage,
+    TokenRatio,
+    ClassNumbers,
+)
+
+
+def rows() -> tuple[Array, Labels, Array, Labels]:
+    """Return digits for training and for evaluation."""
+    data = digits()
+    x, x_eval = (part.numpy().astype(np.float64) for part in (data.x, data.x_eval))
+    return x, data.y.numpy(), x_eval, data.y_eval.numpy()
+
+
+def judged(run: Path) -> list[Finding]:
+    """Return what the rules find."""
+    findings = judge(open_run(run), [kind() for kind in KINDS])
+    assert not [one for one in findings if "the rule itself failed" in one.seen]
+    return [one for one in findings if one.statistic]
+
+
+class Softmax:
+    """Softmax regression with its gradient written out; weights float64 [64, 10]."""
+
+    def __init__(self, hook: Hook) -> None:
+        self.hook = hook
+        self.weights = np.zeros((64, 10))
+
+    def loss(self, x: Array, y: Labels) -> tuple[Array, float, Array]:
+        """Return logits, cross-entropy and the gradient of the weights."""
+        logits = x @ self.weights
+        logs = logits - logits.max(1, keepdims=True)
+        logs -= np.log(np.exp(logs).sum(1, keepdims=True))
+        slope = np.exp(logs)
+        slope[np.arange(len(y)), y] -= 1
+        return logits, float(-logs[np.arange(len(y)), y].mean()), x.T @ slope / len(y)
+
+    def step(self, x: Array, y: Labels) -> None:
+        logits, loss, gradient = self.loss(x, y)
+        self.weights -= 0.5 * gradient
+        self.hook.step(inputs=x, labels=y, outputs=logits, loss=loss)
+
+    def evaluate(self, x: Array, y: Labels) -> None:
+        logits, loss, _ = self.loss(x, y)
+        with self.hook.mode("eval"):
+            self.hook.step(inputs=x, labels=y, outputs=logits, loss=loss)
+
+
+def reported(
+    directory: Path,
+    labels: Callable[[Labels], Labels] = lambda y: y,
+    *,
+    order: Callable[[Labels, np.random.Generator], NDArray[np.int64]] | None = None,
+    leak: bool = False,
+    prepare: Callable[[Array], Array] = lambda x: x,
+) -> list[Finding]:
+    """Train softmax regression for 400 steps, report by hand; return what the rules find."""
+    x, y, x_eval, y_eval = rows()
+    y, y_eval = labels(y), labels(y_eval)
+    if leak:
+        x_eval, y_eval = x, y
+    generator = np.random.default_rng(0)
+    kinds = [kind() for kind in KINDS]
+    with Hook(directory, collections=capture_for(kinds).collections, total_steps=400) as hook:
+        model = Softmax(hook)
+        places: Iterable[NDArray[np.int64]] = ()
+        for step in range(400):
+            if step % 22 == 0:
+                chosen = order(y, generator) if order else generator.permutation(len(x))
+                places = iter(np.array_split(chosen, 22))
+                model.evaluate(x_eval[:100], y_eval[:100])
+            some = next(iter(places))
+            model.step(prepare(x[some]), y[some])
+    return judged(directory)
+
+
+def test_a_sound_loop_is_left_alone(tmp_path: Path) -> None:
+    assert reported(tmp_path / "run") == []
+
+
+def test_rows_of_evaluations_that_were_trained_on(tmp_path: Path) -> None:
+    (finding,) = reported(tmp_path / "run", leak=True)
+    assert finding.fault == "data_leakage"
+
+
+def test_rows_sorted_by_class(tmp_path: Path) -> None:
+    (finding,) = reported(
+        tmp_path / "run", order=lambda y, _: np.argsort(y, kind="stable").astype(np.int64)
+    )
+    assert finding.fault == "single_label"
+
+
+def test_labels_of_other_rows(tmp_path: Path) -> None:
+    found = reported(tmp_path / "run", lambda y: np.random.default_rng(1).permutation(y))
+    assert [one.fault for one in found] == ["corrupt_labels"]
+
+
+def test_batches_in_the_wrong_order_of_their_axes(tmp_path: Path) -> None:
+    found = reported(tmp_path / "run", prepare=lambda x: np.ascontiguousarray(x.T).reshape(x.shape))
+    assert "corrupt_inputs" in {one.fault for one in found}
+
+
+def fitted(directory: Path, y: Labels, validation: tuple[Array, Labels]) -> list[Finding]:
+    """Fit a network of Keras to digits for 184 steps; return what the rules find."""
+    import keras
+
+    keras.utils.set_random_seed(0)
+    layers = keras.layers
+    model = keras.Sequential(
+        [
+            keras.Input((64,)),
+            layers.Dense(64, activation="relu"),
+            layers.Dense(10, activation="softmax"),
+        ]
+    )
+    model.compile(keras.optimizers.Adam(1e-2), "sparse_categorical_crossentropy")
+    wanted = capture_for(kind() for kind in KINDS).collections
+    with Hook(directory, collections=wanted, total_steps=184) as hook:
+        hook.watch(model)
+        model.fit(rows()[0], y, batch_size=64, epochs=8, verbose=0, validation_data=validation)
+    return judged(directory)
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+def test_keras_and_evaluations_of_training_rows(tmp_path: Path) -> None:
+    x, y, x_eval, y_eval = rows()
+    assert fitted(tmp_path / "sound", y, (x_eval, y_eval)) == []
+    (finding,) = fitted(tmp_path / "leak", y, (x[:200], y[:200]))
+    assert finding.fault == "data_leakage"
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+def test_keras_and_labels_of_other_rows(tmp_path: Path) -> None:
+    _, y, x_eval, y_eval = rows()
+    (finding,) = fitted(tmp_path / "run", np.random.default_rng(1).permutation(y), (x_eval, y_eval))
+    assert finding.fault == "corrupt_labels"

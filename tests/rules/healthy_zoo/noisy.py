@@ -1,0 +1,169 @@
+"""Healthy trainings whose losses say little, or nothing for long: rewards, plateaus, new tasks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from tests.rules.healthy_zoo.loop import accuracy, seeded, watched
+from tests.rules.healthy_zoo.models import perceptron
+
+__all__ = ["NOISY"]
+
+_SIDE = 5
+_MOVES = torch.tensor([[0, 1], [0, -1], [1, 0], [-1, 0]])
+
+
+def _seen(places: Tensor) -> Tensor:
+    """Return where walkers stand on the board, one of 25 squares each."""
+    return nn.functional.one_hot(_SIDE * places[:, 0] + places[:, 1], _SIDE * _SIDE).float()
+
+
+def _move(places: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the squares after a move, and who has reached the corner (4, 4)."""
+    after = (places + _MOVES[actions]).clamp(0, _SIDE - 1)
+    return after, (after == _SIDE - 1).all(1)
+
+
+def _policy_gradient(store: Path, seed: int) -> None:
+    """Walkers look for a corner (REINFORCE): the loss hovers around zero, the reward rises."""
+    seeded(seed)
+    policy = perceptron(25, 32, 4, activation=nn.Tanh)
+    optimizer = torch.optim.Adam(policy.parameters(), lr=1e-2)
+    rewards = []
+    with watched(store, steps=400, lr=1e-2) as hook:
+        hook.watch(policy, optimizer=optimizer)
+        for _ in range(400):
+            places, alive = torch.randint(0, _SIDE, (32, 2)), torch.ones(32)
+            surprise, reward = torch.zeros(32), torch.zeros(32)
+            for _ in range(10):
+                choice = torch.distributions.Categorical(logits=policy(_seen(places)))
+                actions = choice.sample()
+                surprise = surprise - alive * choice.log_prob(actions)
+                places, there = _move(places, actions)
+                reward = reward - 0.1 * alive
+                alive = alive * ~there
+            advantage = (reward - reward.mean()) / (reward.std() + 1e-6)
+            loss = (surprise * advantage).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            hook.save("losses/policy", loss.detach())
+            hook.metric("reward", reward.mean())
+            optimizer.step()
+            rewards.append(reward.mean().item())
+    # Straight to the corner it is -0.4 on average; whoever never gets there has -1.
+    last = sum(rewards[-50:]) / 50
+    assert last >= -0.55, f"reward {last:.2f}"
+    assert last >= sum(rewards[:20]) / 20 + 0.2
+
+
+def _q_learning(store: Path, seed: int) -> None:
+    """Learns from its own forecasts: the loss begins near zero, rises, and comes down late.
+
+    A second network, from time to time a copy of the first, makes the targets (Mnih et al., 2015).
+    """
+    seeded(seed)
+    model, target = perceptron(25, 64, 4), perceptron(25, 64, 4)
+    target.load_state_dict(model.state_dict())
+    loss_fn, optimizer = nn.SmoothL1Loss(), torch.optim.Adam(model.parameters(), lr=3e-3)
+    with watched(store, lr=3e-3, discount=0.9) as hook:
+        hook.watch(model, loss=loss_fn, optimizer=optimizer)
+        for step in range(1000):
+            if step % 50 == 0:
+                target.load_state_dict(model.state_dict())
+                hook.metric("success_rate", _success(target))
+            places, actions = torch.randint(0, _SIDE, (64, 2)), torch.randint(0, 4, (64,))
+            after, there = _move(places, actions)
+            with torch.no_grad():
+                value = there + 0.9 * ~there * target(_seen(after)).max(1).values
+            optimizer.zero_grad()
+            loss_fn(model(_seen(places))[torch.arange(64), actions], value).backward()
+            optimizer.step()
+    assert _success(model) >= 0.95
+
+
+@torch.no_grad()
+def _success(model: nn.Module) -> float:
+    """Return how many of all walkers find the corner when they do what is said to be best."""
+    places = torch.cartesian_prod(torch.arange(_SIDE), torch.arange(_SIDE))
+    found = torch.zeros(len(places), dtype=torch.bool)
+    for _ in range(8):
+        places, there = _move(places, model(_seen(places)).argmax(1))
+        found |= there
+    return found.float().mean().item()
+
+
+def _parity(store: Path, seed: int) -> None:
+    """Which of two classes depends on the product of three of 20 signs.
+
+    For hundreds of steps nothing is to be seen but chance (Barak et al., 2022); then it is found.
+    """
+    seeded(seed)
+    model, loss_fn = perceptron(20, 128, 2), nn.CrossEntropyLoss()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
+
+    def draw(rows: int) -> tuple[Tensor, Tensor]:
+        signs = 2.0 * torch.randint(0, 2, (rows, 20)) - 1
+        return signs, (signs[:, 2:5].prod(1) > 0).long()
+
+    x_held, y_held = draw(1000)
+    middle = 0.0
+    with watched(store, steps=1200, lr=0.2) as hook:
+        hook.watch(model, loss=loss_fn, optimizer=optimizer)
+        for step in range(1200):
+            if step % 50 == 0:
+                model.eval()
+                with torch.no_grad():
+                    outputs = model(x_held)
+                    loss_fn(outputs, y_held)
+                    reached = accuracy(outputs, y_held)
+                hook.metric("accuracy", reached)
+                middle = reached if step == 300 else middle
+                model.train()
+            x, y = draw(64)
+            optimizer.zero_grad()
+            loss_fn(model(x), y).backward()
+            optimizer.step()
+    with torch.no_grad():
+        reached = accuracy(model(x_held), y_held)
+    assert reached >= 0.95, f"accuracy {reached:.3f}"
+    assert middle <= 0.75, f"accuracy {middle:.3f} after 300 steps: no plateau"
+
+
+def _curriculum(store: Path, seed: int) -> None:
+    """Sums of ever more numbers: each time that the task gets harder, the loss jumps up."""
+    seeded(seed)
+    model, loss_fn = perceptron(8, 64, 64, 1), nn.MSELoss()
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+
+    def draw(rows: int, count: int) -> tuple[Tensor, Tensor]:
+        x = torch.randn(rows, 8)
+        x[:, count:] = 0
+        return x, (x[:, 0::2] * x[:, 1::2]).sum(1, keepdim=True)
+
+    x_held, y_held = draw(1000, 8)
+    with watched(store, steps=1600, lr=3e-3) as hook:
+        hook.watch(model, loss=loss_fn, optimizer=optimizer)
+        for step in range(1600):
+            if step % 100 == 0:
+                model.eval()
+                with torch.no_grad():
+                    loss_fn(model(x_held), y_held)
+                model.train()
+            x, y = draw(64, 2 * (1 + step // 400))
+            optimizer.zero_grad()
+            loss_fn(model(x), y).backward()
+            optimizer.step()
+    with torch.no_grad():
+        error = nn.functional.mse_loss(model(x_held), y_held) / y_held.var()
+    assert error <= 0.4, f"{error:.2f} of the variance is left"
+
+
+NOISY = {
+    "policy_gradient": _policy_gradient,
+    "q_learning": _q_learning,
+    "parity": _parity,
+    "curriculum": _curriculum,
+}

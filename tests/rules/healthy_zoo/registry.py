@@ -1,0 +1,71 @@
+"""The healthy trainings by name, and what there is nothing of in some of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.rules.healthy_zoo.digits import DIGITS
+from tests.rules.healthy_zoo.generative import GENERATIVE
+from tests.rules.healthy_zoo.noisy import NOISY
+from tests.rules.healthy_zoo.sequences import SEQUENCES
+from tests.rules.healthy_zoo.tabular import TABULAR
+from tests.rules.healthy_zoo.transfer import TRANSFER
+from tests.rules.healthy_zoo.trees import TREES
+from tests.rules.healthy_zoo.with_keras import KERAS
+
+__all__ = ["LACKS", "ZOO", "Training"]
+
+# Trains into a run directory, with a seed, and asserts at its end that it has learned.
+Training = Callable[[Path, int], None]
+
+ZOO: dict[str, Training] = {
+    **DIGITS,
+    **TABULAR,
+    **SEQUENCES,
+    **GENERATIVE,
+    **NOISY,
+    **TRANSFER,
+    **TREES,
+    **KERAS,
+}
+
+# A loss in no evaluation: without any, or with metrics only.
+_NO_EVALUATED_LOSS = (
+    "radam",
+    "lbfgs",
+    "bfloat16",
+    "no_framework",
+    "word_vectors",
+    "vae",
+    "gan",
+    "denoising",
+    "triplets",
+    "contrast",
+    "policy_gradient",
+    "q_learning",
+    "distillation",
+    "mlp_classifier",
+)
+_OF_NETWORKS = ("gradients", "activations", "outputs", "buffers", "optimizer_state")
+_NO_GRADIENTS = ("no_framework", *TREES)
+# Of scikit-learn's network they are seen when the fit is over, and so in no train step.
+_NO_WEIGHTS = (
+    "no_framework",
+    "xgboost_classes",
+    "xgboost_regression",
+    "gradient_boosting",
+    "mlp_classifier",
+)
+
+# By training the collections, and the mode, of which a rule may say that it watched nothing.
+LACKS: dict[str, frozenset[str]] = {
+    name: frozenset(
+        (
+            *(("eval",) if name in _NO_EVALUATED_LOSS else ()),
+            *(_OF_NETWORKS if name in _NO_GRADIENTS else ()),
+            *(("weights", "biases") if name in _NO_WEIGHTS else ()),
+        )
+    )
+    for name in ZOO
+}

@@ -1,0 +1,214 @@
+"""The rule on last activation, loss, width of the output and labels."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.rules.losses.trainings import Case, digits_case, judged, regression_case
+from tests.rules.trainings import digits
+from vinedresser.errors import ConfigError
+from vinedresser.rules.judge import judge
+from vinedresser.rules.losses.loss_output_mismatch import LossOutputMismatch
+from vinedresser.rules.losses.output_form import output_form
+from vinedresser.store.finding import Finding
+from vinedresser.testing.runs import make_run, step_record
+
+
+def network(out: int, last: nn.Module | None = None, inner: int = 64) -> nn.Module:
+    layers = [nn.Linear(inner, 32), nn.ReLU(), nn.Linear(32, out)]
+    return nn.Sequential(*layers, *([last] if last else []))
+
+
+def found(case: Case, directory: Path) -> Finding | None:
+    findings = judged(case, directory / "run", LossOutputMismatch())
+    assert all(one.fault == "loss_output_mismatch" for one in findings)
+    assert len(findings) <= 1
+    return findings[0] if findings else None
+
+
+def test_a_softmax_before_a_loss_on_logits_is_told_of_with_the_floor(tmp_path: Path) -> None:
+    finding = found(digits_case(network(10, nn.Softmax(1)), steps=60), tmp_path)
+    assert finding is not None
+    assert finding.evidence["kind"] == "double_softmax"
+    # It learns, so it is no reason to end the run.
+    assert finding.severity == "warning"
+    assert finding.step <= 15
+    # The loss of perfect probabilities: -ln(e / (e + 9)).
+    assert f"{-math.log(math.e / (math.e + 9)):.3g}" in finding.cause
+
+
+def test_it_ends_the_run_when_nothing_can_be_learned(tmp_path: Path) -> None:
+    case = digits_case(network(1, nn.Softmax(1)), nn.BCELoss(), steps=60)
+    case.y = (case.y > 4).float()[:, None]
+    finding = found(case, tmp_path)
+    assert finding is not None
+    assert (finding.evidence["kind"], finding.severity) == ("one_unit_softmax", "stop")
+    assert "sigmoid instead of softmax" in finding.remedy
+
+
+def test_negative_log_likelihood_of_probabilities(tmp_path: Path) -> None:
+    finding = found(digits_case(network(10, nn.Softmax(1)), nn.NLLLoss(), steps=60), tmp_path)
+    assert finding is not None
+    assert finding.evidence["kind"] == "no_logarithms"
+
+
+def test_shapes_that_broadcast(tmp_path: Path) -> None:
+    case = regression_case(network(1, inner=10), steps=60)
+    case.y = case.y[:, 0]
+    with pytest.warns(UserWarning, match="target size"):
+        finding = found(case, tmp_path)
+    assert finding is not None
+    assert finding.evidence["kind"] == "broadcast"
+    assert "labels[:, None]" in finding.remedy
+
+
+def test_shapes_that_broadcast_in_a_plain_function(tmp_path: Path) -> None:
+    case = regression_case(network(1, inner=10), steps=100)
+    case.y = case.y[:, 0]
+    case.loss = lambda outputs, labels: ((outputs - labels) ** 2).mean()
+    finding = found(case, tmp_path)
+    assert finding is not None
+    assert finding.evidence["kind"] == "broadcast"
+
+
+def test_a_relu_that_cannot_reach_the_targets(tmp_path: Path) -> None:
+    finding = found(regression_case(network(1, nn.ReLU(), inner=10), steps=60), tmp_path)
+    assert finding is not None
+    assert finding.evidence["kind"] == "out_of_reach"
+    assert "R2 cannot be more than" in finding.cause
+
+
+def test_one_unit_for_three_classes(tmp_path: Path) -> None:
+    # A plain function, since torch's own refuses such labels.
+    class BinaryCrossentropy(nn.Module):
+        def forward(self, outputs: Tensor, labels: Tensor) -> Tensor:
+            p = outputs.clamp(1e-7, 1 - 1e-7)
+            return -(labels * p.log() + (1 - labels) * (1 - p).log()).mean()
+
+    case = digits_case(network(1, nn.Sigmoid()), BinaryCrossentropy(), steps=60)
+    case.y = (case.y % 3).float()[:, None]
+    finding = found(case, tmp_path)
+    assert finding is not None
+    assert (finding.evidence["kind"], finding.severity) == ("labels_not_binary", "stop")
+    assert "3 units with a softmax" in finding.remedy
+
+
+@pytest.mark.parametrize(
+    ("out", "last", "loss", "labels"),
+    [
+        (10, None, nn.CrossEntropyLoss(), "numbers"),
+        (10, nn.LogSoftmax(1), nn.NLLLoss(), "numbers"),
+        (1, None, nn.BCEWithLogitsLoss(), "binary"),
+        (1, nn.Sigmoid(), nn.BCELoss(), "binary"),
+        # More outputs than classes.
+        (12, None, nn.CrossEntropyLoss(), "numbers"),
+        # An odd choice that learns well.
+        (10, nn.Softmax(1), nn.MSELoss(), "one_hot"),
+    ],
+)
+def test_what_goes_together_is_left_alone(
+    out: int, last: nn.Module | None, loss: nn.Module, labels: str, tmp_path: Path
+) -> None:
+    case = digits_case(network(out, last), loss, steps=250)
+    if labels == "binary":
+        case.y = (case.y > 4).float()[:, None]
+    elif labels == "one_hot":
+        case.y = nn.functional.one_hot(case.y, 10).float()
+    assert found(case, tmp_path) is None
+
+
+@pytest.mark.parametrize("last", [nn.ReLU(), nn.Sigmoid()])
+def test_targets_within_reach_are_left_alone(last: nn.Module, tmp_path: Path) -> None:
+    case = regression_case(network(1, last, inner=10), steps=200)
+    case.y = (case.y - case.y.min()) / (case.y.max() - case.y.min())
+    assert found(case, tmp_path) is None
+
+
+def test_a_name_that_the_values_contradict_is_not_believed(tmp_path: Path) -> None:
+    # A class of the user's own, called like Keras's, that takes logits.
+    class SparseCategoricalCrossentropy(nn.CrossEntropyLoss):
+        pass
+
+    assert found(digits_case(network(10), SparseCategoricalCrossentropy()), tmp_path) is None
+
+
+def test_rows_without_a_class(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    records = []
+    for step in range(0, 30, 5):
+        shares = generator.dirichlet(np.ones(3), size=16)
+        # Classes 3 and 4 are none of the three outputs.
+        labels = np.eye(5)[generator.integers(5, size=16)][:, :3]
+        records.append(
+            step_record(
+                step,
+                tensors={
+                    "labels/CategoricalCrossentropy": labels,
+                    "predictions/CategoricalCrossentropy": shares,
+                },
+                scalars={
+                    "losses/CategoricalCrossentropy": float(
+                        -(labels * np.log(shares)).sum(1).mean()
+                    )
+                },
+            )
+        )
+    run = make_run(tmp_path / "run", records)
+    (finding,) = judge(run, [LossOutputMismatch()])
+    assert finding.evidence["kind"] == "too_narrow"
+    assert "have no class" in finding.seen
+
+
+def test_the_form_of_outputs() -> None:
+    logits = torch.randn(50, 7, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    raw = output_form(logits.numpy())
+    shares = output_form(logits.softmax(1).numpy())
+    logs = output_form(logits.log_softmax(1).numpy())
+    ones = output_form(np.ones((5, 1)))
+    assert raw
+    assert shares
+    assert logs
+    assert ones
+    assert (raw.shares, raw.logarithms) == (False, False)
+    assert (shares.shares, shares.logarithms) == (True, False)
+    assert (logs.shares, logs.logarithms) == (False, True)
+    assert ones.ones
+    assert output_form(np.array([[math.nan]])) is None
+
+
+def test_a_patience_of_nothing_is_refused() -> None:
+    with pytest.raises(ConfigError, match="patience = 0"):
+        LossOutputMismatch(patience=0)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+@pytest.mark.parametrize(("last", "kind"), [("softmax", None), (None, "no_probabilities")])
+def test_in_keras(last: str | None, kind: str | None, tmp_path: Path) -> None:
+    import keras
+
+    from vinedresser.capture import Hook, open_run
+    from vinedresser.rules.base import capture_for
+
+    keras.utils.set_random_seed(0)
+    data = digits()
+    model = keras.Sequential(
+        [
+            keras.layers.Input((64,)),
+            keras.layers.Dense(32, activation="relu"),
+            keras.layers.Dense(10, activation=last),
+        ]
+    )
+    model.compile(keras.optimizers.Adam(3e-3), keras.losses.SparseCategoricalCrossentropy())
+    rules = [LossOutputMismatch()]
+    with Hook(tmp_path / "run", collections=capture_for(rules).collections) as hook:
+        hook.watch(model)
+        model.fit(data.x.numpy(), data.y.numpy(), batch_size=32, epochs=3, verbose=0)
+    findings = judge(open_run(tmp_path / "run"), rules)
+    assert [one.evidence["kind"] for one in findings] == ([kind] if kind else [])

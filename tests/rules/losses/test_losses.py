@@ -1,0 +1,226 @@
+"""The rules about losses and accuracy, on trainings that go wrong and on some that only look so."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from tests.rules.losses.trainings import Case, digits_case, judged, regression_case
+from tests.rules.trainings import FAULTY
+from vinedresser.errors import ConfigError
+from vinedresser.rules.base import Rule
+from vinedresser.rules.judge import judge
+from vinedresser.rules.losses.classifier_confusion import ClassifierConfusion
+from vinedresser.rules.losses.constant_predictions import ConstantPredictions
+from vinedresser.rules.losses.initial_loss import InitialLoss
+from vinedresser.rules.losses.loss_not_decreasing import LossNotDecreasing
+from vinedresser.rules.losses.oscillating_loss import OscillatingLoss
+from vinedresser.rules.losses.overtraining import Overtraining
+from vinedresser.rules.losses.perfect_at_once import PerfectAtOnce
+from vinedresser.rules.losses.underfitting import Underfitting
+from vinedresser.store.finding import Finding
+from vinedresser.store.reading.reader import open_run
+from vinedresser.testing.runs import make_run, step_record
+
+
+def network(out: int = 10, inner: int = 64, act: type[nn.Module] = nn.ReLU) -> nn.Module:
+    return nn.Sequential(nn.Linear(inner, 32), act(), nn.Linear(32, out))
+
+
+def shuffled(case: Case) -> Case:
+    """Return it with labels that belong to other rows."""
+    case.y = case.y[torch.randperm(len(case.y), generator=torch.Generator().manual_seed(0))]
+    return case
+
+
+def one(case: Case, directory: Path, rule: Rule) -> Finding | None:
+    findings = judged(case, directory / "run", rule)
+    assert len(findings) <= 1
+    assert all(finding.rule == rule.name for finding in findings)
+    return findings[0] if findings else None
+
+
+def test_underfitting_is_found_in_mid_run_with_what_simple_models_reach(tmp_path: Path) -> None:
+    finding = one(digits_case(network(), lr=1e-5, sgd=True), tmp_path, Underfitting())
+    assert finding is not None
+    assert finding.severity == "stop"
+    assert 150 < finding.step < 300
+    assert "simple models reach 0.9" in finding.seen
+    # The weights do not move, so the rate is what is wrong.
+    assert finding.fault == "learning_rate_too_low"
+    assert finding.correction == {"lr": 1e-4}
+
+
+def test_underfitting_is_found_when_the_run_is_over(tmp_path: Path) -> None:
+    # Too short to be without hope before its end.
+    finding = one(digits_case(network(), lr=3e-3, sgd=True, steps=150), tmp_path, Underfitting())
+    assert finding is not None
+    assert finding.step == 149
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        lambda: digits_case(network()),
+        lambda: regression_case(network(1, 10), steps=300),
+        # Nothing can be learned of these, so nothing is less than it should be.
+        lambda: shuffled(regression_case(network(1, 10), steps=300, lr=1e-3)),
+    ],
+)
+def test_a_training_that_does_what_can_be_done_does_not_underfit(
+    case: Callable[[], Case], tmp_path: Path
+) -> None:
+    assert one(case(), tmp_path, Underfitting()) is None
+
+
+def test_a_sum_instead_of_a_mean(tmp_path: Path) -> None:
+    case = digits_case(network(), nn.CrossEntropyLoss(reduction="sum"), lr=0.5, sgd=True)
+    finding = one(case, tmp_path, InitialLoss())
+    assert finding is not None
+    assert finding.fault == "loss_scale"
+    # As many rows as a batch has.
+    assert finding.evidence["factor"] == pytest.approx(32, rel=1e-4)
+    assert "learning rate 1/32" in finding.remedy
+
+
+def test_a_sum_with_a_learning_rate_that_goes_with_it_is_left_alone(tmp_path: Path) -> None:
+    case = digits_case(network(), nn.CrossEntropyLoss(reduction="sum"), lr=3e-3, sgd=True)
+    assert one(case, tmp_path, InitialLoss()) is None
+
+
+def test_outputs_that_are_sure_from_the_start_are_a_hint(tmp_path: Path) -> None:
+    case = digits_case(network(), lr=1e-6, sgd=True, steps=400)
+    case.x = case.x * 500
+    finding = one(case, tmp_path, InitialLoss())
+    assert finding is not None
+    assert finding.severity == "info"
+    assert finding.threshold == pytest.approx(math.log(10))
+
+
+@pytest.mark.parametrize("kind", ["classes", "values"])
+def test_predictions_that_are_all_the_same(kind: str, tmp_path: Path) -> None:
+    # Its units are dead, so nothing of the input comes through.
+    model = network(10) if kind == "classes" else network(1, 10)
+    case = digits_case(model, steps=400) if kind == "classes" else regression_case(model)
+    case.steps = 400
+    case.model = nn.Sequential(nn.Threshold(1e9, 0.0), model)
+    finding = one(case, tmp_path, ConstantPredictions())
+    assert finding is not None
+    assert finding.fault == "constant_predictions"
+
+
+def test_predictions_that_differ_are_left_alone(tmp_path: Path) -> None:
+    assert one(digits_case(network()), tmp_path / "digits", ConstantPredictions()) is None
+    # A rare class that is never said yet: it is the majority that is learned.
+    case = digits_case(network(1), nn.BCEWithLogitsLoss())
+    case.y = (case.y == 0).float()[:, None]
+    assert one(case, tmp_path / "rare", ConstantPredictions()) is None
+
+
+def test_a_loss_that_swings(tmp_path: Path) -> None:
+    case = digits_case(network(), lr=0.4, sgd=True, batch=1, steps=1500)
+    finding = one(case, tmp_path, OscillatingLoss())
+    assert finding is not None
+    assert finding.fault == "oscillating_loss"
+    assert finding.correction == {"lr": 0.04}
+
+
+def test_the_noise_of_small_batches_is_left_alone(tmp_path: Path) -> None:
+    case = digits_case(network(), lr=0.02, sgd=True, batch=2, steps=1500)
+    assert one(case, tmp_path, OscillatingLoss()) is None
+
+
+def test_an_input_that_is_the_label_is_a_hint(tmp_path: Path) -> None:
+    case = digits_case(nn.Linear(64, 10), lr=0.1, batch=64)
+    case.x = torch.cat([nn.functional.one_hot(case.y, 10) * 3.0, case.x[:, 10:] * 0.01], 1)
+    finding = one(case, tmp_path, PerfectAtOnce())
+    assert finding is not None
+    assert (finding.fault, finding.severity) == ("data_leakage", "info")
+
+
+def test_what_has_to_be_learned_is_not_perfect_at_once(tmp_path: Path) -> None:
+    assert one(digits_case(network()), tmp_path, PerfectAtOnce()) is None
+
+
+def test_the_cells_of_classes_that_are_mixed_up_are_named(tmp_path: Path) -> None:
+    case = digits_case(network(3), batch=64, steps=400)
+    # Classes 1 and 2 cannot be told apart; each of the three is as frequent.
+    case.y = case.y % 3
+    case.x = nn.functional.one_hot(case.y, 3).float()
+    case.x[case.y == 2] = torch.tensor([0.0, 1.0, 0.0])
+    case.model = nn.Linear(3, 3)
+    finding = one(case, tmp_path, ClassifierConfusion())
+    assert finding is not None
+    assert finding.severity == "info"
+    assert {frozenset(cell[:2]) for cell in finding.evidence["cells"]} == {frozenset({1, 2})}
+
+
+def test_classes_that_are_told_apart_are_not_mixed_up(tmp_path: Path) -> None:
+    case = digits_case(network(), batch=64, steps=600, lr=1e-2)
+    assert one(case, tmp_path, ClassifierConfusion()) is None
+
+
+def test_what_gets_no_better_is_overtraining(tmp_path: Path) -> None:
+    # The floor of the noise is reached soon.
+    case = regression_case(nn.Linear(10, 1), lr=0.05, steps=800, batch=350, evaluate=20)
+    finding = one(case, tmp_path, Overtraining())
+    assert finding is not None
+    assert finding.severity == "info"
+    assert finding.step - finding.since == 10 * 20
+
+
+def test_what_gets_better_is_no_overtraining(tmp_path: Path) -> None:
+    case = digits_case(network(), lr=0.05, sgd=True, steps=400, evaluate=20)
+    assert one(case, tmp_path, Overtraining()) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "fault", "rate"),
+    [("lr_adam", "learning_rate_too_high", 0.1), ("lr_too_low", "learning_rate_too_low", 1e-5)],
+)
+def test_loss_not_decreasing_names_the_fault(
+    name: str, fault: str, rate: float, tmp_path: Path
+) -> None:
+    run = open_run(FAULTY[name].run(tmp_path / "run"))
+    (finding,) = judge(run, [LossNotDecreasing()])
+    assert finding.fault == fault
+    assert finding.correction == {"lr": rate}
+
+
+def test_swing_is_that_of_block_means(tmp_path: Path) -> None:
+    # Blocks of five that go up and down by a half of their level, far above the start.
+    losses = [1.0] * 20 + [10.0 + 5.0 * (-1) ** (step // 5) for step in range(280)]
+    records = [
+        step_record(step, scalars={"losses/loss": value}) for step, value in enumerate(losses)
+    ]
+    (finding,) = judge(make_run(tmp_path / "run", records), [OscillatingLoss()])
+    means = np.reshape(losses[finding.step - 99 : finding.step + 1], (20, 5)).mean(1)
+    # Von Neumann: half of the mean squared successive difference is the variance.
+    noise = np.sqrt(np.mean(np.diff(means) ** 2) / 2)
+    assert finding.value == pytest.approx(noise / means.mean())
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Underfitting(patience=0), "patience = 0"),
+        (lambda: InitialLoss(factor=1), "factor = 1"),
+        (lambda: InitialLoss(excess=0), "excess = 0"),
+        (lambda: ConstantPredictions(share=0.4), "share = 0.4"),
+        (lambda: ConstantPredictions(spread=0), "spread = 0"),
+        (lambda: OscillatingLoss(swing=0), "swing = 0"),
+        (lambda: PerfectAtOnce(steps=-1), "steps = -1"),
+        (lambda: ClassifierConfusion(share=1), "share = 1"),
+        (lambda: Overtraining(patience=1), "patience = 1"),
+        (lambda: Overtraining(delta=1), "delta = 1"),
+    ],
+)
+def test_parameters_that_cannot_be(make: Callable[[], Rule], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make()

@@ -1,0 +1,248 @@
+"""The learning rate is named as the cause where it is one, and left alone where it is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from tests.rules.trainings import adam, batches, digits, sgd
+from tests.rules.weights.inside_trainings import captured, found, stack
+from vinedresser.capture.hook.hook import Hook
+from vinedresser.errors import ConfigError
+from vinedresser.rules.base import Rule, capture_for
+from vinedresser.rules.judge import judge
+from vinedresser.rules.losses.loss_not_decreasing import LossNotDecreasing
+from vinedresser.rules.optimisation.learning_rate_too_high import LearningRateTooHigh
+from vinedresser.rules.optimisation.learning_rate_too_low import LearningRateTooLow
+from vinedresser.rules.root_cause import root_causes
+from vinedresser.rules.signals.losses.predicted_fall import PredictedFall
+from vinedresser.rules.signals.parameters.learning_rate import RateInUse
+from vinedresser.rules.weights.update_ratio import UpdateRatio
+from vinedresser.store.reading.reader import Run, open_run
+from vinedresser.store.reading.step import Step
+from vinedresser.testing.runs import make_run, step_record
+
+
+def net() -> nn.Module:
+    return stack((64, 32, 10), nn.ReLU)
+
+
+class Keeps(Rule):
+    """Says nothing; the signals that it holds can be looked at afterwards."""
+
+    needs = ()
+
+    def __init__(self) -> None:
+        self.rate = RateInUse()
+        self.predicted = PredictedFall()
+        self.overshoots: list[float] = []
+
+    def begin(self, info: object) -> None:
+        Keeps.judging = self  # type: ignore[attr-defined]
+
+    def update(self, step: Step) -> None:
+        if step.step % 20 == 0:
+            self.overshoots.append(self.predicted.overshoot)
+
+
+def kept(run: Run) -> Keeps:
+    assert judge(run, [Keeps()]) == []
+    rule: Keeps = Keeps.judging  # type: ignore[attr-defined]
+    return rule
+
+
+def quadratic(path: Path, lr: float, curvature: float, steps: int = 320) -> Run:
+    """Descend curvature / 2 · w² from w = 1 on a loss of its own."""
+    model = nn.Linear(1, 1, bias=False)
+    nn.init.ones_(model.weight)
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr)
+    with Hook(path, collections=capture_for([Keeps()]).collections) as hook:
+        hook.watch(model, optimizer=optimizer)
+        for _ in range(steps):
+            optimizer.zero_grad()
+            loss = curvature / 2 * model(torch.ones(1, 1)).square().sum()
+            hook.save("losses/quadratic", loss.detach())
+            loss.backward()
+            optimizer.step()
+    return open_run(path)
+
+
+def test_overshoot_and_agreement_are_those_of_a_quadratic(tmp_path: Path) -> None:
+    lr, curvature = 1e-3, 2.0
+    rule = kept(quadratic(tmp_path / "run", lr, curvature))
+    # lr (c w)² over c w² / 2.
+    assert rule.overshoots == pytest.approx([2 * lr * curvature] * len(rule.overshoots), rel=1e-4)
+    # Of the fall that the gradient promises, half the step times the curvature is lost.
+    whole = rule.predicted.agreements()[0]
+    assert whole.share == pytest.approx(1 - lr * curvature / 2, rel=0.1)
+    assert whole.fall > 10 * whole.error
+
+
+def test_the_learning_rate_is_known_without_hyperparameters(tmp_path: Path) -> None:
+    rule = kept(quadratic(tmp_path / "run", 1e-3, 1.0, steps=40))
+    assert rule.rate.captured == {"optimizer_state/lr": 1e-3}
+    assert rule.rate.scaled(0.1) == "lr 0.0001 instead of 0.001"
+    # Nobody knows what the script calls it.
+    assert rule.rate.corrected(0.1) == {}
+
+
+def test_a_rate_that_is_too_high_is_the_root_of_all_that_follows(tmp_path: Path) -> None:
+    rules = [LearningRateTooHigh(), UpdateRatio(), LossNotDecreasing()]
+    run = captured(tmp_path / "run", rules, net, sgd(100.0), steps=400, total=400)
+    (root,) = root_causes(found(run, *rules))
+    assert root.finding.rule == "learning_rate_too_high"
+    assert root.finding.severity == "stop"
+    assert "the learning rate is too high" in root.finding.cause
+    assert root.finding.remedy.startswith("lr 0.1 instead of 100")
+    assert root.finding.correction == {"lr": 0.1}
+    assert {one.rule for one in root.symptoms} == {"update_ratio", "loss_not_decreasing"}
+
+
+def test_a_loss_that_was_thrown_up_is_enough(tmp_path: Path) -> None:
+    losses = [1.0 + step % 2 / 10 for step in range(50)] + [40.0 + step % 3 for step in range(300)]
+    made = [step_record(step, scalars={"losses/a": loss}) for step, loss in enumerate(losses)]
+    run = make_run(tmp_path / "run", made, parameters={"learning_rate": 0.5})
+    (finding,) = found(run, LearningRateTooHigh())
+    assert finding.seen.startswith("losses/a rose from 1 to 41")
+    assert finding.correction == {"learning_rate": 0.05}
+
+
+@pytest.mark.parametrize("optimizer", [sgd(1e-3), adam(1e-6)])
+def test_a_rate_that_is_too_low_is_told(
+    tmp_path: Path, optimizer: Callable[[nn.Module], torch.optim.Optimizer]
+) -> None:
+    rule = LearningRateTooLow()
+    (finding,) = found(captured(tmp_path / "run", [rule], net, optimizer), rule)
+    assert "too low" in finding.cause
+    old = optimizer(net()).param_groups[0]["lr"]
+    # Within a factor of ten of what trains such a network.
+    assert finding.correction["lr"] >= 10 * old
+
+
+@pytest.mark.parametrize("optimizer", [sgd(0.5), adam(2e-2), adam(1e-3)])
+def test_rates_with_which_a_network_learns_are_left_alone(
+    tmp_path: Path, optimizer: Callable[[nn.Module], torch.optim.Optimizer]
+) -> None:
+    rules = [LearningRateTooHigh(), LearningRateTooLow()]
+    assert found(captured(tmp_path / "run", rules, net, optimizer), *rules) == []
+
+
+def test_a_usual_rate_is_not_to_blame_for_labels_that_cannot_be_learned(tmp_path: Path) -> None:
+    rules = [LearningRateTooHigh(), LearningRateTooLow()]
+    data = digits()
+    mixed = torch.randperm(len(data.y), generator=torch.Generator().manual_seed(1))
+    data.y = data.y[mixed]
+    run = captured(tmp_path / "run", rules, net, sgd(0.05), data=data)
+    assert found(run, *rules) == []
+
+
+def adversaries(path: Path, losses: tuple[float, float]) -> list[str]:
+    """Return the rules that fire on two models whose losses go from 0.7 to these, and stay."""
+    models = [nn.Linear(2, 2), nn.Linear(2, 2)]
+    optimizers = [torch.optim.SGD(one.parameters(), lr=0.0) for one in models]
+    rules = [LossNotDecreasing(), LearningRateTooHigh()]
+    with Hook(path, collections=capture_for(rules).collections, total_steps=500) as hook:
+        for name, model, optimizer in zip("ab", models, optimizers, strict=True):
+            hook.watch(model, optimizer=optimizer, name=name)
+        for step in range(500):
+            for name, model, optimizer, loss in zip("ab", models, optimizers, losses, strict=True):
+                model(torch.ones(1, 2)).sum().backward()
+                hook.save(f"losses/{name}", loss if step > 40 else 0.7)
+                optimizer.step()
+    return [one.rule for one in judge(open_run(path), rules) if one.statistic]
+
+
+def test_losses_of_adversaries_that_stand_are_no_finding(tmp_path: Path) -> None:
+    assert adversaries(tmp_path / "run", (0.69, 1.1)) == []
+
+
+def test_losses_of_adversaries_that_all_blow_up_are(tmp_path: Path) -> None:
+    assert set(adversaries(tmp_path / "run", (20.0, 9.0))) == {
+        "loss_not_decreasing",
+        "learning_rate_too_high",
+    }
+
+
+@pytest.mark.parametrize(("moves", "earliest", "latest"), [(True, 400, 450), (False, 160, 260)])
+def test_what_may_be_a_plateau_is_given_half_of_the_run(
+    moves: bool, earliest: int, latest: int, tmp_path: Path
+) -> None:
+    made = []
+    for step in range(800):
+        norms: dict[str, Any] = {"gradients/w": {"l2": 1.0}}
+        norms["weights/w"] = {"l2": 1.0 + step / 1000 * moves}
+        looked = norms if step % 20 == 0 else {}
+        losses = {"losses/a": 0.7 + 0.01 * (step % 3)}
+        made.append(step_record(step, scalars=losses, reductions=looked))
+    run = make_run(tmp_path / "run", made, total_steps=800)
+    (finding,) = found(run, LossNotDecreasing())
+    assert earliest <= finding.step <= latest
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+@pytest.mark.parametrize(
+    ("rate", "expected"),
+    [(2.0, "learning_rate_too_high"), (1e-7, "learning_rate_too_low"), (3e-3, None)],
+)
+def test_rates_of_keras(rate: float, expected: str | None, tmp_path: Path) -> None:
+    import keras
+
+    keras.utils.set_random_seed(0)
+    rules = [LearningRateTooHigh(), LearningRateTooLow()]
+    layers = [keras.Input((64,)), keras.layers.Dense(32, "relu"), keras.layers.Dense(10)]
+    model = keras.Sequential(layers)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(rate), loss)
+    data = digits()
+    collections = capture_for(rules).collections
+    with Hook(tmp_path / "run", collections=collections, total_steps=207) as hook:
+        hook.watch(model)
+        model.fit(data.x.numpy(), data.y.numpy(), batch_size=64, epochs=9, verbose=0)
+    findings = found(open_run(tmp_path / "run"), *rules)
+    assert [one.rule for one in findings] == ([] if expected is None else [expected])
+    for one in findings:
+        # The hyperparameters do not name it: the optimizer's own value.
+        assert f"instead of {rate:g}" in one.remedy
+
+
+def test_capturing_for_these_rules_changes_nothing(tmp_path: Path) -> None:
+    def trained(hook: Hook | None) -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        model, data, loss = net(), digits(), nn.CrossEntropyLoss()
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+        schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.99)
+        if hook is not None:
+            hook.watch(model, loss=loss, optimizer=optimizer)
+        rows = batches(len(data.x), 32)
+        for _ in range(50):
+            chosen = next(rows)
+            optimizer.zero_grad()
+            loss(model(data.x[chosen]), data.y[chosen]).backward()
+            optimizer.step()
+            schedule.step()
+        return [one.detach() for one in model.parameters()]
+
+    collections = capture_for([LearningRateTooHigh(), LearningRateTooLow()]).collections
+    with Hook(tmp_path / "run", collections=collections) as hook:
+        watched = trained(hook)
+    assert all(map(torch.equal, watched, trained(None)))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: LearningRateTooHigh(ratio=0), "ratio = 0"),
+        (lambda: LearningRateTooHigh(overshoot=-1), "overshoot = -1"),
+        (lambda: LearningRateTooLow(ratio=0), "ratio = 0"),
+        (lambda: LearningRateTooLow(share=1), "share = 1"),
+    ],
+)
+def test_parameters_that_cannot_be(make: Callable[[], Rule], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make()

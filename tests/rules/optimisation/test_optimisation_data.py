@@ -1,0 +1,102 @@
+"""Gradients that add up, and inputs that are too large: told from trainings that learn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from tests.rules.trainings import Data, adam, digits, sgd
+from tests.rules.weights.inside_trainings import captured, found, stack
+from vinedresser.capture import Hook
+from vinedresser.rules.base import capture_for
+from vinedresser.rules.data.unnormalised_inputs import UnnormalisedInputs
+from vinedresser.rules.optimisation.gradients_not_cleared import GradientsNotCleared
+from vinedresser.store.finding import Finding
+from vinedresser.store.reading.reader import open_run
+from vinedresser.testing.runs import make_run, step_record
+
+
+def scaled(factor: float) -> Data:
+    """Return digits times a factor."""
+    data = digits()
+    return Data(data.x * factor, data.y, data.x_eval * factor, data.y_eval)
+
+
+def network() -> nn.Sequential:
+    """Return a small network."""
+    return stack((64, 32, 10), nn.Tanh)
+
+
+def test_large_inputs_that_keep_a_training_from_learning_are_found(tmp_path: Path) -> None:
+    rule = UnnormalisedInputs()
+    run = captured(tmp_path, [rule], network, sgd(1e-4), data=scaled(255))
+    (finding,) = found(run, rule)
+    assert finding.fault == "unnormalised_inputs"
+    assert finding.value > 50
+
+
+def test_large_inputs_of_a_training_that_learns_are_left_alone(tmp_path: Path) -> None:
+    rule = UnnormalisedInputs()
+    run = captured(tmp_path, [rule], network, adam(1e-2), data=scaled(30))
+    assert torch.isfinite(scaled(30).x).all()
+    assert found(run, rule) == []
+
+
+def accumulated(path: Path, *, clears: bool, batches: int) -> list[Finding]:
+    """Return what is found of a training on digits.
+
+    Args:
+        path: of the run.
+        clears: the gradients are cleared before each step.
+        batches: whose gradients are added up in a step.
+    """
+    torch.manual_seed(0)
+    data, rule = digits(), GradientsNotCleared()
+    model, loss_fn = stack((64, 64, 64, 10), nn.ReLU), nn.CrossEntropyLoss()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with Hook(path, collections=capture_for([rule]).collections, total_steps=400) as hook:
+        hook.watch(model, loss=loss_fn, optimizer=optimizer)
+        for _ in range(400):
+            if clears:
+                optimizer.zero_grad()
+            for _ in range(batches):
+                rows = torch.randint(len(data.x), (32,))
+                (loss_fn(model(data.x[rows]), data.y[rows]) / batches).backward()
+            optimizer.step()
+    return found(open_run(path), rule)
+
+
+def test_a_training_that_never_clears_its_gradients_is_found(tmp_path: Path) -> None:
+    (finding,) = accumulated(tmp_path / "run", clears=False, batches=1)
+    assert finding.fault == "gradients_not_cleared"
+    assert "zero_grad" in finding.remedy
+
+
+def test_gradients_that_are_accumulated_over_batches_are_left_alone(tmp_path: Path) -> None:
+    assert accumulated(tmp_path / "run", clears=True, batches=4) == []
+
+
+def grown(path: Path, loss: float) -> list[Finding]:
+    """Return what is found where the gradient grows 30-fold, and the loss by a factor."""
+    rule = GradientsNotCleared()
+    made = [
+        step_record(
+            step,
+            scalars={"losses/a": 1.0 + (loss - 1) * min(step / 100, 1.0)},
+            reductions={"gradients/w": {"l2": 1 + 29 * min(step / 100, 1.0)}},
+        )
+        for step in range(600)
+    ]
+    return found(make_run(path / "run", made), rule)
+
+
+def test_a_gradient_that_grows_by_itself_adds_up(tmp_path: Path) -> None:
+    (finding,) = grown(tmp_path, 1.0)
+    assert (finding.fault, finding.value) == ("gradients_not_cleared", 30.0)
+    assert "zero_grad" in finding.remedy
+
+
+def test_a_gradient_that_grows_with_the_loss_does_not(tmp_path: Path) -> None:
+    assert grown(tmp_path, 20.0) == []

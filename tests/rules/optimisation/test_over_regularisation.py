@@ -1,0 +1,195 @@
+"""The rule about weight decay, penalties and dropout that are too strong, on real trainings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from tests.rules.trainings import digits
+from tests.rules.weights.inside_trainings import captured, found
+from vinedresser.capture.hook.hook import Hook
+from vinedresser.rules.base import capture_for
+from vinedresser.rules.optimisation.over_regularisation import OverRegularisation
+from vinedresser.rules.signals.losses.penalty import Penalty
+from vinedresser.store.finding import Finding
+from vinedresser.store.reading.reader import open_run
+from vinedresser.testing.runs import make_run, step_record
+
+
+def net(dropout: float = 0.0) -> Callable[[], nn.Module]:
+    return lambda: nn.Sequential(
+        nn.Linear(64, 64), nn.ReLU(), nn.Dropout(dropout), nn.Linear(64, 10)
+    )
+
+
+def adam(decay: float) -> Callable[[nn.Module], torch.optim.Optimizer]:
+    return lambda model: torch.optim.Adam(model.parameters(), lr=1e-3, weight_decay=decay)
+
+
+def adamw(decay: float) -> Callable[[nn.Module], torch.optim.Optimizer]:
+    return lambda model: torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=decay)
+
+
+def penalise(strength: float) -> Callable[[nn.Module, int], None]:
+    """Return what adds the gradient of strength * |W|² to the gradients."""
+
+    def add(model: nn.Module, step: int) -> None:
+        for one in model.parameters():
+            if one.ndim > 1 and one.grad is not None:
+                one.grad.add_(one.detach(), alpha=2 * strength)
+
+    return add
+
+
+def nothing(model: nn.Module, step: int) -> None:
+    """Leave the gradients as they are."""
+
+
+def judged(
+    directory: Path,
+    model: Callable[[], nn.Module],
+    optimizer: Callable[[nn.Module], torch.optim.Optimizer],
+    before_step: Callable[[nn.Module, int], None] = nothing,
+) -> list[Finding]:
+    rule = OverRegularisation()
+    return found(captured(directory, [rule], model, optimizer, before_step=before_step), rule)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "before_step", "decay"),
+    [(adam(1.0), nothing, 1.0), (adamw(300.0), nothing, 300.0), (adam(0.0), penalise(1.0), None)],
+)
+def test_weights_that_are_pulled_to_zero(
+    optimizer: Callable[[nn.Module], torch.optim.Optimizer],
+    before_step: Callable[[nn.Module, int], None],
+    decay: float | None,
+    tmp_path: Path,
+) -> None:
+    (finding,) = judged(tmp_path / "run", net(), optimizer, before_step)
+    assert (finding.severity, finding.fault) == ("stop", "over_regularisation")
+    assert finding.value < 0.3
+    assert finding.seen.startswith("the weights have shrunk to")
+    if decay is None:
+        assert finding.correction == {}
+        assert finding.confidence == 0.7
+    else:
+        assert finding.correction == {"weight_decay": decay / 100}
+        assert f"{decay / 100:g} instead of {decay:g}" in finding.remedy
+
+
+def test_dropout_that_leaves_nothing(tmp_path: Path) -> None:
+    # Of three layers each drops what would still do in one.
+    def model() -> nn.Module:
+        layers: list[nn.Module] = []
+        for _ in range(3):
+            layers += [nn.Linear(64, 64), nn.ReLU(), nn.Dropout(0.95)]
+        return nn.Sequential(*layers, nn.Linear(64, 10))
+
+    (finding,) = judged(tmp_path / "run", model, adam(0.0))
+    assert (finding.severity, finding.fault) == ("stop", "over_regularisation")
+    assert finding.seen.startswith("2 drops 95% of its units")
+
+
+@pytest.mark.parametrize(
+    ("model", "optimizer", "before_step"),
+    [
+        (net(0.5), adam(0.0), nothing),
+        (net(), adam(1e-4), nothing),
+        (net(), adamw(0.1), nothing),
+        (net(), adam(0.0), penalise(1e-3)),
+        # More than is usual, and it learns all the same.
+        (net(0.8), adam(0.0), nothing),
+        (net(), adamw(3.0), nothing),
+    ],
+)
+def test_what_still_learns_is_silent(
+    model: Callable[[], nn.Module],
+    optimizer: Callable[[nn.Module], torch.optim.Optimizer],
+    before_step: Callable[[nn.Module, int], None],
+    tmp_path: Path,
+) -> None:
+    assert judged(tmp_path / "run", model, optimizer, before_step) == []
+
+
+def test_a_training_that_learns_nothing_for_another_reason_is_silent(tmp_path: Path) -> None:
+    slow = judged(
+        tmp_path / "run", net(0.5), lambda model: torch.optim.SGD(model.parameters(), lr=1e-6)
+    )
+    assert slow == []
+
+
+def keras_run(directory: Path, strength: float) -> Any:
+    import keras
+
+    keras.utils.set_random_seed(0)
+    l2 = keras.regularizers.L2
+    model = keras.Sequential(
+        [
+            keras.Input((64,)),
+            keras.layers.Dense(64, activation="relu", kernel_regularizer=l2(strength)),
+            keras.layers.Dropout(0.1),
+            keras.layers.Dense(10, activation="softmax", kernel_regularizer=l2(strength)),
+        ]
+    )
+    model.compile(keras.optimizers.SGD(1e-2), "sparse_categorical_crossentropy")
+    data = digits()
+    with Hook(
+        directory, collections=capture_for([OverRegularisation()]).collections, total_steps=276
+    ) as hook:
+        hook.watch(model)
+        model.fit(data.x.numpy(), data.y.numpy(), batch_size=64, epochs=12, verbose=0)
+    return open_run(directory)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+@pytest.mark.parametrize(("strength", "fires"), [(10.0, True), (1e-4, False)])
+def test_regularisers_of_keras(strength: float, fires: bool, tmp_path: Path) -> None:
+    run = keras_run(tmp_path / "run", strength)
+    assert run.info.dropout == {"dropout": 0.1}
+    findings = found(run, OverRegularisation())
+    assert [one.fault for one in findings] == (["over_regularisation"] if fires else [])
+
+
+@pytest.mark.parametrize(("penalty", "weight"), [(0.0, False), (3.0, False), (3.0, True)])
+def test_the_share_of_a_penalty(penalty: float, weight: bool, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    labels, predictions = rng.integers(0, 3, 20), rng.normal(size=(20, 3))
+    logs = predictions - np.log(np.exp(predictions).sum(1, keepdims=True))
+    loss = float(-logs[np.arange(20), labels].mean())
+    records = [
+        step_record(
+            step,
+            scalars={"losses/CrossEntropyLoss": loss + penalty},
+            tensors={
+                "labels/CrossEntropyLoss": labels,
+                "predictions/CrossEntropyLoss": predictions,
+            },
+        )
+        for step in range(0, 30, 5)
+    ]
+    settings = {"reduction": "mean", "weight": weight}
+    run = make_run(
+        tmp_path / "run",
+        records,
+        capture=capture_for([OverRegularisation()]).to_json(),
+        losses={"CrossEntropyLoss": {"type": "CrossEntropyLoss", "settings": settings}},
+    )
+    signal = Penalty()
+    for part in (signal.identities.batches, signal.identities, signal.batches, signal):
+        part.begin(run.info)
+    for step in run.follow():
+        for part in (signal.identities.batches, signal.identities, signal.batches, signal):
+            part.update(step)
+    if weight:
+        assert signal.greatest() is None
+    else:
+        name, share = signal.greatest() or ("", -1.0)
+        assert name == "losses/CrossEntropyLoss"
+        assert share == pytest.approx(penalty / (loss + penalty), abs=1e-6)

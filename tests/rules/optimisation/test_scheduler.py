@@ -1,0 +1,178 @@
+"""A schedule that stands still or runs ahead is told; one that runs along is left alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.optim import Optimizer, lr_scheduler
+
+from tests.rules.trainings import batches, digits
+from tests.rules.weights.inside_trainings import found, stack
+from vinedresser.capture.hook.hook import Hook
+from vinedresser.capture.torch_.optimizers.schedulers import Schedulers
+from vinedresser.errors import ConfigError
+from vinedresser.rules.base import capture_for
+from vinedresser.rules.optimisation.scheduler_not_stepped import SchedulerNotStepped
+from vinedresser.store.collections.schedule import SaveConfig
+from vinedresser.store.reading.reader import Run, open_run
+from vinedresser.testing.runs import make_run, step_record
+
+Make = Callable[[Optimizer], Any]
+
+
+def trained(
+    path: Path,
+    make: Make,
+    *,
+    every: int = 0,
+    steps: int = 300,
+    total: int | None = 300,
+    lr: float = 0.1,
+) -> Run:
+    """Train on digits; the scheduler is stepped every so many steps, never where that is 0."""
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    data, loss = digits(), nn.CrossEntropyLoss()
+    model = stack((64, 32, 10), nn.ReLU)
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr)
+    scheduler = make(optimizer)
+    collections = capture_for([SchedulerNotStepped()]).collections
+    with Hook(path, collections=collections, total_steps=total) as hook:
+        hook.watch(model, loss=loss, optimizer=optimizer)
+        rows = batches(len(data.x), 64)
+        for step in range(1, steps + 1):
+            chosen = next(rows)
+            optimizer.zero_grad()
+            loss(model(data.x[chosen]), data.y[chosen]).backward()
+            optimizer.step()
+            if every and step % every == 0:
+                scheduler.step()
+    return open_run(path)
+
+
+@pytest.mark.parametrize(("total", "step"), [(300, 160), (None, 280)])
+def test_a_scheduler_that_is_never_stepped_is_told(
+    total: int | None, step: int, tmp_path: Path
+) -> None:
+    run = trained(tmp_path / "run", lambda o: lr_scheduler.StepLR(o, 1), total=total)
+    (finding,) = found(run, SchedulerNotStepped())
+    assert (finding.severity, finding.fault) == ("warning", "scheduler_not_stepped")
+    assert finding.step == step
+    assert "the learning rate is 0.1 throughout" in finding.seen
+    assert "scheduler.step()" in finding.remedy
+
+
+@pytest.mark.parametrize(
+    ("make", "every"),
+    [
+        # Stepped each epoch, and its first change is yet to come.
+        (lambda o: lr_scheduler.StepLR(o, 100), 23),
+        # A schedule of schedules, which takes no steps of its own.
+        (
+            lambda o: lr_scheduler.SequentialLR(
+                o, [lr_scheduler.ConstantLR(o, 1.0), lr_scheduler.StepLR(o, 50)], [200]
+            ),
+            1,
+        ),
+        # Waits for a metric.
+        (lr_scheduler.ReduceLROnPlateau, 0),
+        # None at all.
+        (lambda o: None, 0),
+        (lambda o: lr_scheduler.CosineAnnealingLR(o, 300), 1),
+    ],
+)
+def test_schedulers_that_do_what_they_should_are_left_alone(
+    make: Make, every: int, tmp_path: Path
+) -> None:
+    assert found(trained(tmp_path / "run", make, every=every), SchedulerNotStepped()) == []
+
+
+def test_a_schedule_by_epochs_that_is_stepped_at_each_batch_is_told(tmp_path: Path) -> None:
+    decaying = lambda o: lr_scheduler.ExponentialLR(o, 0.8)  # noqa: E731
+    run = trained(tmp_path / "run", decaying, every=1, steps=800, total=800, lr=0.01)
+    (finding,) = found(run, SchedulerNotStepped())
+    assert finding.fault == "learning_rate_too_low"
+    # 0.8 ** 31 is the first below a thousandth; it is looked at every 20 steps.
+    assert finding.evidence["since"] == 40
+    assert "once an epoch" in finding.remedy
+
+
+def test_the_same_schedule_by_epochs_is_left_alone(tmp_path: Path) -> None:
+    decaying = lambda o: lr_scheduler.ExponentialLR(o, 0.8)  # noqa: E731
+    run = trained(tmp_path / "run", decaying, every=23, steps=800, total=800, lr=0.1)
+    assert found(run, SchedulerNotStepped()) == []
+
+
+def test_a_rate_that_falls_as_far_in_a_good_training_is_left_alone(tmp_path: Path) -> None:
+    """A short warm restart: the loss has fallen, whatever the schedule does."""
+    made = []
+    for step in range(1000):
+        rates = {"optimizer_state/lr": 1e-6 if step > 50 else 0.1}
+        scalars = {"losses/a": 1 / (1 + step / 20), **(rates if step % 20 == 0 else {})}
+        made.append(step_record(step, scalars=scalars))
+    assert found(make_run(tmp_path / "run", made, total_steps=1000), SchedulerNotStepped()) == []
+
+
+def test_steps_are_counted_as_torch_counts_them(tmp_path: Path) -> None:
+    parameter = nn.Parameter(torch.ones(1))
+    optimizer = torch.optim.SGD([parameter], lr=0.1)
+    assert Schedulers().steps(optimizer) is None
+    scheduler = lr_scheduler.StepLR(optimizer, 10)
+    schedulers = Schedulers()
+    counted = [schedulers.steps(optimizer)]
+    optimizer.step()
+    for _ in range(3):
+        scheduler.step()
+        counted.append(schedulers.steps(optimizer))
+    assert counted == [0, 1, 2, 3]
+    # We keep none alive.
+    del scheduler
+    assert schedulers.steps(optimizer) is None
+
+
+def test_it_is_captured_beside_the_learning_rate(tmp_path: Path) -> None:
+    model = nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scheduler = lr_scheduler.ExponentialLR(optimizer, 0.5)
+    with Hook(tmp_path / "run", collections={"optimizer_state": SaveConfig(every=1)}) as hook:
+        hook.watch(model, optimizer=optimizer)
+        for _ in range(4):
+            optimizer.zero_grad()
+            model(torch.ones(1, 2)).sum().backward()
+            optimizer.step()
+            scheduler.step()
+    scalars = open_run(tmp_path / "run").scalars("optimizer_state")
+    assert list(scalars["optimizer_state/scheduler_steps"].values) == [0, 1, 2, 3]
+    assert list(scalars["optimizer_state/lr"].values) == [0.1, 0.05, 0.025, 0.0125]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+@pytest.mark.parametrize(("decay_steps", "fires"), [(1, True), (60, False)])
+def test_schedules_of_keras(decay_steps: int, fires: bool, tmp_path: Path) -> None:
+    import keras
+
+    keras.utils.set_random_seed(0)
+    rate = keras.optimizers.schedules.ExponentialDecay(0.01, decay_steps, 0.8)
+    layers = [keras.Input((64,)), keras.layers.Dense(32, "relu"), keras.layers.Dense(10)]
+    model = keras.Sequential(layers)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.SGD(rate), loss)
+    data = digits()
+    collections = capture_for([SchedulerNotStepped()]).collections
+    with Hook(tmp_path / "run", collections=collections, total_steps=460) as hook:
+        hook.watch(model)
+        model.fit(data.x.numpy(), data.y.numpy(), batch_size=64, epochs=20, verbose=0)
+    findings = found(open_run(tmp_path / "run"), SchedulerNotStepped())
+    assert [one.fault for one in findings] == ["learning_rate_too_low"] * fires
+
+
+@pytest.mark.parametrize("settings", [{"decay": 1.0}, {"share": 0.0}, {"patience": 0}])
+def test_parameters_that_cannot_be(settings: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(settings))):
+        SchedulerNotStepped(**settings)

@@ -1,0 +1,223 @@
+"""The rule about parameters that are not trained, on real trainings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.rules.trainings import digits
+from tests.rules.weights.inside_trainings import captured, found
+from vinedresser.capture.hook.hook import Hook
+from vinedresser.rules.base import capture_for
+from vinedresser.rules.optimisation.untrained_parameters import UntrainedParameters
+from vinedresser.store.finding import Finding
+from vinedresser.store.reading.reader import open_run
+
+Optimizer = Callable[[nn.Module], torch.optim.Optimizer]
+
+
+class Net(nn.Module):
+    """Three layers on digits; the graph may be cut behind one, and one may not be used."""
+
+    def __init__(self, *, cut: bool = False, spare: bool = False, tied: bool = False) -> None:
+        super().__init__()
+        self.first = nn.Linear(64, 64)
+        self.second = nn.Linear(64, 64)
+        if tied:
+            self.second.weight = self.first.weight
+        self.head = nn.Linear(64, 10)
+        self.spare = nn.Linear(64, 10) if spare else None
+        self.cut = cut
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.second(self.first(x).relu()).relu()
+        out: Tensor = self.head(hidden.detach() if self.cut else hidden)
+        return out
+
+
+def some(*names: str) -> Optimizer:
+    """Return what makes an optimizer of some layers."""
+    return lambda model: torch.optim.Adam(
+        [one for name in names for one in model.get_submodule(name).parameters()], lr=3e-3
+    )
+
+
+def everything(model: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.Adam(model.parameters(), lr=3e-3)
+
+
+def frozen() -> nn.Module:
+    model = Net()
+    model.first.requires_grad_(False)
+    model.second.requires_grad_(False)
+    return model
+
+
+def without_rate(model: nn.Module) -> torch.optim.Optimizer:
+    assert isinstance(model, Net)
+    groups: list[dict[str, Any]] = [
+        {"params": list(model.first.parameters()), "lr": 0.0},
+        {"params": [*model.second.parameters(), *model.head.parameters()]},
+    ]
+    return torch.optim.Adam(groups)
+
+
+def dark() -> nn.Module:
+    """Return a network whose first layer puts out nothing, and cannot be trained to."""
+    model = Net()
+    nn.init.constant_(model.first.weight, 1e-20)
+    nn.init.zeros_(model.first.bias)
+    return model
+
+
+def freeze(model: nn.Module, step: int) -> None:
+    if step == 40:
+        model.get_submodule("first").requires_grad_(False)
+        for one in model.get_submodule("first").parameters():
+            one.grad = None
+
+
+def take_turns(model: nn.Module, step: int) -> None:
+    """Leave the first layer out of every second step, those that are looked at among them."""
+    if step % 2 == 0:
+        for one in model.get_submodule("first").parameters():
+            one.grad = None
+
+
+def judged(
+    directory: Path,
+    model: Callable[[], nn.Module],
+    optimizer: Optimizer,
+    steps: int = 110,
+    before_step: Callable[[nn.Module, int], None] = lambda model, step: None,
+) -> list[Finding]:
+    rule = UntrainedParameters()
+    run = captured(
+        directory, [rule], model, optimizer, steps=steps, total=steps, before_step=before_step
+    )
+    return found(run, rule)
+
+
+@pytest.mark.parametrize(
+    ("model", "optimizer", "cause", "names"),
+    [
+        (Net, some("second", "head"), "no optimizer has them, though", ["first"]),
+        (lambda: Net(cut=True), everything, "no gradient reaches them", ["first", "second"]),
+    ],
+)
+def test_what_should_be_trained_and_is_not_is_a_warning(
+    model: Callable[[], nn.Module],
+    optimizer: Optimizer,
+    cause: str,
+    names: list[str],
+    tmp_path: Path,
+) -> None:
+    (finding,) = judged(tmp_path / "run", model, optimizer)
+    assert (finding.severity, finding.fault) == ("warning", "untrained_parameters")
+    assert finding.step == 80
+    assert finding.since == 20
+    assert finding.cause.startswith(cause)
+    assert finding.evidence["names"] == [f"weights/{name}.weight" for name in names]
+    sizes = {"first": 64 * 64, "second": 64 * 64, "head": 640}
+    share = sum(sizes[name] for name in names) / sum(sizes.values())
+    assert finding.value == pytest.approx(share, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("model", "optimizer", "before_step", "trouble"),
+    [
+        # A new head on what is taken as it is; it would be cheaper to say so.
+        (Net, some("head"), None, "left_out"),
+        # What is not used is not trained.
+        (lambda: Net(spare=True), everything, None, "cut_off"),
+        (Net, without_rate, None, "unmoved"),
+        (Net, everything, freeze, "cut_off"),
+    ],
+)
+def test_what_may_be_meant_is_only_told(
+    model: Callable[[], nn.Module],
+    optimizer: Optimizer,
+    before_step: Callable[[nn.Module, int], None] | None,
+    trouble: str,
+    tmp_path: Path,
+) -> None:
+    before_step = before_step or (lambda model, step: None)
+    (finding,) = judged(tmp_path / "run", model, optimizer, 170, before_step)
+    assert (finding.severity, finding.evidence["trouble"]) == ("info", trouble)
+    assert ("no longer change" in finding.seen) is (before_step is freeze)
+
+
+@pytest.mark.parametrize(
+    ("model", "optimizer", "before_step"),
+    [
+        (Net, everything, None),
+        (frozen, everything, None),
+        (frozen, some("head"), None),
+        (lambda: Net(tied=True), everything, None),
+        (Net, everything, take_turns),
+    ],
+)
+def test_what_is_trained_or_declared_is_silent(
+    model: Callable[[], nn.Module],
+    optimizer: Optimizer,
+    before_step: Callable[[nn.Module, int], None] | None,
+    tmp_path: Path,
+) -> None:
+    before_step = before_step or (lambda model, step: None)
+    assert judged(tmp_path / "run", model, optimizer, before_step=before_step) == []
+
+
+def test_where_it_keeps_the_training_from_learning_it_is_a_stop(tmp_path: Path) -> None:
+    first, then = judged(tmp_path / "run", dark, some("head"), steps=300)
+    assert (first.severity, then.severity) == ("info", "stop")
+    assert then.value > 0.9
+    assert "where guessing gives" in then.seen
+
+
+def test_a_teacher_and_an_average_are_none(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    rule, data, loss = UntrainedParameters(), digits(), nn.CrossEntropyLoss()
+    model, teacher, average = Net(), Net(), Net()
+    optimizer = everything(model)
+    with Hook(tmp_path / "run", collections=capture_for([rule]).collections) as hook:
+        hook.watch(model, loss=loss, optimizer=optimizer, name="student")
+        hook.watch(teacher, name="teacher")
+        hook.watch(average, name="average")
+        for step in range(110):
+            x, y = data.x[step * 8 : step * 8 + 64], data.y[step * 8 : step * 8 + 64]
+            optimizer.zero_grad()
+            with torch.no_grad():
+                teacher(x), average(x)
+            loss(model(x), y).backward()
+            optimizer.step()
+            with torch.no_grad():
+                for ours, theirs in zip(average.parameters(), model.parameters(), strict=True):
+                    ours.lerp_(theirs, 0.01)
+    assert found(open_run(tmp_path / "run"), rule) == []
+
+
+@pytest.mark.parametrize("steps", [False, True])
+def test_no_step_at_all_shows_in_the_evaluations(steps: bool, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    rule, data, model, loss = UntrainedParameters(), digits(), Net(), nn.CrossEntropyLoss()
+    optimizer = everything(model)
+    with Hook(tmp_path / "run", collections=capture_for([rule]).collections) as hook:
+        hook.watch(model, loss=loss, optimizer=optimizer)
+        for place in range(12):
+            if place % 3 == 0:
+                with hook.mode("eval"), torch.no_grad():
+                    loss(model(data.x_eval), data.y_eval)
+            optimizer.zero_grad()
+            loss(model(data.x[:64]), data.y[:64]).backward()
+            if steps:
+                optimizer.step()
+    findings = found(open_run(tmp_path / "run"), rule)
+    assert [one.severity for one in findings] == ([] if steps else ["warning"])
+    if not steps:
+        assert "no optimizer has taken a step" in findings[0].seen
+        assert findings[0].remedy.startswith("optimizer.step()")

@@ -1,0 +1,175 @@
+"""The rule about training and evaluation mode, on real trainings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from tests.rules.trainings import batches, digits
+from tests.rules.weights.inside_trainings import found
+from vinedresser.capture.hook.hook import Hook
+from vinedresser.rules.base import capture_for
+from vinedresser.rules.optimisation.wrong_mode import WrongMode
+from vinedresser.store.finding import Finding
+from vinedresser.store.reading.reader import open_run
+
+Modes = Callable[[nn.Module, str], object]
+
+
+def dropping() -> nn.Module:
+    return nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Dropout(0.3), nn.Linear(64, 10))
+
+
+def norming() -> nn.Module:
+    return nn.Sequential(nn.Linear(64, 64), nn.BatchNorm1d(64), nn.ReLU(), nn.Linear(64, 10))
+
+
+def both() -> nn.Module:
+    return nn.Sequential(
+        nn.Linear(64, 64), nn.BatchNorm1d(64), nn.Dropout(0.3), nn.ReLU(), nn.Linear(64, 10)
+    )
+
+
+def fitted() -> nn.Module:
+    """Return a network that comes with statistics of batch norm."""
+    model = norming()
+    with torch.no_grad():
+        for _ in range(60):
+            model(digits().x[:512])
+    return model
+
+
+def plain() -> nn.Module:
+    return nn.Sequential(nn.Linear(64, 64), nn.LayerNorm(64), nn.ReLU(), nn.Linear(64, 10))
+
+
+def right(model: nn.Module, moment: str) -> None:
+    model.train(moment == "train")
+
+
+def always_eval(model: nn.Module, moment: str) -> None:
+    model.eval()
+
+
+def always_train(model: nn.Module, moment: str) -> None:
+    model.train()
+
+
+def not_back(model: nn.Module, moment: str) -> None:
+    """Put it into training mode once, and not again after the first evaluation."""
+    model.train(moment == "start" or (moment == "train" and model.training))
+
+
+def frozen_norms(model: nn.Module, moment: str) -> None:
+    model.train(moment == "train")
+    model[1].eval()  # type: ignore[index]
+
+
+def sampling_dropout(model: nn.Module, moment: str) -> None:
+    model.train(moment == "train")
+    model[2].train()  # type: ignore[index]
+
+
+def judged(
+    directory: Path,
+    model: Callable[[], nn.Module],
+    modes: Modes,
+    *,
+    block: bool = True,
+    steps: int = 100,
+    every: int = 20,
+    metric: bool = True,
+) -> list[Finding]:
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    rule, data, net, loss = WrongMode(), digits(), model(), nn.CrossEntropyLoss()
+    optimizer = torch.optim.Adam(net.parameters(), lr=3e-3)
+    rows = batches(len(data.x), 64)
+    with Hook(directory, collections=capture_for([rule]).collections, total_steps=steps) as hook:
+        hook.watch(net, loss=loss, optimizer=optimizer)
+        modes(net, "start")
+        for step in range(steps):
+            if step and step % every == 0:
+                modes(net, "eval")
+                if block:
+                    with hook.mode("eval"), torch.no_grad():
+                        outputs = net(data.x_eval)
+                        if metric:
+                            hook.metric(
+                                "accuracy", (outputs.argmax(1) == data.y_eval).float().mean()
+                            )
+                else:
+                    with torch.no_grad():
+                        loss(net(data.x_eval), data.y_eval)
+            modes(net, "train")
+            chosen = next(rows)
+            optimizer.zero_grad()
+            loss(net(data.x[chosen]), data.y[chosen]).backward()
+            optimizer.step()
+    return found(open_run(directory), rule)
+
+
+@pytest.mark.parametrize("model", [dropping, norming])
+@pytest.mark.parametrize("block", [True, False])
+def test_training_in_eval_mode(model: Callable[[], nn.Module], block: bool, tmp_path: Path) -> None:
+    (finding,) = judged(tmp_path / "run", model, always_eval, block=block)
+    assert (finding.severity, finding.fault, finding.mode) == ("warning", "wrong_mode", "train")
+    assert (finding.since, finding.step, finding.value) == (0, 40, 0.0)
+    assert ("dropout drops nothing" in finding.cause) is (model is dropping)
+    assert ("batch norm" in finding.cause) is (model is norming)
+    assert finding.remedy.startswith("model.train()")
+
+
+@pytest.mark.parametrize("block", [True, False])
+def test_training_that_is_not_resumed_after_an_evaluation(block: bool, tmp_path: Path) -> None:
+    (finding,) = judged(tmp_path / "run", dropping, not_back, block=block)
+    assert (finding.severity, finding.since) == ("warning", 20)
+    assert "as it was not before" in finding.seen
+    assert "again after an evaluation" in finding.cause
+
+
+@pytest.mark.parametrize("model", [dropping, norming])
+@pytest.mark.parametrize("block", [True, False])
+def test_evaluation_in_training_mode(
+    model: Callable[[], nn.Module], block: bool, tmp_path: Path
+) -> None:
+    (finding,) = judged(tmp_path / "run", model, always_train, block=block)
+    assert (finding.severity, finding.fault, finding.mode) == ("warning", "wrong_mode", "eval")
+    assert (finding.since, finding.step, finding.value) == (20, 60, 1.0)
+    assert ("dropout still drops" in finding.cause) is (model is dropping)
+    assert ("batch norm takes" in finding.cause) is (model is norming)
+    assert finding.remedy.startswith("model.eval()")
+
+
+@pytest.mark.parametrize(
+    ("model", "modes"),
+    [
+        (dropping, right),
+        (norming, right),
+        # It makes no difference.
+        (plain, always_eval),
+        (plain, always_train),
+        # It is meant.
+        (both, frozen_norms),
+        (both, sampling_dropout),
+    ],
+)
+def test_what_is_right_or_does_not_matter_is_silent(
+    model: Callable[[], nn.Module], modes: Modes, tmp_path: Path
+) -> None:
+    assert judged(tmp_path / "run", model, modes) == []
+
+
+def test_looks_without_a_figure_and_looks_at_every_step_are_no_evaluations(tmp_path: Path) -> None:
+    # As a generator shows its pictures, and as rows are weighed by their loss.
+    assert judged(tmp_path / "shows", norming, always_train, metric=False) == []
+    assert judged(tmp_path / "weighs", norming, always_train, every=1, block=False, steps=15) == []
+
+
+def test_fine_tuning_with_statistics_that_it_came_with_is_only_told(tmp_path: Path) -> None:
+    (finding,) = judged(tmp_path / "run", fitted, always_eval)
+    assert finding.severity == "info"

@@ -1,0 +1,187 @@
+"""Losses known by name and value, gains, and simple models, against other libraries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_diabetes, load_digits
+from sklearn.linear_model import Ridge
+from sklearn.metrics import accuracy_score, r2_score, roc_auc_score
+from sklearn.model_selection import LeaveOneOut, cross_val_predict
+from torch.nn import functional
+
+from vinedresser.rules.signals.losses.compared import Compared
+from vinedresser.rules.signals.losses.loss_formulas import row_losses
+from vinedresser.rules.signals.losses.loss_identity import LossIdentity
+from vinedresser.rules.signals.outcomes.baseline import baseline_gain
+from vinedresser.rules.signals.outcomes.fit import FitSeries
+
+CROSS_ENTROPY = LossIdentity("cross_entropy", "logits", "mean", by_name=True)
+SQUARED = LossIdentity("mean_squared_error", "", "mean", by_name=True)
+BINARY = LossIdentity("binary_cross_entropy", "logits", "mean", by_name=True)
+
+random = np.random.default_rng(0)
+LOGITS = random.normal(size=(32, 5))
+CLASSES = random.integers(0, 5, 32)
+SCORES = random.normal(size=(32, 1))
+TRUTHS = random.integers(0, 2, (32, 1)).astype(float)
+
+
+def tensor(values: np.ndarray) -> torch.Tensor:
+    return torch.tensor(values)
+
+
+@pytest.mark.parametrize(
+    ("formula", "labels", "predictions", "expected"),
+    [
+        (
+            ("cross_entropy", "logits"),
+            CLASSES,
+            LOGITS,
+            lambda: functional.cross_entropy(tensor(LOGITS), tensor(CLASSES)),
+        ),
+        (
+            ("cross_entropy", "logits"),
+            np.eye(5)[CLASSES],
+            LOGITS,
+            lambda: functional.cross_entropy(tensor(LOGITS), tensor(np.eye(5)[CLASSES])),
+        ),
+        (
+            ("cross_entropy", "probabilities"),
+            CLASSES[:, None],
+            np.exp(LOGITS) / np.exp(LOGITS).sum(1, keepdims=True),
+            lambda: functional.cross_entropy(tensor(LOGITS), tensor(CLASSES)),
+        ),
+        (
+            ("cross_entropy", "logarithms"),
+            CLASSES,
+            functional.log_softmax(tensor(LOGITS), 1).numpy(),
+            lambda: functional.nll_loss(functional.log_softmax(tensor(LOGITS), 1), tensor(CLASSES)),
+        ),
+        (
+            ("binary_cross_entropy", "logits"),
+            TRUTHS,
+            SCORES,
+            lambda: functional.binary_cross_entropy_with_logits(tensor(SCORES), tensor(TRUTHS)),
+        ),
+        (
+            ("binary_cross_entropy", "probabilities"),
+            TRUTHS[:, 0],
+            1 / (1 + np.exp(-SCORES)),
+            lambda: functional.binary_cross_entropy_with_logits(tensor(SCORES), tensor(TRUTHS)),
+        ),
+        (
+            ("mean_squared_error", ""),
+            TRUTHS,
+            SCORES,
+            lambda: functional.mse_loss(tensor(SCORES), tensor(TRUTHS)),
+        ),
+        (
+            ("huber", ""),
+            TRUTHS,
+            SCORES,
+            lambda: functional.huber_loss(tensor(SCORES), tensor(TRUTHS)),
+        ),
+    ],
+)
+def test_losses_are_those_of_torch(
+    formula: tuple[str, str],
+    labels: np.ndarray,
+    predictions: np.ndarray,
+    expected: Callable[[], torch.Tensor],
+) -> None:
+    losses = row_losses(formula, labels, predictions)
+    assert losses is not None
+    assert losses.mean() == pytest.approx(float(expected()), rel=1e-6)
+
+
+def test_what_does_not_fit_a_loss_is_none_of_it() -> None:
+    assert row_losses(("cross_entropy", "logits"), CLASSES + 5, LOGITS) is None
+    assert row_losses(("cross_entropy", "logits"), TRUTHS + 0.5, SCORES) is None
+    assert row_losses(("binary_cross_entropy", "probabilities"), TRUTHS, SCORES) is None
+    assert row_losses(("mean_squared_error", ""), CLASSES, LOGITS) is None
+
+
+def test_the_gain_of_classes_is_accuracy_over_guessing() -> None:
+    series = FitSeries(CROSS_ENTROPY)
+    series.add(0, Compared("l", CLASSES, LOGITS))
+    gain = series.gain()
+    assert gain is not None
+    accuracy = accuracy_score(CLASSES, LOGITS.argmax(1))
+    guessed = np.bincount(CLASSES).max() / len(CLASSES)
+    assert gain.score == pytest.approx(accuracy)
+    assert gain.value == pytest.approx((accuracy - guessed) / (1 - guessed))
+    assert series.task == "classes"
+
+
+def test_the_gain_of_values_is_r2_over_all_looks() -> None:
+    truth = random.normal(100, 5, (64, 1))
+    said = truth + random.normal(0, 2, (64, 1))
+    series = FitSeries(SQUARED)
+    for part in range(4):
+        rows = slice(16 * part, 16 * part + 16)
+        series.add(part, Compared("l", truth[rows], said[rows]))
+    gain = series.gain()
+    assert gain is not None
+    assert gain.value == pytest.approx(r2_score(truth, said))
+
+
+def test_of_a_rare_class_the_order_counts() -> None:
+    truth = (random.random((400, 1)) < 0.1).astype(float)
+    # All are said to be no, and the rare ones have higher scores.
+    scores = -5 + truth + random.normal(0, 0.5, (400, 1))
+    series = FitSeries(BINARY)
+    series.add(0, Compared("l", truth, scores))
+    gain = series.gain()
+    assert gain is not None
+    assert gain.value == pytest.approx(2 * roc_auc_score(truth, scores) - 1)
+
+
+def test_guessing_gains_nothing() -> None:
+    labels = random.integers(0, 4, 256)
+    series = FitSeries(CROSS_ENTROPY)
+    constant = np.zeros((256, 4))
+    constant[:, np.bincount(labels).argmax()] = 1
+    series.add(0, Compared("l", labels, constant))
+    gain = series.gain()
+    assert gain is not None
+    assert gain.value == pytest.approx(0.0)
+
+
+def test_labels_that_never_change_tell_nothing() -> None:
+    series = FitSeries(BINARY)
+    series.add(0, Compared("l", np.ones((16, 1)), np.zeros((16, 1))))
+    assert series.gain() is None
+
+
+def test_ridge_leaves_each_row_out_in_truth() -> None:
+    x, y = load_diabetes(return_X_y=True)
+    x, y = x[:60] / x[:60].std(0), y[:60]
+    scaled = (x - x.mean(0)) / x.std(0)
+    # By brute force; the mean of the inputs is that of all rows, as in the closed form.
+    best = max(
+        r2_score(y, cross_val_predict(Ridge(penalty), scaled, y, cv=LeaveOneOut()))
+        for penalty in (1e-2, 1.0, 1e2)
+    )
+    gain = baseline_gain(x, y[:, None], 1)
+    assert gain is not None
+    # Five neighbours do worse on these; the mean is not left out of the intercept's shrinkage.
+    assert gain == pytest.approx(best, abs=0.02)
+
+
+def test_simple_models_read_digits_and_not_shuffled_ones() -> None:
+    x, y = load_digits(return_X_y=True)
+    gain = baseline_gain(x[:400], y[:400], 10)
+    assert gain is not None
+    assert gain > 0.85
+    shuffled = baseline_gain(x[:400], random.permutation(y[:400]), 10)
+    assert shuffled is not None
+    assert shuffled < 0.1
+
+
+def test_an_autoencoder_is_not_held_against_a_copy() -> None:
+    x = random.normal(size=(200, 6))
+    assert baseline_gain(x, x, 6) is None

@@ -1,0 +1,90 @@
+"""Replicas that part are told from healthy ones, on trainings of two processes with gloo."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.capture.torch_.ranks import run_ranks
+from tests.capture.torch_.replica_training import ALTERED_AT, EVERY
+from vinedresser.capture import open_run
+from vinedresser.errors import ConfigError
+from vinedresser.rules.judge import judge
+from vinedresser.rules.system.replica_divergence import ReplicaDivergence
+from vinedresser.store.finding import Finding
+from vinedresser.testing.runs import make_run, step_record
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("replicas")
+    run_ranks("tests.capture.torch_.replica_training", folder)
+    return folder
+
+
+def judged(path: Path) -> list[Finding]:
+    run = open_run(path)
+    assert run.info.world_size == 2
+    return judge(run, [ReplicaDivergence(every=EVERY)])
+
+
+def test_one_bit_of_one_rank_is_found_and_named(trained: Path) -> None:
+    (finding,) = judged(trained / "altered")
+    assert (finding.tensor, finding.since) == ("weights/3.weight", 15)
+    assert finding.since == ALTERED_AT + EVERY - ALTERED_AT % EVERY
+    assert (finding.severity, finding.fault) == ("stop", "replica_divergence")
+    assert "the same at step 10" in finding.seen
+    assert "changed on one rank alone" in finding.cause
+
+
+def test_gradients_that_nobody_reduces_are_told_from_that(trained: Path) -> None:
+    (finding,) = judged(trained / "unwrapped")
+    assert finding.since == EVERY
+    assert "gradients are not reduced" in finding.cause
+
+
+@pytest.mark.parametrize("name", ["healthy", "averaged", "sharded"])
+def test_replicas_that_are_as_they_should_be_are_left_alone(trained: Path, name: str) -> None:
+    path = trained / name
+    if name == "healthy":
+        # There was something to compare.
+        prints = [
+            open_run(path).reductions("fingerprint", rank=rank)["weights/0.weight"].values
+            for rank in (0, 1)
+        ]
+        assert len(set(prints[0])) == 7
+        assert list(prints[0]) == list(prints[1])
+    assert judged(path) == []
+
+
+def test_of_three_ranks_the_odd_one_is_named(tmp_path: Path) -> None:
+    def rank(odd: bool) -> list:  # type: ignore[type-arg]
+        return [
+            step_record(
+                step,
+                reductions={
+                    "weights/a": {"fingerprint": 7.0},
+                    "weights/b": {"fingerprint": float(step + (odd and step >= 200))},
+                },
+            )
+            for step in range(0, 500, 100)
+        ]
+
+    run = make_run(tmp_path / "run", rank(False), rank(True), rank(False))
+    (finding,) = judge(run, [ReplicaDivergence()])
+    assert "weights/b: rank 1 differs since step 200" in finding.seen
+    assert finding.step == 300
+
+
+def test_a_single_process_is_no_business_of_it(tmp_path: Path) -> None:
+    records = [
+        step_record(step, reductions={"weights/a": {"fingerprint": float(step)}})
+        for step in range(0, 500, 100)
+    ]
+    assert judge(make_run(tmp_path / "run", records), [ReplicaDivergence()]) == []
+
+
+def test_parameters_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(ConfigError, match="every = 0: must be at least 1 step"):
+        ReplicaDivergence(every=0)

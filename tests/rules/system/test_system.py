@@ -1,0 +1,208 @@
+"""The rules about how a training runs: waiting for data, slow steps, silence."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from vinedresser.capture import Hook, open_run
+from vinedresser.errors import ConfigError
+from vinedresser.rules.base import Rule, capture_for
+from vinedresser.rules.judge import judge
+from vinedresser.rules.system.slow_input import SlowInput
+from vinedresser.rules.system.stalled_training import StalledTraining
+from vinedresser.rules.system.step_outlier import StepOutlier
+from vinedresser.store.finding import Finding
+from vinedresser.store.step_record import StepRecord
+from vinedresser.testing.runs import make_run, step_record
+
+
+def spin(seconds: float) -> None:
+    """Be busy for a time, as loading data is."""
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        pass
+
+
+def train(
+    path: Path,
+    rules: list[Rule],
+    steps: int,
+    *,
+    before: Callable[[int], None] = lambda step: None,
+    after: Callable[[int], None] = lambda step: None,
+    **parameters: int,
+) -> Path:
+    """Train a small model; what is done before each step is no part of its forward."""
+    torch.manual_seed(0)
+    model = nn.Linear(4, 3)
+    loss, optimizer = nn.CrossEntropyLoss(), torch.optim.SGD(model.parameters(), lr=0.1)
+    collections = capture_for(rules).collections
+    with Hook(path, collections=collections, parameters=parameters) as hook:
+        hook.watch(model, loss, optimizer)
+        x, y = torch.randn(8, 4), torch.randint(0, 3, (8,))
+        for step in range(steps):
+            before(step)
+            optimizer.zero_grad()
+            output = model(x)
+            loss(output, y).backward()
+            after(step)
+            optimizer.step()
+    return path
+
+
+def timed(path: Path, seconds: Iterator[float], waits: float = 0.0) -> Path:
+    """Make a run of steps that took so long."""
+    records = [
+        step_record(step, scalars={"timing/step": took, "timing/wait": waits * took})
+        for step, took in enumerate(seconds)
+    ]
+    make_run(path, records)
+    return path
+
+
+def test_waiting_for_data_is_found_with_its_figures(tmp_path: Path) -> None:
+    rules: list[Rule] = [SlowInput()]
+    path = train(tmp_path / "run", rules, 175, before=lambda _: spin(0.008), num_workers=0)
+    (finding,) = judge(open_run(path), rules)
+    assert (finding.fault, finding.severity) == ("slow_input", "info")
+    assert finding.since == 21
+    assert finding.value > 0.4
+    assert finding.evidence["seconds_waiting"] >= 0.008
+    assert "num_workers from 0" in finding.remedy
+    assert "pin_memory" in finding.remedy
+
+
+def test_a_wait_that_is_short_or_a_small_share_is_left_alone(tmp_path: Path) -> None:
+    rules: list[Rule] = [SlowInput()]
+    short = train(tmp_path / "short", rules, 175, before=lambda _: spin(0.0005))
+    assert judge(open_run(short), rules) == []
+    # As long as in the faulty one, beside a step that takes twice that.
+    path = tmp_path / "small"
+    share = train(path, rules, 175, before=lambda _: spin(0.006), after=lambda _: spin(0.014))
+    assert judge(open_run(share), rules) == []
+
+
+def test_the_share_is_that_of_the_sums(tmp_path: Path) -> None:
+    path = timed(tmp_path / "run", iter([0.02] * 175), waits=0.5)
+    (finding,) = judge(open_run(path), [SlowInput(share=0.49)])
+    assert finding.value == pytest.approx(0.5)
+    assert "2.0 times as fast" in finding.remedy
+    assert judge(open_run(path), [SlowInput(share=0.51)]) == []
+    assert judge(open_run(path), [SlowInput(seconds=0.011)]) == []
+
+
+def test_steps_that_take_long_every_so_often_are_found(tmp_path: Path) -> None:
+    rules: list[Rule] = [StepOutlier()]
+    slow = 25
+    path = train(
+        tmp_path / "run", rules, 325, after=lambda step: spin(0.08 if step % slow == 0 else 0.0)
+    )
+    (finding,) = judge(open_run(path), rules)
+    assert finding.severity == "info"
+    assert finding.value >= 0.08
+    assert finding.evidence["steps"][0] == 25
+    assert f"every {slow} steps" in finding.seen
+
+
+def noisy(steps: int) -> np.ndarray[Any, Any]:
+    """Return step times of 0.1 s with a tenth of noise."""
+    return np.random.default_rng(0).normal(0.1, 0.01, steps)
+
+
+def test_noise_rare_outliers_and_a_change_of_pace_are_left_alone(tmp_path: Path) -> None:
+    rules: list[Rule] = [StepOutlier()]
+    assert judge(open_run(timed(tmp_path / "noise", iter(noisy(700)))), rules) == []
+    rare = noisy(700)
+    rare[100::100] = 2.0
+    assert judge(open_run(timed(tmp_path / "rare", iter(rare))), rules) == []
+    pace = noisy(700)
+    pace[250:] *= 10
+    assert judge(open_run(timed(tmp_path / "pace", iter(pace))), rules) == []
+
+
+def test_what_slow_steps_cost_is_counted(tmp_path: Path) -> None:
+    times = np.full(320, 0.1)
+    times[20::10] = 1.1
+    (finding,) = judge(open_run(timed(tmp_path / "run", iter(times))), [StepOutlier()])
+    # Of 100 steps ten take 1 s more: 10 s of 20.
+    assert "50% of the time" in finding.seen
+    assert "every 10 steps" in finding.seen
+    assert finding.step == 319
+
+
+def paused(*times: float, **fields: Any) -> list[StepRecord]:
+    """Return records of steps that ended at these times."""
+    return [step_record(step, at=1e9 + at, **fields) for step, at in enumerate(times)]
+
+
+def test_silence_is_found_by_the_times_of_the_steps(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", paused(0, 1, 2, 3, 2000, 2001))
+    finding, *more = judge(run, [StalledTraining()])
+    assert not more
+    assert (finding.step, finding.fault, finding.severity) == (3, "stalled", "warning")
+    assert "more than 1800 s after train step 3, where the longest pause before was 1 s" in (
+        finding.seen
+    )
+
+
+def test_pauses_that_are_usual_and_the_end_are_no_silence(tmp_path: Path) -> None:
+    now = time.time() - 1e9
+    # An hour for each evaluation, and an hour of work after the last step but one.
+    usual = make_run(tmp_path / "usual", paused(now - 10790, now - 9000, now - 5400, now - 1))
+    assert judge(usual, [StalledTraining()]) == []
+    done = make_run(tmp_path / "done", paused(now - 9001, now - 9000), total_steps=2)
+    assert judge(done, [StalledTraining()]) == []
+    open_end = make_run(tmp_path / "open", paused(now - 9001, now - 9000), total_steps=3)
+    assert [one.step for one in judge(open_end, [StalledTraining()])] == [1]
+
+
+def test_silence_is_found_while_it_lasts_and_the_same_afterwards(tmp_path: Path) -> None:
+    rules: list[Rule] = [StalledTraining(seconds=0.5, times=1.0)]
+    silent = threading.Event()
+    live: list[Finding] = []
+
+    def take(finding: Finding) -> None:
+        live.append(finding)
+        silent.set()
+
+    def hang(step: int) -> None:
+        if step == 0:
+            watcher.start()
+        if step == 5:
+            # It goes on when the rule has seen that it does not.
+            assert silent.wait(60)
+
+    def watch() -> None:
+        deadline = time.monotonic() + 60
+        while not (tmp_path / "run" / "run.json").exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        judge(open_run(tmp_path / "run"), rules, live=True, on_finding=take)
+
+    watcher = threading.Thread(target=watch)
+    train(tmp_path / "run", rules, 10, before=hang)
+    watcher.join()
+    assert [finding.rule for finding in live] == ["stalled_training"]
+    assert judge(open_run(tmp_path / "run"), rules) == live
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: SlowInput(share=1.0), "share = 1: must lie between 0 and 1"),
+        (lambda: StepOutlier(deviations=0), "deviations = 0: must be greater than 0"),
+        (lambda: StalledTraining(seconds=0), "seconds = 0: must be greater than 0"),
+        (lambda: StalledTraining(times=0.5), r"times = 0\.5: must be at least 1"),
+    ],
+)
+def test_parameters_that_make_no_sense_are_refused(make: Callable[[], Rule], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make()

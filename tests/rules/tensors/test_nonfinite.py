@@ -1,0 +1,122 @@
+"""NaN and infinity: at the first, by what came first, and never for what is merely large."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from vinedresser.capture.hook.hook import Hook
+from vinedresser.rules.base import capture_for
+from vinedresser.rules.judge import judge
+from vinedresser.rules.tensors.nonfinite import Nonfinite
+from vinedresser.store.finding import Finding
+from vinedresser.store.reading.reader import open_run
+from vinedresser.store.step_record import StepRecord
+from vinedresser.testing.runs import make_run, step_record
+
+LOSS = "losses/MSELoss"
+
+
+def record(step: int, loss: float, *, bad: tuple[str, ...] = (), norm: float = 1.0) -> StepRecord:
+    """Return a step with a loss, two layers, and some tensors that hold three bad entries."""
+    names = [f"{kind}/{layer}.weight" for kind in ("gradients", "weights") for layer in (0, 1)]
+    return step_record(
+        step,
+        scalars={LOSS: loss},
+        reductions={
+            name: {
+                "nonfinite": 3.0 if name in bad else 0.0,
+                "l2": math.nan if name in bad else norm,
+            }
+            for name in names
+        },
+    )
+
+
+def findings(directory: Path, *records: StepRecord, **parameters: float) -> list[Finding]:
+    run = make_run(directory, records, parameters=parameters)
+    return judge(run, [Nonfinite(every=1)])
+
+
+def test_fires_once_and_at_the_first(tmp_path: Path) -> None:
+    losses = [1.0, 0.9, math.nan, math.nan]
+    (finding,) = findings(tmp_path, *(record(step, loss) for step, loss in enumerate(losses)))
+    assert (finding.step, finding.tensor, finding.value) == (2, LOSS, 1.0)
+    assert "is nan at step 2; before it: losses/MSELoss 1, 0.9" in finding.seen
+
+
+@pytest.mark.parametrize(
+    ("loss", "bad", "first"),
+    [
+        (math.inf, ("gradients/0.weight", "gradients/1.weight"), LOSS),
+        (1.0, ("gradients/0.weight", "gradients/1.weight"), "gradients/1.weight"),
+        (1.0, ("gradients/0.weight",), "gradients/0.weight"),
+        (math.nan, ("weights/1.weight", "gradients/0.weight"), "weights/1.weight"),
+    ],
+)
+def test_names_what_was_first_in_the_order_of_cause_and_effect(
+    tmp_path: Path, loss: float, bad: tuple[str, ...], first: str
+) -> None:
+    (finding,) = findings(tmp_path, record(0, 1.0), record(1, loss, bad=bad))
+    assert finding.tensor == first
+    assert set(finding.evidence["all"]) == {*bad, *([] if math.isfinite(loss) else [LOSS])}
+
+
+def test_growth_before_is_told_from_a_sudden_fault(tmp_path: Path) -> None:
+    rising = [2.0, 1.9, 2.1, 50.0, 4e4, math.inf]
+    grown = findings(tmp_path / "a", *(record(*pair) for pair in enumerate(rising)), lr=0.5)[0]
+    assert "overflow after growth (losses/MSELoss rose" in grown.cause
+    assert "lr 0.005 instead of 0.5" in grown.remedy
+    assert grown.correction == {"lr": 0.005}
+    norms = [1.0, 1.2, 1.1, 500.0]
+    steps = [record(step, 2.0, norm=norm) for step, norm in enumerate(norms)]
+    last = record(4, math.nan, bad=("gradients/0.weight", "gradients/1.weight"))
+    steep = findings(tmp_path / "b", *steps, last)[0]
+    assert "the gradient norm rose" in steep.cause
+    sudden = findings(tmp_path / "c", record(0, 2.0), record(1, 1.9), record(2, math.nan))[0]
+    assert sudden.cause.startswith("sudden, without growth")
+    outset = findings(tmp_path / "d", record(0, math.nan))[0]
+    assert outset.cause.startswith("it was so from the first step on")
+    derived = findings(tmp_path / "e", record(0, 1.0), record(1, 1.0, bad=("gradients/1.weight",)))
+    assert derived[0].cause.startswith("the loss is finite but its derivative is not")
+
+
+def test_what_is_large_but_finite_is_left_alone(tmp_path: Path) -> None:
+    steps = [record(step, 1e300, norm=math.inf) for step in range(5)]
+    assert findings(tmp_path, *steps) == []
+
+
+def test_a_gradient_of_torch_whose_norm_overflows_is_left_alone(tmp_path: Path) -> None:
+    rule = Nonfinite(every=1)
+    model = nn.Linear(4, 4, bias=False)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-38)
+    hook = Hook(tmp_path, collections=capture_for([rule]).collections)
+    hook.watch(model, optimizer=optimizer)
+    total = hook.loss(torch.sum, name="sum")
+    for _ in range(3):
+        optimizer.zero_grad()
+        # Each entry of the gradient is 1e25, whose square does not fit into float32.
+        total(model(torch.full((1, 4), 1e25))).backward()
+        optimizer.step()
+    hook.close()
+    run = open_run(tmp_path)
+    assert run.tensor("gradients/weight").reduction("nonfinite").values.tolist() == [0, 0, 0]
+    assert judge(run, [rule]) == []
+
+
+def test_each_rank_is_watched(tmp_path: Path) -> None:
+    sound = [record(step, 1.0) for step in range(4)]
+    ill = [record(0, 1.0), record(1, 1.0), record(2, math.inf), record(3, 1.0)]
+    run = make_run(tmp_path, sound, ill)
+    (finding,) = judge(run, [Nonfinite(every=1)])
+    assert (finding.rank, finding.step) == (1, 2)
+
+
+def test_an_evaluation_that_is_nan_counts(tmp_path: Path) -> None:
+    steps = [record(0, 1.0), step_record(1, mode="eval", scalars={LOSS: math.nan})]
+    (finding,) = findings(tmp_path, *steps)
+    assert (finding.mode, finding.step) == ("eval", 1)

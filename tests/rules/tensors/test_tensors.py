@@ -1,0 +1,112 @@
+"""Tensors that are zero, flat or unchanged, and runs that depart from each other."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from tests.rules.trainings import Data, adam, digits, sgd
+from tests.rules.weights.inside_trainings import captured, found, stack
+from vinedresser.rules.tensors.all_zero import AllZero
+from vinedresser.rules.tensors.low_variance import LowVariance
+from vinedresser.rules.tensors.similar_across_runs import SimilarAcrossRuns
+from vinedresser.rules.tensors.unchanged_tensor import UnchangedTensor
+from vinedresser.testing.runs import make_run, step_record
+
+WIDTHS = (64, 32, 32, 10)
+
+
+def dead() -> nn.Module:
+    """Return a network through which nothing comes."""
+    return stack(WIDTHS, nn.ReLU, bias=-10.0)
+
+
+def test_gradients_of_zeros_are_found(tmp_path: Path) -> None:
+    rules = [AllZero(), UnchangedTensor()]
+    findings = found(captured(tmp_path, rules, dead, adam(1e-3)), *rules)
+    assert [one.fault for one in findings] == ["all_zero", "unchanged_tensor"]
+    # Of the last layer the bias alone has a gradient.
+    assert findings[0].evidence["zero"] == [
+        f"gradients/{layer}.{kind}"
+        for layer in (0, 2, 4)
+        for kind in ("weight", "bias")
+        if (layer, kind) != (4, "bias")
+    ]
+    assert all(one.severity == "warning" for one in findings)
+
+
+def test_some_zeros_in_a_training_that_cannot_learn_are_left_alone(tmp_path: Path) -> None:
+    data = digits()
+    order = torch.randperm(len(data.y), generator=torch.Generator().manual_seed(3))
+    shuffled = Data(data.x, data.y[order], data.x_eval, data.y_eval)
+    rules = [AllZero(), LowVariance(), UnchangedTensor()]
+    model = lambda: stack(WIDTHS, nn.ReLU)  # noqa: E731
+    assert found(captured(tmp_path, rules, model, sgd(1e-3), data=shuffled), *rules) == []
+
+
+def test_outputs_that_hardly_vary_are_found(tmp_path: Path) -> None:
+    rule = LowVariance()
+    small = lambda weight: nn.init.normal_(weight, std=1e-6)  # noqa: E731
+    model = lambda: stack(WIDTHS, nn.Tanh, small, bias=0.5)  # noqa: E731
+    (finding,) = found(captured(tmp_path, [rule], model, sgd(1e-6)), rule)
+    assert (finding.fault, finding.severity) == ("low_variance", "warning")
+
+
+def test_frozen_weights_are_not_said_to_be_unchanged(tmp_path: Path) -> None:
+    """Two layers are frozen, and the third learns far too slowly."""
+    rule = UnchangedTensor()
+
+    def model() -> nn.Module:
+        net = stack(WIDTHS, nn.ReLU)
+        net[:4].requires_grad_(False)
+        return net
+
+    run = captured(tmp_path, [rule], model, sgd(1e-4))
+    assert len(run.info.frozen) == 4
+    assert found(run, rule) == []
+
+
+def test_weights_that_a_step_is_lost_on_are_found(tmp_path: Path) -> None:
+    """Steps below the precision of float32."""
+    rule = UnchangedTensor()
+    model = lambda: stack(WIDTHS, nn.ReLU)  # noqa: E731
+    (finding,) = found(captured(tmp_path, [rule], model, sgd(1e-14)), rule)
+    assert finding.tensor == "weights/0.weight"
+
+
+def test_a_run_that_repeats_another_is_told_from_one_that_departs(tmp_path: Path) -> None:
+    rule = SimilarAcrossRuns(other="nowhere")
+    model = lambda: stack(WIDTHS, nn.ReLU)  # noqa: E731
+    runs = [
+        captured(tmp_path / name, [rule], model, adam(1e-3), steps=60, seed=seed)
+        for name, seed in (("a", 0), ("b", 0), ("c", 1))
+    ]
+    other = SimilarAcrossRuns(other=str(tmp_path / "a"), tolerance=0.0)
+    assert found(runs[1], other) == []
+    (finding,) = found(runs[2], other)
+    assert (finding.step, finding.severity) == (0, "warning")
+    assert "seed" in finding.cause
+    # By default there is nothing to compare with, and nothing is asked for.
+    assert SimilarAcrossRuns().all_needs == ()
+    assert found(runs[2], SimilarAcrossRuns()) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "fires"), [(1.0, False), (1.00009, False), (1.00011, True), (math.nan, True)]
+)
+def test_runs_differ_by_more_than_the_tolerance(
+    tmp_path: Path, value: float, *, fires: bool
+) -> None:
+    losses = ([1.0, 1.0, math.nan], [1.0, value, math.nan])
+    one, two = (
+        make_run(
+            tmp_path / name, [step_record(n, scalars={"losses/a": x}) for n, x in enumerate(each)]
+        )
+        for name, each in zip("ab", losses, strict=True)
+    )
+    findings = found(two, SimilarAcrossRuns(other=str(one.path)))
+    assert [finding.step for finding in findings] == ([1] if fires else [])

@@ -1,0 +1,266 @@
+"""Rules side by side: what they need, what they have not got, and what one does to the others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from vinedresser.capture.config.capture_config import Ask, CaptureConfig
+from vinedresser.errors import ConfigError
+from vinedresser.rules.base import Rule, capture_for
+from vinedresser.rules.engine import Engine
+from vinedresser.rules.judge import judge
+from vinedresser.rules.losses.overfitting import Overfitting
+from vinedresser.rules.need import Need
+from vinedresser.rules.registry import RULES
+from vinedresser.store.collections.schedule import SaveConfig
+from vinedresser.store.finding import Finding, Severity
+from vinedresser.store.reading.step import Step
+from vinedresser.store.records import RunRecord
+from vinedresser.store.step_record import StepRecord
+from vinedresser.testing.runs import make_run, step_record
+
+LOSS = "losses/CrossEntropyLoss"
+
+
+class LossAbove(Rule):
+    """A loss lies above a limit.
+
+    Args:
+        limit: of the loss.
+    """
+
+    severity: Severity = "info"
+
+    def __init__(self, limit: float = 2.0) -> None:
+        self.limit = limit
+        self.needs = (Need("losses"),)
+        self.began: list[str] = []
+
+    def begin(self, info: RunRecord) -> None:
+        self.began.append(info.name)
+
+    def update(self, step: Step) -> Finding | None:
+        values = step.scalars_of("losses")
+        if max(values.values(), default=0.0) <= self.limit:
+            return None
+        return self.found(
+            step,
+            since=step.step,
+            tensor=LOSS,
+            statistic="loss",
+            value=step.scalars[LOSS],
+            threshold=self.limit,
+            confidence=1.0,
+            seen=f"{LOSS} is {step.scalars[LOSS]:g} in {self.began[0]}",
+            cause="",
+            remedy="",
+            evidence={},
+        )
+
+
+class Broken(Rule):
+    """Fails at step 3."""
+
+    needs = (Need("losses"),)
+
+    def update(self, step: Step) -> Finding | None:
+        if step.step == 3:
+            raise ZeroDivisionError("no mean of nothing")
+        return None
+
+
+class Finisher(Rule):
+    """Counts the steps, and says so in the end."""
+
+    severity = "info"
+    needs = ()
+
+    def __init__(self) -> None:
+        self.last: Step | None = None
+        self.steps = 0
+
+    def update(self, step: Step) -> Finding | None:
+        self.last = step
+        self.steps += 1
+        return None
+
+    def finish(self) -> Finding | None:
+        assert self.last is not None
+        seen = f"{self.steps} steps"
+        return Finding(self.name, "info", 0, 0, "train", 0, "", "", 0.0, 0.0, 1.0, seen, "", "", {})
+
+
+def losses(*values: float) -> list[StepRecord]:
+    return [step_record(step, scalars={LOSS: value}) for step, value in enumerate(values)]
+
+
+def test_a_rule_is_named_after_its_class() -> None:
+    assert LossAbove.name == "loss_above"
+    assert LossAbove(limit=3.0).params == {"limit": 3.0}
+
+
+def test_rules_are_shown_every_step_and_know_the_run(tmp_path: Path) -> None:
+    run = make_run(tmp_path, losses(1, 3, 1, 4), name="digits")
+    found = judge(run, [LossAbove(), Finisher()])
+    assert [one.seen for one in found] == [
+        f"{LOSS} is 3 in digits",
+        f"{LOSS} is 4 in digits",
+        "4 steps",
+    ]
+
+
+def test_the_rules_that_are_given_stay_as_they_were(tmp_path: Path) -> None:
+    run = make_run(tmp_path, losses(1, 3))
+    rules = [LossAbove(), Finisher()]
+    first = judge(run, rules)
+    assert judge(run, rules) == first
+    assert rules[1].params == {}
+    assert rules[0].began == []  # type: ignore[attr-defined]
+
+
+def test_a_rule_that_fails_is_switched_off_and_the_others_go_on(tmp_path: Path) -> None:
+    run = make_run(tmp_path, losses(1, 1, 1, 1, 1, 3))
+    failed, other = judge(run, [Broken(), LossAbove()])
+    assert (failed.rule, failed.severity, failed.step) == ("broken", "warning", 3)
+    assert failed.seen == "the rule itself failed: ZeroDivisionError: no mean of nothing"
+    assert (other.rule, other.step) == ("loss_above", 5)
+
+
+def test_needs_become_the_capture_configuration() -> None:
+    class Greedy(Rule):
+        """Needs all kinds of things."""
+
+        needs = (
+            Need("losses", modes=("train", "eval")),
+            Need("gradients", every=7, reductions=("l2",)),
+            Need("weights", every=50, tensor=True),
+            Need("relus", every=3, reductions=("zero_share",), regex=r"outputs/relu"),
+        )
+
+        def update(self, step: Step) -> Finding | None:
+            return None
+
+    config = capture_for([Greedy()])
+    assert config.asks("losses/x", 5, "eval")
+    assert config.asks("gradients/a", 7, "train") == Ask(False, frozenset({"l2"}))
+    assert not config.asks("gradients/a", 8, "train")
+    assert config.asks("weights/a", 50, "train").tensor
+    assert config.asks("outputs/relu1", 3, "train").reductions == {"zero_share"}
+    assert not config.asks("biases/a", 0, "train")
+
+
+def test_needs_of_several_rules_are_united() -> None:
+    config = capture_for(kind() for kind in RULES.values())
+    asked = config.asks("gradients/a", 0, "train")
+    assert asked.reductions == {"l2", "abs_mean", "nonfinite", "zero_share"}
+    assert not asked.tensor
+
+
+def test_a_need_of_an_unknown_collection_is_refused() -> None:
+    class Misspelt(Rule):
+        """Needs what there is not."""
+
+        needs = (Need("gradient", reductions=("l2",)),)
+
+        def update(self, step: Step) -> Finding | None:
+            return None
+
+    with pytest.raises(ConfigError, match=r"did you mean gradients\?"):
+        capture_for([Misspelt()])
+
+
+def test_a_rule_without_anything_to_watch_says_so_once(tmp_path: Path) -> None:
+    run = make_run(tmp_path, [step_record(step, scalars={"loss": 1.0}) for step in range(3)])
+    (finding,) = judge(run, [LossAbove()])
+    assert (finding.severity, finding.step, finding.rule) == ("warning", 0, "loss_above")
+    assert (
+        finding.seen == "watched nothing: there is no losses at train step 0; nearest names: loss"
+    )
+    assert "watch(model, loss=…)" in finding.remedy
+
+
+def test_statistics_that_were_not_taken_are_missed(tmp_path: Path) -> None:
+    records = [
+        step_record(step, scalars={LOSS: 1.0}, reductions={"gradients/a": {"l2": 1.0}})
+        for step in range(3)
+    ]
+    found = judge(make_run(tmp_path, records), [RULES["vanishing_gradient"]()])
+    assert [one.seen.partition(";")[0] for one in found] == [
+        "watched nothing: there is no abs_mean of gradients at train step 0"
+    ]
+
+
+def test_rules_that_cannot_apply_are_told_of_in_one_line(tmp_path: Path) -> None:
+    # Steps that were reported by hand: no network is there, and nothing was evaluated.
+    run = make_run(tmp_path, losses(1, 1, 1))
+    (finding,) = judge(run, [RULES["vanishing_gradient"](), Overfitting(), RULES["nonfinite"]()])
+    assert (finding.rule, finding.severity, finding.step) == ("not_applicable", "info", 2)
+    assert finding.seen == (
+        "2 rules do not apply to this run (no gradients, no evaluations): "
+        "vanishing_gradient, overfitting"
+    )
+
+
+def test_what_the_user_has_named_is_missed_in_any_run(tmp_path: Path) -> None:
+    class OfOne(Rule):
+        def __init__(self, collection: str = "losses") -> None:
+            self.collection = collection
+            self.needs = (Need(collection, reductions=("l2",)),)
+
+        def update(self, step: Step) -> Finding | None:
+            return None
+
+    (finding,) = judge(make_run(tmp_path, losses(1, 1)), [OfOne("gradients")])
+    assert finding.severity == "warning"
+    assert finding.seen.startswith("watched nothing: there is no l2 of gradients at train step 0")
+
+
+def test_a_net_says_nothing_below_a_rule_that_has_stopped(tmp_path: Path) -> None:
+    class Last(LossAbove):
+        net = True
+
+    run = make_run(tmp_path, losses(1, 1, 3))
+    assert [one.rule for one in judge(run, [Last()])] == ["last"]
+    assert [one.rule for one in judge(run, [LossAbove(), Last()])] == ["loss_above", "last"]
+    first = LossAbove()
+    first.severity = "stop"
+    assert [one.rule for one in judge(run, [first, Last()])] == ["loss_above"]
+
+
+def test_a_run_without_a_step_is_not_called_sound(tmp_path: Path) -> None:
+    found = judge(make_run(tmp_path, []), [LossAbove()])
+    assert [one.seen for one in found] == [
+        "watched nothing: there is no losses in the whole run, in mode train"
+    ]
+
+
+def test_damaged_data_is_told_of_once_and_the_rest_is_judged(tmp_path: Path) -> None:
+    run = make_run(tmp_path, losses(1, 3))
+    (segment,) = run.storage.list("segments/")
+    content = bytearray(run.storage.get(segment))
+    content[-3] ^= 0x10
+    run.storage.put(segment, [bytes(content)])
+    found = judge(run, [LossAbove(), Finisher()])
+    assert [(one.rule, one.severity) for one in found] == [
+        ("loss_above", "warning"),
+        ("finisher", "info"),
+    ]
+    assert segment.rpartition("/")[2] in found[0].seen
+
+
+def test_the_engine_is_a_fold_of_its_own(tmp_path: Path) -> None:
+    run = make_run(tmp_path, losses(1, 3, 4))
+    engine = Engine([LossAbove()])
+    engine.begin(run.info)
+    steps = [engine.update(step) for step in run.follow()]
+    assert [len(found) for found in steps] == [0, 1, 1]
+    assert engine.finish() == []
+
+
+def test_capture_that_a_user_asked_for_is_kept_beside_the_rules_needs() -> None:
+    users = CaptureConfig.of({"gradients": SaveConfig(every=500, tensor=True)})
+    both = users.merged(capture_for([RULES["vanishing_gradient"]()]))
+    assert both.asks("gradients/a", 500, "train") == Ask(True, frozenset({"abs_mean"}))
+    assert not both.asks("gradients/a", 20, "train").tensor

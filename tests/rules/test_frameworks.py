@@ -1,0 +1,57 @@
+"""Which rules apply in which framework: what the documentation says is what the tests hold."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.paths import TESTS
+from tests.rules.frameworks import ANYWHERE, DOES_NOT_APPLY, FRAMEWORKS, Case, uncovered
+from vinedresser.rules.registry import RULES
+from vinedresser.store.reading.reader import Run
+
+TEXT = (TESTS.parent / "docs" / "rules.md").read_text(encoding="utf-8")
+
+
+def test_the_table_names_each_rule_and_where_it_applies() -> None:
+    (section,) = re.findall(
+        r"^## Which rules apply where\n(.*?)^## ", TEXT, re.MULTILINE | re.DOTALL
+    )
+    rows = re.findall(r"^\| `?(\w+)`? \|(.*)\|$", section, re.MULTILINE)
+    titles = [cell.strip() for cell in rows[0][1].split("|")]
+    assert titles == list(FRAMEWORKS)
+    table = {name: [cell.strip() for cell in cells.split("|")] for name, cells in rows[1:]}
+    assert list(table) == list(RULES)
+    assert table == {
+        name: ["" if name in DOES_NOT_APPLY[one] else "yes" for one in FRAMEWORKS] for name in RULES
+    }
+
+
+@pytest.mark.parametrize("name", [name for name in RULES if name not in DOES_NOT_APPLY["torch"]])
+def test_each_rule_is_asked_of_trainings_with_torch(name: str) -> None:
+    """One of the tests of rules that train with torch makes the rule, or expects it by its name."""
+    files = [path.read_text(encoding="utf-8") for path in (TESTS / "rules").rglob("test_*.py")]
+    named = (f"{RULES[name].__name__}(", f'"{name}"')
+    torch = [text for text in files if "torch" in text or "tests.rules.trainings" in text]
+    assert any(one in text for text in torch for one in named)
+
+
+class _Nothing:
+    """A training that nobody runs."""
+
+    def run(self, directory: Path) -> Run:
+        raise AssertionError(directory)
+
+
+def test_a_rule_without_a_case_and_without_a_reason_is_named() -> None:
+    missing = uncovered("torch", {}, {}, {})
+    assert set(missing) == set(RULES) - set(ANYWHERE) - set(DOES_NOT_APPLY["torch"])
+    rule = "nonfinite"
+
+    case = {"a case": Case(_Nothing(), frozenset({rule}))}
+    assert rule in uncovered("torch", case, {}, {})
+    assert rule not in uncovered("torch", case, case, {})
+    unknown = {"a case": Case(_Nothing(), frozenset({"no_such_rule"}))}
+    assert "no_such_rule" in uncovered("torch", unknown, {}, {})

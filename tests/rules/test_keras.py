@@ -1,0 +1,58 @@
+"""Each rule that applies to Keras, on a training that it is right about and on one beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.rules.frameworks import Case, alarms, found, missed, uncovered, wrongly_told
+from tests.rules.keras_cases import FAULTY, QUICK, SOUND
+from tests.rules.keras_trainings import waiting
+
+pytestmark = [
+    # Of Keras itself, whenever it makes an array of a variable.
+    pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning"),
+    # Of Keras too: it takes the logits in front of a softmax instead.
+    pytest.mark.filterwarnings("ignore:.*received `from_logits=True`:UserWarning"),
+]
+
+# Loops of one's own: of `fit`, the mode is right and all that is trainable is trained.
+ELSEWHERE = {
+    "wrong_mode": (
+        "rules/optimisation/test_modes_keras.py::test_what_the_model_is_called_with",
+        "rules/optimisation/test_modes_keras.py::test_what_the_model_is_called_with",
+    ),
+    "slow_input": (
+        "rules/test_keras.py::test_a_loop_that_waits_for_its_rows",
+        "rules/test_keras.py::test_a_loop_that_waits_for_its_rows",
+    ),
+}
+
+
+def cases(table: dict[str, Case]) -> list[object]:
+    """Return the names of cases, those marked that are not among the quick tests."""
+    return [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in table]
+
+
+@pytest.mark.parametrize("name", cases(FAULTY))
+def test_what_is_wrong_is_found(name: str, tmp_path: Path) -> None:
+    assert missed(FAULTY[name], tmp_path / "run") == []
+
+
+@pytest.mark.parametrize("name", cases(SOUND))
+def test_what_is_right_is_left_alone(name: str, tmp_path: Path) -> None:
+    assert wrongly_told(SOUND[name], tmp_path / "run") == []
+
+
+@pytest.mark.slow
+def test_a_loop_that_waits_for_its_rows(tmp_path: Path) -> None:
+    slow = found(waiting(tmp_path / "slow", 0.02))
+    assert "slow_input" in {one.rule for one in slow}
+    assert alarms(slow) == []
+    quick = found(waiting(tmp_path / "quick", 0.0005))
+    assert "slow_input" not in {one.rule for one in quick}
+
+
+def test_every_rule_has_its_cases_or_a_reason() -> None:
+    assert uncovered("Keras", FAULTY, SOUND, ELSEWHERE) == []

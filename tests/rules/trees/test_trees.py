@@ -1,0 +1,153 @@
+"""The rules about trees fire on real faulty boosting, and are silent on its near misses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.ensemble import RandomForestClassifier
+
+from tests.rules.trees.trainings import boost, found, hook_for, mislabelled, tumours
+from vinedresser.capture import open_run
+from vinedresser.errors import ConfigError
+from vinedresser.rules.losses.overfitting import Overfitting
+from vinedresser.rules.trees.empty_trees import EmptyTrees
+from vinedresser.rules.trees.feature_dominance import FeatureDominance
+from vinedresser.rules.trees.tree_depth import TreeDepth
+from vinedresser.rules.trees.unused_features import UnusedFeatures
+from vinedresser.testing.runs import make_run, step_record
+
+ALL = (TreeDepth, EmptyTrees, FeatureDominance, UnusedFeatures)
+
+
+def test_deep_trees_on_noisy_labels_are_found(tmp_path: Path) -> None:
+    (finding,) = boost(tmp_path / "run", [TreeDepth()], mislabelled(), max_depth=16)
+    assert (finding.fault, finding.severity) == ("tree_depth", "warning")
+    assert finding.value > 10
+    assert "lower max_depth from 16 to 6" in finding.remedy
+    assert finding.correction == {"max_depth": 6}
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        # As deep as they may be without the rule; and deep, but hardly better on their own rows.
+        {"max_depth": 6},
+        {"max_depth": 16, "eta": 0.01, "min_child_weight": 5, "rounds": 30},
+        # Long and lean.
+        {"max_depth": 0, "grow_policy": "lossguide", "max_leaves": 31, "tree_method": "hist"},
+    ],
+)
+def test_trees_that_are_not_too_deep_are_left_alone(tmp_path: Path, params: dict[str, Any]) -> None:
+    assert boost(tmp_path / "run", [TreeDepth()], mislabelled(), **params) == []
+
+
+def test_a_deep_forest_is_left_alone(tmp_path: Path) -> None:
+    x, y = mislabelled(1500)
+    rules = [TreeDepth()]
+    with hook_for(tmp_path / "run", rules) as hook:
+        model = RandomForestClassifier(40, random_state=0, n_jobs=1)
+        hook.sklearn(model, validation=(x[1000:], y[1000:])).fit(x[:1000], y[:1000])
+    assert max(tree.get_depth() for tree in model.estimators_) > 10
+    assert found(tmp_path / "run", rules) == []
+
+
+@pytest.mark.parametrize("parameter", [{"gamma": 1e5}, {"min_child_weight": 1e5}])
+def test_what_forbids_every_split_is_named(tmp_path: Path, parameter: dict[str, Any]) -> None:
+    (finding,) = boost(tmp_path / "run", [EmptyTrees()], tumours(), rounds=30, **parameter)
+    ((name, value),) = parameter.items()
+    assert (finding.fault, finding.severity, finding.step) == ("underfitting", "stop", 20)
+    assert f"{name} = {value:g} forbids every split" in finding.cause
+
+
+def test_labels_without_a_pattern_in_the_features_are_told(tmp_path: Path) -> None:
+    x, y = tumours()
+    (finding,) = boost(tmp_path / "run", [EmptyTrees()], (np.zeros_like(x), y), rounds=30)
+    assert "constant" in finding.cause
+
+
+def test_boosting_that_has_learned_all_may_add_empty_trees(tmp_path: Path) -> None:
+    # The weights of the rows vanish as they are learned, until none are left to split.
+    x, y = tumours()
+    path = tmp_path / "run"
+    assert boost(path, [EmptyTrees()], (x, y), rounds=150, min_child_weight=3, eta=1.0) == []
+    depths = open_run(path).scalars("trees")["trees/depth"].values
+    assert depths[-1] == 0
+
+
+def test_stumps_that_learn_are_left_alone(tmp_path: Path) -> None:
+    assert boost(tmp_path / "run", [EmptyTrees()], tumours(), max_depth=1) == []
+
+
+def test_a_feature_made_from_the_label_is_named(tmp_path: Path) -> None:
+    x, y = tumours()
+    leak = y + np.random.default_rng(0).normal(0, 0.2, len(y))
+    names = [*(f"measure_{n}" for n in range(30)), "outcome_code"]
+    rows = (np.column_stack([x, leak]), y)
+    (finding,) = boost(tmp_path / "run", [FeatureDominance()], rows, names=names)
+    assert (finding.fault, finding.severity) == ("feature_dominance", "info")
+    assert next(iter(finding.evidence["shares"])) == "outcome_code"
+    assert "whether outcome_code is known" in finding.remedy
+
+
+def test_few_features_or_even_ones_dominate_nothing(tmp_path: Path) -> None:
+    x, y = tumours()
+    assert boost(tmp_path / "few", [FeatureDominance()], (x[:, :5], y)) == []
+    assert boost(tmp_path / "even", [FeatureDominance()], mislabelled()) == []
+
+
+def test_shares_are_those_of_the_totals(tmp_path: Path) -> None:
+    gains = np.array([6.0, 1.0, 3.0, *[0.25] * 8])
+    records = [
+        step_record(step, tensors={"feature_importance/total_gain": gains})
+        for step in range(0, 40, 10)
+    ]
+    names = [f"n{n}" for n in range(11)]
+    make_run(tmp_path / "run", records, features=names)
+    (finding,) = found(tmp_path / "run", [FeatureDominance(threshold=0.8)])
+    assert finding.value == pytest.approx(10 / 12)
+    assert list(finding.evidence["shares"]) == ["n0", "n2", "n1"]
+    assert finding.since == 0
+    assert finding.step == 20
+    assert found(tmp_path / "run", [FeatureDominance(threshold=0.84)]) == []
+
+
+def test_features_that_no_tree_uses_are_named(tmp_path: Path) -> None:
+    x, y = tumours()
+    padded = np.column_stack([x[:, :8], np.zeros((len(x), 12))])
+    names = [*(f"measure_{n}" for n in range(8)), *(f"empty_{n}" for n in range(12))]
+    (finding,) = boost(tmp_path / "run", [UnusedFeatures()], (padded, y), names=names)
+    assert finding.value == pytest.approx(0.6)
+    assert finding.evidence["unused"] == names[8:]
+    assert boost(tmp_path / "all", [UnusedFeatures()], (x, y)) == []
+
+
+def test_boosting_that_overfits_is_found_and_shallow_boosting_is_not(tmp_path: Path) -> None:
+    rows = mislabelled(1200)
+    (finding,) = boost(tmp_path / "run", [Overfitting()], rows, rounds=120, max_depth=8)
+    assert finding.tensor == "losses/valid-logloss"
+    assert finding.mode == "eval"
+    params: dict[str, Any] = {"rounds": 60, "max_depth": 2, "eta": 0.05}
+    assert boost(tmp_path / "shallow", [Overfitting()], rows, **params) == []
+
+
+def test_a_training_without_trees_is_no_business_of_theirs(tmp_path: Path) -> None:
+    records = [step_record(step, scalars={"losses/l": 1.0}) for step in range(50)]
+    make_run(tmp_path / "run", records)
+    assert found(tmp_path / "run", [kind() for kind in ALL]) == []
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: TreeDepth(depth=0), "depth = 0: must be at least 1"),
+        (lambda: FeatureDominance(at_least=3), "at_least = 3: must be more than features = 3"),
+        (lambda: UnusedFeatures(share=1.5), r"share = 1\.5: must lie above 0"),
+        (lambda: EmptyTrees(drop=1.0), "drop = 1: must lie between 0 and 1"),
+    ],
+)
+def test_parameters_that_make_no_sense_are_refused(make: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make()

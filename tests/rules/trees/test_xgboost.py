@@ -1,0 +1,243 @@
+"""Each rule that applies to boosting, on a training that it is right about and on one beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xgboost
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, make_classification
+
+from tests.rules.frameworks import Case, missed, uncovered, wrongly_told
+from tests.rules.trees.trainings import Rows, hook_for
+from vinedresser.rules.registry import RULES
+from vinedresser.store.reading.reader import Run, open_run
+
+_BINARY: dict[str, Any] = {"objective": "binary:logistic", "max_depth": 3}
+_CLASSES: dict[str, Any] = {"objective": "multi:softprob", "max_depth": 3, "num_class": 10}
+
+
+def shuffled(x: Any, y: Any) -> Rows:
+    order = np.random.default_rng(0).permutation(len(x))
+    return x[order], np.asarray(y[order], np.float64)
+
+
+def tumours() -> Rows:
+    return shuffled(*load_breast_cancer(return_X_y=True))
+
+
+def digits() -> Rows:
+    return shuffled(*load_digits(return_X_y=True))
+
+
+def patients() -> Rows:
+    return shuffled(*load_diabetes(return_X_y=True))
+
+
+def wrong_labels() -> Rows:
+    x, _ = tumours()
+    return x, np.random.default_rng(0).integers(0, 2, len(x)).astype(float)
+
+
+def one_class() -> Rows:
+    x, _ = tumours()
+    return x, np.ones(len(x))
+
+
+def hardly_another_class() -> Rows:
+    x, y = tumours()
+    keep = (y > 0) | (np.cumsum(y == 0) <= 40)
+    return x[keep], y[keep]
+
+
+def lost() -> Rows:
+    x, y = tumours()
+    return np.zeros_like(x), y
+
+
+def rare(apart: float) -> Rows:
+    """Return rows of which 4 in 100 are of another class, as far apart from the others as this."""
+    x, y = make_classification(
+        6000, 20, n_informative=4, weights=[0.96], class_sep=apart, flip_y=0, random_state=0
+    )
+    return x, y.astype(float)
+
+
+def copied() -> Rows:
+    """Return rows of which half of those that are evaluated are among those trained on."""
+    x, y = digits()
+    order = np.r_[0:600, 0:150, 600:750]
+    return x[order], y[order]
+
+
+def steps_of_a_quantity() -> Rows:
+    """Return whole numbers that are quantities."""
+    x, _ = patients()
+    size = x[:, 2] + x[:, 8]
+    return x, np.digitize(size, np.quantile(size, np.arange(1, 8) / 8)).astype(float)
+
+
+def twins() -> Rows:
+    """Return two classes; four in ten of what should be of one of them are called the other."""
+    x, y = digits()
+    keep = np.isin(y, (0, 1))
+    x, y = x[keep], y[keep]
+    return x, np.where(np.random.default_rng(0).random(len(y)) < 0.4, 0.0, y)
+
+
+@dataclass(frozen=True)
+class Boosting:
+    """Boosts trees on the first two thirds of some rows.
+
+    Attributes:
+        rows: makes them.
+        rounds: of boosting.
+        params: of the booster.
+    """
+
+    rows: Callable[[], Rows] = tumours
+    rounds: int = 60
+    params: dict[str, Any] = field(default_factory=lambda: dict(_BINARY))
+
+    def run(self, directory: Path) -> Run:
+        """See `Training.run`."""
+        x, y = self.rows()
+        split = len(x) * 2 // 3
+        train = xgboost.DMatrix(x[:split], y[:split])
+        valid = xgboost.DMatrix(x[split:], y[split:])
+        with hook_for(directory, [kind() for kind in RULES.values()]) as hook:
+            xgboost.train(
+                {"nthread": 1, "seed": 0, **self.params},
+                train,
+                self.rounds,
+                evals=[(train, "train"), (valid, "valid")],
+                callbacks=[hook.xgboost(train=train, validation=valid)],
+                verbose_eval=False,
+            )
+        assert hook.problems == []
+        return open_run(directory)
+
+
+def binary(**params: Any) -> dict[str, Any]:
+    return _BINARY | params
+
+
+def rules(*names: str) -> frozenset[str]:
+    return frozenset(names)
+
+
+FAULTY = {
+    "labels drawn at random": Case(
+        Boosting(wrong_labels, 160), rules("corrupt_labels", "overfitting"), "corrupt_labels"
+    ),
+    "one class": Case(Boosting(one_class), rules("single_label"), "single_label"),
+    "inputs that are lost": Case(
+        Boosting(lost, 220),
+        rules("corrupt_inputs", "empty_trees", "loss_not_decreasing"),
+        "corrupt_inputs",
+    ),
+    "a rare class": Case(
+        Boosting(lambda: rare(0.3), 160, binary(max_depth=2, eta=0.05)),
+        rules("class_imbalance"),
+        "class_imbalance",
+    ),
+    "copied rows": Case(
+        Boosting(copied, 40, dict(_CLASSES)), rules("data_leakage"), "data_leakage"
+    ),
+    "numbers of classes": Case(
+        Boosting(digits, 60, {"max_depth": 3}), rules("class_numbers"), "loss_output_mismatch"
+    ),
+    "a learning rate far too small": Case(
+        Boosting(tumours, 220, binary(eta=1e-6)),
+        rules("loss_not_decreasing", "constant_predictions"),
+        "learning_rate_too_low",
+    ),
+    "a learning rate that is too small": Case(
+        Boosting(patients, 180, {"max_depth": 2, "eta": 2e-4}),
+        rules("underfitting"),
+        "learning_rate_too_low",
+    ),
+    "a learning rate that is too large": Case(
+        Boosting(patients, 110, {"eta": 1.5, "max_depth": 1, "subsample": 0.1}),
+        rules("learning_rate_too_high"),
+        "learning_rate_too_high",
+    ),
+    "a learning rate that overflows": Case(
+        Boosting(patients, 60, {"eta": 30.0}), rules("nonfinite"), "nonfinite"
+    ),
+    "rounds that add nothing": Case(
+        Boosting(patients, 130, {"max_depth": 1, "reg_lambda": 1000.0}), rules("overtraining")
+    ),
+    "classes that look alike": Case(
+        Boosting(twins, 40, {**_CLASSES, "num_class": 2, "max_depth": 1, "eta": 0.1}),
+        rules("classifier_confusion"),
+    ),
+}
+
+SOUND = {
+    "right labels": Case(
+        Boosting(tumours, 160, binary(eta=0.05)),
+        rules("corrupt_labels", "overfitting", "corrupt_inputs", "loss_not_decreasing"),
+    ),
+    "two classes, one of them hardly there": Case(
+        Boosting(hardly_another_class), rules("single_label", "constant_predictions")
+    ),
+    "a rare class that is learned": Case(
+        Boosting(lambda: rare(2.0), 160, binary(eta=0.1)), rules("class_imbalance")
+    ),
+    "rows that were split": Case(
+        Boosting(digits, 40, dict(_CLASSES)),
+        rules("data_leakage", "classifier_confusion", "overtraining"),
+    ),
+    "quantities in steps": Case(
+        Boosting(steps_of_a_quantity, 100, {"max_depth": 2, "eta": 0.1}), rules("class_numbers")
+    ),
+    "a small learning rate": Case(
+        Boosting(patients, 180, {"max_depth": 2, "eta": 0.02}),
+        rules("underfitting", "nonfinite", "empty_trees"),
+    ),
+    "a large learning rate": Case(
+        Boosting(tumours, 110, binary(eta=1.0, max_depth=1)),
+        rules("learning_rate_too_high"),
+    ),
+}
+
+# The rules about trees, and what is told by the numbers of the steps alone.
+ELSEWHERE = {
+    name: (f"rules/trees/test_trees.py::{fires}", f"rules/trees/test_trees.py::{silent}")
+    for name, fires, silent in (
+        (
+            "tree_depth",
+            "test_deep_trees_on_noisy_labels_are_found",
+            "test_trees_that_are_not_too_deep_are_left_alone",
+        ),
+        (
+            "feature_dominance",
+            "test_a_feature_made_from_the_label_is_named",
+            "test_few_features_or_even_ones_dominate_nothing",
+        ),
+        (
+            "unused_features",
+            "test_features_that_no_tree_uses_are_named",
+            "test_features_that_no_tree_uses_are_named",
+        ),
+    )
+}
+
+
+@pytest.mark.parametrize("name", FAULTY)
+def test_what_is_wrong_is_found(name: str, tmp_path: Path) -> None:
+    assert missed(FAULTY[name], tmp_path / "run") == []
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_what_is_right_is_left_alone(name: str, tmp_path: Path) -> None:
+    assert wrongly_told(SOUND[name], tmp_path / "run") == []
+
+
+def test_every_rule_has_its_cases_or_a_reason() -> None:
+    assert uncovered("XGBoost", FAULTY, SOUND, ELSEWHERE) == []

@@ -1,0 +1,148 @@
+"""How weights begin and how far they move: told from trainings that learn all the same."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from tests.rules.trainings import adam, sgd
+from tests.rules.weights.inside_trainings import captured, found, stack
+from vinedresser.rules.root_cause import root_causes
+from vinedresser.rules.signals.parameters.weight_scale import weight_scales
+from vinedresser.rules.weights.bad_initialisation import BadInitialisation
+from vinedresser.rules.weights.identical_units import IdenticalUnits
+from vinedresser.rules.weights.update_ratio import UpdateRatio
+from vinedresser.testing.runs import make_run, step_record
+
+DEEP = (64, *[32] * 8, 10)
+
+
+def normal(std: float) -> object:
+    """Return an initialisation with normal values."""
+    return lambda weight: nn.init.normal_(weight, std=std)
+
+
+def test_weights_that_are_too_small_are_named_with_the_size_to_use(tmp_path: Path) -> None:
+    rule = BadInitialisation()
+    model = lambda: stack(DEEP, nn.ReLU, normal(0.01))  # type: ignore[arg-type]  # noqa: E731
+    (finding,) = found(captured(tmp_path, [rule], model, adam(1e-3)), rule)
+    assert (finding.fault, finding.since) == ("bad_initialisation", 0)
+    # sqrt(2 / 32), He's for a layer of 32 inputs.
+    assert "a standard deviation of 0.25 (before relu)" in finding.remedy
+    assert finding.value == pytest.approx(0.01 * math.sqrt(32), rel=0.1)
+
+
+def test_weights_that_are_too_large_are_found(tmp_path: Path) -> None:
+    rule = BadInitialisation()
+    model = lambda: stack(DEEP, nn.Tanh, normal(1.5))  # type: ignore[arg-type]  # noqa: E731
+    (finding,) = found(captured(tmp_path, [rule], model, sgd(0.01)), rule)
+    assert finding.fault == "bad_initialisation"
+    assert "too large" in finding.cause
+
+
+def test_zeros_are_the_root_of_what_they_bring_about(tmp_path: Path) -> None:
+    rules = [BadInitialisation(), IdenticalUnits()]
+    model = lambda: stack((64, 32, 32, 10), nn.ReLU, nn.init.zeros_)  # noqa: E731
+    findings = found(captured(tmp_path, rules, model, adam(1e-3)), *rules)
+    assert {one.fault for one in findings} == {"bad_initialisation", "identical_units"}
+    (root,) = root_causes(findings)
+    assert root.finding.fault == "bad_initialisation"
+    assert "zeros only" in root.finding.seen
+
+
+def test_a_last_layer_of_zeros_and_large_weights_that_learn_are_left_alone(tmp_path: Path) -> None:
+    rules = [BadInitialisation(), IdenticalUnits(), UpdateRatio()]
+
+    def model() -> nn.Module:
+        net = stack((64, 64, 10), nn.Tanh, normal(0.5))  # type: ignore[arg-type]
+        nn.init.zeros_(net[-1].weight)  # type: ignore[arg-type]
+        return net
+
+    assert found(captured(tmp_path, rules, model, adam(5e-3)), *rules) == []
+
+
+def test_small_weights_behind_normalisation_are_left_alone(tmp_path: Path) -> None:
+    """The same weights, and labels that cannot be learned: the initialisation is not to blame."""
+    rule = BadInitialisation()
+
+    def model() -> nn.Module:
+        layers = list(stack(DEEP, nn.ReLU, normal(0.01)))  # type: ignore[arg-type]
+        return nn.Sequential(*layers[:1], nn.LayerNorm(32), *layers[1:])
+
+    assert found(captured(tmp_path, [rule], model, sgd(1e-9)), rule) == []
+
+
+def test_equal_units_stay_equal(tmp_path: Path) -> None:
+    rule = IdenticalUnits()
+    constant = lambda weight: nn.init.constant_(weight, 0.1)  # noqa: E731
+    model = lambda: stack((64, 32, 32, 10), nn.Tanh, constant)  # noqa: E731
+    (finding,) = found(captured(tmp_path, [rule], model, adam(1e-3)), rule)
+    assert (finding.fault, finding.tensor) == ("identical_units", "weights/0.weight")
+
+
+def test_units_that_become_alike_are_not_said_to_have_begun_so(tmp_path: Path) -> None:
+    """One step far too large throws all units into the direction of one gradient."""
+    rule = IdenticalUnits()
+    model = lambda: stack((64, 32, 32, 10), nn.ReLU)  # noqa: E731
+    run = captured(tmp_path, [rule], model, sgd(1e4), steps=200, total=200)
+    assert found(run, rule) == []
+
+
+@pytest.mark.parametrize(
+    ("rate", "fault"), [(1e-7, "learning_rate_too_low"), (1.0, "learning_rate_too_high")]
+)
+def test_a_learning_rate_is_told_by_the_updates(tmp_path: Path, rate: float, fault: str) -> None:
+    rule = UpdateRatio()
+    model = lambda: stack((64, 32, 32, 10), nn.ReLU)  # noqa: E731
+    (finding,) = found(captured(tmp_path, [rule], model, adam(rate)), rule)
+    assert finding.fault == fault
+    corrected = finding.correction["lr"]
+    assert f"lr {corrected:g} instead of {rate:g}" in finding.remedy
+    # Within a factor of ten of what trains such a network.
+    assert 1e-4 <= corrected <= 1e-2
+
+
+def test_usual_updates_in_a_training_that_cannot_learn_are_left_alone(tmp_path: Path) -> None:
+    rules = [UpdateRatio(), BadInitialisation(), IdenticalUnits()]
+
+    def model() -> nn.Module:
+        return nn.Sequential(Shuffled(), *stack((64, 64, 10), nn.ReLU))
+
+    assert found(captured(tmp_path, rules, model, adam(1e-3)), *rules) == []
+
+
+class Shuffled(nn.Module):
+    """Gives each row the inputs of its neighbour."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.roll(1, 0)
+
+
+def test_the_scale_is_that_of_the_matrix(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    dense = generator.normal(0.02, 0.3, (48, 48))
+    reductions = {
+        "weights/dense.weight": statistics(dense),
+        "weights/zero.weight": statistics(np.zeros((4, 4))),
+        "weights/norm.weight": statistics(np.ones(7)),
+        "weights/words.weight": statistics(generator.normal(size=(100, 16))),
+        "weights/broken.weight": statistics(np.full((2, 2), math.nan)),
+    }
+    run = make_run(tmp_path / "run", [step_record(0, reductions=reductions)])
+    (step,) = run.follow()
+    scales = weight_scales(step, {"words": ["Embedding", ""]})
+    assert set(scales) == {"weights/dense.weight", "weights/zero.weight"}
+    rms = math.sqrt((dense**2).mean())
+    assert scales["weights/dense.weight"] == pytest.approx((rms * math.sqrt(48), rms, 48.0))
+    assert scales["weights/zero.weight"] == (0.0, 0.0, 0.0)
+
+
+def statistics(values: np.ndarray) -> dict[str, float]:
+    """Return the statistics that the rules about weights ask for."""
+    norm = math.sqrt((values**2).sum())
+    return {"l2": norm, "std": float(values.std()), "mean": float(values.mean())}

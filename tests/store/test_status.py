@@ -1,0 +1,207 @@
+"""Running, over, or dead: told from the records and the processes behind them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from vinedresser.errors import NotARun
+from vinedresser.processes import ProcessIdentity, identify, this_process
+from vinedresser.store.records import (
+    ExitRecord,
+    Heartbeat,
+    StopRecord,
+    SupervisorRecord,
+    heartbeat_key,
+    write_record,
+)
+from vinedresser.store.status import rank_is_over, run_status
+from vinedresser.store.storage import LocalStorage
+from vinedresser.testing.runs import start_run
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> LocalStorage:
+    start_run(tmp_path)
+    return LocalStorage(tmp_path)
+
+
+@pytest.fixture
+def gone() -> ProcessIdentity:
+    """A process that has ended."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        identity = identify(process.pid)
+    assert identity is not None
+    return identity
+
+
+@pytest.fixture
+def here() -> ProcessIdentity:
+    """A process that lives."""
+    return this_process()
+
+
+def away(identity: ProcessIdentity) -> ProcessIdentity:
+    return replace(identity, host="another machine")
+
+
+def beat(
+    storage: LocalStorage,
+    process: ProcessIdentity,
+    *,
+    rank: int = 0,
+    age: float = 0.0,
+    closed: bool = False,
+    step: int = 5,
+) -> None:
+    record = Heartbeat(rank, asdict(process), step, time.time() - age, closed=closed)
+    write_record(storage, record, key=heartbeat_key(rank))
+
+
+def supervise(storage: LocalStorage, process: ProcessIdentity, *, age: float = 0.0) -> None:
+    identity = asdict(process)
+    write_record(storage, SupervisorRecord(identity, identity, time.time() - age))
+
+
+def test_no_run(tmp_path: Path) -> None:
+    with pytest.raises(NotARun, match=str(tmp_path)):
+        run_status(LocalStorage(tmp_path))
+
+
+def test_a_run_that_was_just_made_is_running(storage: LocalStorage) -> None:
+    assert run_status(storage).state == "running"
+
+
+def test_a_run_that_never_began_is_dead(tmp_path: Path) -> None:
+    start_run(tmp_path, created=time.time() - 61)
+    status = run_status(LocalStorage(tmp_path))
+    assert status.state == "dead"
+    assert status.over
+    assert status.step is None
+
+
+def test_a_live_supervisor_means_running(
+    storage: LocalStorage, here: ProcessIdentity, gone: ProcessIdentity
+) -> None:
+    supervise(storage, here, age=1000)
+    assert run_status(storage).state == "running"
+    beat(storage, gone, age=1000)
+    assert run_status(storage).state == "running"
+
+
+def test_a_dead_supervisor_and_no_heartbeat_is_dead(
+    storage: LocalStorage, gone: ProcessIdentity
+) -> None:
+    supervise(storage, gone)
+    assert run_status(storage).state == "dead"
+
+
+def test_a_live_trainer_means_running_whoever_supervised(
+    storage: LocalStorage, here: ProcessIdentity, gone: ProcessIdentity
+) -> None:
+    supervise(storage, gone)
+    beat(storage, here, age=1000)
+    assert run_status(storage).state == "running"
+    assert run_status(storage).step == 5
+
+
+def test_a_trainer_that_has_closed_still_runs_until_it_is_gone(
+    storage: LocalStorage, here: ProcessIdentity, gone: ProcessIdentity
+) -> None:
+    beat(storage, here, closed=True)
+    assert run_status(storage).state == "running"
+    beat(storage, gone, closed=True)
+    assert run_status(storage).state == "dead"
+
+
+def test_one_live_rank_is_enough(
+    storage: LocalStorage, here: ProcessIdentity, gone: ProcessIdentity
+) -> None:
+    beat(storage, gone, step=8)
+    assert run_status(storage).state == "dead"
+    beat(storage, here, rank=1, step=7)
+    assert run_status(storage).state == "running"
+    assert run_status(storage).step == 8
+
+
+def test_ranks_that_have_not_begun_are_waited_for(tmp_path: Path, gone: ProcessIdentity) -> None:
+    start_run(tmp_path, world_size=2)
+    beat(LocalStorage(tmp_path), gone)
+    assert run_status(LocalStorage(tmp_path)).state == "running"
+    (tmp_path / "run.json").unlink()
+    start_run(tmp_path, world_size=2, created=time.time() - 61)
+    assert run_status(LocalStorage(tmp_path)).state == "dead"
+
+
+def test_on_another_machine_the_heartbeat_must_be_fresh(
+    storage: LocalStorage, here: ProcessIdentity
+) -> None:
+    supervise(storage, away(here))
+    assert run_status(storage).state == "running"
+    supervise(storage, away(here), age=61)
+    assert run_status(storage).state == "dead"
+    beat(storage, away(here), age=3)
+    assert run_status(storage).state == "running"
+    beat(storage, away(here), age=6)
+    assert run_status(storage).state == "dead"
+
+
+def test_a_process_id_that_was_given_away_again_is_not_the_process(
+    storage: LocalStorage, here: ProcessIdentity
+) -> None:
+    beat(storage, replace(here, started=here.started - 1))
+    assert run_status(storage).state == "dead"
+    beat(storage, replace(here, boot="an earlier one"))
+    assert run_status(storage).state == "dead"
+
+
+def test_the_exit_record_has_the_last_word(storage: LocalStorage, here: ProcessIdentity) -> None:
+    supervise(storage, here)
+    beat(storage, here)
+    stop = StopRecord("rule", "the loss is NaN", 1.0, rule="nonfinite", step=7)
+    ending = ExitRecord(
+        "stopped", "the loss is NaN", 12.5, code=0, last_step=9, stop=stop.to_json()
+    )
+    write_record(storage, ending)
+    status = run_status(storage)
+    assert (status.state, status.by, status.rule) == ("stopped", "rule", "nonfinite")
+    assert (status.reason, status.step, status.code) == ("the loss is NaN", 9, 0)
+    assert status.ended == 12.5
+    write_record(storage, ExitRecord("killed", "by SIGKILL", 1.0, signal="SIGKILL"))
+    assert (run_status(storage).state, run_status(storage).signal) == ("killed", "SIGKILL")
+
+
+def test_damaged_records_count_as_missing_and_are_named(
+    storage: LocalStorage, here: ProcessIdentity, gone: ProcessIdentity
+) -> None:
+    beat(storage, here)
+    storage.put("exit.json", [b'{"cause": "fini'])
+    status = run_status(storage)
+    assert status.state == "running"
+    assert "exit.json" in status.reason
+    storage.put(heartbeat_key(0), [b"\0"])
+    supervise(storage, gone)
+    status = run_status(storage)
+    assert status.state == "dead"
+    assert "heartbeat/0.json" in status.reason
+    assert "exit.json" in status.reason
+
+
+def test_when_a_rank_is_over(
+    storage: LocalStorage, here: ProcessIdentity, gone: ProcessIdentity
+) -> None:
+    assert not rank_is_over(storage, 0)
+    beat(storage, here)
+    assert not rank_is_over(storage, 0)
+    beat(storage, here, closed=True)
+    assert rank_is_over(storage, 0)
+    beat(storage, gone)
+    assert rank_is_over(storage, 0)
+    beat(storage, away(here), age=6)
+    assert rank_is_over(storage, 0)
+    assert not rank_is_over(storage, 1)

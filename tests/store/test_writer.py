@@ -1,0 +1,178 @@
+"""The writer: what it keeps, when it commits, and that it never harms who calls it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.store.writing import GatedStorage, heartbeat, index_records, record_of, wait_for
+from vinedresser.store.reading.reader import open_run
+from vinedresser.store.records import (
+    WaitingRecord,
+    index_key,
+    write_record,
+)
+from vinedresser.store.storage import LocalStorage
+from vinedresser.store.writing.writer import RunWriter
+from vinedresser.testing.runs import start_run, step_record
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> LocalStorage:
+    start_run(tmp_path)
+    return LocalStorage(tmp_path)
+
+
+@pytest.fixture
+def gated(tmp_path: Path) -> Iterator[GatedStorage]:
+    start_run(tmp_path)
+    storage = GatedStorage(tmp_path)
+    yield storage
+    storage.gate.set()
+
+
+# When a segment is cut
+
+
+def test_flush_commits_what_was_added_before(storage: LocalStorage) -> None:
+    writer = RunWriter(storage, cut_seconds=1000)
+    for step in range(3):
+        assert writer.add(record_of(step))
+    assert writer.flush()
+    assert [record["steps"] for record in index_records(storage)] == [[0, 1, 2]]
+    writer.close()
+
+
+def test_a_segment_is_cut_at_its_size(storage: LocalStorage) -> None:
+    writer = RunWriter(storage, cut_bytes=10_000, cut_seconds=1000)
+    # Ten records of 1,000 bytes and a little more make a segment; nobody asks for the rest.
+    for step in range(25):
+        writer.add(record_of(step))
+        if step % 10 == 9:
+            committed = step // 10 + 1
+            wait_for(lambda: len(index_records(storage)) == committed)  # noqa: B023 (used at once)
+    writer.close()
+    assert [len(record["steps"]) for record in index_records(storage)] == [10, 10, 5]
+
+
+def test_a_writer_that_fell_behind_makes_larger_segments(gated: GatedStorage) -> None:
+    writer = RunWriter(gated, cut_bytes=10_000, cut_seconds=1000)
+    for step in range(10):
+        writer.add(record_of(step))
+    assert gated.reached.wait(10)
+    for step in range(10, 80):
+        writer.add(record_of(step))
+    gated.gate.set()
+    writer.close()
+    assert [len(record["steps"]) for record in index_records(gated)] == [10, 38, 32]
+
+
+def test_a_segment_is_cut_at_its_age(storage: LocalStorage) -> None:
+    writer = RunWriter(storage, cut_seconds=0.2)
+    begun = time.monotonic()
+    writer.add(record_of(0))
+    wait_for(lambda: index_records(storage))
+    assert time.monotonic() - begun >= 0.2
+    writer.close()
+
+
+def test_steps_are_committed_at_once_while_a_reader_waits(storage: LocalStorage) -> None:
+    writer = RunWriter(storage, cut_seconds=1000)
+    write_record(storage, WaitingRecord(time.time() + 60))
+    for step in range(3):
+        begun = time.monotonic()
+        writer.add(record_of(step))
+        wait_for(lambda: storage.exists(index_key(0, step)))  # noqa: B023 (used at once)
+        assert time.monotonic() - begun < 1.0
+    write_record(storage, WaitingRecord(time.time() - 1))
+    writer.add(record_of(3))
+    writer.add(record_of(4))
+    writer.close()
+    assert [record["steps"] for record in index_records(storage)] == [[0], [1], [2], [3, 4]]
+
+
+def test_many_small_steps_share_a_segment_though_a_reader_waits(storage: LocalStorage) -> None:
+    write_record(storage, WaitingRecord(time.time() + 60))
+    writer = RunWriter(storage)
+    begun = time.monotonic()
+    for step in range(300):
+        writer.add(step_record(step, scalars={"losses/loss": 1.0}))
+        time.sleep(0.001)
+    writer.close()
+    # At most one in 50 ms, the first and the last.
+    assert len(index_records(storage)) <= (time.monotonic() - begun) / 0.05 + 2
+
+
+def test_a_record_without_anything_is_a_step(storage: LocalStorage) -> None:
+    writer = RunWriter(storage)
+    writer.add(step_record(3))
+    writer.close()
+    assert open_run(storage).steps().tolist() == [3]
+
+
+# Ending
+
+
+def test_close_writes_the_rest_and_a_last_heartbeat(storage: LocalStorage) -> None:
+    writer = RunWriter(storage, cut_seconds=1000)
+    writer.add(record_of(0))
+    writer.last_step = 17
+    assert writer.close()
+    assert writer.close()
+    beat = heartbeat(storage)
+    assert beat.closed
+    assert beat.last_step == 17
+    assert beat.identity().pid == os.getpid()
+    assert open_run(storage).steps().tolist() == [0]
+
+
+def test_after_close_records_are_refused(storage: LocalStorage) -> None:
+    writer = RunWriter(storage)
+    writer.close()
+    assert not writer.add(record_of(0))
+    assert writer.dropped == 1
+    assert writer.flush()
+    assert index_records(storage) == []
+
+
+def test_close_and_flush_give_up_in_time(gated: GatedStorage) -> None:
+    writer = RunWriter(gated)
+    writer.add(record_of(0))
+    assert not writer.flush(0.05)
+    assert not writer.close(0.05)
+    gated.gate.set()
+    assert writer.close()
+
+
+def test_the_heartbeat_goes_on_without_records(storage: LocalStorage) -> None:
+    writer = RunWriter(storage)
+    first = heartbeat(storage)
+    assert first.last_step == -1
+    writer.last_step = 4
+    wait_for(lambda: heartbeat(storage).time > first.time)
+    assert heartbeat(storage).last_step == 4
+    assert not heartbeat(storage).closed
+    writer.close()
+
+
+def test_a_forked_child_writes_nothing(storage: LocalStorage) -> None:
+    writer = RunWriter(storage, queue_bytes=1_000)
+    writer.add(record_of(0))
+    writer.flush()
+    pid = os.fork()
+    if pid == 0:
+        # More than the queue holds: it would wait for ever for a thread that is not there.
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(30)
+        taken = [writer.add(record_of(step, size=900)) for step in range(5)]
+        os._exit(any(taken) or writer.flush() or writer.close())
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    writer.add(record_of(1))
+    writer.close()
+    assert open_run(storage).steps().tolist() == [0, 1]

@@ -1,0 +1,174 @@
+"""Second writers, full disks and bad records: what is lost is told, and nothing else is lost."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.store.writing import heartbeat, index_records, record_of
+from vinedresser.errors import SecondWriter, StoreFull
+from vinedresser.store.reading.reader import open_run
+from vinedresser.store.records import (
+    index_key,
+)
+from vinedresser.store.step_record import HostTensor, StepRecord
+from vinedresser.store.storage import LocalStorage
+from vinedresser.store.storage.base import Buffer
+from vinedresser.store.writing.writer import RunWriter
+from vinedresser.testing.runs import start_run
+from vinedresser.testing.small_disk import small_disk
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> LocalStorage:
+    start_run(tmp_path)
+    return LocalStorage(tmp_path)
+
+
+def test_a_rank_has_one_writer(storage: LocalStorage) -> None:
+    writer = RunWriter(storage, 3)
+    with pytest.raises(SecondWriter, match="rank 3 has a writer already"):
+        RunWriter(storage, 3)
+    RunWriter(storage, 4).close()
+    writer.close()
+    with pytest.raises(SecondWriter, match=str(storage.location)):
+        RunWriter(storage, 3)
+
+
+def test_a_second_writer_that_came_all_the_same_gives_up(storage: LocalStorage) -> None:
+    """As when a synchronised folder is written from two machines: no heartbeat was seen."""
+    told: list[str] = []
+    writer = RunWriter(storage, queue_bytes=3_000, on_problem=told.append)
+    storage.put(index_key(0, 0), [b"of somebody else"])
+    for step in range(20):
+        writer.add(record_of(step))
+    assert writer.close()
+    assert told == writer.problems
+    assert len(told) == 1
+    assert "another process writes rank 0" in told[0]
+    assert writer.dropped == 20
+    assert storage.get(index_key(0, 0)) == b"of somebody else"
+    assert not heartbeat(storage).closed
+
+
+def test_an_index_record_that_is_there_already_as_ours_is_no_second_writer(
+    storage: LocalStorage,
+) -> None:
+    class Repeating(LocalStorage):
+        """Carries out each put twice, as a network does when an answer is lost."""
+
+        def put(self, key: str, parts: Iterable[Buffer], *, exclusive: bool = False) -> None:
+            if key.startswith("index/"):
+                super().put(key, parts, exclusive=exclusive)
+            super().put(key, parts, exclusive=exclusive)
+
+    writer = RunWriter(Repeating(storage.location))
+    writer.add(record_of(0))
+    writer.close()
+    assert writer.problems == []
+    assert writer.dropped == 0
+
+
+def test_a_segment_that_cannot_be_committed_gives_its_room_back(storage: LocalStorage) -> None:
+    class Narrow(LocalStorage):
+        """Has no room for the first index record."""
+
+        refuses = True
+
+        def put(self, key: str, parts: Iterable[Buffer], *, exclusive: bool = False) -> None:
+            if key.startswith("index/") and self.refuses:
+                self.refuses = False
+                raise StoreFull(f"{key}: no room")
+            super().put(key, parts, exclusive=exclusive)
+
+    writer = RunWriter(Narrow(storage.location))
+    writer.add(record_of(0))
+    writer.flush()
+    assert storage.list("segments/") == []
+    writer.add(record_of(1))
+    writer.close()
+    assert len(storage.list("segments/")) == 1
+    assert index_records(storage)[0]["dropped"] == 1
+    assert open_run(storage).steps().tolist() == [1]
+
+
+def test_a_full_disk_loses_steps_says_so_once_and_heals(tmp_path: Path) -> None:
+    told: list[str] = []
+    released: list[int] = []
+    with small_disk(tmp_path, 1 << 20) as folder:
+        start_run(folder)
+        storage = LocalStorage(folder)
+        writer = RunWriter(
+            storage,
+            cut_bytes=1,
+            queue_bytes=4 << 20,
+            on_problem=told.append,
+            on_release=lambda record: released.append(record.step),
+        )
+        assert writer.add(record_of(0, 100_000))
+        for step in range(1, 5):
+            assert writer.add(record_of(step, 2 << 20))
+        assert writer.add(record_of(5, 100_000))
+        assert writer.close()
+        assert len(told) == 1
+        assert "train step 1 is lost" in told[0]
+        assert "segments/0/000000000001.safetensors" in told[0]
+        assert released == list(range(6))
+        assert writer.dropped == 4
+        assert heartbeat(storage).dropped == 4
+        assert [record["dropped"] for record in index_records(storage)] == [0, 4]
+        run = open_run(folder)
+        assert run.steps().tolist() == [0, 5]
+        for step in (0, 5):
+            assert (run.tensor("x").value(step) == step).all()
+
+
+def test_a_storage_that_goes_away_does_not_stop_the_training(tmp_path: Path) -> None:
+    place = tmp_path / "run"
+    start_run(place)
+    writer = RunWriter(LocalStorage(place), queue_bytes=3_000)
+    writer.add(record_of(0))
+    writer.flush()
+    place.rename(tmp_path / "moved")
+    place.write_bytes(b"in the way")
+    for step in range(1, 30):
+        assert writer.add(record_of(step))
+    assert writer.close()
+    assert writer.dropped == 29
+    assert any("run" in problem for problem in writer.problems)
+    assert open_run(tmp_path / "moved").steps().tolist() == [0]
+
+
+def test_one_bad_record_is_lost_alone(storage: LocalStorage) -> None:
+    told: list[str] = []
+    writer = RunWriter(storage, on_problem=told.append)
+    writer.add(record_of(0))
+    lie = HostTensor("F32", (7,), np.zeros(3, np.float32))
+    writer.add(StepRecord("train", 1, 0.0, {"weights/a": lie}))
+    writer.add(StepRecord("train", 2, 0.0, {}, {"losses/loss": "high"}))  # type: ignore[dict-item]
+    writer.add(record_of(3))
+    assert writer.close()
+    assert open_run(storage).steps().tolist() == [0, 3]
+    assert writer.dropped == 2
+    assert "train step 1 is lost: weights/a at train step 1: 12 bytes" in told[0]
+    assert "train step 2 is lost" in told[1]
+
+
+def test_a_thread_that_dies_leaves_nobody_waiting(
+    storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def careless(_record: StepRecord) -> None:
+        raise RuntimeError("a mistake of who uses the writer")
+
+    seen: list[str] = []
+    monkeypatch.setattr(threading, "excepthook", lambda args: seen.append(str(args.exc_value)))
+    writer = RunWriter(storage, queue_bytes=2_000, on_release=careless)
+    for step in range(20):
+        writer.add(record_of(step))
+    writer.flush()
+    assert writer.close()
+    assert seen == ["a mistake of who uses the writer"]

@@ -1,0 +1,164 @@
+"""The experiment file: what it becomes, and what each kind of mistake in it says."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from vinedresser.errors import ConfigError
+from vinedresser.rules.registry import RULES
+from vinedresser.tasks.config.experiment import load_experiment
+
+GOOD = """
+[run]
+name = "digits"
+command = ["python", "train.py"]
+total_steps = 100
+
+[run.parameters]
+lr = 0.1
+epochs = 3
+
+[variants.slow]
+parameters = { lr = 0.001, verbose = true, quiet = false }
+total_steps = 200
+
+[variants.fast]
+
+[capture.gradients]
+every = 20
+reductions = ["l2"]
+
+[rules.vanishing_gradient]
+severity = "warning"
+
+[tracking]
+uri = "sqlite:///mlflow.db"
+"""
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    (tmp_path / "train.py").touch()
+    path = tmp_path / "experiment.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_variants_are_laid_on_what_all_share(tmp_path: Path) -> None:
+    experiment = load_experiment(write(tmp_path, GOOD))
+    slow, fast = experiment.plans
+    assert slow.name == "digits-slow"
+    assert slow.argv == [
+        *(sys.executable, "train.py", "--lr", "0.001", "--epochs", "3", "--verbose"),
+    ]
+    assert slow.parameters == {"lr": 0.001, "epochs": 3, "verbose": True, "quiet": False}
+    assert slow.total_steps == 200
+    assert fast.argv[-4:] == ["--lr", "0.1", "--epochs", "3"]
+    assert fast.total_steps == 100
+
+
+def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
+    experiment = load_experiment(write(tmp_path, GOOD))
+    assert experiment.store == tmp_path / "runs"
+    assert experiment.cwd == tmp_path
+    assert experiment.tracking_uri == f"sqlite:///{tmp_path}/mlflow.db"
+    assert load_experiment(experiment.path, store=tmp_path / "x").store == tmp_path / "x"
+
+
+def test_trainings_side_by_side_share_the_cores(tmp_path: Path) -> None:
+    cores = len(os.sched_getaffinity(0))
+    path = write(tmp_path, GOOD)
+    for at_once, threads in ((1, cores), (2, max(cores // 2, 1))):
+        plan, _ = load_experiment(path, at_once=at_once).plans
+        assert plan.environment["OMP_NUM_THREADS"] == str(threads)
+
+
+def test_without_variants_there_is_one_run(tmp_path: Path) -> None:
+    text = '[run]\nname = "one"\ncommand = ["python", "train.py"]\n'
+    experiment = load_experiment(write(tmp_path, text))
+    assert [plan.name for plan in experiment.plans] == ["one"]
+    assert experiment.tracking_uri == f"sqlite:///{tmp_path}/runs/mlflow.db"
+    assert experiment.tracking_experiment == "one"
+
+
+def test_what_the_rules_need_is_captured(tmp_path: Path) -> None:
+    text = '[run]\nname = "one"\ncommand = ["python", "train.py"]\n'
+    judged = load_experiment(write(tmp_path, text))
+    assert judged.needs.asks("gradients/w", 0, "train").reductions
+    assert not judged.capture.asks("gradients/w", 0, "train")
+    unjudged = load_experiment(write(tmp_path, text + '[rules]\npreset = "none"\n'))
+    assert not unjudged.needs.asks("gradients/w", 0, "train")
+    assert unjudged.capture.asks("losses/x", 1, "train")
+
+
+def test_a_predicate_has_no_place_in_a_file(tmp_path: Path) -> None:
+    text = '[run]\nname = "one"\ncommand = ["python", "train.py"]\n'
+    text += '[capture.gradients]\nevery = 10\nwhen = "lambda step, mode: True"\n'
+    with pytest.raises(ConfigError, match=r"capture.gradients.when: .*in Python only"):
+        load_experiment(write(tmp_path, text))
+
+
+def test_rules_are_grouped_and_left_out(tmp_path: Path) -> None:
+    text = GOOD + "[rules.nonfinite]\ngroup = 'fast'\n[rules]\noverfitting = false\n"
+    groups = load_experiment(write(tmp_path, text)).rules
+    assert groups["fast"] == {"nonfinite": {}}
+    assert set(groups["default"]) == set(RULES) - {"nonfinite", "overfitting"}
+    assert groups["default"]["vanishing_gradient"] == {"severity": "warning"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "run: is missing; it holds at least name and command"),
+        ("[run]\nname = 'x'\n", "run: command: must be the program and its arguments, or"),
+        (
+            "[run]\nname = 'x'\ncommand = []\n",
+            "run: command: must be the program and its arguments, or",
+        ),
+        ("[run]\nname = 'a/b'\ncommand = ['x']\n", "name: 'a/b' cannot name a directory"),
+        ("[run]\nname = 'x'\ncommand = 'python x'\n", "run.command: input should be a valid list"),
+        (GOOD.replace('"train.py"', '"trian.py"'), "run.command: "),
+        (GOOD.replace('"train.py"', '"trian.py"'), "trian.py"),
+        (GOOD.replace('"python"', '"pyhton"'), "pyhton"),
+        (GOOD + "[runs]\n", "runs: no such table; did you mean run, rules?"),
+        (GOOD.replace("total_steps = 100", "total_step = 1"), "did you mean total_steps?"),
+        (GOOD.replace("= 100", "= 'many'"), "run.total_steps: input should be a valid integer"),
+        (GOOD.replace("total_steps = 100", "at_once = 0"), "at_once: must be at least 1, not 0"),
+        (GOOD.replace("total_steps = 100", "cwd = 'away'"), "away: no such directory"),
+        (GOOD.replace("total_steps = 200", "steps = 2"), "variants.slow.steps: no such key"),
+        (GOOD.replace("capture.gradients", "capture.gradient"), "did you mean gradients?"),
+        (GOOD.replace("every = 20", "evry = 20"), "capture.gradients.evry: no such key"),
+        (GOOD.replace("every = 20", "every = -1"), "capture.gradients.every = -1"),
+        (GOOD.replace('["l2"]', '["l3"]'), "one of min, max, mean, sum, l1, l2"),
+        (GOOD + "[capture.mine]\nregex = '('\n", "mine: regex '(' is not valid"),
+        (GOOD + "[capture]\nweights = 3\n", "weights = 3: must be a table"),
+        (
+            GOOD.replace("rules.vanishing_gradient", "rules.vanishing_gradent"),
+            (
+                "rules.vanishing_gradent: no such rule; did you mean vanishing_gradient, "
+                "exploding_gradient?"
+            ),
+        ),
+        (GOOD.replace('severity = "warning"', "rato = 1.0"), "did you mean ratio?"),
+        (GOOD.replace('severity = "warning"', "severity = 'stopp'"), "stopp"),
+        (GOOD + "[rules]\npreset = 'strickt'\n", "rules.preset: no such preset 'strickt'"),
+        (GOOD + "[rules]\nnonfinite = 3\n", "rules.nonfinite: must be a table or false, not 3"),
+        (GOOD.replace("uri =", "url ="), "tracking.url: no such key; did you mean uri?"),
+        ("[run\n", "not valid TOML"),
+    ],
+)
+def test_a_mistake_is_named(tmp_path: Path, text: str, message: str) -> None:
+    path = write(tmp_path, text)
+    with pytest.raises(ConfigError) as caught:
+        load_experiment(path)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"nowhere\.toml: no such file"):
+        load_experiment(tmp_path / "nowhere.toml")

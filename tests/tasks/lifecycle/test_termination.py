@@ -1,0 +1,75 @@
+"""SIGTERM to a flow: its trainings save a checkpoint, all is settled, and it ends by the signal."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.paths import SCRIPTS
+from vinedresser.processes import marked_processes
+from vinedresser.store.reading.reader import open_run
+from vinedresser.store.records import RUN_ID_VARIABLE
+
+SCRIPT = SCRIPTS / "cluster_trainer.py"
+SWEEP = f"""
+[sweep]
+metric = "accuracy"
+direction = "maximize"
+pruner = "none"
+sampler = "grid"
+
+[space]
+x = [0.1, 0.2, 0.3, 0.4]
+
+[run]
+name = "search"
+command = ["python", "{SCRIPT}"]
+at_once = 2
+parameters = {{ epochs = 900, pause = 0.1 }}
+
+[rules.nonfinite]
+"""
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def test_a_sweep_that_gets_sigterm_ends_in_good_order(
+    tmp_path: Path, mlflow_runs: Callable[[Path], dict[str, Any]]
+) -> None:
+    (tmp_path / "sweep.toml").write_text(SWEEP, encoding="utf-8")
+    flow = subprocess.Popen(
+        [sys.executable, "-m", "vinedresser", "sweep", "sweep.toml"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "COLUMNS": "200"},
+    )
+    store = tmp_path / "runs/search"
+    deadline = time.monotonic() + 200
+    while len({path.parts[-4] for path in store.glob("trial-*/index/0/*")}) < 2:
+        assert time.monotonic() < deadline
+        assert flow.poll() is None, flow.communicate()[0]
+        time.sleep(0.1)
+    flow.send_signal(signal.SIGTERM)
+    output, _ = flow.communicate()
+    assert flow.returncode == -signal.SIGTERM, output
+    trials = [path.parent for path in store.glob("trial-*/run.json")]
+    assert len(trials) == 2
+    for trial in trials:
+        run = open_run(trial)
+        assert (run.status.state, run.status.by) == ("stopped", "person")
+        assert run.status.reason == "its flow was cancelled, or sent SIGTERM"
+        assert list((trial / "checkpoints").iterdir())
+        assert not list(marked_processes(f"{RUN_ID_VARIABLE}={run.info.id}"))
+    recorded = mlflow_runs(tmp_path / "runs")
+    assert {one["status"] for one in recorded.values()} == {"KILLED"}
+    assert len(recorded) == 3

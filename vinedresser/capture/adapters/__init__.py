@@ -1,0 +1,1 @@
+"""Models of any framework: names, module types, setup and the adapter protocol."""

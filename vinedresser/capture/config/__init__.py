@@ -1,0 +1,1 @@
+"""The configuration of a capture: the collections in force and what is due when."""

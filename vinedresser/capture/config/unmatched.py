@@ -1,0 +1,84 @@
+"""Telling the user of a collection that holds nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+from vinedresser.capture.hook.recording import Recording
+from vinedresser.errors import did_you_mean
+from vinedresser.store.collections.collection import BUILT_IN, Collection
+from vinedresser.store.collections.modules import module_of
+
+__all__ = ["Unmatched"]
+
+# What built-in rules look at where it is there: few trainings have all of it.
+_OF_SOME_TRAININGS = ("learning_rate", "loss_scale", "scheduler")
+
+
+class Unmatched:
+    """Watches for collections of a user's own that held nothing when they were first due.
+
+    Of an evaluation much is not there that a train step has; so it is the first train step that
+    counts, unless a collection is for evaluations only.
+
+    Args:
+        names: returns the names of all tensors that there are to capture.
+    """
+
+    def __init__(self, names: Callable[[], Iterable[str]]) -> None:
+        self._names = names
+        self._known: set[str] = set()
+        self._pending: set[str] = set()
+
+    def expect(self, collections: Iterable[Collection]) -> None:
+        """Watch for those of some collections that are not watched for already."""
+        fresh = {
+            one.name
+            for one in collections
+            if one.selects and one.name not in BUILT_IN and one.name not in _OF_SOME_TRAININGS
+        }
+        self._pending |= fresh - self._known
+        self._known |= fresh
+
+    def complaints(self, recording: Recording) -> list[str]:
+        """Return one sentence for each collection that was due for the first time, and empty."""
+        if not self._pending:
+            return []
+        fresh = [
+            collection
+            for name, collection in recording.due.collections().items()
+            if name in self._pending and (recording.mode == "train" or not _trains(collection))
+        ]
+        self._pending.difference_update(collection.name for collection in fresh)
+        captured = recording.names()
+        empty = [one for one in fresh if not any(one.holds(name) for name in captured)]
+        return [self._complaint(collection, recording) for collection in empty]
+
+    def _complaint(self, collection: Collection, recording: Recording) -> str:
+        names = sorted({*self._names(), *recording.names()})
+        if collection.regex is None:
+            paths = sorted({path for path in map(module_of, names) if path})
+            asked = [*collection.modules, *collection.types]
+            near = did_you_mean(str(asked[0]), paths)
+            there = ", ".join(paths[:8]) + (", …" if len(paths) > 8 else "")
+            return (
+                f"collection {collection.name} held nothing at step {recording.step} "
+                f"({recording.mode}): {', '.join(map(str, asked))}: no such modules with what is "
+                f"asked of them{near or f'; there are {there}'}"
+            )
+        # What is left of the pattern without its signs is compared with the names.
+        plain = re.sub(r"\\[a-zA-Z]|[^\w/.]", "", collection.regex or "")
+        near = did_you_mean(plain, names) or did_you_mean(
+            plain, [name.rpartition("/")[2] for name in names]
+        )
+        there = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
+        return (
+            f"collection {collection.name} matched nothing at step {recording.step} "
+            f"({recording.mode}): its regex {collection.regex!r} is found in no name"
+            f"{near or f'; there are {there}'}"
+        )
+
+
+def _trains(collection: Collection) -> bool:
+    return any("train" in save.modes for save in collection.saves)

@@ -1,0 +1,1 @@
+"""The hook: what a training script uses, and the machinery behind it."""

@@ -1,0 +1,1 @@
+"""The backends of Keras: TensorFlow and torch."""

@@ -1,0 +1,1 @@
+"""The calls into Keras at which capture looks in."""

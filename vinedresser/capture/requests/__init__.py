@@ -1,0 +1,1 @@
+"""Requests to a running training: capture more, save, change a parameter, stop."""

@@ -1,1 +1,0 @@
-"""The run store: how captured steps are written, committed, found and read."""

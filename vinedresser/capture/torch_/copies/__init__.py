@@ -1,0 +1,1 @@
+"""Copies and statistics of torch tensors."""

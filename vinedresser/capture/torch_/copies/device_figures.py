@@ -1,0 +1,116 @@
+"""The figures of tensors on a device, waiting for nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from vinedresser.store.reductions.figures import of_nothing
+
+__all__ = ["device_figures"]
+
+_WIDE = torch.float64
+
+
+def device_figures(rows: Tensor, figures: tuple[str, ...]) -> list[Tensor]:
+    """Return figures of each row, in their order: float64, [C], on the rows' device.
+
+    Sums are taken in float64. Single elements stay as wide as they are; so the variance is good to
+    float32's digits.
+
+    Args:
+        rows: [C, m]; detached and dense, on a device that has float64; any dtype.
+        figures: `Word.figure` of words that are not sampled.
+    """
+    if not rows.shape[1]:
+        values = (of_nothing(figure) for figure in figures)
+        return [torch.full(rows.shape[:1], one, dtype=_WIDE, device=rows.device) for one in values]
+    later = _Later(_wide_enough(rows))
+    return [getattr(later, figure)() for figure in figures]
+
+
+def _wide_enough(rows: Tensor) -> Tensor:
+    """Return elements as float32 or float64; of complex ones the magnitudes.
+
+    Integers go to float64, which holds all but the greatest; narrow floats fit into float32.
+    """
+    if rows.is_complex():
+        return rows.to(torch.complex128).abs()
+    if rows.is_floating_point():
+        return rows if rows.itemsize >= 4 else rows.float()
+    return rows.double()
+
+
+class _Later:
+    """The figures of rows, each begun when it is asked for, and what they share only once.
+
+    Args:
+        rows: [C, m], m > 0; float32 or float64.
+    """
+
+    def __init__(self, rows: Tensor) -> None:
+        self._rows = rows
+        self._size = rows.shape[1]
+        self._known: dict[str, Tensor] = {}
+
+    def min(self) -> Tensor:
+        return self._once("min", lambda: self._rows.amin(1).double())
+
+    def max(self) -> Tensor:
+        return self._once("max", lambda: self._rows.amax(1).double())
+
+    def sum(self) -> Tensor:
+        return self._once("sum", lambda: self._rows.sum(1, dtype=_WIDE))
+
+    def mean(self) -> Tensor:
+        return self.sum() / self._size
+
+    def l1(self) -> Tensor:
+        return self._once("l1", lambda: torch.linalg.vector_norm(self._rows, 1, 1, dtype=_WIDE))
+
+    def l2(self) -> Tensor:
+        return self._once("l2", lambda: torch.linalg.vector_norm(self._rows, 2, 1, dtype=_WIDE))
+
+    def variance(self) -> Tensor:
+        return self._once("variance", lambda: _variance(self._rows, self.mean()))
+
+    def std(self) -> Tensor:
+        return self.variance().sqrt()
+
+    def zero_share(self) -> Tensor:
+        return 1 - torch.count_nonzero(self._rows, 1).double() / self._size
+
+    def nonfinite(self) -> Tensor:
+        return self._size - torch.isfinite(self._rows).sum(1).double()
+
+    def abs_min(self) -> Tensor:
+        return self._rows.abs().amin(1).double()
+
+    def abs_max(self) -> Tensor:
+        return torch.maximum(-self.min(), self.max())
+
+    def abs_mean(self) -> Tensor:
+        return self.l1() / self._size
+
+    def abs_variance(self) -> Tensor:
+        return self._once("abs_variance", lambda: _variance(self._rows.abs(), self.abs_mean()))
+
+    def abs_std(self) -> Tensor:
+        return self.abs_variance().sqrt()
+
+    def _once(self, name: str, compute: Callable[[], Tensor]) -> Tensor:
+        """Return what several figures are made of, begun when it is first asked for."""
+        if name not in self._known:
+            self._known[name] = compute()
+        return self._known[name]
+
+
+def _variance(rows: Tensor, mean: Tensor) -> Tensor:
+    """Return the variance of each row, given its mean; float64, [C]."""
+    # Shifted by about the mean, else a large mean cancels all digits.
+    rest = rows - mean.to(rows.dtype)[:, None]
+    mean_square = torch.linalg.vector_norm(rest, 2, 1, dtype=_WIDE).square() / rows.shape[1]
+    shift = rest.sum(1, dtype=_WIDE) / rows.shape[1]
+    return torch.clamp(mean_square - shift.square(), min=0)

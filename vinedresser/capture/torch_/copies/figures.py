@@ -1,0 +1,183 @@
+"""The figures of float32 and float64 tensors on the CPU, at about the speed of a copy.
+
+The same as `vinedresser.store.reductions` defines, but of float32 data in float32 primitives of
+torch, on as many threads as it has. They are exact to about 1e-5 of l2, std and abs_mean, and of
+the mean to 1e-6 of abs_mean. Where float32 would overflow, underflow or meet a non-finite element,
+the figures are taken again in float64.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from vinedresser.capture.torch_.copies.host_view import host_view
+from vinedresser.store.reductions.figures import figure_rows
+
+__all__ = ["fast_figures"]
+
+# A row is summed in float32, its sum goes on in float64: 4096 elements cost no accuracy.
+_ROW = 4096
+# Temporaries stay in the processor's cache, whatever the size of the tensor. A multiple of a row.
+_CHUNK = 1 << 18
+# Among fewer elements torch finds the extremes sooner than a view for numpy can be made.
+_FEW = 1 << 13
+# Squares of smaller float32 numbers are denormal or zero.
+_LEAST_RMS = 1e-15
+# What is asked for so seldom that it is left to numpy.
+_RARE = frozenset({"abs_min", "abs_std", "abs_variance"})
+
+
+def fast_figures(flat: torch.Tensor, figures: tuple[str, ...]) -> dict[str, float]:
+    """Return figures of a tensor, by their names.
+
+    Args:
+        flat: [n], n > 0; float32 or float64, detached, on the CPU.
+        figures: `Word.figure` of words that are not sampled.
+    """
+    fast = _Figures(flat)
+    found = {name: getattr(fast, name)() for name in figures if name not in _RARE}
+    again = tuple(name for name in figures if name in _RARE)
+    if fast.doubtful or not all(map(math.isfinite, found.values())):
+        again = figures
+    if again:
+        rows = figure_rows(fast.array.reshape(1, -1), again)
+        found.update((name, float(values[0])) for name, values in rows.items())
+    return found
+
+
+class _Figures:
+    """The figures of one flat float32 or float64 tensor, each computed when it is asked for.
+
+    Attributes:
+        doubtful: a figure may have met the limits of float32, or a non-finite element.
+    """
+
+    def __init__(self, flat: torch.Tensor) -> None:
+        self._flat = flat
+        self._count = flat.numel()
+        self.doubtful = False
+
+    @cached_property
+    def array(self) -> NDArray[Any]:
+        """The tensor, as numpy sees it."""
+        return host_view(self._flat)
+
+    @cached_property
+    def _scratch(self) -> torch.Tensor:
+        return torch.empty(min(self._count, _CHUNK), dtype=self._flat.dtype)
+
+    @cached_property
+    def _extremes(self) -> tuple[float, float]:
+        if self._count <= _FEW:
+            low, high = torch.aminmax(self._flat)
+            return float(low.item()), float(high.item())
+        # Numpy's are vectorised, torch's is not; both hand a NaN on.
+        return float(self.array.min()), float(self.array.max())
+
+    def min(self) -> float:
+        return self._extremes[0]
+
+    def max(self) -> float:
+        return self._extremes[1]
+
+    def sum(self) -> float:
+        return self._sum
+
+    def mean(self) -> float:
+        return self._sum / self._count
+
+    def l2(self) -> float:
+        norm = math.sqrt(_squares(self._flat))
+        small = norm < _LEAST_RMS * math.sqrt(self._count) and self._flat.dtype == torch.float32
+        if small and self.array.any():
+            self.doubtful = True
+        return norm
+
+    def l1(self) -> float:
+        return self._l1
+
+    def abs_mean(self) -> float:
+        return self._l1 / self._count
+
+    def abs_max(self) -> float:
+        return max(-self.min(), self.max())
+
+    def std(self) -> float:
+        return math.sqrt(self._variance)
+
+    def variance(self) -> float:
+        return self._variance
+
+    @cached_property
+    def _sum(self) -> float:
+        return float(self._flat.sum().item())
+
+    @cached_property
+    def _l1(self) -> float:
+        if self._count <= _ROW:
+            return float(torch.linalg.vector_norm(self._flat, 1).item())
+
+        def total(chunk: torch.Tensor, scratch: torch.Tensor) -> float:
+            return float(torch.abs(chunk, out=scratch).sum().item())
+
+        return self._over_chunks(total)
+
+    @cached_property
+    def _variance(self) -> float:
+        # Shifted by about the mean, else a large mean cancels all digits of the variance.
+        shift = self.mean()
+        if self._flat.dtype == torch.float32:
+            shift = float(np.float32(shift))
+        if not math.isfinite(shift):
+            self.doubtful = True
+            return math.nan
+        rest = 0.0
+
+        def squares(chunk: torch.Tensor, scratch: torch.Tensor) -> float:
+            nonlocal rest
+            torch.sub(chunk, shift, out=scratch)
+            rest += float(scratch.sum().item())
+            return _squares(scratch)
+
+        mean_square = self._over_chunks(squares) / self._count
+        if mean_square < _LEAST_RMS**2 and self._flat.dtype == torch.float32:
+            self.doubtful = True
+        return max(mean_square - (rest / self._count) ** 2, 0.0)
+
+    def zero_share(self) -> float:
+        pieces = range(0, self._count, _CHUNK)
+        zeros = sum(np.count_nonzero(self.array[i : i + _CHUNK] == 0) for i in pieces)
+        return float(zeros / self._count)
+
+    def nonfinite(self) -> float:
+        # An infinity or a NaN never leaves a sum.
+        if not math.isfinite(self.mean()):
+            self.doubtful = True
+        return 0.0
+
+    def _over_chunks(self, part: Callable[[torch.Tensor, torch.Tensor], float]) -> float:
+        """Return the sum of a part over all chunks, given scratch memory of a chunk's size."""
+        if self._count <= _CHUNK:
+            return part(self._flat, self._scratch)
+        chunks = torch.split(self._flat, _CHUNK)
+        return math.fsum(part(chunk, self._scratch[: chunk.numel()]) for chunk in chunks)
+
+
+def _squares(flat: torch.Tensor) -> float:
+    """Return the sum of squares of a flat tensor, row by row."""
+    count = flat.numel()
+    whole = count - count % _ROW
+    if whole <= _ROW:
+        return float(torch.linalg.vector_norm(flat).item() ** 2)
+    rows = torch.linalg.vector_norm(flat[:whole].view(-1, _ROW), dim=1).double()
+    total = float(torch.dot(rows, rows).item())
+    if whole < count:
+        total += float(torch.linalg.vector_norm(flat[whole:]).item() ** 2)
+    return total

@@ -1,0 +1,229 @@
+"""Takes copies and statistics of torch tensors into recordings."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from vinedresser.capture.config.capture_config import Ask
+from vinedresser.capture.hook.recording import Recording
+from vinedresser.capture.torch_.copies.buffers import BufferPool
+from vinedresser.capture.torch_.copies.coming import coming
+from vinedresser.capture.torch_.copies.device_copies import DeviceCopies
+from vinedresser.capture.torch_.copies.later_statistics import Copies, LaterStatistics
+from vinedresser.capture.torch_.copies.reductions import Later, take_later, take_now
+from vinedresser.capture.torch_.forward.aside import Aside, modes_are_on
+from vinedresser.store.reductions import Statistics, channel_axis
+from vinedresser.store.reductions.strided_rows import affordable_rows
+from vinedresser.store.step_record import StepRecord
+
+__all__ = ["TorchKeeper"]
+
+_ORDINARY = (torch.Tensor, torch.nn.Parameter)
+
+
+class TorchKeeper:
+    """The `Keeper` of torch tensors.
+
+    A tensor that comes again in the same step under another name, unchanged (what a module returns
+    that hands its child's output on), is neither copied nor reduced again. On a CUDA device copies
+    and statistics are only begun; it is the writer's thread that waits for them.
+
+    Attributes:
+        channels_last: in what it is given, channels are the last axis (`channel_axis`).
+    """
+
+    channels_last = False
+
+    def __init__(self) -> None:
+        self._copies = DeviceCopies()
+        self._pool = BufferPool(copies=self._copies)
+        self._for_later = LaterStatistics()
+        # Figures that are still on a device, by the recording that they belong to.
+        self._later: dict[Recording, list[Later]] = {}
+
+    def is_scalar(self, value: torch.Tensor) -> bool:
+        """Say whether a tensor is one real number."""
+        return value.numel() == 1 and not value.is_complex()
+
+    def keep(self, recording: Recording, name: str, value: torch.Tensor, ask: Ask) -> None:
+        """See `Keeper.keep`.
+
+        Raises:
+            TypeError: its dtype cannot be stored.
+        """
+        if not modes_are_on():
+            self._keep(recording, name, value, ask, self._seen(recording, value))
+            return
+        with Aside():
+            self._keep(recording, name, value, ask, self._seen(recording, value))
+
+    def keep_parameter(
+        self, recording: Recording, name: str, value: torch.Tensor, ask: Ask
+    ) -> None:
+        """Do as `keep` does with a parameter or a gradient, which comes under no other name."""
+        if not modes_are_on():
+            self._keep(recording, name, value, ask, {})
+            return
+        with Aside():
+            self._keep(recording, name, value, ask, {})
+
+    def keep_parameters(
+        self, recording: Recording, named: list[tuple[str, torch.Tensor, Ask]]
+    ) -> None:
+        """Do as `keep_parameter` does with many at once.
+
+        Args:
+            recording: takes them.
+            named: tensors by their names, and what is asked of each: statistics only.
+        """
+        fresh = [one for one in named if not recording.has_statistics(one[0])]
+        tensors = [value for _, value, _ in fresh]
+        if not self._for_later.fits(recording, tensors):
+            for name, value, ask in named:
+                self.keep_parameter(recording, name, value, ask)
+        elif fresh:
+            with Aside():
+                copies = self._for_later.copy(recording, tensors)
+            self.keep_copies(recording, [(name, ask) for name, _, ask in fresh], copies)
+            for value, copied in zip(tensors, copies.tensors, strict=True):
+                if type(value) is torch.nn.Parameter and not value.is_inference():
+                    recording.kept[id(value)] = (weakref.ref(value), value._version, copied)
+
+    def keep_copies(
+        self, recording: Recording, named: list[tuple[str, Ask]], copies: Copies
+    ) -> None:
+        """Take statistics of copies, later.
+
+        Args:
+            recording: takes them.
+            named: the name of each, and what is asked of it: statistics only.
+            copies: as many, that nobody will change any more.
+        """
+        for place, (name, ask) in enumerate(named):
+            axis = channel_axis(name, copies.tensors[place].dim(), last=self.channels_last)
+            recording.add_statistics(name, copies.statistics(place, ask.reductions, axis))
+
+    def copy_of(self, recording: Recording, value: torch.Tensor) -> torch.Tensor | None:
+        """Return the copy that `keep_parameters` made of a tensor; None where there is none.
+
+        Nobody may write to it, and it is there until the recording is handed over.
+
+        Args:
+            recording: for which it was copied.
+            value: the tensor, which has not changed since.
+        """
+        found = recording.kept.get(id(value))
+        if found is None or found[0]() is not value or found[1] != value._version:
+            return None
+        copied: torch.Tensor = found[2]
+        return copied
+
+    def copied_for_later(self, recording: Recording, tensors: list[torch.Tensor]) -> Copies | None:
+        """Copy tensors, as they are now, for `keep_copies`; None where they have to be kept now."""
+        if not self._for_later.fits(recording, tensors):
+            return None
+        return self._for_later.copy(recording, tensors)
+
+    def _keep(
+        self, recording: Recording, name: str, value: torch.Tensor, ask: Ask, seen: dict[Any, Any]
+    ) -> None:
+        """Take what is asked of a tensor, but for what was taken of it before."""
+        plain: torch.Tensor | None = None
+        if ask.tensor and name not in recording.tensors:
+            host = seen.get(ask.rows)
+            most = affordable_rows(ask.rows, value.shape, value.itemsize)
+            if host is None and most != 0:
+                plain = _plain(value)
+                host = seen[ask.rows] = self._pool.copy_rows(plain, most)
+            if host is not None:
+                recording.tensors[name] = host
+        if ask.reductions and not recording.has_statistics(name):
+            axis = channel_axis(name, value.dim(), last=self.channels_last)
+            # Filled in now, or when the step ends; shared by all names of this tensor.
+            key = (ask.reductions, axis)
+            if key not in seen:
+                plain = _plain(value) if plain is None else plain
+                seen[key] = self._reduce(recording, plain, ask.reductions, axis)
+            recording.add_statistics(name, seen[key])
+
+    def keep_scalar(
+        self, recording: Recording, name: str, value: torch.Tensor, weight: float
+    ) -> None:
+        """See `Keeper.keep_scalar`."""
+        if not value.is_cuda:
+            recording.add_scalar(name, float(value.item()), weight)
+            return
+
+        def take(figures: NDArray[np.float64]) -> None:
+            recording.add_scalar(name, float(figures[0]), weight)
+
+        # A copy, since a loss is often divided in place afterwards.
+        figure = _plain(value).reshape(1).to(torch.float64, copy=True)
+        self._later.setdefault(recording, []).append(Later(figure, take))
+        self._copies.began(figure.device)
+        recording.awaited.add(name)
+
+    def finish(self, recording: Recording) -> None:
+        """See `Keeper.finish`."""
+        recording.kept.clear()
+        if not self._copies.busy:
+            return
+        figures = coming(self._later.pop(recording, ()))
+        arrival = self._copies.arrival()
+        if arrival is None:
+            return
+
+        def complete(record: StepRecord) -> None:
+            arrival.wait()
+            for one in figures:
+                one.take()
+            record.scalars = recording.scalars()
+
+        recording.arriving.append(complete)
+
+    def release(self, record: StepRecord) -> None:
+        """See `Keeper.release`."""
+        self._pool.release(record.tensors.values())
+
+    def _seen(self, recording: Recording, value: torch.Tensor) -> dict[Any, Any]:
+        """Return what was taken of these very elements in this step already, to be added to."""
+        if type(value) not in _ORDINARY or value.is_inference() or value.is_sparse:
+            # No address, or no version counter that tells whether it was written to in between.
+            return {}
+        key = (value.data_ptr(), value.shape, value.stride(), value.dtype, value._version)
+        known = recording.kept.get(key)
+        # Once the tensor is gone, another may lie at its address.
+        if known is not None and known[0]() is not None:
+            taken: dict[Any, Any] = known[1]
+            return taken
+        taken = {}
+        recording.kept[key] = (weakref.ref(value), taken)
+        return taken
+
+    def _reduce(
+        self, recording: Recording, plain: torch.Tensor, words: frozenset[str], axis: int | None
+    ) -> Statistics:
+        if not plain.is_cuda:
+            if self._for_later.fits(recording, (plain,)):
+                return self._for_later.copy(recording, (plain,)).statistics(0, words, axis)
+            return take_now(plain.cpu(), words, axis)
+        statistics, later = take_later(plain, words, axis)
+        self._copies.began(plain.device)
+        if later is not None:
+            self._later.setdefault(recording, []).append(later)
+        return statistics
+
+
+def _plain(value: torch.Tensor) -> torch.Tensor:
+    """Return a tensor as an ordinary one: without graph, dense, this process's part of it."""
+    plain = value.detach()
+    if type(plain) is not torch.Tensor and hasattr(plain, "to_local"):
+        plain = plain.to_local()
+    if plain.layout is not torch.strided:
+        plain = plain.to_dense()
+    return plain.resolve_conj().resolve_neg() if plain.is_complex() else plain

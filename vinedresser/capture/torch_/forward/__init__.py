@@ -1,0 +1,1 @@
+"""Forward passes of torch models: module hooks, function calls, attention."""

@@ -1,0 +1,313 @@
+"""Capturing what the modules of a torch model are given and return, and the functions they call."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from vinedresser.capture.config.capture_config import Ask
+from vinedresser.capture.hook.recording import Recording
+from vinedresser.capture.shield import Shield
+from vinedresser.capture.torch_.forward.activations import activation_name
+from vinedresser.capture.torch_.forward.aside import Aside
+from vinedresser.capture.torch_.forward.attention import ATTENTION, attention_probabilities
+from vinedresser.capture.torch_.forward.function_calls import FunctionCalls, functions_can_be_seen
+from vinedresser.capture.torch_.forward.fused import fused_modules
+from vinedresser.capture.torch_.forward.looked_at import (
+    calls_no_function_asked_for,
+    only_activations,
+    to_be_looked_at,
+)
+from vinedresser.capture.torch_.forward.module_hook import ModuleHook
+from vinedresser.capture.torch_.names import Names
+from vinedresser.capture.torch_.nesting import argument_leaves, leaves
+
+__all__ = ["FORWARD_KINDS", "ForwardHooks", "is_elsewhere"]
+
+# What is taken while a model is called.
+FORWARD_KINDS = ("inputs", "outputs", "attention")
+
+_Keep = Callable[[Recording, str, Tensor, Ask], object]
+
+
+class _Call(NamedTuple):
+    """A call of a module that is going on.
+
+    Attributes:
+        path: of the module.
+        name: of the call, "conv1" or "conv1#1".
+        is_activation: the module is a function itself, so those that it calls are not told.
+    """
+
+    path: str
+    name: str
+    is_activation: bool
+
+
+class _Calls(threading.local):
+    """The calls of modules that are going on, outermost first; each thread has its own."""
+
+    def __init__(self) -> None:
+        self.open: list[_Call] = []
+
+
+class ForwardHooks:
+    """Hooks on all modules and a look at functions, there during one forward of the model.
+
+    An idle hook costs more than a microsecond a call, and keeps torch from the fast path: so there
+    are none in forwards of which nothing is captured.
+
+    Args:
+        root: the model that is called, with its wrappers.
+        names: of the user's own model inside of them.
+        keep: takes a tensor, as `Keeper.keep` does.
+        shield: around every hook.
+
+    Attributes:
+        there: `clear` has something to do.
+    """
+
+    def __init__(self, root: nn.Module, names: Names, keep: _Keep, shield: Shield) -> None:
+        self.there = False
+        self._root = root
+        self._names = names
+        self._keep = keep
+        self._shield = shield
+        guard = shield.guard
+        self._guarded_end = guard("the end of a forward", self.end)
+        self._guarded_before = guard("the input of", self._before, names=0)
+        self._guarded_after = guard("the output of", self._after, names=0)
+        self._guarded_call = guard("a call of", self._before_function, names=1)
+        self._guarded_return = guard("the output of", self._after_function, names=0)
+        self._attend = guard("attention in", self._take_attention, names=0)
+        # By path: the hooks before and after the module.
+        self._hooks: dict[str, tuple[ModuleHook, ModuleHook]] = {}
+        self._inner: list[RemovableHandle] = []
+        self._outer: list[RemovableHandle] = []
+        # How often modules were called in this forward, and functions in modules, by path.
+        self._counts: Counter[str] = Counter()
+        self._calls = _Calls()
+        self._stance: Any = None
+        self._functions: FunctionCalls | None = None
+        # The model calls something compiled by itself, which must not meet a mode of ours.
+        self._calls_compiled = False
+        self._recording: Recording | None = None
+        self._kinds: frozenset[str] = frozenset()
+
+    def install(self, recording: Recording, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Set the hooks; they go when the forward ends.
+
+        Compiled code does not call hooks that were set after it was compiled, so what is compiled
+        runs uncompiled in this one forward; the compiled code is kept.
+
+        Args:
+            recording: takes what the model is given, computes and returns.
+            args: what the model is called with by position.
+            kwargs: and by keyword.
+        """
+        self._kinds = frozenset(kind for kind in FORWARD_KINDS if recording.due.reaches(kind))
+        if not self._kinds:
+            return
+        if self._only_the_input_of_the_root(recording):
+            self._take(recording, argument_leaves(args, kwargs, f"inputs/{self._names.root}"))
+            return
+        self.there = True
+        self._recording = recording
+        self._counts.clear()
+        self._calls.open.clear()
+        modules = self._names.modules()
+        fused = fused_modules(module for _, module in modules)
+        closed = _parts(one for one in fused if not isinstance(one, nn.MultiheadAttention))
+        few = only_activations(recording.due)
+        known = few and calls_no_function_asked_for(module for _, module in modules)
+        for path, module in modules:
+            # Compiled by TorchScript, a module takes no hooks; nor do those inside it.
+            if isinstance(module, torch.jit.ScriptModule) or id(module) in closed:
+                continue
+            if not few or to_be_looked_at(path, module, recording.due):
+                self._set(path, module, args, kwargs)
+        # Else it is called from outside: inside of compiled code it would come too early.
+        if self._root._compiled_call_impl is None:
+            end = ModuleHook(self._guarded_end, self._root)
+            self._outer.append(self._root.register_forward_hook(end, always_call=True))
+        if _is_compiled(self._root):
+            self._stance = torch.compiler.set_stance("force_eager")
+        if fused:
+            self._shield.report(
+                f"in evaluations torch may run {type(fused[0]).__name__} in one piece, so of what "
+                "goes on inside, and of functions that the model calls, nothing is captured there; "
+                "torch.backends.mha.set_fastpath_enabled(False) lets it run in its parts"
+            )
+        elif not known and not self._calls_compiled and functions_can_be_seen():
+            self._functions = FunctionCalls(self._guarded_call, self._guarded_return)
+            self._functions.begin()
+
+    def _only_the_input_of_the_root(self, recording: Recording) -> bool:
+        """Say whether nothing else is asked for: then no hooks are needed, nor eager code."""
+        if self._kinds != {"inputs"} or is_elsewhere():
+            return False
+        return recording.due.only_at("inputs") == frozenset({self._names.root})
+
+    def clear(self) -> None:
+        """Take away what is left of the hooks; not to be called from inside of them."""
+        if self.there:
+            self.end()
+            while self._outer:
+                self._outer.pop().remove()
+            self.there = False
+
+    def end(self, *_: Any) -> None:
+        """Take the hooks away when the forward has ended."""
+        # The root's own hooks stay till `clear`: torch is walking over them.
+        self._recording = None
+        while self._inner:
+            self._inner.pop().remove()
+        stance, self._stance = self._stance, None
+        if stance is not None:
+            stance.__exit__(None, None, None)
+        functions, self._functions = self._functions, None
+        if functions is not None:
+            functions.end()
+            if functions.compiling:
+                self._calls_compiled = True
+                self._shield.report(
+                    "the model calls a function that is compiled by itself; torch would compile "
+                    "it anew if it were looked at, so functions that the model calls are not "
+                    "captured"
+                )
+
+    def _set(
+        self, path: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        """Set the hooks of a module."""
+        if path not in self._hooks:
+            before = functools.partial(self._guarded_before, path)
+            after = functools.partial(self._guarded_after, path)
+            self._hooks[path] = ModuleHook(before), ModuleHook(after)
+        first, then = self._hooks[path]
+        if module is not self._root:
+            self._inner.append(module.register_forward_pre_hook(first, with_kwargs=True))
+            self._inner.append(module.register_forward_hook(then, always_call=True))
+        else:
+            # Torch is calling its hooks already.
+            self._guarded_before(path, module, args, kwargs)
+            self._outer.append(module.register_forward_hook(then))
+
+    def _before(
+        self, path: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        """Take what a module is given, before it writes to it."""
+        recording = self._recording
+        if recording is None or is_elsewhere():
+            return
+        name = self._counted(path)
+        self._calls.open.append(_Call(path, name, bool(activation_name(module))))
+        if "inputs" in self._kinds:
+            self._take(recording, argument_leaves(args, kwargs, f"inputs/{name}"))
+
+    def _after(self, path: str, _module: nn.Module, _args: Any, output: Any) -> None:
+        """Take what a module has returned, before anybody can write to it."""
+        recording = self._recording
+        if recording is None or is_elsewhere():
+            return
+        calls = self._calls.open
+        if calls and calls[-1].path == path:
+            name = calls.pop().name
+            # Of a call that has raised an error there is none.
+            if "outputs" in self._kinds:
+                self._take(recording, leaves(output, f"outputs/{name}"))
+
+    def _before_function(
+        self,
+        function: Callable[..., Any],
+        spelled: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> str | None:
+        """Take what a function is given; return the name of the call."""
+        recording = self._recording
+        if recording is None or is_elsewhere():
+            return None
+        calls = self._calls.open
+        path = calls[-1].path if calls else self._names.root
+        if function in ATTENTION and "attention" in self._kinds:
+            self._attend(path, recording, function, args, kwargs)
+        if function is nn.functional.multi_head_attention_forward:
+            # The module's own inputs and outputs are this one's.
+            return None
+        if calls and calls[-1].is_activation:
+            return None
+        name = self._counted(f"{path}.{spelled}()")
+        if "inputs" in self._kinds:
+            given = {key: value for key, value in kwargs.items() if key != "out"}
+            self._take(recording, argument_leaves(args, given, f"inputs/{name}"))
+        return name
+
+    def _after_function(self, name: str, result: Any) -> None:
+        """Take what a function has returned."""
+        if self._recording is not None and "outputs" in self._kinds:
+            self._take(self._recording, leaves(result, f"outputs/{name}"))
+
+    def _take_attention(
+        self,
+        path: str,
+        recording: Recording,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> None:
+        """Take the probabilities with which an attention is about to weigh."""
+        name = self._counted(f"attention/{path}")
+        ask = recording.due.ask(name)
+        if ask:
+            with Aside():
+                self._keep(recording, name, attention_probabilities(function, args, kwargs), ask)
+
+    def _take(self, recording: Recording, named: Iterable[tuple[str, Tensor]]) -> None:
+        for name, tensor in named:
+            ask = recording.due.ask(name)
+            if ask:
+                self._keep(recording, name, tensor, ask)
+
+    def _counted(self, path: str) -> str:
+        """Return the name of a further call of what has a path."""
+        count = self._counts[path]
+        self._counts[path] = count + 1
+        return f"{path}#{count}" if count else path
+
+
+def is_elsewhere() -> bool:
+    """Say whether what is called now is no call of the training's forward.
+
+    Inside of a backward, it is checkpointing that calls modules again; inside of a transform of
+    `torch.func`, what they are called with stands for tensors that are not there.
+    """
+    return (
+        torch._C._current_graph_task_id() != -1
+        or torch._C._functorch.peek_interpreter_stack() is not None
+    )
+
+
+def _parts(modules: Iterable[nn.Module]) -> set[int]:
+    """Return the identities of modules and of all that is in them."""
+    return {id(part) for module in modules for part in module.modules()}
+
+
+def _is_compiled(root: nn.Module) -> bool:
+    """Say whether torch.compile has to do with any part of a model."""
+    dynamo = sys.modules.get("torch._dynamo")
+    return dynamo is not None and any(
+        isinstance(module, dynamo.OptimizedModule)
+        or module._compiled_call_impl is not None
+        # Lightning takes a compiled module apart, and compiles its steps.
+        or getattr(module, "_compiler_ctx", None) is not None
+        for module in root.modules()
+    )

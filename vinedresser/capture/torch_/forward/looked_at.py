@@ -1,0 +1,86 @@
+"""Which modules and functions of a torch model have to be looked at for what is due."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from torch import nn
+from torch.nn.modules import activation as activations
+from torch.nn.modules import module as modules_of_torch
+
+from vinedresser.capture.config.capture_config import Due
+from vinedresser.capture.torch_.forward.module_hook import ModuleHook
+
+__all__ = ["calls_no_function_asked_for", "only_activations", "to_be_looked_at"]
+
+# Collections of which it is known without a call whether they hold what a module gives.
+_KNOWN = frozenset({"activations", "model_inputs", "model_outputs"})
+# Modules of torch that call no activation function, but for those that are modules inside them.
+_SIMPLE: frozenset[type[nn.Module]] = frozenset(
+    {
+        nn.Sequential, nn.Identity, nn.Flatten, nn.Unflatten,
+        nn.Linear, nn.Bilinear, nn.Embedding, nn.EmbeddingBag,
+        nn.Conv1d, nn.Conv2d, nn.Conv3d,
+        nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d,
+        nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm,
+        nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d,
+        nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d, nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d,
+        nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d,
+        nn.AdaptiveMaxPool1d, nn.AdaptiveMaxPool2d, nn.AdaptiveMaxPool3d,
+        nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout,
+        nn.Upsample, nn.PixelShuffle, nn.ZeroPad2d, nn.ReflectionPad2d,
+    }
+)  # fmt: skip
+
+
+def only_activations(due: Due) -> bool:
+    """Say whether of what modules are given and return, no more is asked than rules do.
+
+    That is the outputs of activation functions, and what models as a whole are given and return.
+    With a hook of the user's on all modules there may be functions in any of them.
+
+    Args:
+        due: what is due.
+    """
+    return not modules_of_torch._has_any_global_hook() and all(
+        (one.name in _KNOWN and one.regex is None)
+        or not any(map(one.reaches, ("inputs", "outputs", "attention")))
+        for one, _ in due.parts
+    )
+
+
+def to_be_looked_at(path: str, module: nn.Module, due: Due) -> bool:
+    """Say whether a call of a module is of interest, or functions that it calls may be.
+
+    Args:
+        path: of the module.
+        module: any.
+        due: what is due; see `only_activations`.
+    """
+    asked = due.ask(f"outputs/{path}") or due.ask(f"inputs/{path}")
+    return bool(asked) or not _is_simple(module)
+
+
+def calls_no_function_asked_for(modules: Iterable[nn.Module]) -> bool:
+    """Say whether all that a model calls are modules of torch, and their inside is known.
+
+    Args:
+        modules: all of the model.
+    """
+    return all(_is_simple(one) or _is_activation(one) for one in modules)
+
+
+def _is_simple(module: nn.Module) -> bool:
+    return type(module) in _SIMPLE and _is_as_torch_made_it(module)
+
+
+def _is_activation(module: nn.Module) -> bool:
+    """Say whether a module is an activation function of torch, whose own function is not told."""
+    known = type(module).__module__ == activations.__name__
+    return known and type(module) is not nn.MultiheadAttention and _is_as_torch_made_it(module)
+
+
+def _is_as_torch_made_it(module: nn.Module) -> bool:
+    """Say whether a call of a module runs no code but torch's, and ours."""
+    hooks = (*module._forward_pre_hooks.values(), *module._forward_hooks.values())
+    return "forward" not in vars(module) and all(type(one) is ModuleHook for one in hooks)

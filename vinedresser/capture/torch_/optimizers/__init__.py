@@ -1,0 +1,1 @@
+"""Torch optimizers: their steps, their state and their updates."""

@@ -1,0 +1,105 @@
+"""By how much an optimizer's step changes the parameters of a torch model."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.parameter import is_lazy
+from torch.optim import Optimizer
+
+from vinedresser.capture.config.capture_config import Ask
+from vinedresser.capture.hook.recording import Recording
+from vinedresser.capture.torch_.copies.keeper import TorchKeeper
+from vinedresser.capture.torch_.forward.aside import Aside
+from vinedresser.capture.torch_.names import NamedParameter
+
+__all__ = ["Updates", "updates_name"]
+
+_Keep = Callable[[Recording, str, Tensor, Ask], object]
+
+
+class _Before(NamedTuple):
+    """Parameters before a step.
+
+    Attributes:
+        asked: the parameters.
+        values: what they were; others may read these too.
+    """
+
+    asked: list[NamedParameter]
+    values: list[Tensor]
+
+
+def updates_name(parameter: NamedParameter) -> str:
+    """Return the name of a parameter's update, such as ``updates/conv1.weight``."""
+    return f"updates/{parameter.path}"
+
+
+class Updates:
+    """Takes the value of parameters after an optimizer's step minus that before it.
+
+    Args:
+        keeper: leaves statistics for later.
+        keep: takes tensors, as `TorchKeeper.keep_parameter` does.
+    """
+
+    def __init__(self, keeper: TorchKeeper, keep: _Keep) -> None:
+        self._keeper = keeper
+        self._keep = keep
+        # By an optimizer whose step is going on.
+        self._before: weakref.WeakKeyDictionary[Recording, dict[Optimizer, _Before]] = (
+            weakref.WeakKeyDictionary()
+        )
+
+    def begin(
+        self, recording: Recording, optimizer: Optimizer, owned: list[NamedParameter]
+    ) -> None:
+        """Copy what is asked for, as it is before a step.
+
+        Args:
+            recording: takes the updates.
+            optimizer: about to step.
+            owned: the parameters that it updates.
+        """
+        due = recording.due
+        asked = [one for one in owned if due.ask(updates_name(one)) and not is_lazy(one.value)]
+        if asked:
+            with Aside(), torch.no_grad():
+                values = [
+                    # Its statistics are asked for as well, so that it was copied right before.
+                    copied if copied is not None else _here(one.value).clone()
+                    for one in asked
+                    for copied in [self._keeper.copy_of(recording, one.value)]
+                ]
+            self._before.setdefault(recording, {})[optimizer] = _Before(asked, values)
+
+    def end(self, recording: Recording, optimizer: Optimizer) -> None:
+        """Take by how much a step that was begun has changed them."""
+        before = self._before.get(recording, {}).pop(optimizer, None)
+        if before is None:
+            return
+        names = [updates_name(one) for one in before.asked]
+        asks = list(map(recording.due.ask, names))
+        with Aside(), torch.no_grad():
+            after = [_here(one.value) for one in before.asked]
+            late = not any(ask.tensor for ask in asks)
+            later = self._keeper.copied_for_later(recording, after) if late else None
+            if later is not None:
+                torch._foreach_sub_(later.tensors, before.values)
+                named = list(zip(names, asks, strict=True))
+                self._keeper.keep_copies(recording, named, later)
+                return
+            changes = torch._foreach_sub(after, before.values)
+        for name, change, ask in zip(names, changes, asks, strict=True):
+            self._keep(recording, name, change, ask)
+
+
+def _here(parameter: Tensor) -> Tensor:
+    """Return this process's part of a parameter, without graph."""
+    value = parameter.detach()
+    part: Tensor = value.to_local() if hasattr(value, "to_local") else value
+    return part

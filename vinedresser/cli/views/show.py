@@ -1,0 +1,256 @@
+"""`vinedresser show`: what a run captured, and the values of one of its tensors or scalars."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.table import Table
+from rich.text import Text
+
+from vinedresser.capture.config.capture_config import CaptureConfig
+from vinedresser.cli.views.terminal import console
+from vinedresser.errors import ConfigError, UnknownStep, UnknownTensor, did_you_mean
+from vinedresser.store.collections.schedule import SaveConfig
+from vinedresser.store.reading.reader import Run
+from vinedresser.store.reading.series import Column
+from vinedresser.store.reductions import REDUCTIONS, reduce_array
+from vinedresser.store.step_record import MODES, Mode
+
+__all__ = ["draw_name", "show_name", "show_run"]
+
+# Rows of a long series that fit on a page; the rest is for `run.scalars(...).to_pandas()`.
+_MOST_ROWS = 20
+
+
+def show_run(run: Run) -> None:
+    """Print how a run stands and what it captured, a line per tensor and scalar."""
+    status = run.status
+    steps = run.steps("train")
+    console.print(Text(f"{run.info.name}   {status.state}   {status.reason}".rstrip()))
+    if run.info.framework:
+        version = run.info.versions.get(run.info.framework, "")
+        console.print(Text(f"  {run.info.framework} {version}   {len(steps)} steps captured"))
+    for problem in run.problems:
+        console.print(Text(f"  {problem}", style="red"))
+    rows = [_tensor_row(run, name) for name in run.tensor_names()]
+    for name, modes in _scalar_modes(run).items():
+        counts = sum(len(run.scalars(f"^{_literal(name)}$", mode=mode)[name]) for mode in modes)
+        rows.append(_Row(name, "scalar", counts, ", ".join(modes), 8 * counts))
+    console.print(_collections(run, rows))
+    table = Table(header_style="bold")
+    for heading, right in (("name", 0), ("shape", 0), ("steps", 1), ("kept", 0), ("bytes", 1)):
+        table.add_column(heading, justify="right" if right else "left")
+    kind = ""
+    for row in rows:
+        if kind and not row.name.startswith(f"{kind}/"):
+            table.add_section()
+        kind = row.name.partition("/")[0]
+        table.add_row(Text(row.name), row.shape, str(row.steps), row.kept, f"{row.size:,}")
+    console.print(table)
+
+
+class _Row(NamedTuple):
+    """What is known of one tensor or scalar."""
+
+    name: str
+    shape: str
+    steps: int
+    kept: str
+    size: int
+
+
+def _collections(run: Run, rows: list[_Row]) -> Table:
+    """Return a table of the run's collections: when they are saved, and what has come together."""
+    table = Table(header_style="bold")
+    for heading, right in (("collection", 0), ("names", 1), ("bytes", 1), ("saved", 0)):
+        table.add_column(heading, justify="right" if right else "left")
+    config = CaptureConfig.from_json(run.info.capture)
+    for collection in config.collections.values():
+        held = [row for row in rows if collection.holds(row.name)]
+        size = sum(row.size for row in held)
+        when = "; ".join(_schedule(save) for save in collection.saves)
+        table.add_row(Text(collection.name), str(len(held)), f"{size:,}", Text(when))
+    return table
+
+
+def _schedule(save: SaveConfig) -> str:
+    """Return in words when a save config saves, and what."""
+    words = []
+    if save.every:
+        words.append("every step" if save.every == 1 else f"every {save.every} steps")
+    if save.start:
+        words.append(f"from {save.start}")
+    if save.stop is not None:
+        words.append(f"before {save.stop}")
+    if save.steps:
+        words.append(f"at {', '.join(map(str, save.steps))}")
+    if save.when is not None:
+        words.append(f"when {save.when}")
+    if set(save.modes) != set(MODES):
+        words.append(f"in {', '.join(save.modes)}")
+    if save.reductions:
+        words.append(f"({' '.join(save.reductions)}{' and the tensor' if save.tensor else ''})")
+    return " ".join(words) or "never"
+
+
+def show_name(run: Run, name: str, *, step: int | None, mode: str, rank: int) -> None:
+    """Print one tensor's statistics along the steps or at one step, or one scalar's values.
+
+    Args:
+        run: the run.
+        name: of a tensor or scalar of it.
+        step: only this step, with the tensor's values; None: all steps.
+        mode: "train", "eval" or "predict".
+        rank: of a distributed run.
+
+    Raises:
+        ConfigError: no such mode.
+        UnknownTensor: no such tensor or scalar; the message has the nearest names.
+        UnknownStep: it was not captured at this step.
+        Damaged: the bytes on disk do not match their checksum.
+    """
+    kind = _mode(mode)
+    scalars, tensors = run.scalar_names(), run.tensor_names()
+    if name in scalars:
+        _show_scalar(run, name, step, kind, rank)
+    elif name in tensors:
+        _show_tensor(run, name, step, kind, rank)
+    else:
+        near = did_you_mean(name, [*scalars, *tensors])
+        raise UnknownTensor(f"{run.path}: no tensor or scalar {name}{near}")
+
+
+def _show_scalar(run: Run, name: str, step: int | None, mode: Mode, rank: int) -> None:
+    columns = run.scalars(f"^{_literal(name)}$", mode=mode, rank=rank)
+    if name not in columns:
+        raise UnknownStep(f"{run.path}: {name}: never captured in mode {mode} by rank {rank}")
+    column = columns[name]
+    if step is not None:
+        where = column.steps == step
+        if not where.any():
+            raise UnknownStep(f"{run.path}: {name}: not captured at {mode} step {step}")
+        console.print(f"{name}   {mode} step {step}   {column.values[where][-1]:.6g}", markup=False)
+        return
+    _print_series(name, {"value": column})
+
+
+def _show_tensor(run: Run, name: str, step: int | None, mode: Mode, rank: int) -> None:
+    view = run.tensor(name)
+    if step is not None:
+        value = view.value(step, mode, rank)
+        console.print(f"{name}   {mode} step {step}   {value.dtype} {value.shape}", markup=False)
+        statistics = reduce_array(value, REDUCTIONS)
+        console.print("   ".join(f"{key} {figure:.6g}" for key, figure in statistics.items()))
+        console.print(_excerpt(value), markup=False)
+        return
+    kept = {key: view.reduction(key, mode, rank) for key in view.reductions}
+    kept = {key: column for key, column in kept.items() if len(column)}
+    if kept:
+        _print_series(name, kept)
+    full = view.steps(mode, rank)
+    if len(full):
+        shown = ", ".join(map(str, full[:_MOST_ROWS])) + (", …" if len(full) > _MOST_ROWS else "")
+        console.print(
+            f"{name}   in full at {mode} steps {shown}; see one with --step", markup=False
+        )
+    if not kept and not len(full):
+        raise UnknownStep(f"{run.path}: {name}: never captured in mode {mode} by rank {rank}")
+
+
+def draw_name(
+    run: Run,
+    name: str,
+    target: Path,
+    *,
+    step: int | None,
+    mode: str,
+    rank: int,
+    kind: str | None,
+) -> None:
+    """Draw one tensor or scalar into a file, and say what was drawn.
+
+    Args:
+        run: the run.
+        name: of a tensor or scalar of it.
+        target: a .png or .svg file.
+        step: only this step; None: all steps.
+        mode: "train", "eval" or "predict".
+        rank: of a distributed run.
+        kind: "curve", "histogram" or "images"; None: what fits.
+
+    Raises:
+        ConfigError: no such mode or kind, or the file is of another kind.
+        UnknownTensor: no such tensor or scalar; the message has the nearest names.
+        UnknownStep: it was not captured at this step.
+        Damaged: the bytes on disk do not match their checksum.
+    """
+    from vinedresser.explain.drawing import DRAWINGS, draw
+
+    if kind is not None and kind not in DRAWINGS:
+        raise ConfigError(f"--as {kind}: there are {', '.join(DRAWINGS)}")
+    chosen = DRAWINGS[kind] if kind else None
+    drawn = draw(run, name, target, step=step, mode=_mode(mode), rank=rank, kind=chosen)
+    console.print(f"{target}   {drawn} of {name}", markup=False, soft_wrap=True)
+
+
+def _mode(word: str) -> Mode:
+    """Return the mode that a word of the command line names."""
+    kinds: dict[str, Mode] = {one: one for one in MODES}
+    if word not in kinds:
+        raise ConfigError(f"--mode {word}: no such mode; there are {', '.join(MODES)}")
+    return kinds[word]
+
+
+def _print_series(name: str, columns: dict[str, Column]) -> None:
+    """Print a table over the steps; of a long one, evenly spread rows with the first and last."""
+    steps = next(iter(columns.values())).steps
+    rows = np.unique(np.linspace(0, len(steps) - 1, min(len(steps), _MOST_ROWS)).astype(int))
+    console.print(f"{name}   {len(rows)} of {len(steps)} steps", markup=False)
+    table = Table(header_style="bold")
+    table.add_column("step", justify="right")
+    for key in columns:
+        table.add_column(key, justify="right")
+    for row in rows:
+        figures = [f"{column.values[row]:.6g}" for column in columns.values()]
+        table.add_row(str(steps[row]), *figures)
+    console.print(table)
+
+
+def _tensor_row(run: Run, name: str) -> _Row:
+    view = run.tensor(name)
+    full = view.steps(None)
+    kept = list(view.reductions)
+    shape, size = "", 8 * sum(len(view.reduction(key)) for key in kept)
+    steps = len(view.reduction(kept[0])) if kept else 0
+    if len(full):
+        kept.insert(0, "tensor")
+        shape = " x ".join(map(str, view.shape)) or "0-d"
+        shape = f"{shape} {view.dtype}"
+        size += len(full) * int(np.prod(view.shape)) * view.dtype.itemsize
+        steps = max(steps, len(full))
+    return _Row(name, shape, steps, " ".join(kept), size)
+
+
+def _scalar_modes(run: Run) -> dict[str, list[Mode]]:
+    """Return the modes in which each scalar was captured."""
+    found: dict[str, list[Mode]] = defaultdict(list)
+    for mode in MODES:
+        for name in run.scalars(mode=mode):
+            found[name].append(mode)
+    return found
+
+
+def _excerpt(value: NDArray[Any]) -> str:
+    """Return an array's corners as text."""
+    with np.printoptions(threshold=60, edgeitems=3, precision=4, linewidth=100):
+        return str(value.astype(np.float64) if value.dtype.kind == "V" else value)
+
+
+def _literal(name: str) -> str:
+    import re
+
+    return re.escape(name)

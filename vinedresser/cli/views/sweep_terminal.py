@@ -1,0 +1,77 @@
+"""What a sweep says at its end: the trials side by side, the best, and what was saved."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+from vinedresser.sweeps.settings import Objective, SweepTable
+from vinedresser.sweeps.trial import Trial
+from vinedresser.tasks.sweeping.sweep_result import Swept
+
+__all__ = ["STYLES", "summary", "trials_table"]
+
+# Of each end of a trial its colour.
+STYLES = {
+    "finished": "green",
+    "running": "cyan",
+    "pruned": "blue",
+    "stopped": "yellow",
+    "failed": "red",
+}
+# More rows than these are looked for in MLflow.
+_ROWS = 30
+
+
+def trials_table(swept: Swept, settings: SweepTable) -> Table:
+    """Return the table of the trials: all of few, and of many the best that finished."""
+    table = Table(header_style="bold", box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    table.add_column("trial", no_wrap=True)
+    table.add_column("ended", no_wrap=True)
+    table.add_column("epochs", justify="right", no_wrap=True)
+    for goal in settings.goals:
+        table.add_column(goal.metric, justify="right", no_wrap=True)
+    for heading in ("parameters", "why"):
+        table.add_column(heading)
+    for trial in _shown(swept.trials, settings.goals[0]):
+        values = trial.result or tuple(trial.values.values())[-1:]
+        table.add_row(
+            trial.name,
+            Text(trial.ending.state, style=STYLES[trial.ending.state]),
+            str(trial.epochs),
+            *(f"{value:.4g}" for value in values),
+            *("" for _ in settings.goals[len(values) :]),
+            trial.configuration,
+            trial.ending.rule or trial.ending.reason,
+        )
+    return table
+
+
+def summary(swept: Swept, settings: SweepTable) -> Iterator[str]:
+    """Yield what came of a sweep, in a line each."""
+    for trial in swept.best:
+        both = zip(settings.goals, trial.result, strict=True)
+        values = ", ".join(f"{goal.metric} {value:.4g}" for goal, value in both)
+        yield f"best             {trial.name}: {values} with {trial.configuration}"
+    ends = Counter(trial.ending.state for trial in swept.trials)
+    yield "trials           " + ", ".join(f"{count} {state}" for state, count in ends.items())
+    rules = Counter(trial.ending.rule for trial in swept.trials if trial.ending.rule)
+    if rules:
+        yield "stopped by       " + ", ".join(f"{rule} {n}" for rule, n in rules.most_common())
+    used = sum(trial.epochs for trial in swept.trials)
+    if settings.epochs is not None and swept.trials:
+        whole = settings.epochs * len(swept.trials)
+        yield f"epochs           {used} of {whole} ({100 * used / whole:.0f} %)"
+    if swept.over != "all trials have begun":
+        yield f"ended            {swept.over}"
+
+
+def _shown(trials: Sequence[Trial], goal: Objective) -> Sequence[Trial]:
+    if len(trials) <= _ROWS:
+        return trials
+    done = [trial for trial in trials if trial.result]
+    best = sorted(done, key=lambda trial: trial.result[0], reverse=goal.direction == "maximize")
+    return best[:_ROWS]

@@ -1,0 +1,68 @@
+"""The axes of a figure along the steps: where the plot lies, its grid and its labels."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from vinedresser.explain.charts.scale import Scale
+from vinedresser.explain.charts.svg import Svg, element
+
+__all__ = ["Frame", "Size", "TICK_ROOM", "grid", "step_axis"]
+
+# Below the plot, for the labels of the steps.
+TICK_ROOM = 22.0
+_PIXELS_PER_X_TICK = 90.0
+_PIXELS_PER_Y_TICK = 34.0
+
+
+class Size(NamedTuple):
+    """Pixels of a chart, before the page scales it; markers get room on top of its height."""
+
+    width: float
+    height: float
+    left: float = 52.0
+    right: float = 12.0
+
+
+class Frame(NamedTuple):
+    """Where the plot lies within the chart."""
+
+    x: Scale
+    y: Scale
+    top: float
+    bottom: float
+
+
+def step_axis(extent: tuple[float, float], size: Size) -> Scale:
+    """Return the axis of the steps.
+
+    Args:
+        extent: first and last step.
+        size: of the chart.
+    """
+    first, last = extent
+    room = 0.5 if first == last else 0.0
+    return Scale(first - room, last + room, size.left, size.width - size.right, whole=True)
+
+
+def grid(frame: Frame, size: Size, *, values: bool) -> list[Svg]:
+    """Return the axes with their labels.
+
+    Args:
+        frame: of the plot.
+        size: of the chart.
+        values: whether heights mean something; else they are not labelled.
+    """
+    right = size.width - size.right
+    drawn = []
+    for tick in frame.y.ticks(int(size.height / _PIXELS_PER_Y_TICK)) if values else ():
+        y = float(frame.y(tick.value))
+        drawn.append(element("line", x1=size.left, x2=right, y1=y, y2=y, class_="grid"))
+        drawn.append(element("text", tick.label, x=size.left - 8, y=y + 3.5, class_="tick y"))
+    bottom = frame.bottom
+    drawn.append(element("line", x1=size.left, x2=right, y1=bottom, y2=bottom, class_="axis"))
+    for tick in frame.x.ticks(int((right - size.left) / _PIXELS_PER_X_TICK)):
+        x = float(frame.x(tick.value))
+        drawn.append(element("line", x1=x, x2=x, y1=bottom, y2=bottom + 3, class_="axis"))
+        drawn.append(element("text", tick.label, x=x, y=bottom + 15, class_="tick x"))
+    return drawn

@@ -1,0 +1,177 @@
+"""How the elements of a tensor are distributed along the steps, and the figure of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vinedresser.errors import Damaged
+from vinedresser.explain.charts.axes import TICK_ROOM, Frame, Size, grid, step_axis
+from vinedresser.explain.charts.markers import Marker, draw_markers, marker_room
+from vinedresser.explain.charts.palette import FIRST_LEVEL, LEVELS, NONE, indexed_png
+from vinedresser.explain.charts.scale import Scale
+from vinedresser.explain.charts.svg import Svg, element
+from vinedresser.store.reading.reader import Run
+from vinedresser.store.reductions import Histogram
+
+__all__ = ["LEAST_SHARE", "HistogramMap", "histogram_chart", "histogram_map"]
+
+# The darkest colour; the lightest is all elements.
+LEAST_SHARE = 1e-4
+_BINS = 48
+_MOST_COLUMNS = 80
+# Of every step, so much at either end may lie beyond the axis: a single element does not widen it.
+_BEYOND = 0.005
+_LARGEST = 1e300
+
+
+@dataclass(frozen=True, eq=False)
+class HistogramMap:
+    """Shares of a tensor's elements by bin and step.
+
+    Shape legend: C, columns, each a captured step; B, bins.
+
+    Attributes:
+        name: of the tensor.
+        steps: int64, [C], ascending: at even distances the nearest step that was captured.
+        edges: float64, [B + 1], the same for all columns.
+        shares: float64, [B, C]; a column sums to 1, what lies beyond the edges is in the outermost
+            bins. NaN where no element was finite.
+        captured: how many steps were captured.
+        damaged: how many could not be read.
+    """
+
+    name: str
+    steps: NDArray[np.int64]
+    edges: NDArray[np.float64]
+    shares: NDArray[np.float64]
+    captured: int
+    damaged: int
+
+
+def histogram_map(run: Run, name: str) -> HistogramMap | None:
+    """Return the histograms of a tensor over the train steps of rank 0.
+
+    Args:
+        run: the run.
+        name: of a tensor of which "histogram" was captured.
+
+    Returns:
+        None where none of them can be read, or none has a finite element.
+    """
+    view = run.tensor(name)
+    captured = view.steps(reduction="histogram")
+    if not len(captured):
+        return None
+    count = min(len(captured), _MOST_COLUMNS)
+    wanted = np.linspace(captured[0], captured[-1], count)
+    after = np.clip(np.searchsorted(captured, wanted), 1, max(len(captured) - 1, 1))
+    if len(captured) > 1:
+        nearer = wanted - captured[after - 1] <= captured[after] - wanted
+        chosen = np.unique(captured[np.where(nearer, after - 1, after)])
+    else:
+        chosen = captured
+    found: list[tuple[int, Histogram]] = []
+    for step in chosen.tolist():
+        try:
+            found.append((step, view.histogram(step)))
+        except Damaged:
+            # Counted, below, and told.
+            continue
+    edges = _common_edges([histogram for _, histogram in found])
+    if edges is None:
+        return None
+    return HistogramMap(
+        name=name,
+        steps=np.array([step for step, _ in found], np.int64),
+        edges=edges,
+        shares=np.stack([_rebinned(histogram, edges) for _, histogram in found], axis=1),
+        captured=len(captured),
+        damaged=len(chosen) - len(found),
+    )
+
+
+def histogram_chart(data: HistogramMap, markers: Sequence[Marker], size: Size, label: str) -> Svg:
+    """Return the figure: steps to the right, values upwards, the share of elements as colour.
+
+    Args:
+        data: what to draw.
+        markers: where rules fired; those beyond the captured steps are left out.
+        size: of the chart.
+        label: what it shows, for those who do not see it.
+    """
+    first, last = int(data.steps[0]), int(data.steps[-1])
+    half = (last - first) / max(len(data.steps) - 1, 1) / 2
+    x = step_axis((first - half, last + half), size)
+    markers = [marker for marker in markers if first - half <= marker.step <= last + half]
+    places = [float(x(marker.step)) for marker in markers]
+    top = marker_room(places)
+    bottom = top + size.height
+    y = Scale(float(data.edges[0]), float(data.edges[-1]), bottom, top)
+    box = {
+        "x": size.left,
+        "y": top,
+        "width": size.width - size.right - size.left,
+        "height": size.height,
+    }
+    href = indexed_png(_indices(data.shares))
+    return element(
+        "svg",
+        element("rect", class_="nothing", **box),
+        element("image", href=href, preserveAspectRatio="none", class_="cells", **box),
+        *grid(Frame(x, y, top, bottom), size, values=True),
+        *draw_markers(markers, places, bottom),
+        viewBox=f"0 0 {size.width:g} {bottom + TICK_ROOM:g}",
+        class_="chart histograms",
+        role="img",
+        aria_label=label,
+    )
+
+
+def _indices(shares: NDArray[np.float64]) -> NDArray[np.uint8]:
+    """Return palette indices, the highest bin first: uint8, [B, C]."""
+    known = np.nan_to_num(shares)
+    # Logarithms: a peak of many equal values, such as relu's zeros, does not hide the rest.
+    place = np.log10(np.maximum(known, LEAST_SHARE) / LEAST_SHARE) / -np.log10(LEAST_SHARE)
+    level = np.round(np.clip(place, 0, 1) * (LEVELS - 1)).astype(np.uint8)
+    return np.where(known > 0, FIRST_LEVEL + level, NONE).astype(np.uint8)[::-1]
+
+
+def _common_edges(histograms: Sequence[Histogram]) -> NDArray[np.float64] | None:
+    """Return edges between which nearly all elements of each step lie."""
+    ends = [_quantiles(one) for one in histograms if one.counts.sum()]
+    if not ends:
+        return None
+    low, high = min(low for low, _ in ends), max(high for _, high in ends)
+    # A span that is no float has no axis.
+    low, high = max(low, -_LARGEST), min(high, _LARGEST)
+    if not low < high:
+        low, high = low - (abs(low) or 1.0) / 2, high + (abs(high) or 1.0) / 2
+    share = np.arange(_BINS + 1) / _BINS
+    return np.asarray(low * (1 - share) + high * share, np.float64)
+
+
+def _quantiles(histogram: Histogram) -> tuple[float, float]:
+    """Return the values below and above which only a small share of the elements lies."""
+    total = np.concatenate([[0], np.cumsum(histogram.counts)]) / histogram.counts.sum()
+    first = int(np.searchsorted(total, _BEYOND, side="right")) - 1
+    last = int(np.searchsorted(total, 1 - _BEYOND, side="left"))
+    return float(histogram.edges[first]), float(histogram.edges[last])
+
+
+def _rebinned(histogram: Histogram, edges: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return shares by the common bins; within a bin of its own, elements are spread evenly."""
+    if not histogram.counts.sum():
+        return np.full(len(edges) - 1, np.nan)
+    total = np.concatenate([[0], np.cumsum(histogram.counts)]) / histogram.counts.sum()
+    own = histogram.edges
+    if own[0] == own[-1]:
+        below = (own[0] <= edges).astype(np.float64)
+        below[-1] = 1.0
+    else:
+        below = np.interp(edges, own, total)
+    below[0], below[-1] = 0.0, 1.0
+    return np.diff(below)

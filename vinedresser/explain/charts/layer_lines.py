@@ -1,0 +1,180 @@
+"""A figure of many layers along the steps: a line for each, what all lie in between, extremes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vinedresser.explain.charts.axes import TICK_ROOM, Frame, Size, grid, step_axis
+from vinedresser.explain.charts.layer_series import LayerSeries
+from vinedresser.explain.charts.markers import Marker, draw_markers, marker_room
+from vinedresser.explain.charts.scale import Scale, nice_scale
+from vinedresser.explain.charts.svg import Svg, element, path_data
+from vinedresser.explain.wording import number
+
+__all__ = ["Band", "MOST_LINES", "extremes", "layer_lines"]
+
+MOST_LINES = 12
+# A figure that is further below the largest is drawn at the foot of a logarithmic axis.
+_MOST_DECADES = 14.0
+
+
+@dataclass(frozen=True)
+class Band:
+    """Where the values of healthy trainings lie.
+
+    Attributes:
+        low: its lower end.
+        high: its upper end.
+        label: what it is.
+    """
+
+    low: float
+    high: float
+    label: str
+
+
+def layer_lines(
+    data: LayerSeries,
+    markers: Sequence[Marker],
+    size: Size,
+    extent: tuple[int, int],
+    label: str,
+    *,
+    log: bool = False,
+    band: Band | None = None,
+) -> Svg:
+    """Return a chart of all layers; of many, every so many-th has a line of its own.
+
+    Args:
+        data: what to draw.
+        markers: where rules fired.
+        size: of the chart.
+        extent: first and last step of the axis.
+        label: what it shows, for those who do not see it.
+        log: whether the axis of the values is logarithmic; what is not positive is left out then.
+        band: is shaded.
+    """
+    x = step_axis(extent, size)
+    places = [float(x(marker.step)) for marker in markers]
+    top = marker_room(places)
+    values = np.where(data.values > 0, data.values, np.nan) if log else data.values
+    frame = Frame(x, _value_axis(values, band, log, top + size.height, top), top, top + size.height)
+    shown = bool(np.isfinite(values).any())
+    return element(
+        "svg",
+        *_band(band, frame, size),
+        *grid(frame, size, values=shown),
+        *_envelope(data, values, frame),
+        *_lines(data, values, frame),
+        *([] if shown else [_nothing(frame)]),
+        *draw_markers(markers, places, frame.bottom),
+        viewBox=f"0 0 {size.width:g} {frame.bottom + TICK_ROOM:g}",
+        class_="chart layers",
+        role="img",
+        aria_label=label,
+    )
+
+
+def extremes(data: LayerSeries) -> tuple[int, int] | None:
+    """Return the layers with the lowest and the highest median; None where there are not two."""
+    medians = np.array([_median(row) for row in data.values])
+    if np.isfinite(medians).sum() < 2:
+        return None
+    return int(np.nanargmin(medians)), int(np.nanargmax(medians))
+
+
+def _median(row: NDArray[np.float64]) -> float:
+    finite = row[np.isfinite(row)]
+    return float(np.median(finite)) if finite.size else math.nan
+
+
+def _value_axis(
+    values: NDArray[np.float64], band: Band | None, log: bool, start: float, end: float
+) -> Scale:
+    if not log:
+        return nice_scale(values, start, end)
+    finite = values[np.isfinite(values)]
+    # In logarithms: near the largest float a margin would not be a float any more.
+    ends = [math.log10(finite.min()), math.log10(finite.max())] if finite.size else []
+    ends += [math.log10(band.low), math.log10(band.high)] if band is not None else []
+    low, high = min(ends, default=-1.0), max(ends, default=0.0)
+    low, high = max(low, high - _MOST_DECADES, -306.0), max(high, -305.0)
+    margin = max(0.05 * (high - low), 0.1)
+    return Scale(
+        10.0 ** max(low - margin, -307), 10.0 ** min(high + margin, 307), start, end, log=True
+    )
+
+
+def _band(band: Band | None, frame: Frame, size: Size) -> list[Svg]:
+    if band is None:
+        return []
+    top, bottom = (float(frame.y(value)) for value in (band.high, band.low))
+    width = size.width - size.right - size.left
+    box = {"x": size.left, "y": top, "width": width, "height": bottom - top}
+    place = {"x": size.width - size.right - 6, "y": top + 13}
+    return [
+        element("rect", element("title", band.label), class_="band", **box),
+        element("text", band.label, class_="band y", **place),
+    ]
+
+
+def _height(frame: Frame, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return pixels; what lies beyond the axis stands at its end."""
+    return np.clip(frame.y(values), frame.top, frame.bottom)
+
+
+def _envelope(data: LayerSeries, values: NDArray[np.float64], frame: Frame) -> list[Svg]:
+    """Return the area between the lowest and the highest of all layers."""
+    seen = np.isfinite(values).any(axis=0)
+    if len(values) < 3 or seen.sum() < 2:
+        return []
+    x = frame.x(data.steps[seen])
+    low = _height(frame, np.nanmin(values[:, seen], axis=0))
+    high = _height(frame, np.nanmax(values[:, seen], axis=0))
+    outline = path_data(np.concatenate([x, x[::-1]]), np.concatenate([high, low[::-1]]))
+    title = element("title", f"between the lowest and the highest of {len(values)} layers")
+    return [element("path", title, d=f"{outline}Z", class_="envelope")]
+
+
+def _lines(data: LayerSeries, values: NDArray[np.float64], frame: Frame) -> list[Svg]:
+    most = min(len(values), MOST_LINES)
+    chosen = {int(row) for row in np.linspace(0, len(values) - 1, most).round()}
+    ends = extremes(data)
+    kinds = {} if ends is None else {ends[0]: "layer lowest", ends[1]: "layer highest"}
+    drawn = []
+    # The extremes last: above the others.
+    for row in [*sorted(chosen - set(kinds)), *kinds]:
+        kind = kinds.get(row, "layer")
+        title = element("title", f"{data.names[row]}: {_summary(values[row])}")
+        x, y = frame.x(data.steps), _height(frame, values[row])
+        finite = np.isfinite(y)
+        if finite.sum() == 1:
+            place = {"cx": float(x[finite][0]), "cy": float(y[finite][0])}
+            drawn.append(element("circle", title, r=3, class_=f"point {kind}", **place))
+        elif finite.any():
+            # Layers that are captured at steps of their own leave gaps at those of the others.
+            line = path_data(x[finite], y[finite]) if _sparse(finite) else path_data(x, y)
+            drawn.append(element("path", title, d=line, class_=kind))
+    return drawn
+
+
+def _sparse(finite: NDArray[np.bool_]) -> bool:
+    """Say whether no two neighbours have a value, so that there would be no line at all."""
+    return not bool((finite[1:] & finite[:-1]).any())
+
+
+def _summary(row: NDArray[np.float64]) -> str:
+    finite = row[np.isfinite(row)]
+    if not finite.size:
+        return "no value"
+    return f"{number(float(finite.min()), 2)} to {number(float(finite.max()), 2)}"
+
+
+def _nothing(frame: Frame) -> Svg:
+    middle = {"x": (frame.x.start + frame.x.end) / 2, "y": (frame.top + frame.bottom) / 2}
+    return element("text", "no value with a place on the axis", class_="empty", **middle)

@@ -1,0 +1,112 @@
+"""The findings of a run, ready to be read: root causes first, their symptoms under them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from vinedresser.errors import Damaged
+from vinedresser.explain.charts.markers import Marker
+from vinedresser.explain.reports.timeline import Entry
+from vinedresser.explain.wording import count, evidence_rows, plain
+from vinedresser.rules.root_cause import root_causes
+from vinedresser.store.finding import Finding
+from vinedresser.store.reading.reader import Run
+from vinedresser.store.status import Status
+
+__all__ = ["Card", "entries_of", "finding_cards", "markers_of"]
+
+_MOST_CARDS, _MOST_MARKERS = 50, 12
+
+
+@dataclass(frozen=True)
+class Card:
+    """A finding, ready to be read.
+
+    Attributes:
+        number: as in the charts.
+        title: the rule's name in words.
+        finding: the finding.
+        evidence: rows of name and text.
+        corrections: rows of a hyperparameter's name and its new value.
+        stopped: whether it ended the run.
+        symptom: whether the root cause above explains it.
+        symptoms: of a root cause: how many findings it explains.
+    """
+
+    number: int
+    title: str
+    finding: Finding
+    evidence: Sequence[tuple[str, str]]
+    corrections: Sequence[tuple[str, str]]
+    stopped: bool
+    symptom: bool
+    symptoms: int
+
+
+def finding_cards(run: Run, status: Status) -> tuple[list[Card], str]:
+    """Return the findings, root causes first and each with its symptoms behind it.
+
+    Args:
+        run: the run.
+        status: of the run.
+
+    Returns:
+        The cards, and what to know when there are none, or not all can be shown.
+    """
+    try:
+        findings = run.findings()
+    except Damaged as error:
+        return [], f"The findings cannot be read: {error}"
+    ended = next((entry for entry in findings if entry.rule == status.rule), None)
+    ordered = [
+        (finding, finding is not root.finding, len(root.symptoms))
+        for root in root_causes(findings)
+        for finding in (root.finding, *root.symptoms)
+    ]
+    cards = [
+        Card(
+            number=place,
+            title=finding.rule.replace("_", " ").capitalize(),
+            finding=finding,
+            evidence=evidence_rows(finding.evidence),
+            corrections=_corrections(finding, run.info.parameters),
+            stopped=finding is ended,
+            symptom=symptom,
+            symptoms=0 if symptom else explained,
+        )
+        for place, (finding, symptom, explained) in enumerate(ordered[:_MOST_CARDS], start=1)
+    ]
+    if cards:
+        more = len(findings) - len(cards)
+        return cards, f"{count(more, 'further finding')} not shown" if more else ""
+    if run.storage.list("findings/"):
+        return [], "The rules watched this run and found nothing."
+    return [], "No rule has watched this run; the last section says how to let one."
+
+
+def _corrections(finding: Finding, parameters: dict[str, Any]) -> list[tuple[str, str]]:
+    rows = []
+    for name, value in finding.correction.items():
+        was = f" instead of {plain(parameters[name])}" if name in parameters else ""
+        rows.append((name, plain(value) + was))
+    return rows
+
+
+def markers_of(cards: Sequence[Card]) -> list[Marker]:
+    """Return where the rules fired, for the charts: of the first findings."""
+    return [
+        Marker(
+            number=card.number,
+            step=card.finding.step,
+            severity=card.finding.severity,
+            title=f"{card.title} at step {card.finding.step:,}: {card.finding.seen}",
+        )
+        for card in cards[:_MOST_MARKERS]
+    ]
+
+
+def entries_of(cards: Sequence[Card]) -> list[Entry]:
+    """Return the rows of the time line."""
+    return [Entry(card.number, card.title, card.finding, card.symptom) for card in cards]

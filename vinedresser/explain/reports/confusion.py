@@ -1,0 +1,151 @@
+"""Which classes a model takes for which: counts, and the figure of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vinedresser.explain.charts.svg import Svg, element
+from vinedresser.explain.reports.seen_batches import Batch, SeenBatches
+from vinedresser.rules.signals.losses.loss_formulas import class_indices
+
+__all__ = ["Confusion", "confusion", "confusion_chart"]
+
+_MOST_CLASSES = 16
+_WIDEST_CELL, _MOST_WIDTH = 40.0, 520.0
+_CHARACTER, _LONGEST = 6.3, 18
+_TOP, _BOTTOM = 40.0, 6.0
+# A darker cell has light text.
+_DARK = 0.55
+
+
+@dataclass(frozen=True, eq=False)
+class Confusion:
+    """How often rows of each class were taken for each class.
+
+    Attributes:
+        classes: names of those that are shown, [C].
+        counts: int64, [C, C]; true classes by predicted ones.
+        total: int64, [C], the rows of each class, also those taken for a class that is not shown.
+        right: share of all rows that were predicted right.
+        known: how many classes there are.
+        left_out: batches with predictions that are not finite.
+    """
+
+    classes: tuple[str, ...]
+    counts: NDArray[np.int64]
+    total: NDArray[np.int64]
+    right: float
+    known: int
+    left_out: int
+
+
+def confusion(seen: SeenBatches, names: Sequence[str]) -> Confusion | None:
+    """Count what was taken for what; of many classes, those with the most errors are kept.
+
+    Args:
+        seen: the batches.
+        names: of the classes, in the order of their numbers; others go by their numbers.
+
+    Returns:
+        None where the labels are no classes.
+    """
+    if seen.task not in ("classes", "binary"):
+        return None
+    pairs = [pair for batch in seen.batches if (pair := _pair(seen, batch)) is not None]
+    if not pairs:
+        return None
+    widths = [batch.compared.predictions.shape[-1] for batch in seen.batches]
+    classes = 2 if seen.task == "binary" else max(widths)
+    truth, said = (np.concatenate([pair[place] for pair in pairs]) for place in (0, 1))
+    # By pairs that occur: a matrix of all classes may be too large.
+    cells, amounts = np.unique(np.stack([truth, said]), axis=1, return_counts=True)
+    wrong = cells[0] != cells[1]
+    errors = np.bincount(cells[0][wrong], amounts[wrong], classes)
+    errors += np.bincount(cells[1][wrong], amounts[wrong], classes)
+    shown = np.sort(np.argsort(-errors, kind="stable")[:_MOST_CLASSES])
+    counts = np.zeros((len(shown), len(shown)), np.int64)
+    inside = np.isin(cells, shown).all(axis=0)
+    counts[tuple(np.searchsorted(shown, cells[:, inside]))] = amounts[inside]
+    return Confusion(
+        classes=tuple(names[n] if n < len(names) else str(n) for n in shown.tolist()),
+        counts=counts,
+        total=np.bincount(truth, minlength=classes)[shown].astype(np.int64),
+        right=float((truth == said).mean()),
+        known=classes,
+        left_out=len(seen.batches) - len(pairs),
+    )
+
+
+def _pair(seen: SeenBatches, batch: Batch) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+    """Return the true and the predicted class of each row; None where they do not fit."""
+    labels, predictions = batch.compared.labels, batch.compared.predictions
+    if not np.isfinite(predictions).all():
+        return None
+    if seen.task == "classes":
+        truth = class_indices(labels, predictions.shape[-1])
+        if truth is None or truth.shape != predictions.shape[:-1]:
+            return None
+        return truth.ravel(), predictions.argmax(-1).ravel()
+    limit = 0.0 if seen.identity.takes == "logits" else 0.5
+    yes = np.asarray(labels, np.float64).ravel() > 0.5
+    return yes.astype(np.int64), (predictions.ravel() > limit).astype(np.int64)
+
+
+def confusion_chart(data: Confusion) -> Svg:
+    """Return the matrix: a row for each true class, its cells shaded by their share of the row."""
+    names = [name if len(name) <= _LONGEST else name[: _LONGEST - 1] + "…" for name in data.classes]
+    cell = min(_WIDEST_CELL, _MOST_WIDTH / len(names))
+    left = 30.0 + _CHARACTER * max(map(len, names))
+    size = cell * len(names)
+    middle = left + size / 2
+    drawn = [
+        element("rect", x=left, y=_TOP, width=size, height=size, class_="nothing"),
+        element("text", "predicted", x=middle, y=12, class_="x"),
+        element(
+            "text",
+            "true",
+            x=12,
+            y=_TOP + size / 2,
+            class_="x",
+            transform=f"rotate(-90 12 {_TOP + size / 2:g})",
+        ),
+    ]
+    # What a column stands for is short enough, or is said by hovering over its cells.
+    room = max(int(cell / _CHARACTER), 2)
+    for place, name in enumerate(names):
+        at = cell * (place + 0.5)
+        column = name if len(name) <= room else name[: room - 1] + "…"
+        drawn.append(element("text", column, x=left + at, y=_TOP - 8, class_="tick x"))
+        drawn.append(element("text", name, x=left - 8, y=_TOP + at + 3.5, class_="tick y"))
+    for row, column_ in zip(*np.nonzero(data.counts), strict=True):
+        corner = left + cell * int(column_), _TOP + cell * int(row)
+        drawn.append(_cell(data, int(row), int(column_), corner, cell))
+    return element(
+        "svg",
+        *drawn,
+        viewBox=f"0 0 {left + size + 12:g} {_TOP + size + _BOTTOM:g}",
+        # Its own size, not the page's: few classes need no large picture.
+        style=f"max-width:{left + size + 12:.0f}px",
+        class_="chart confusion",
+        role="img",
+        aria_label=f"Confusion matrix of {len(names)} classes",
+    )
+
+
+def _cell(data: Confusion, row: int, column: int, corner: tuple[float, float], size: float) -> Svg:
+    count, total = int(data.counts[row, column]), int(data.total[row])
+    share = count / total
+    x, y = corner
+    pair = f"{data.classes[row]} taken for {data.classes[column]}"
+    title = f"{pair}: {count:,} of {total:,} ({share:.0%})"
+    kind = "right" if row == column else "wrong"
+    shade = "dark" if share > _DARK else "light"
+    text = element("text", f"{count:,}", x=x + size / 2, y=y + size / 2 + 3.5, class_="x")
+    opacity = 0.08 + 0.87 * share
+    box = element("rect", x=x, y=y, width=size - 1, height=size - 1, fill_opacity=opacity)
+    written = [text] if len(f"{count:,}") * _CHARACTER < size else []
+    return element("g", element("title", title), box, *written, class_=f"cell {kind} {shade}")

@@ -1,0 +1,226 @@
+"""The examples with the highest loss: as pictures, or as rows with the names of the features."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vinedresser.explain.charts.png import colour_png
+from vinedresser.explain.charts.tensor_images import mosaic, tile_images
+from vinedresser.explain.reports.seen_batches import Batch, SeenBatches
+from vinedresser.explain.wording import number
+from vinedresser.rules.signals.losses.loss_formulas import class_indices, row_losses
+
+__all__ = ["Example", "HardExamples", "hard_examples"]
+
+_MOST_EXAMPLES = 8
+_MOST_FEATURES = 8
+_MOST_PIXELS = 48
+_FEWEST_PIXELS = 8
+_MOST_NUMBERS = 3
+_CHANNELS = (1, 3)
+
+
+@dataclass(frozen=True)
+class Example:
+    """One row of a batch.
+
+    Attributes:
+        step: at which it was seen.
+        loss: of it alone.
+        truth: its label in words.
+        said: the prediction in words.
+        picture: its input as a ``data:`` URL, "" where it is no image.
+        features: values of `HardExamples.features`.
+    """
+
+    step: int
+    loss: str
+    truth: str
+    said: str
+    picture: str
+    features: Sequence[str]
+
+
+@dataclass(frozen=True)
+class HardExamples:
+    """The examples with the highest loss among some batches.
+
+    Attributes:
+        examples: the highest loss first.
+        features: names of the features that are shown, [] for none.
+        of: how many features there are.
+        rows: among how many rows they were found.
+    """
+
+    examples: Sequence[Example]
+    features: Sequence[str]
+    of: int
+    rows: int
+
+    @property
+    def pictures(self) -> bool:
+        """Whether they are pictures."""
+        return any(example.picture for example in self.examples)
+
+
+def hard_examples(
+    seen: SeenBatches, classes: Sequence[str], features: Sequence[str], *, channels_last: bool
+) -> HardExamples | None:
+    """Return the examples with the highest loss; a loss that is not finite counts as the highest.
+
+    Args:
+        seen: the batches.
+        classes: names of the classes, in the order of their numbers.
+        features: names of the features, in the order of the input's last axis.
+        channels_last: the order of the axes of images.
+
+    Returns:
+        None where the loss of a row cannot be computed.
+    """
+    ranked = _ranked(seen)
+    if not ranked:
+        return None
+    chosen = ranked[:_MOST_EXAMPLES]
+    values = _inputs(seen, [(batch, row) for _, batch, row in chosen])
+    pictures = _pictures(values, channels_last=channels_last)
+    names, texts = ([], []) if pictures else _features(seen, values, features)
+    examples = [
+        Example(
+            step=batch.step,
+            loss=number(loss, 3),
+            truth=_truth(seen, batch, row, classes),
+            said=_said(seen, batch, row, classes),
+            picture=pictures[place] if pictures else "",
+            features=texts[place] if texts else [],
+        )
+        for place, (loss, batch, row) in enumerate(chosen)
+    ]
+    width = 0 if values is None else int(values.shape[-1])
+    return HardExamples(examples, names, width, len(ranked))
+
+
+def _ranked(seen: SeenBatches) -> list[tuple[float, Batch, int]]:
+    found: list[tuple[float, Batch, int]] = []
+    for batch in seen.batches:
+        # Predictions beyond all bounds give losses that are not finite; they are shown as such.
+        with np.errstate(all="ignore"):
+            losses = row_losses(
+                seen.identity.formula, batch.compared.labels, batch.compared.predictions
+            )
+        if losses is not None:
+            found += [(float(loss), batch, row) for row, loss in enumerate(losses)]
+    return sorted(found, key=lambda one: -one[0] if np.isfinite(one[0]) else -np.inf)
+
+
+def _inputs(seen: SeenBatches, rows: Sequence[tuple[Batch, int]]) -> NDArray[np.float64] | None:
+    """Return what the model was given in these rows, [rows, ...]; None where it is not there."""
+    name = _input_name(seen.batches)
+    if name is None:
+        return None
+    found = []
+    for batch, row in rows:
+        value = batch.inputs.get(name)
+        if value is None or len(value) != len(batch.compared.labels):
+            return None
+        found.append(np.asarray(value[row], np.float64))
+    same = len({one.shape for one in found}) == 1
+    return np.stack(found) if same else None
+
+
+def _input_name(batches: Sequence[Batch]) -> str | None:
+    """Return the input to show: the first with a row for each label."""
+    for name, value in batches[-1].inputs.items():
+        numeric = value.dtype.kind in "fiub" or value.dtype.kind == "V"
+        if numeric and value.ndim > 1 and len(value) == len(batches[-1].compared.labels):
+            return name
+    return None
+
+
+def _pictures(values: NDArray[np.float64] | None, *, channels_last: bool) -> list[str]:
+    """Return a picture of each; [] where they do not look like images."""
+    if values is None or values.ndim not in (3, 4):
+        return []
+    last = values.ndim == 4 and values.shape[-1] in _CHANNELS
+    first = values.ndim == 4 and values.shape[1] in _CHANNELS
+    last = last and (channels_last or not first)
+    if values.ndim == 4 and not (first or last):
+        return []
+    height, width = values.shape[1:3] if last else values.shape[-2:]
+    if min(height, width) < _FEWEST_PIXELS:
+        return []
+    stride = -(-max(height, width) // _MOST_PIXELS)
+    fine = (slice(None, None, stride), slice(None, None, stride))
+    thin = values[(slice(None), *fine)] if last else values[(..., *fine)]
+    rows = tile_images(thin, channels_last=last)
+    return [colour_png(mosaic([[tile]])) for row in rows for tile in row]
+
+
+def _features(
+    seen: SeenBatches, values: NDArray[np.float64] | None, names: Sequence[str]
+) -> tuple[list[str], list[list[str]]]:
+    """Return the features in which the examples stand out most, and their values."""
+    name = _input_name(seen.batches)
+    if values is None or values.ndim != 2 or name is None:
+        return [], []
+    width = values.shape[1]
+    seen_values = [batch.inputs[name] for batch in seen.batches if name in batch.inputs]
+    every = np.concatenate([np.asarray(one, np.float64).reshape(-1, width) for one in seen_values])
+    with np.errstate(all="ignore"):
+        spread = every.std(axis=0)
+        distance = np.abs(values - every.mean(axis=0)).mean(axis=0) / np.where(spread, spread, 1)
+    # What is not finite stands out more than anything.
+    distance = np.where(np.isfinite(distance), distance, np.inf)
+    shown = np.sort(np.argsort(-distance, kind="stable")[:_MOST_FEATURES])
+    if len(names) != width:
+        names = [str(place) for place in range(width)]
+    texts = [[number(float(row[place]), 3) for place in shown] for row in values]
+    return [names[place] for place in shown.tolist()], texts
+
+
+def _named(place: int, classes: Sequence[str]) -> str:
+    return classes[place] if place < len(classes) else str(place)
+
+
+def _listed(values: NDArray[Any]) -> str:
+    flat = np.asarray(values, np.float64).ravel()
+    more = ", …" if flat.size > _MOST_NUMBERS else ""
+    return ", ".join(number(float(value), 3) for value in flat[:_MOST_NUMBERS]) + more
+
+
+def _truth(seen: SeenBatches, batch: Batch, row: int, classes: Sequence[str]) -> str:
+    labels = batch.compared.labels
+    if seen.task == "classes":
+        numbers = class_indices(labels, batch.compared.predictions.shape[-1])
+        if numbers is not None and numbers.ndim == 1:
+            return _named(int(numbers[row]), classes)
+    elif seen.task == "binary":
+        return _named(int(np.asarray(labels[row], np.float64).item() > 0.5), classes)
+    return _listed(labels[row])
+
+
+def _said(seen: SeenBatches, batch: Batch, row: int, classes: Sequence[str]) -> str:
+    prediction = batch.compared.predictions[row]
+    if not np.isfinite(prediction).all():
+        return "not finite"
+    if seen.task == "classes" and prediction.ndim == 1:
+        place = int(prediction.argmax())
+        return f"{_named(place, classes)} ({_share(seen, prediction)[place]:.0%})"
+    if seen.task == "binary":
+        value = float(prediction.item())
+        chance = 1 / (1 + np.exp(-np.clip(value, -500, 500)))
+        chance = chance if seen.identity.takes == "logits" else value
+        return f"{_named(int(chance > 0.5), classes)} ({max(chance, 1 - chance):.0%})"
+    return _listed(prediction)
+
+
+def _share(seen: SeenBatches, prediction: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the probabilities of the classes, [classes]."""
+    if seen.identity.takes == "probabilities":
+        return prediction
+    powers = np.exp(prediction - prediction.max())
+    return np.asarray(powers / powers.sum(), np.float64)

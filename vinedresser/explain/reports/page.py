@@ -1,0 +1,170 @@
+"""What a report shows, before it is laid out: texts, figures, and what is missing and why."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from vinedresser.explain.charts.figure import Figure, Section
+from vinedresser.explain.charts.heat_map import colour_scale, heat_map
+from vinedresser.explain.charts.markers import Marker
+from vinedresser.explain.charts.svg import Svg
+from vinedresser.explain.reports.cards import Card, entries_of, finding_cards, markers_of
+from vinedresser.explain.reports.gradient_map import GradientMap, gradient_map
+from vinedresser.explain.reports.overview import Overview, overview
+from vinedresser.explain.reports.proofs import (
+    ExampleSection,
+    activation_section,
+    confusion_section,
+    example_section,
+    update_section,
+)
+from vinedresser.explain.reports.scalar_figures import WIDE, Chosen
+from vinedresser.explain.reports.seen_batches import SeenBatches, seen_batches
+from vinedresser.explain.reports.timeline import timeline
+from vinedresser.explain.wording import count
+from vinedresser.store.reading.reader import Run
+from vinedresser.store.reading.series import Column
+from vinedresser.store.records import Heartbeat, heartbeat_key, read_record
+
+__all__ = ["HeatFigure", "Page", "build_page"]
+
+_SCALE_WIDTH = 260.0
+
+
+@dataclass(frozen=True)
+class HeatFigure(Figure):
+    """The heat map.
+
+    Attributes:
+        scale: its colour bar.
+        data: what it was drawn from.
+    """
+
+    scale: Svg
+    data: GradientMap
+
+
+@dataclass(frozen=True)
+class Page:
+    """All that a report shows.
+
+    Attributes:
+        head: name, status, figures that stand out, parameters.
+        cards: the findings, root causes first.
+        timeline: the findings along the steps; "" where there are none.
+        findings_note: what to know when there are none, or not all can be shown.
+        losses: charts of the losses.
+        metrics: charts of every other scalar.
+        heat: the heat map, if there is something to draw.
+        updates: update-to-weight ratios.
+        activations: how activations are distributed.
+        confusion: the confusion matrix.
+        examples: those with the highest loss.
+        course: learning rate and times.
+        problems: what is wrong with the run's data.
+        commands: how to look further: command and what it does.
+        legend: which of "train", "trend", "eval", "nonfinite" and "rule" the charts have.
+    """
+
+    head: Overview
+    cards: Sequence[Card]
+    timeline: Svg
+    findings_note: str
+    losses: Section
+    metrics: Section
+    heat: HeatFigure | None
+    updates: Section
+    activations: Section
+    confusion: Section
+    examples: ExampleSection
+    course: Section
+    problems: Sequence[str]
+    commands: Sequence[tuple[str, str]]
+    legend: frozenset[str]
+
+
+def build_page(run: Run) -> Page:
+    """Read a run and decide what its report shows.
+
+    Raises:
+        StoreError: the storage refused.
+    """
+    scalars = run.scalars()
+    losses = run.scalars("losses")
+    chosen = Chosen(losses, scalars)
+    head = overview(run, losses)
+    cards, findings_note = finding_cards(run, head.status)
+    markers = markers_of(cards)
+    extent = _extent(head, chosen.drawn, cards)
+    seen = seen_batches(run)
+    return Page(
+        head=head,
+        cards=cards,
+        timeline=timeline(entries_of(cards), extent, WIDE.width) if cards else Svg(),
+        findings_note=findings_note,
+        losses=chosen.loss_section(head, markers, extent),
+        metrics=chosen.metric_section(markers, extent),
+        heat=_heat(run, markers),
+        updates=update_section(run, markers, extent),
+        activations=activation_section(run, markers, extent),
+        confusion=confusion_section(run, seen),
+        examples=example_section(run, seen),
+        course=chosen.course_section(markers, extent),
+        # Reading the columns, above, is what brings damage to light.
+        problems=_problems(run, seen),
+        commands=_commands(run),
+        legend=chosen.legend | ({"rule"} if markers else set()),
+    )
+
+
+def _extent(head: Overview, columns: Sequence[Column], cards: Sequence[Card]) -> tuple[int, int]:
+    """Return the first and last step of all axes."""
+    ends = [int(column.steps[-1]) for column in columns if len(column)]
+    fired = [card.finding.step for card in cards]
+    return 0, max([head.steps_run - 1, *ends, *fired], default=0)
+
+
+def _heat(run: Run, markers: Sequence[Marker]) -> HeatFigure | None:
+    data = gradient_map(run)
+    if data is None:
+        return None
+    what = {"l2": "Euclidean norm", "abs_mean": "mean absolute value"}[data.reduction]
+    note = f"{what} · {count(len(data.names), 'parameter')} · {count(data.steps, 'captured step')}"
+    if data.merged:
+        note += ", neighbours merged by their geometric mean"
+    return HeatFigure(
+        title="Gradients by layer",
+        note=note,
+        svg=heat_map(data, markers, WIDE.width),
+        scale=colour_scale(data, _SCALE_WIDTH) if np.isfinite(data.log10).any() else Svg(),
+        data=data,
+    )
+
+
+def _problems(run: Run, seen: SeenBatches | None) -> list[str]:
+    problems = list(run.problems)
+    if seen is not None and seen.damaged:
+        problems.append(f"{count(seen.damaged, 'batch record')} of labels cannot be read")
+    for rank in run.ranks:
+        beat = read_record(run.storage, Heartbeat, key=heartbeat_key(rank))
+        if beat is not None and beat.dropped:
+            dropped = count(beat.dropped, "step record")
+            problems.append(f"rank {rank}: {dropped} not written (queue or disk full)")
+    return problems
+
+
+def _commands(run: Run) -> list[tuple[str, str]]:
+    place = shlex.quote(run.path)
+    return [
+        (f"vinedresser show {place}", "status, names and values in the terminal"),
+        (f"vinedresser judge {place}", "the rules once more, offline"),
+        (
+            f"vinedresser ui {shlex.quote(os.path.dirname(run.path) or '.')}",
+            "all runs side by side, in MLflow",
+        ),
+    ]

@@ -1,0 +1,117 @@
+"""Parallel coordinates: a configuration is a line across one axis per hyperparameter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vinedresser.explain.charts.axes import Size
+from vinedresser.explain.charts.scale import Scale
+from vinedresser.explain.charts.svg import Svg, element, path_data
+from vinedresser.explain.reports.sweep.endings import in_drawing_order, words
+from vinedresser.sweeps.dimension import Choice, Dimension
+from vinedresser.sweeps.space import Space
+from vinedresser.sweeps.trial import Trial
+
+__all__ = ["coordinates"]
+
+_TOP, _FOOT = 26.0, 14.0
+_MARGIN = 40.0
+_RANGE_TICKS = 5
+
+
+def coordinates(trials: Sequence[Trial], space: Space, metric: str, size: Size, label: str) -> Svg:
+    """Return a chart with one axis per hyperparameter, and one for the last value of the metric.
+
+    A hyperparameter that a trial does not have breaks its line.
+
+    Args:
+        trials: of the sweep.
+        space: its hyperparameters.
+        metric: the objective's.
+        size: of the chart.
+        label: what it shows, for those who do not see it.
+    """
+    bottom = _TOP + size.height
+    axes = [_Axis(one, bottom) for one in space.dimensions]
+    places = np.linspace(_MARGIN, size.width - _MARGIN, len(axes) + 1)
+    last = _result_scale(trials, bottom)
+    lines = [_line(trial, axes, last, places) for trial in in_drawing_order(trials)]
+    drawn = [_axis(axis.name, axis.ticks(), x) for axis, x in zip(axes, places, strict=False)]
+    results = {tick.label: float(last(tick.value)) for tick in last.ticks(_RANGE_TICKS)}
+    return element(
+        "svg",
+        *lines,
+        *drawn,
+        _axis(metric, results, float(places[-1])),
+        viewBox=f"0 0 {size.width:g} {bottom + _FOOT:g}",
+        class_="chart",
+        role="img",
+        aria_label=label,
+    )
+
+
+class _Axis:
+    """The axis of a hyperparameter."""
+
+    def __init__(self, dimension: Dimension, bottom: float) -> None:
+        self.name = dimension.name
+        self._dimension = dimension
+        self._bottom = bottom
+        low, high, log = dimension.low, dimension.high, dimension.log
+        if dimension.kind == "choice":
+            low, high = -0.5, len(dimension.choices) - 0.5
+        self._scale = Scale(low, high, bottom, _TOP, log, whole=dimension.kind == "int")
+
+    def height(self, parameters: Mapping[str, Choice]) -> float:
+        """Return where a configuration crosses it; NaN where it does not have it."""
+        if self.name not in parameters:
+            return float("nan")
+        value = parameters[self.name]
+        if self._dimension.kind == "choice":
+            return float(self._scale(self._dimension.choices.index(value)))
+        return float(self._scale(float(value)))
+
+    def ticks(self) -> dict[str, float]:
+        """Return heights by their labels."""
+        if self._dimension.kind == "choice":
+            return {
+                str(one): float(self._scale(place))
+                for place, one in enumerate(self._dimension.choices)
+            }
+        found = {tick.label: float(self._scale(tick.value)) for tick in self._scale.ticks(5)}
+        ends = {f"{self._dimension.low:g}": self._bottom, f"{self._dimension.high:g}": _TOP}
+        return found if len(found) > 1 else ends
+
+
+def _result_scale(trials: Sequence[Trial], bottom: float) -> Scale:
+    values = np.array([list(trial.values.values())[-1] for trial in trials if trial.values])
+    if not len(values):
+        return Scale(0.0, 1.0, bottom, _TOP)
+    low, high = np.quantile(values, [0.02, 0.98])
+    room = 0.0 if high > low else abs(high) or 1.0
+    return Scale(float(low) - room, float(high) + room, bottom, _TOP)
+
+
+def _line(trial: Trial, axes: Sequence[_Axis], last: Scale, places: NDArray[np.float64]) -> Svg:
+    heights = [axis.height(trial.parameters) for axis in axes]
+    value = list(trial.values.values())[-1] if trial.values else float("nan")
+    result = float(np.clip(last(value), last.end, last.start))
+    path = element("path", d=path_data(places, np.array([*heights, result])))
+    return element("g", element("title", words(trial)), path, class_=f"trial {trial.ending.state}")
+
+
+def _axis(name: str, ticks: Mapping[str, float], x: float) -> Svg:
+    low, high = max(ticks.values(), default=0.0), min(ticks.values(), default=0.0)
+    labels = [
+        element("text", text, x=x + 5, y=height + 3.5, class_="tick axis-label")
+        for text, height in ticks.items()
+    ]
+    return element(
+        "g",
+        element("line", x1=x, x2=x, y1=low, y2=high, class_="axis"),
+        element("text", name, x=x, y=14, class_="tick x"),
+        *labels,
+    )

@@ -1,0 +1,114 @@
+"""One self-contained page about one sweep: what came out, what was saved, and what went wrong."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from vinedresser import __version__
+from vinedresser.explain.charts.axes import Size
+from vinedresser.explain.reports.report import templates
+from vinedresser.explain.reports.sweep.causes import causes
+from vinedresser.explain.reports.sweep.coordinates import coordinates
+from vinedresser.explain.reports.sweep.learning_curves import learning_curves
+from vinedresser.store.storage import LocalStorage
+from vinedresser.sweeps.settings import SweepTable
+from vinedresser.sweeps.space import Space
+from vinedresser.sweeps.trial import Trial
+
+__all__ = ["SweepPage", "write_sweep_report"]
+
+_SIZE = Size(950.0, 260.0)
+# More rows than these nobody reads; MLflow has all.
+_ROWS = 25
+
+
+@dataclass(frozen=True)
+class SweepPage:
+    """What the page shows.
+
+    Attributes:
+        name: of the sweep.
+        settings: how it was done.
+        space: what was searched.
+        trials: all that have begun, by number.
+        best: the best, or the Pareto front.
+        importance: of each hyperparameter, from 0 to 1; empty where too few trials finished.
+        over: why no further trial began.
+    """
+
+    name: str
+    settings: SweepTable
+    space: Space
+    trials: Sequence[Trial]
+    best: Sequence[Trial]
+    importance: Mapping[str, float]
+    over: str
+
+    @property
+    def ends(self) -> Counter[str]:
+        """How many trials ended how."""
+        return Counter(trial.ending.state for trial in self.trials)
+
+    @property
+    def epochs(self) -> int:
+        """That all trials took together."""
+        return sum(trial.epochs for trial in self.trials)
+
+    @property
+    def saved(self) -> float | None:
+        """The share of all epochs of all trials that was not run; None where nobody knows."""
+        if self.settings.epochs is None or not self.trials:
+            return None
+        return max(1 - self.epochs / (self.settings.epochs * len(self.trials)), 0.0)
+
+    def rows(self) -> list[Trial]:
+        """Return the trials that are listed: the best of those with a value."""
+        goal = self.settings.goals[0]
+        sign = -1 if goal.direction == "maximize" else 1
+        known = [trial for trial in self.trials if trial.result or trial.values]
+        return sorted(known, key=lambda trial: sign * _value(trial))[:_ROWS]
+
+
+def write_sweep_report(page: SweepPage, destination: str | os.PathLike[str]) -> Path:
+    """Write the page: one HTML file that needs nothing else, light and dark.
+
+    Args:
+        page: what it shows.
+        destination: the file to write; replaced as a whole.
+
+    Returns:
+        The file's path.
+
+    Raises:
+        StoreError: the file cannot be written.
+    """
+    path = Path(destination)
+    metric = page.settings.goals[0].metric
+    html = (
+        templates()
+        .get_template("sweep.html.j2")
+        .render(
+            page=page,
+            metric=metric,
+            value=_value,
+            curves=learning_curves(page.trials, _SIZE, f"{metric} of every trial over the epochs"),
+            coordinates=coordinates(
+                page.trials, page.space, metric, _SIZE, "every configuration as a line"
+            ),
+            causes=causes(page.trials, page.space),
+            version=__version__,
+            written=time.strftime("%Y-%m-%d %H:%M:%S %Z"),
+        )
+    )
+    LocalStorage(path.parent).put(path.name, [html.encode(errors="replace")])
+    return path
+
+
+def _value(trial: Trial) -> float:
+    """Return the value of a trial's first objective: its result, or the last that it reported."""
+    return trial.result[0] if trial.result else list(trial.values.values())[-1]

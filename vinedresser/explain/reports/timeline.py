@@ -1,0 +1,107 @@
+"""The findings along the steps: from when each was seen to when its rule was sure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from vinedresser.explain.charts.axes import TICK_ROOM, Frame, Size, grid, step_axis
+from vinedresser.explain.charts.scale import Scale
+from vinedresser.explain.charts.svg import Svg, element
+from vinedresser.store.finding import Finding
+
+__all__ = ["Entry", "MOST_ROWS", "severity_sign", "timeline"]
+
+MOST_ROWS = 30
+_ROW = 22.0
+_TOP = 6.0
+_INDENT = 14.0
+_CHARACTER, _LONGEST = 6.3, 30
+
+
+class Entry(NamedTuple):
+    """A row of the time line.
+
+    Attributes:
+        number: of the finding in the page.
+        title: its rule in words.
+        finding: the finding.
+        symptom: it is explained by the root cause above it.
+    """
+
+    number: int
+    title: str
+    finding: Finding
+    symptom: bool
+
+
+def timeline(entries: Sequence[Entry], extent: tuple[int, int], width: float) -> Svg:
+    """Return the time line, a row a finding, in the order of the page.
+
+    Args:
+        entries: at least one; the first 30 are drawn.
+        extent: first and last step of the axis.
+        width: pixels.
+    """
+    entries = entries[:MOST_ROWS]
+    names = [_shortened(f"{entry.number}  {entry.title}") for entry in entries]
+    left = 26.0 + _INDENT + _CHARACTER * max(map(len, names))
+    size = Size(width, _ROW * len(entries), left=left, right=18.0)
+    x = step_axis(extent, size)
+    bottom = _TOP + size.height
+    frame = Frame(x, Scale(0, 1, bottom, _TOP), _TOP, bottom)
+    drawn = []
+    for place, (entry, name) in enumerate(zip(entries, names, strict=True)):
+        drawn.append(_row(entry, name, x, _TOP + _ROW * (place + 0.5)))
+    return element(
+        "svg",
+        *grid(frame, size, values=False),
+        *drawn,
+        viewBox=f"0 0 {width:g} {bottom + TICK_ROOM:g}",
+        class_="chart timeline",
+        role="img",
+        aria_label=f"{len(entries)} findings along the steps",
+    )
+
+
+def severity_sign(severity: str, x: float, y: float) -> Svg:
+    """Return the sign of a severity: a square for stop, a triangle for warning, a disc for info.
+
+    Args:
+        severity: of a finding.
+        x: its middle, pixels.
+        y: its middle, pixels.
+    """
+    if severity == "stop":
+        return element("rect", x=x - 5.5, y=y - 5.5, width=11, height=11, rx=1, class_="sign")
+    if severity == "warning":
+        outline = f"M{x:.1f} {y - 6.5:.1f}l6.5 11.5h-13z"
+        return element("path", d=outline, class_="sign")
+    return element("circle", cx=x, cy=y, r=5, class_="sign")
+
+
+def _row(entry: Entry, name: str, x: Scale, y: float) -> Svg:
+    finding = entry.finding
+    since, sure = float(x(finding.since)), float(x(finding.step))
+    title = f"{entry.title} ({finding.severity}): seen since step {finding.since:,}, sure at step "
+    bar = (
+        [element("line", x1=since, x2=sure, y1=y, y2=y, class_="span")]
+        if finding.since < finding.step
+        else []
+    )
+    start = 6.0 + (_INDENT if entry.symptom else 0.0)
+    return element(
+        "g",
+        element("title", f"{title}{finding.step:,}"),
+        element("line", x1=start, x2=x.end, y1=y + _ROW / 2, y2=y + _ROW / 2, class_="grid"),
+        element("text", name, x=start, y=y + 4, class_="name"),
+        *bar,
+        severity_sign(finding.severity, sure, y),
+        class_=f"entry {finding.severity}{' symptom' if entry.symptom else ''}",
+        data_since=finding.since,
+        data_step=finding.step,
+    )
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= _LONGEST else name[: _LONGEST - 1] + "…"

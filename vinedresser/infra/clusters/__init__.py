@@ -1,0 +1,1 @@
+"""Clusters: Dask and Ray, through Prefect task runners."""

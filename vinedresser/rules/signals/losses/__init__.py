@@ -1,0 +1,1 @@
+"""Loss signals: which loss it is, and how it moves."""

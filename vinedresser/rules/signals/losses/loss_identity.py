@@ -1,0 +1,178 @@
+"""Which loss a training uses: by its name, or, where that says nothing, by its values."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from vinedresser.rules.signals.base import Signal
+from vinedresser.rules.signals.losses.compared import Batches, Compared
+from vinedresser.rules.signals.losses.loss_formulas import FORMULAS, row_losses
+
+if TYPE_CHECKING:
+    from vinedresser.store.reading.step import Step
+    from vinedresser.store.records import RunRecord
+
+__all__ = ["LossIdentities", "LossIdentity", "agreeing"]
+
+# Names of classes and functions of torch and Keras, without case, underscores and a "loss" behind.
+_BY_NAME: dict[str, tuple[str, str]] = {
+    "crossentropy": ("cross_entropy", "logits"),
+    "nll": ("cross_entropy", "logarithms"),
+    "categoricalcrossentropy": ("cross_entropy", "probabilities"),
+    "sparsecategoricalcrossentropy": ("cross_entropy", "probabilities"),
+    "bce": ("binary_cross_entropy", "probabilities"),
+    "binarycrossentropy": ("binary_cross_entropy", "probabilities"),
+    "bcewithlogits": ("binary_cross_entropy", "logits"),
+    "binarycrossentropywithlogits": ("binary_cross_entropy", "logits"),
+    "multilabelsoftmargin": ("binary_cross_entropy", "logits"),
+    "mse": ("mean_squared_error", ""),
+    "meansquarederror": ("mean_squared_error", ""),
+    "l1": ("mean_absolute_error", ""),
+    "mae": ("mean_absolute_error", ""),
+    "meanabsoluteerror": ("mean_absolute_error", ""),
+    "huber": ("huber", ""),
+    "smoothl1": ("huber", ""),
+}
+# What the hook computes of scikit-learn's classifiers.
+_LOG_LOSS = "log_loss"
+# Objectives of XGBoost, by the metric that is their loss: of squared errors the root of the mean.
+_OBJECTIVES: dict[str, tuple[str, str, str]] = {
+    "binary:logistic": ("binary_cross_entropy", "probabilities", "mean"),
+    "binary:logitraw": ("binary_cross_entropy", "logits", "mean"),
+    "multi:softprob": ("cross_entropy", "probabilities", "mean"),
+    "reg:absoluteerror": ("mean_absolute_error", "", "mean"),
+    "reg:squarederror": ("mean_squared_error", "", "root"),
+}
+# Steps whose values have to agree before a loss is known by them.
+_LOOKS = 3
+# Relative difference of two values that are computed in float32 in different orders.
+_SAME = 1e-3
+_ERRORS = 3.0
+
+
+class LossIdentity(NamedTuple):
+    """What a loss is.
+
+    Attributes:
+        loss: "cross_entropy", "binary_cross_entropy", "mean_squared_error", "mean_absolute_error"
+            or "huber".
+        takes: what it takes the predictions for: "logits", "probabilities", "logarithms" (of
+            probabilities), or "".
+        reduction: "mean", "sum" or "root" (of the mean).
+        by_name: it was known by its name, not by its values.
+    """
+
+    loss: str
+    takes: str
+    reduction: str
+    by_name: bool
+
+    @property
+    def formula(self) -> tuple[str, str]:
+        """The key of it in `loss_formulas.FORMULAS`."""
+        return (self.loss, self.takes)
+
+
+class LossIdentities(Signal):
+    """What each loss of the run is; in a plain function it is told from its first values.
+
+    Args:
+        every: see `Batches`.
+        rows: see `Batches`.
+    """
+
+    def __init__(self, every: int = 5, rows: int = 64) -> None:
+        self.every = every
+        self.rows = rows
+        self.batches = Batches(every, rows)
+        self._named: dict[str, LossIdentity | None] = {}
+        self._settings: dict[str, dict[str, Any]] = {}
+        self._votes: dict[str, Counter[tuple[str, str, str]]] = {}
+        self._looks: Counter[str] = Counter()
+        self._objective: tuple[str, str, str] | None = None
+
+    def begin(self, info: RunRecord) -> None:
+        """Take note of how the losses are set up."""
+        self._settings = dict(info.losses)
+        if info.framework == "sklearn":
+            known = LossIdentity("cross_entropy", "probabilities", "mean", by_name=True)
+            self._named[_LOG_LOSS] = known
+        if info.framework == "xgboost":
+            objective = str(self._settings.get("objective", {}).get("type"))
+            self._objective = _OBJECTIVES.get(objective)
+
+    def of(self, loss: str) -> LossIdentity | None:
+        """Return what a loss is; None: not known, or not yet.
+
+        Args:
+            loss: its name without a kind.
+        """
+        if loss not in self._named:
+            self._named[loss] = self._by_name(loss)
+        return self._named[loss] or self._by_values(loss)
+
+    def update(self, step: Step) -> None:
+        """See `Signal.update`."""
+        if step.mode != "train":
+            return
+        for compared in self.batches.compared:
+            value = step.scalars.get(f"losses/{compared.loss}")
+            if value is None or not np.isfinite(value) or self._looks[compared.loss] >= _LOOKS:
+                continue
+            if self.of(compared.loss) is None:
+                self._looks[compared.loss] += 1
+                votes = self._votes.setdefault(compared.loss, Counter())
+                votes.update(agreeing(compared, value, complete=len(compared.labels) < self.rows))
+
+    def _by_name(self, loss: str) -> LossIdentity | None:
+        if self._objective is not None:
+            return LossIdentity(*self._objective, by_name=True)
+        setup = self._settings.get(loss, {})
+        named = str(setup.get("type") or loss.rpartition(".")[2])
+        # Without the number of a further call or the place in a nesting.
+        word = re.sub(r"[#\[].*", "", named).replace("_", "").lower()
+        found = _BY_NAME.get(word.removesuffix("loss"))
+        if found is None:
+            return None
+        settings = setup.get("settings", {})
+        takes = "logits" if settings.get("from_logits") else found[1]
+        reduction = "sum" if settings.get("reduction") == "sum" else "mean"
+        return LossIdentity(found[0], takes, reduction, by_name=True)
+
+    def _by_values(self, loss: str) -> LossIdentity | None:
+        """Return what agreed with all values; of several, the first of `FORMULAS`."""
+        if self._looks[loss] < _LOOKS:
+            return None
+        agreed = [key for key, votes in self._votes[loss].items() if votes == _LOOKS]
+        order = list(FORMULAS)
+        agreed.sort(key=lambda key: order.index(key[:2]))
+        return LossIdentity(*agreed[0], by_name=False) if agreed else None
+
+
+def agreeing(compared: Compared, value: float, *, complete: bool) -> list[tuple[str, str, str]]:
+    """Return the formulas and reductions that give a loss's value.
+
+    Args:
+        compared: labels and predictions.
+        value: of the loss.
+        complete: all rows of the batch are there; else a mean of them has an error.
+    """
+    found = []
+    for formula in FORMULAS:
+        losses = row_losses(formula, compared.labels, compared.predictions)
+        if losses is None:
+            continue
+        mean = float(losses.mean())
+        error = 0.0 if complete else _ERRORS * float(losses.std()) / np.sqrt(len(losses))
+        if abs(mean - value) <= max(_SAME * abs(value), error):
+            found.append((*formula, "mean"))
+        # Of some rows of a batch nothing can be said about its sum.
+        per_entry = formula[0] != "cross_entropy"
+        total = mean * (compared.predictions.size if per_entry else len(losses))
+        if complete and abs(total - value) <= _SAME * abs(value) and total != mean:
+            found.append((*formula, "sum"))
+    return found

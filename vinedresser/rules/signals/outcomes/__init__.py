@@ -1,0 +1,1 @@
+"""Outcome signals: whether a training reaches what it should."""

@@ -1,0 +1,212 @@
+"""What simple models make of the rows that a training has seen: the least that it should reach.
+
+Ridge regression and the vote of five neighbours, both judged on rows that they were not fitted to
+(leave one out, in closed form); a row that comes again, in the next epoch, counts once. A network
+that after many steps is surely worse than these is not learning as it should, whatever its loss
+does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vinedresser.rules.signals.base import Signal
+from vinedresser.rules.signals.losses.compared import Batches
+from vinedresser.rules.signals.losses.loss_formulas import class_indices
+from vinedresser.rules.signals.row_digests import row_digests
+
+if TYPE_CHECKING:
+    from vinedresser.store.reading.step import Step
+
+__all__ = ["Baseline", "baseline_gain", "features", "neighbours"]
+
+_Array = NDArray[np.float64]
+
+# Rows that are kept, and numbers of them at which the simple models are fitted.
+_MOST_ROWS = 512
+_FITTED_AT = (128, 256, _MOST_ROWS)
+_MOST_FEATURES = 256
+_NEIGHBOURS = 5
+_PENALTIES = (1e-2, 1.0, 1e2)
+
+
+class Baseline(Signal):
+    """The gain (see `fit`) of simple models on the rows of the first train steps.
+
+    Args:
+        every: see `Batches`.
+        rows: see `Batches`.
+    """
+
+    def __init__(self, every: int = 5, rows: int = 64) -> None:
+        self.every = every
+        self.rows = rows
+        self.batches = Batches(every, rows)
+        self._seen: set[bytes] = set()
+        self._inputs: list[_Array] = []
+        self._labels: dict[str, list[NDArray[Any]]] = {}
+        self._classes: dict[str, int] = {}
+        self._count = 0
+        self._gains: dict[str, float | None] = {}
+        self._fitted: dict[str, tuple[_Array, NDArray[Any]]] = {}
+
+    def gain(self, loss: str) -> float | None:
+        """Return the gain of the better of the two models for a loss; None: not known (yet)."""
+        return self._gains.get(loss)
+
+    def fitted_rows(self, loss: str) -> tuple[_Array, NDArray[Any]] | None:
+        """Return what they were fitted to last; None: nothing (yet).
+
+        Args:
+            loss: its name without a kind.
+
+        Returns:
+            Inputs, [rows, features], of many features some, and labels, [rows, ...]: 128, 256 and
+            in the end 512 different rows (or a few more than 128 or 256).
+        """
+        return self._fitted.get(loss)
+
+    def update(self, step: Step) -> None:
+        """See `Signal.update`."""
+        batches = self.batches
+        if step.mode != "train" or self._count >= _MOST_ROWS or len(batches.inputs) != 1:
+            return
+        inputs = features(next(iter(batches.inputs.values())))
+        if inputs is None:
+            return
+        before, rows = self._count, len(inputs)
+        new = self._new_rows(inputs)
+        for compared in batches.compared:
+            if len(compared.labels) == rows:
+                self._labels.setdefault(compared.loss, []).append(compared.labels[new])
+                shape = compared.predictions.shape
+                self._classes[compared.loss] = shape[-1] if len(shape) > 1 else 1
+        if not self._labels:
+            return
+        self._inputs.append(inputs[new])
+        self._count += len(new)
+        if any(before < limit <= self._count for limit in _FITTED_AT):
+            self._fit()
+
+    def _new_rows(self, inputs: _Array) -> list[int]:
+        """Return which rows were not there before, and remember them."""
+        new = []
+        for place, digest in enumerate(row_digests(inputs)):
+            if digest not in self._seen:
+                self._seen.add(digest)
+                new.append(place)
+        return new
+
+    def _fit(self) -> None:
+        inputs = np.concatenate(self._inputs)[:_MOST_ROWS]
+        for loss, labels in self._labels.items():
+            if len(labels) == len(self._inputs):
+                targets = np.concatenate(labels)[:_MOST_ROWS]
+                self._fitted[loss] = (inputs, targets)
+                self._gains[loss] = baseline_gain(inputs, targets, self._classes[loss])
+
+
+def features(inputs: NDArray[Any]) -> _Array | None:
+    """Return inputs as [rows, features], of many features some; None: they are no numbers.
+
+    Args:
+        inputs: [rows, ...], of any dtype; integers are taken for tokens.
+    """
+    if inputs.ndim < 2 or inputs.dtype.kind in "biu" or inputs.dtype.kind == "c":
+        return None
+    flat = np.asarray(inputs, np.float64).reshape(len(inputs), -1)
+    if flat.shape[1] > _MOST_FEATURES:
+        flat = flat[:, np.linspace(0, flat.shape[1] - 1, _MOST_FEATURES).astype(int)]
+    return flat if np.isfinite(flat).all() else None
+
+
+def baseline_gain(inputs: _Array, labels: NDArray[Any], classes: int) -> float | None:
+    """Return the gain of ridge regression or of five neighbours, whichever is better.
+
+    Each row is predicted by what was fitted to the others.
+
+    Args:
+        inputs: [rows, features].
+        labels: [rows], [rows, 1] or [rows, outputs]; numbers of classes or one-hot where
+            ``classes`` is more than 1.
+        classes: width of the model's predictions.
+
+    Returns:
+        1 - error/chance; None where nothing can be gained, or labels are no simple targets.
+    """
+    numbers = class_indices(labels, classes) if classes > 1 else None
+    if numbers is not None and numbers.ndim == 1:
+        targets = np.eye(classes)[numbers]
+    else:
+        numbers = None
+        targets = np.asarray(labels, np.float64).reshape(len(labels), -1)
+        if targets.shape[1] > _MOST_FEATURES:
+            return None
+    # What is to be said is what was seen: nothing that a simple model should be held against.
+    if targets.shape == inputs.shape and np.allclose(targets, inputs):
+        return None
+    spread = inputs.std(0)
+    scaled = (inputs - inputs.mean(0))[:, spread > 0] / spread[spread > 0]
+    if not scaled.shape[1]:
+        return None
+    binary = numbers is None and bool(((targets == 0) | (targets == 1)).all())
+    said = [*_ridge(scaled, targets), neighbours(scaled, targets)]
+    gains = [_gain(one, targets, numbers, binary=binary) for one in said]
+    return max((gain for gain in gains if gain is not None), default=None)
+
+
+def _gain(
+    said: _Array, targets: _Array, numbers: NDArray[np.int64] | None, *, binary: bool
+) -> float | None:
+    if numbers is not None:
+        wrong = float((said.argmax(1) != numbers).sum())
+        chance = float(len(numbers) - np.bincount(numbers).max())
+    elif binary:
+        wrong = float(((said > 0.5) != (targets > 0.5)).sum())
+        yes = targets.sum(0)
+        chance = float(np.minimum(yes, len(targets) - yes).sum())
+    else:
+        wrong = float(((said - targets) ** 2).sum())
+        chance = float(((targets - targets.mean(0)) ** 2).sum())
+    return 1 - wrong / chance if chance > 0 else None
+
+
+def _ridge(inputs: _Array, targets: _Array) -> list[_Array]:
+    """Return leave-one-out predictions for several penalties: [rows, outputs] each.
+
+    With the hat matrix H = X (X'X + aI)^-1 X' (X with a column of ones), the residual of a row that
+    was left out is that of the fit over 1 - H_ii (Hastie, Tibshirani, Friedman, "The Elements of
+    Statistical Learning", eq. 7.64).
+    """
+    left, singular, _ = np.linalg.svd(inputs, full_matrices=False)
+    mean = targets.mean(0)
+    found = []
+    for penalty in _PENALTIES:
+        shrink = singular**2 / (singular**2 + penalty)
+        fitted = mean + (left * shrink) @ (left.T @ (targets - mean))
+        leverage = ((left**2) * shrink).sum(1) + 1 / len(inputs)
+        residual = (targets - fitted) / np.maximum(1 - leverage, 1e-6)[:, None]
+        found.append(targets - residual)
+    return found
+
+
+def neighbours(inputs: _Array, targets: _Array, asked: _Array | None = None) -> _Array:
+    """Return the mean target of the five nearest rows.
+
+    Args:
+        inputs: [rows, features].
+        targets: of them, [rows, outputs].
+        asked: [others, features]; None: the rows themselves, each without itself.
+
+    Returns:
+        [rows or others, outputs].
+    """
+    own = inputs if asked is None else asked
+    distances = (own**2).sum(1)[:, None] + (inputs**2).sum(1)[None] - 2 * own @ inputs.T
+    if asked is None:
+        np.fill_diagonal(distances, np.inf)
+    nearest = np.argpartition(distances, _NEIGHBOURS, axis=1)[:, :_NEIGHBOURS]
+    return np.asarray(targets[nearest].mean(1), np.float64)

@@ -1,0 +1,290 @@
+"""How well predictions fit the labels, and what guessing would give: the outcome of a training.
+
+The gain is the share of the error of guessing that the model removes: 1 - error/chance. It is 1 for
+perfect predictions, 0 for guessing the most frequent class (or the mean), and negative for worse;
+for squared errors it is the coefficient of determination R2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vinedresser.rules.signals.base import Signal
+from vinedresser.rules.signals.losses.compared import Batches, Compared
+from vinedresser.rules.signals.losses.loss_formulas import class_indices, one_hot_rows
+from vinedresser.rules.signals.losses.loss_identity import LossIdentities, LossIdentity
+
+if TYPE_CHECKING:
+    from vinedresser.store.reading.step import Step
+
+__all__ = ["Fit", "FitSeries", "Gain", "Task"]
+
+Task = Literal["classes", "binary", "labels", "values"]
+
+# Looks whose rows make up the present gain: as many, but more of few rows, and those that are kept.
+_WINDOW = 8
+_ROWS = 256
+_KEPT = 512
+# A class with a smaller share is rare: what matters then is the order, not the share of hits.
+_RARE = 0.25
+
+
+class Gain(NamedTuple):
+    """How much better than guessing.
+
+    Attributes:
+        value: 1 - error/chance; at most 1.
+        error: its standard error.
+        score: accuracy, or R2 for values.
+        chance: accuracy of guessing the most frequent class; 0 for values.
+        rows: how many were looked at.
+        step: of the training, at the last look.
+    """
+
+    value: float
+    error: float
+    score: float
+    chance: float
+    rows: int
+    step: int
+
+
+class _Look(NamedTuple):
+    """The sums of one batch.
+
+    Attributes:
+        step: of the training.
+        rows: number of predictions.
+        wrong: number of wrong ones, or sum of squared errors.
+        scores, truths: of a binary task, for the order of the scores.
+        sums: of values: number, sum and sum of squares by output: [3, outputs].
+    """
+
+    step: int
+    rows: int
+    wrong: float
+    scores: NDArray[np.float64] | None
+    truths: NDArray[np.bool_] | None
+    sums: NDArray[np.float64] | None
+
+
+class FitSeries:
+    """How the predictions of one loss fit its labels, in one mode.
+
+    Args:
+        identity: of the loss.
+
+    Attributes:
+        task: "classes" (one of several), "binary", "labels" (several yes or no), "values"; None as
+            long as nothing was seen, or where labels and predictions do not fit together.
+        counts: how often each class was the label, [classes]; of "labels", how often each was yes.
+        predicted: how often each class was predicted, [classes].
+        total: labels that were counted.
+    """
+
+    def __init__(self, identity: LossIdentity) -> None:
+        self.identity = identity
+        self.task: Task | None = None
+        self.counts: NDArray[np.float64] = np.zeros(0)
+        self.predicted: NDArray[np.float64] = np.zeros(0)
+        self.total = 0
+        self._looks: deque[_Look] = deque(maxlen=_KEPT)
+
+    def add(self, step: int, compared: Compared) -> None:
+        """Take in a batch; what does not fit together, or is not finite, is left out."""
+        labels, predictions = compared.labels, compared.predictions
+        task = _task(self.identity, labels, predictions)
+        if task is None or not predictions.size or not np.isfinite(predictions).all():
+            return
+        self.task = self.task or task
+        if task != self.task:
+            return
+        if task == "values":
+            self._add_values(step, np.asarray(labels, np.float64), predictions)
+        elif task == "classes":
+            self._add_classes(step, labels, predictions)
+        else:
+            self._add_binary(step, labels, predictions)
+
+    @property
+    def window(self) -> int:
+        """How many looks make up a gain: 8, or as many as it takes to see 256 rows, up to 64."""
+        rows = self._looks[-1].rows if self._looks else _ROWS
+        return min(max(_WINDOW, -(-_ROWS // max(rows, 1))), 8 * _WINDOW)
+
+    def gain(self, before: int = 0) -> Gain | None:
+        """Return the gain over a window of looks; None where nothing can be gained or was seen.
+
+        Args:
+            before: leave out so many of the last looks.
+        """
+        looks = list(self._looks)[: len(self._looks) - before][-self.window :]
+        if not looks:
+            return None
+        chance = self._chance(looks)
+        rows = sum(look.rows for look in looks)
+        wrong = math.fsum(look.wrong for look in looks)
+        if chance <= 0 or not rows:
+            return None
+        gain = 1 - wrong / chance
+        score = gain if self.task == "values" else 1 - wrong / rows
+        guessed = 0.0 if self.task == "values" else 1 - chance / rows
+        if self.task == "binary" and chance / rows < _RARE:
+            gain = max(gain, _order(looks))
+        return Gain(gain, self._error(looks, chance), score, guessed, rows, looks[-1].step)
+
+    def looks(self) -> int:
+        """Return how many looks are kept."""
+        return len(self._looks)
+
+    def _error(self, looks: list[_Look], chance: float) -> float:
+        """Return the standard error of a gain, from the spread of the looks around a trend."""
+        rows = sum(look.rows for look in looks)
+        rates = [look.wrong / look.rows for look in looks]
+        noise = 0.0
+        if len(rates) > 2:
+            noise = math.sqrt(float(np.mean(np.diff(rates) ** 2)) / 2 / len(rates))
+        if self.task != "values":
+            rate = math.fsum(look.wrong for look in looks) / rows
+            noise = max(noise, math.sqrt(max(rate * (1 - rate), 1 / rows) / rows))
+        return noise * rows / chance
+
+    def _chance(self, looks: list[_Look]) -> float:
+        """Return the error of guessing over these looks."""
+        rows = sum(look.rows for look in looks)
+        if self.task == "values":
+            sums = np.sum([look.sums for look in looks if look.sums is not None], axis=0)
+            count, total, squares = sums
+            return float(np.maximum(squares - total**2 / np.maximum(count, 1), 0).sum())
+        if not self.total:
+            return 0.0
+        shares = self.counts / self.total
+        if self.task == "labels":
+            return rows * float(np.minimum(shares, 1 - shares).mean())
+        return rows * float(1 - shares.max())
+
+    def _add_values(self, step: int, labels: NDArray[Any], predictions: NDArray[Any]) -> None:
+        truth = labels.reshape(len(labels), -1)
+        said = predictions.reshape(len(labels), -1)
+        sums = np.stack([np.full(truth.shape[1], len(truth)), truth.sum(0), (truth**2).sum(0)])
+        self.total += len(truth)
+        wrong = float(((truth - said) ** 2).sum())
+        self._looks.append(_Look(step, len(truth), wrong, None, None, sums))
+
+    def _add_classes(self, step: int, labels: NDArray[Any], predictions: NDArray[Any]) -> None:
+        classes = predictions.shape[-1]
+        truth = class_indices(labels, classes)
+        assert truth is not None, "it is how the task was told"
+        said = predictions.argmax(-1).ravel()
+        truth = truth.ravel()
+        self._count(np.bincount(truth, minlength=classes), np.bincount(said, minlength=classes))
+        self.total += len(truth)
+        self._looks.append(_Look(step, len(truth), float((truth != said).sum()), None, None, None))
+
+    def _add_binary(self, step: int, labels: NDArray[Any], predictions: NDArray[Any]) -> None:
+        truth = np.asarray(labels, np.float64).reshape(predictions.shape) > 0.5
+        limit = 0.0 if self.identity.takes == "logits" else 0.5
+        said = predictions > limit
+        if self.task == "labels":
+            axes = tuple(range(truth.ndim - 1))
+            self._count(truth.sum(axes), said.sum(axes))
+            self.total += truth.size // truth.shape[-1]
+        else:
+            yes, said_yes = truth.sum(), said.sum()
+            self._count(
+                np.array([truth.size - yes, yes]), np.array([said.size - said_yes, said_yes])
+            )
+            self.total += truth.size
+        wrong = float((truth != said).sum())
+        look = _Look(step, truth.size, wrong, predictions.ravel(), truth.ravel(), None)
+        self._looks.append(look)
+
+    def _count(self, labels: NDArray[Any], predictions: NDArray[Any]) -> None:
+        if not self.counts.size:
+            self.counts = np.zeros(len(labels))
+            self.predicted = np.zeros(len(labels))
+        self.counts += labels
+        self.predicted += predictions
+
+
+class Fit(Signal):
+    """How the predictions of each loss fit its labels; losses that are not known are left out.
+
+    Args:
+        every: see `Batches`.
+        rows: see `Batches`.
+    """
+
+    def __init__(self, every: int = 5, rows: int = 64) -> None:
+        self.every = every
+        self.rows = rows
+        self.identities = LossIdentities(every, rows)
+        self.batches = Batches(every, rows)
+        self._series: dict[tuple[str, str], FitSeries] = {}
+        self._early: list[tuple[str, int, Compared]] = []
+
+    def update(self, step: Step) -> None:
+        """See `Signal.update`."""
+        for compared in self.batches.compared:
+            self._early.append((step.mode, step.step, compared))
+        # A loss that is known by its values is known after some steps only.
+        waiting = []
+        for mode, number, compared in self._early:
+            identity = self.identities.of(compared.loss)
+            if identity is None:
+                waiting.append((mode, number, compared))
+                continue
+            key = (compared.loss, mode)
+            self._series.setdefault(key, FitSeries(identity)).add(number, compared)
+        self._early = waiting[-_WINDOW:]
+
+    def of(self, mode: str) -> dict[str, FitSeries]:
+        """Return what was seen in a mode, by the loss's name; tasks that are not known left out."""
+        return {
+            loss: series
+            for (loss, one), series in self._series.items()
+            if one == mode and series.task is not None
+        }
+
+
+def _task(
+    identity: LossIdentity, labels: NDArray[Any], predictions: NDArray[np.float64]
+) -> Task | None:
+    """Return what kind of task labels and predictions are of."""
+    classes = predictions.shape[-1] if predictions.ndim > 1 else 1
+    one_hot = one_hot_rows(labels) and labels.shape == predictions.shape
+    if identity.loss == "cross_entropy" or one_hot:
+        numbers = class_indices(labels, classes) if classes > 1 else None
+        fits = numbers is not None and numbers.shape == predictions.shape[:-1]
+        return "classes" if fits else None
+    if np.size(labels) != predictions.size:
+        return None
+    values = np.asarray(labels, np.float64)
+    if ((values == 0) | (values == 1)).all() and identity.loss != "huber":
+        return "binary" if predictions.size == len(predictions) else "labels"
+    if identity.loss == "binary_cross_entropy":
+        return None
+    return "values"
+
+
+def _order(looks: list[_Look]) -> float:
+    """Return 2 AUC - 1 over some looks: whether scores put yes above no (Mann and Whitney)."""
+    pairs = [(look.scores, look.truths) for look in looks if look.scores is not None]
+    scores = np.concatenate([scores for scores, _ in pairs])
+    truths = np.concatenate([truths for _, truths in pairs if truths is not None])
+    yes = int(truths.sum())
+    no = len(truths) - yes
+    if not yes or not no:
+        return 0.0
+    order = np.argsort(scores, kind="stable")
+    ranks = np.empty(len(scores))
+    ranks[order] = np.arange(1, len(scores) + 1)
+    # Equal scores share the mean of their ranks.
+    _, inverse, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    ranks = (np.bincount(inverse, ranks) / counts)[inverse]
+    return 2 * (float(ranks[truths].sum()) - yes * (yes + 1) / 2) / (yes * no) - 1

@@ -1,0 +1,108 @@
+"""What a loss is when the model knows how often each label comes, and no more."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vinedresser.rules.signals.base import Signal
+from vinedresser.rules.signals.losses.compared import Batches
+from vinedresser.rules.signals.outcomes.fit import Fit
+
+if TYPE_CHECKING:
+    from vinedresser.store.reading.step import Step
+
+__all__ = ["Guessing"]
+
+
+class Guessing(Signal):
+    """The loss of guessing: the same for every row, as well as that can be done.
+
+    The entropy of the labels for a cross-entropy; the variance for a mean squared error.
+
+    Args:
+        every: see `Batches`.
+        rows: see `Batches`.
+    """
+
+    def __init__(self, every: int = 5, rows: int = 64) -> None:
+        self.every = every
+        self.rows = rows
+        self.batches = Batches(every, rows)
+        self.fit = Fit(every, rows)
+        # By loss: number, mean and sum of squared deviations of the values.
+        self._values: dict[str, tuple[float, NDArray[np.float64], NDArray[np.float64]]] = {}
+
+    def update(self, step: Step) -> None:
+        """See `Signal.update`."""
+        if step.mode != "train":
+            return
+        for compared in self.batches.compared:
+            labels = np.asarray(compared.labels)
+            if labels.dtype.kind != "f" or not np.isfinite(labels).all():
+                continue
+            values = labels.astype(np.float64).reshape(len(labels), -1)
+            self._add(compared.loss, values)
+
+    def loss(self, name: str) -> float | None:
+        """Return the loss of guessing, in nats or squared units; None: it is not known.
+
+        Args:
+            name: of the loss, without a kind.
+        """
+        series = self.fit.of("train").get(name)
+        if series is None or series.identity.reduction == "sum" or not series.total:
+            return None
+        if series.identity.loss == "mean_squared_error" and series.task == "values":
+            variance = self._variance(name)
+            root = variance is not None and series.identity.reduction == "root"
+            return math.sqrt(variance) if root and variance is not None else variance
+        if not series.identity.loss.endswith("cross_entropy"):
+            return None
+        shares = series.counts / series.total
+        if series.task == "labels":
+            return float(np.mean([_entropy(np.array([one, 1 - one])) for one in shares]))
+        return _entropy(shares)
+
+    def deviation(self, name: str) -> float:
+        """Return the standard deviation of the loss of guessing over rows; 0 where not known.
+
+        A set of other labels, of n rows, is guessed with that over the root of n as an error.
+
+        Args:
+            name: of the loss, without a kind.
+        """
+        series = self.fit.of("train").get(name)
+        if series is None or series.task not in ("classes", "binary") or not series.total:
+            return 0.0
+        shares = series.counts[series.counts > 0] / series.total
+        squares = float((shares * np.log(shares) ** 2).sum())
+        return math.sqrt(max(squares - _entropy(shares) ** 2, 0.0))
+
+    def _add(self, loss: str, values: NDArray[np.float64]) -> None:
+        """Take in rows, [rows, outputs] (Chan, Golub and LeVeque, Am. Stat. 37, 1983)."""
+        mean = values.mean(0)
+        squares = ((values - mean) ** 2).sum(0)
+        if loss in self._values and self._values[loss][1].shape == mean.shape:
+            count, old, sums = self._values[loss]
+            total = count + len(values)
+            squares = sums + squares + (mean - old) ** 2 * count * len(values) / total
+            mean = old + (mean - old) * len(values) / total
+            self._values[loss] = (total, mean, squares)
+        else:
+            self._values[loss] = (float(len(values)), mean, squares)
+
+    def _variance(self, loss: str) -> float | None:
+        if loss not in self._values:
+            return None
+        count, _, squares = self._values[loss]
+        return float(squares.mean() / count)
+
+
+def _entropy(shares: NDArray[np.float64]) -> float:
+    """Return the entropy of a distribution in nats."""
+    kept = shares[shares > 0]
+    return float(-(kept * np.log(kept)).sum())

@@ -1,0 +1,127 @@
+"""What the training labels say about the rows of the evaluations, without the model."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vinedresser.rules.signals.base import Signal
+from vinedresser.rules.signals.losses.compared import Batches
+from vinedresser.rules.signals.losses.loss_formulas import class_indices
+from vinedresser.rules.signals.outcomes.baseline import Baseline, features, neighbours
+from vinedresser.rules.signals.row_digests import row_digests
+
+if TYPE_CHECKING:
+    from vinedresser.store.reading.step import Step
+
+__all__ = ["HeldOut", "Votes"]
+
+# Rows of evaluations that are kept, and that it takes.
+_MOST, _FEWEST = 256, 32
+
+
+class Votes(NamedTuple):
+    """How often five neighbours among the training rows say the right class.
+
+    Attributes:
+        train: share of the training rows, each without itself.
+        held_out: share of the rows of evaluations.
+        error: standard error of the difference.
+    """
+
+    train: float
+    held_out: float
+    error: float
+
+
+class HeldOut(Signal):
+    """The rows of the evaluations, held against the labels of training rows (`Baseline`).
+
+    Args:
+        every: see `Batches`.
+        rows: see `Batches`.
+    """
+
+    def __init__(self, every: int = 5, rows: int = 64) -> None:
+        self.every = every
+        self.rows = rows
+        self.batches = Batches(every, rows)
+        self.baseline = Baseline(every, rows)
+        self._seen: set[bytes] = set()
+        self._inputs: list[NDArray[np.float64]] = []
+        self._labels: dict[str, list[NDArray[np.int64]]] = {}
+        self._votes: dict[str, tuple[tuple[int, int], Votes | None]] = {}
+
+    def update(self, step: Step) -> None:
+        """See `Signal.update`."""
+        batches = self.batches
+        if step.mode != "eval" or len(self._seen) >= _MOST or len(batches.inputs) != 1:
+            return
+        inputs = features(next(iter(batches.inputs.values())))
+        labels = {
+            one.loss: numbers
+            for one in batches.compared
+            if (numbers := _classes(one.labels, one.predictions)) is not None
+        }
+        if inputs is None or not labels or any(len(one) != len(inputs) for one in labels.values()):
+            return
+        if self._labels and set(labels) != set(self._labels):
+            return
+        digests = row_digests(inputs)
+        new = [place for place, digest in enumerate(digests) if digest not in self._seen]
+        self._seen.update(digests)
+        if new:
+            self._inputs.append(inputs[new])
+            for loss, numbers in labels.items():
+                self._labels.setdefault(loss, []).append(numbers[new])
+
+    def votes(self, loss: str) -> Votes | None:
+        """Return how far the training labels agree with each other and with the evaluations.
+
+        Args:
+            loss: its name without a kind.
+
+        Returns:
+            None: there are too few rows, some of them are in both, or there are no classes.
+        """
+        fitted = self.baseline.fitted_rows(loss)
+        if fitted is None or len(self._seen) < _FEWEST or loss not in self._labels:
+            return None
+        key = (len(fitted[0]), len(self._seen))
+        if loss not in self._votes or self._votes[loss][0] != key:
+            self._votes[loss] = (key, self._asked(loss, *fitted))
+        return self._votes[loss][1]
+
+    def _asked(self, loss: str, inputs: NDArray[np.float64], labels: NDArray[Any]) -> Votes | None:
+        others, wanted = np.concatenate(self._inputs), np.concatenate(self._labels[loss])
+        if others.shape[1] != inputs.shape[1] or not self._seen.isdisjoint(row_digests(inputs)):
+            return None
+        classes = int(max(wanted.max(), np.max(labels))) + 1
+        classes = labels.shape[-1] if labels.ndim > 1 and labels.shape[-1] > 1 else classes
+        numbers = class_indices(labels, max(classes, 2))
+        spread = inputs.std(0)
+        kept = spread > 0
+        if numbers is None or numbers.ndim != 1 or not kept.any():
+            return None
+        scaled = (inputs[:, kept] - inputs.mean(0)[kept]) / spread[kept]
+        asked = (others[:, kept] - inputs.mean(0)[kept]) / spread[kept]
+        targets = np.eye(max(classes, 2))[numbers]
+        train = float((neighbours(scaled, targets).argmax(1) == numbers).mean())
+        held_out = float((neighbours(scaled, targets, asked).argmax(1) == wanted).mean())
+        variances = [
+            max(share * (1 - share), 1 / rows) / rows
+            for share, rows in ((train, len(numbers)), (held_out, len(wanted)))
+        ]
+        return Votes(train, held_out, math.sqrt(sum(variances)))
+
+
+def _classes(labels: NDArray[Any], predictions: NDArray[np.float64]) -> NDArray[np.int64] | None:
+    """Return labels as class numbers, [rows]; of one output that says yes or no, 0 and 1."""
+    width = predictions.shape[-1] if predictions.ndim > 1 else 1
+    numbers = class_indices(labels, max(width, 2))
+    if numbers is None or numbers.size != len(predictions):
+        return None
+    return numbers.reshape(-1)

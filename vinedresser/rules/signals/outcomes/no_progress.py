@@ -1,0 +1,149 @@
+"""Whether the training losses get nowhere, and along which course they came there."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from vinedresser.rules.signals.base import Signal
+from vinedresser.rules.signals.losses.loss_progress import LossProgress, Stretch
+from vinedresser.rules.signals.outcomes.learning_outcome import LearningOutcome
+
+if TYPE_CHECKING:
+    from vinedresser.store.reading.step import Step
+
+__all__ = ["Course", "NoProgress"]
+
+# Rules that know the cause by weights and gradients look every 20 steps: it leaves them one look.
+_HOLD = 20
+# A loss this share above its start has risen, however noisy it is.
+_RISEN = 0.5
+# A loss that came down by this share of its start had learned.
+_LEARNED = 0.5
+
+
+class Course(NamedTuple):
+    """How a loss that gets nowhere has moved.
+
+    Attributes:
+        name: of the loss.
+        kind: "thrown_up" far above its start, "lost" after it had come down, or "standing".
+        progress: of the loss.
+        blown: it stays far above its first value, with which it is compared.
+        start: the loss that it is compared with.
+        start_error: standard error of it.
+        stretch: the steps that show it.
+        rise: its highest block over its start.
+    """
+
+    name: str
+    kind: Literal["thrown_up", "lost", "standing"]
+    progress: LossProgress
+    blown: bool
+    start: float
+    start_error: float
+    stretch: Stretch
+    rise: float
+
+    @property
+    def seen(self) -> str:
+        """What was seen, a clause with the figures that follows the name of the loss."""
+        progress, level = self.progress, self.stretch.level
+        if self.kind == "thrown_up":
+            start = min(self.start, progress.first)
+            stays = "stays at" if level > start else "has only come back to"
+            return (
+                f"rose from {start:.4g} to {progress.peak:.4g} ({self.rise:.2g}-fold, blocks from "
+                f"step {progress.peak_step}) and {stays} {level:.4g}"
+            )
+        if self.kind == "lost":
+            return (
+                f"fell from {self.start:.4g} to {progress.lowest:.4g} (step "
+                f"{progress.lowest_step}) and is back at {level:.4g}"
+            )
+        return f"stands at {level:.4g} after a start at {self.start:.4g}{_chance(level)}"
+
+
+class NoProgress(Signal):
+    """Whether all training losses get nowhere (`LearningOutcome.nowhere`), for 20 steps or more.
+
+    Not in a run in which a metric improves.
+
+    Args:
+        patience: see `LossProgress`.
+        drop: see `LossProgress`.
+        rise: see `LossProgress.blown_up`.
+
+    Attributes:
+        outcome: the losses and metrics.
+        since: the step since which it is so; None while it is not.
+        asked: there was enough new in the last step to ask again.
+        last: the last train step.
+    """
+
+    def __init__(self, patience: int, drop: float, rise: float) -> None:
+        self.patience = patience
+        self.drop = drop
+        self.rise = rise
+        self.outcome = LearningOutcome(patience, drop)
+        self.since: int | None = None
+        self.asked = False
+        self.last: Step | None = None
+
+    def update(self, step: Step) -> None:
+        """See `Signal.update`."""
+        self.asked = step.rank == 0 and self.outcome.renewed
+        if step.rank == 0 and step.mode == "train":
+            self.last = step
+        if not self.asked:
+            return
+        if not self._holds():
+            self.since = None
+        elif self.since is None:
+            self.since = step.step
+
+    def course(self, *, ended: bool = False) -> Course | None:
+        """Return how the loss came where it is; None: it gets somewhere, or is not asked now.
+
+        Args:
+            ended: the run is over, so that there is nothing to wait for.
+        """
+        if self.since is None or self.last is None:
+            return None
+        held = self.asked and self.last.step - self.since >= _HOLD
+        return self._worst() if held or (ended and self._holds()) else None
+
+    def _holds(self) -> bool:
+        return self.outcome.nowhere(self.rise) and not self.outcome.improving_metric()
+
+    def _worst(self) -> Course:
+        losses = self.outcome.losses
+        blown = {name: one for name, one in losses.items() if one.blown_up(self.rise)}
+        name, progress = max((blown or losses).items(), key=_height)
+        start, error = (progress.first, 0.0) if blown else progress.start()
+        stretch = progress.latest() if blown else progress.stuck()
+        assert stretch is not None, "it was judged by it"
+        low = min(start, progress.first)
+        kind: Literal["thrown_up", "lost", "standing"] = "standing"
+        if blown or progress.thrown_up() or stretch.level - low > _RISEN * abs(low):
+            kind = "thrown_up"
+        elif start - progress.lowest > _LEARNED * abs(start):
+            kind = "lost"
+        rise = progress.peak / abs(low) if low else math.inf
+        return Course(name, kind, progress, bool(blown), start, error, stretch, rise)
+
+
+def _height(entry: tuple[str, LossProgress]) -> float:
+    """Return how high a loss rose, in units of its first value."""
+    progress = entry[1]
+    return progress.peak / abs(progress.first) if progress.first else 0.0
+
+
+def _chance(level: float) -> str:
+    """Return a remark when a loss is that of guessing among a few classes with equal odds."""
+    if level <= 0 or level > math.log(20):
+        return ""
+    classes = round(math.exp(level))
+    if classes < 2 or abs(level - math.log(classes)) > 0.01 * level:
+        return ""
+    return f" (ln {classes} = {math.log(classes):.4g} is the cross-entropy of guessing)"

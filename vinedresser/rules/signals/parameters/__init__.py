@@ -1,0 +1,1 @@
+"""Parameter signals: gradients, updates and weights."""

@@ -1,0 +1,73 @@
+"""The size of the gradient along the depth of a model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from vinedresser.store.reading.step import Step
+
+__all__ = ["FEWEST_LAYERS", "GradientProfile", "gradient_profile"]
+
+# Fewer layers have no depth to fade or grow over.
+FEWEST_LAYERS = 3
+# The least ratio that is told from 0.
+_LEAST = 1e-300
+
+
+class GradientProfile(NamedTuple):
+    """The gradient along the depth of a model.
+
+    Attributes:
+        sizes: mean absolute gradient of each weight tensor, in the order of the model.
+        shallow, deep: name of the greatest in the first and in the last quarter.
+        ratio: the first of these over the second.
+        steady: rank correlation of size and depth, 1 where it fades at each layer on its way back,
+            -1 where it grows at each.
+    """
+
+    sizes: dict[str, float]
+    shallow: str
+    deep: str
+    ratio: float
+    steady: float
+
+    @property
+    def per_layer(self) -> float:
+        """The factor from one layer to the one before it, in the geometric mean."""
+        return math.pow(max(self.ratio, _LEAST), 1 / max(1, len(self.sizes) - 1))
+
+
+def gradient_profile(step: Step) -> GradientProfile | None:
+    """Return the gradient along the depth; None where it was not captured, or is 0 or NaN.
+
+    Args:
+        step: with the statistic ``abs_mean`` of gradients. Biases are left out.
+    """
+    if step.mode != "train":
+        return None
+    sizes = {
+        name: size
+        for name, size in step.reduction_of("gradients", "abs_mean").items()
+        if "bias" not in name.rpartition(".")[2]
+    }
+    names = list(sizes)
+    if len(names) < FEWEST_LAYERS:
+        return None
+    if not all(size > 0 and math.isfinite(size) for size in sizes.values()):
+        return None
+    quarter = max(1, len(names) // 4)
+    shallow = max(names[:quarter], key=sizes.__getitem__)
+    deep = max(names[-quarter:], key=sizes.__getitem__)
+    ratio = sizes[shallow] / sizes[deep]
+    return GradientProfile(sizes, shallow, deep, ratio, _rank_correlation(list(sizes.values())))
+
+
+def _rank_correlation(values: Sequence[float]) -> float:
+    """Return Spearman's rank correlation of values and their positions; no ties."""
+    count = len(values)
+    order = sorted(range(count), key=values.__getitem__)
+    squares = sum((rank - position) ** 2 for rank, position in enumerate(order))
+    return 1 - 6 * squares / (count * (count * count - 1))

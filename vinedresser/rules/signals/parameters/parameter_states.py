@@ -1,0 +1,154 @@
+"""Which parameters are trained: that gradients reach them, and that an optimizer moves them."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from vinedresser.rules.need import Need
+from vinedresser.rules.signals.base import Signal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from vinedresser.store.reading.step import Step
+    from vinedresser.store.records import RunRecord
+
+__all__ = ["ParameterState", "ParameterStates", "Trouble"]
+
+# No optimizer has it; no gradient reaches it; it has one, and its update is zero.
+Trouble = Literal["left_out", "cut_off", "unmoved"]
+
+
+class ParameterState(NamedTuple):
+    """What becomes of a parameter that has not changed since the last look.
+
+    Attributes:
+        trouble: why.
+        since: the first step at which it was so, in looks in a row.
+        looks: how many.
+        moved: it had changed before.
+        graded: a gradient reaches it.
+    """
+
+    trouble: Trouble
+    since: int
+    looks: int
+    moved: bool
+    graded: bool
+
+
+class ParameterStates(Signal):
+    """Which weights stand still while others of their model are trained.
+
+    A look is a train step at which weights, updates and gradients were captured, and some weight
+    had an update that is not zero. Of a weight that by its norm, mean and standard deviation is the
+    same as at the look before it is asked why: it has no update (no optimizer has it), no gradient,
+    or a gradient that is not zero and an update that is. What is the same for another reason (its
+    gradient is zero) is no trouble of this kind. Frozen weights are left out, and so are models of
+    which no weight is updated: teachers, averages.
+
+    Args:
+        every: train steps from one look to the next.
+
+    Attributes:
+        looked: the last step was a look.
+        states: by the full name of a weight; those that are in no trouble are left out.
+        sizes: elements of each weight that is to be trained, by its full name, in the order of the
+            model's modules.
+    """
+
+    def __init__(self, every: int = 20) -> None:
+        self.every = every
+        self.needs = (
+            Need("weights", every=every, reductions=("l2", "std", "mean"), required=False),
+            Need("updates", every=every, reductions=("l2",), required=False),
+            Need("gradients", every=every, reductions=("l2",), required=False),
+        )
+        self.looked = False
+        self.states: dict[str, ParameterState] = {}
+        self.sizes: dict[str, float] = {}
+        self._frozen: frozenset[str] = frozenset()
+        self._places: dict[str, int] = {}
+        self._prefixes: tuple[str, ...] = ()
+        self._last: dict[str, tuple[float, ...]] = {}
+        self._moved: set[str] = set()
+
+    def begin(self, info: RunRecord) -> None:
+        """Take note of what is not to be trained, and of the order of the modules."""
+        self._frozen = frozenset(info.frozen)
+        self._places = {path: place for place, path in enumerate(info.modules)}
+        roots = [path for path, words in info.modules.items() if words[2:]]
+        named = (f"{root}." for root in roots)
+        # A model that is watched without a name has none before its paths.
+        self._prefixes = tuple(
+            one for one in named if any(path.startswith(one) for path in info.modules)
+        )
+
+    def update(self, step: Step) -> None:
+        """See `Signal.update`."""
+        self.looked = False
+        if step.rank != 0 or step.mode != "train":
+            return
+        norms = step.reduction_of("weights", "l2")
+        updates = step.reduction_of("updates", "l2")
+        gradients = step.reduction_of("gradients", "l2")
+        moving = {self._model(name) for name, norm in updates.items() if norm != 0}
+        if not norms or not moving or not gradients:
+            return
+        self.looked = True
+        self._measure(step, norms)
+        for name in list(self.states):
+            if name not in self.sizes:
+                del self.states[name]
+        for name in self.sizes:
+            now = tuple(step.reduction_of("weights", word)[name] for word in ("l2", "std", "mean"))
+            still = self._last.get(name) == now
+            if name in self._last and not still:
+                self._moved.add(name)
+            self._last[name] = now
+            _, _, path = name.partition("/")
+            trouble = _trouble(updates.get(f"updates/{path}"), gradients.get(f"gradients/{path}"))
+            # At the first look nothing is known of what was before.
+            if trouble is None or not still or self._model(name) not in moving:
+                self.states.pop(name, None)
+                continue
+            known = self.states.get(name)
+            same = known is not None and known.trouble == trouble
+            self.states[name] = ParameterState(
+                trouble,
+                known.since if known is not None and same else step.step,
+                known.looks + 1 if known is not None and same else 1,
+                name in self._moved,
+                f"gradients/{path}" in gradients,
+            )
+
+    def _measure(self, step: Step, norms: Mapping[str, float]) -> None:
+        """Find out which weights are to be trained, and how large they are."""
+        stds, means = step.reduction_of("weights", "std"), step.reduction_of("weights", "mean")
+        found = {}
+        for name, norm in norms.items():
+            if name in self._frozen or name not in stds or name not in means:
+                continue
+            rms = math.hypot(stds[name], means[name])
+            size = (norm / rms) ** 2 if 0 < rms < math.inf and norm < math.inf else math.nan
+            found[name] = size if math.isfinite(size) else self.sizes.get(name, 1.0)
+        self.sizes = dict(sorted(found.items(), key=lambda one: self._place(one[0])))
+
+    def _place(self, name: str) -> int:
+        path = name.partition("/")[2].rpartition(".")[0]
+        return self._places.get(path, len(self._places))
+
+    def _model(self, name: str) -> str:
+        """Return the prefix of the model that a tensor belongs to; "" for one without a name."""
+        path = name.partition("/")[2]
+        return next((one for one in self._prefixes if path.startswith(one)), "")
+
+
+def _trouble(update: float | None, gradient: float | None) -> Trouble | None:
+    """Return why a weight does not change, given the norms of its update and gradient."""
+    if update is None:
+        return "left_out"
+    if gradient is None:
+        return "cut_off"
+    return "unmoved" if update == 0 and gradient > 0 else None

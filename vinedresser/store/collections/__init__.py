@@ -1,0 +1,1 @@
+"""Collections: named sets of tensors, and when each is saved."""

@@ -1,0 +1,224 @@
+"""Reading what `index_encoding` writes, with nothing taken for granted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vinedresser.errors import Damaged
+from vinedresser.store.index.document import Document
+from vinedresser.store.index.index_record import (
+    FORMAT,
+    LETTERS,
+    AliasGroup,
+    ColumnGroup,
+    IndexRecord,
+    Rows,
+    TensorGroup,
+)
+from vinedresser.store.index.layout import AliasLayout, ColumnLayout, LayoutPool, TensorLayout
+from vinedresser.store.index.sealing import unseal
+from vinedresser.store.segments.dtypes import ITEM_BYTES
+
+__all__ = ["Layouts", "body_of", "check_format", "decode_record", "layouts_in"]
+
+# What numpy can have at the most.
+_MOST_AXES = 64
+_MOST_BYTES = 2**62
+
+# The mode of each letter.
+_NO_MODE = 255
+_BYTES = np.frombuffer(LETTERS.encode(), np.uint8)
+_CODES = np.full(256, _NO_MODE, np.uint8)
+_CODES[_BYTES] = np.arange(len(LETTERS))
+
+
+class Layouts(NamedTuple):
+    """How to get at the layouts of the groups of a record."""
+
+    columns: Callable[[Document], ColumnLayout]
+    tensors: Callable[[Document], TensorLayout]
+    aliases: Callable[[Document], AliasLayout]
+
+
+def decode_record(content: bytes, pool: LayoutPool, rank: int, seq: int) -> IndexRecord:
+    """Read what `encode_record` made.
+
+    Args:
+        content: the stored bytes.
+        pool: gives the layouts.
+        rank: whose record it should be.
+        seq: which it should be.
+
+    Raises:
+        Damaged: it is not that record, or not one at all; the message does not say where it lies.
+    """
+    document = Document(unseal("record", content), "record")
+    check_format(document)
+    found = document.integer("rank"), document.integer("seq")
+    if found != (rank, seq):
+        raise Damaged(f"it is the record of segment {found[1]} of rank {found[0]}")
+    return body_of(document, layouts_in(pool), rank, seq)
+
+
+def check_format(document: Document) -> None:
+    """Check that a document is of the format that is known here.
+
+    Raises:
+        Damaged: it is not.
+    """
+    found = document.take("format")
+    if found != FORMAT:
+        raise Damaged(f"format {found} is not known here, only {FORMAT}")
+
+
+def layouts_in(pool: LayoutPool) -> Layouts:
+    """Return how to read what `layout_document` made."""
+    return Layouts(
+        lambda document: _column_layout(document, pool),
+        lambda document: _tensor_layout(document, pool),
+        lambda document: _alias_layout(document, pool),
+    )
+
+
+def body_of(document: Document, layouts: Layouts, rank: int, seq: int) -> IndexRecord:
+    """Read what `body_document` made.
+
+    Args:
+        document: the JSON.
+        layouts: how to get at the layouts.
+        rank: whose record it is.
+        seq: which it is.
+
+    Raises:
+        Damaged: a value is missing, or not what it should be.
+    """
+    size = document.integer("bytes")
+    rows = _rows(document)
+    count = len(rows.steps)
+    columns = tuple(
+        _column_group(each, layouts.columns(each), count, size)
+        for each in document.objects("columns", "group of columns")
+    )
+    tensors = tuple(
+        _tensor_group(each, layouts.tensors(each), count, size)
+        for each in document.objects("tensors", "group of tensors")
+    )
+    aliases: tuple[AliasGroup, ...] = ()
+    if "aliases" in document:
+        stored = {name for group in tensors for name in group.layout.names}
+        aliases = tuple(
+            _alias_group(each, layouts.aliases(each), count, stored)
+            for each in document.objects("aliases", "group of aliases")
+        )
+    dropped = document.integer("dropped")
+    return IndexRecord(rank, seq, size, rows, columns, tensors, aliases, dropped)
+
+
+def _rows(document: Document) -> Rows:
+    steps = document.integers("steps")
+    letters = document.text("modes")
+    # What is not ASCII becomes a question mark, which is no mode's letter either.
+    modes = _CODES[np.frombuffer(letters.encode("ascii", "replace"), np.uint8)]
+    if len(modes) != len(steps) or (modes == _NO_MODE).any():
+        raise document.refuse("modes", f"{len(steps)} letters of {LETTERS}")
+    later = document.integers("microseconds", len(steps))
+    times = np.float64(document.number("time")) + later * 1e-6
+    return Rows(modes, steps, times.astype(np.float64))
+
+
+def _row_array(document: Document, count: int) -> NDArray[np.int64] | None:
+    """Return the rows of a group among so many of the segment; None for all of them."""
+    if document.take("rows") is None:
+        return None
+    rows = document.integers("rows")
+    if rows[0] < 0 or rows[-1] >= count or not (np.diff(rows) > 0).all():
+        raise document.refuse("rows", f"rows below {count}, ascending")
+    return rows
+
+
+def _offset(document: Document, length: int, size: int) -> int:
+    """Return where a group begins; so many bytes must follow in a file of this size."""
+    offset = document.integer("offset")
+    if offset + length > size:
+        raise document.refuse("offset", f"{length} bytes before the end at {size}")
+    return offset
+
+
+def _checksums(document: Document, count: int) -> NDArray[np.uint32]:
+    digits = document.text("crc32c")
+    try:
+        if len(digits) == 8 * count:
+            return np.frombuffer(bytes.fromhex(digits), ">u4").astype(np.uint32)
+    except ValueError:
+        pass
+    raise document.refuse("crc32c", f"{8 * count} hexadecimal digits")
+
+
+def _column_layout(document: Document, pool: LayoutPool) -> ColumnLayout:
+    reductions = document.take("reductions")
+    return pool.columns(
+        _distinct(document, "names"),
+        None if reductions is None else _distinct(document, "reductions"),
+    )
+
+
+def _column_group(document: Document, layout: ColumnLayout, count: int, size: int) -> ColumnGroup:
+    rows = _row_array(document, count)
+    length = layout.row_bytes * (count if rows is None else len(rows))
+    offset = _offset(document, length, size)
+    return ColumnGroup(layout, rows, offset, int(_checksums(document, 1)[0]))
+
+
+def _tensor_layout(document: Document, pool: LayoutPool) -> TensorLayout:
+    dtype = document.text("dtype")
+    if dtype not in ITEM_BYTES:
+        raise document.refuse("dtype", "a type that is known here")
+    names = _distinct(document, "names")
+    shapes = document.take("shapes")
+    if not isinstance(shapes, list) or len(shapes) != len(names):
+        raise document.refuse("shapes", "a list of as many shapes as there are names")
+    if not all(_is_shape(shape, ITEM_BYTES[dtype]) for shape in shapes):
+        raise document.refuse("shapes", "a list of shapes")
+    return pool.tensors(dtype, names, tuple(map(tuple, shapes)))
+
+
+def _is_shape(shape: object, item: int) -> bool:
+    if not isinstance(shape, list) or len(shape) > _MOST_AXES or set(map(type, shape)) - {int}:
+        return False
+    # Numpy multiplies what is not zero even if something is.
+    return all(axis >= 0 for axis in shape) and item * prod(filter(None, shape)) <= _MOST_BYTES
+
+
+def _tensor_group(document: Document, layout: TensorLayout, count: int, size: int) -> TensorGroup:
+    rows = _row_array(document, count)
+    places = count if rows is None else len(rows)
+    offset = _offset(document, sum(layout.row_bytes) * places, size)
+    checksums = _checksums(document, len(layout.names) * places)
+    return TensorGroup(layout, rows, offset, checksums.reshape(len(layout.names), places))
+
+
+def _alias_layout(document: Document, pool: LayoutPool) -> AliasLayout:
+    names, targets = _distinct(document, "names"), document.texts("of")
+    if len(targets) != len(names):
+        raise document.refuse("of", "a list of as many tensors as there are names")
+    return pool.aliases(names, targets)
+
+
+def _alias_group(
+    document: Document, layout: AliasLayout, count: int, stored: set[str]
+) -> AliasGroup:
+    if not stored.issuperset(layout.targets):
+        raise Damaged("the group of aliases names tensors that are not there")
+    return AliasGroup(layout, _row_array(document, count))
+
+
+def _distinct(document: Document, key: str) -> tuple[str, ...]:
+    names = document.texts(key)
+    if len(set(names)) < len(names):
+        raise document.refuse(key, "a list of different texts")
+    return names

@@ -1,0 +1,140 @@
+"""Manifests: what a hundred index records say, once more in one object.
+
+A run of a hundred thousand small segments is opened with a thousand look-ups instead, and what the
+records have in common, their layouts, is read once for a hundred of them.
+
+    {"crc32c":"xxxxxxxx","manifest":{"format":1,"rank":0,"first":300,
+     "layouts":[{"names":["losses/loss"],"reductions":null},
+                {"dtype":"F32","names":["weights/a","weights/b"],"shapes":[[3,2],[3]]}],
+     "records":[{"bytes":8392704,...,
+                 "columns":[{"layout":0,"rows":null,"offset":1024,"crc32c":"xxxxxxxx"}],
+                 "tensors":[{"layout":1,"rows":null,"offset":1048,"crc32c":"xxxxxxxx..."}]},...]}}
+
+A manifest commits nothing: it is a copy, made after the last of its records. It is left out where
+the records are so large that reading them one by one costs no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from vinedresser.errors import Damaged
+from vinedresser.store.index.decoding import Layouts, body_of, check_format, layouts_in
+from vinedresser.store.index.document import Document
+from vinedresser.store.index.encoding import Layout, body_document, layout_document
+from vinedresser.store.index.index_record import FORMAT, IndexRecord
+from vinedresser.store.index.layout import AliasLayout, ColumnLayout, LayoutPool
+from vinedresser.store.index.sealing import seal, to_json, unseal
+
+__all__ = ["SPAN", "ManifestBuilder", "decode_manifest"]
+
+L = TypeVar("L", bound=Layout)
+
+# Index records in a manifest.
+SPAN = 100
+# Characters of its records from which on it is left out.
+_MOST = 1 << 20
+
+
+class ManifestBuilder:
+    """Collects the records of one rank, from the first on, until a manifest is complete.
+
+    Args:
+        rank: whose records.
+    """
+
+    def __init__(self, rank: int) -> None:
+        self._rank = rank
+        self._pool = LayoutPool()
+        self._numbers: dict[Layout, int] = {}
+        self._layouts: list[str] = []
+        self._records: list[str] = []
+        self._size = 0
+
+    def add(self, record: IndexRecord) -> bytes | None:
+        """Take the next record; return the manifest to store where it is the last of one."""
+        if record.seq % SPAN == 0:
+            self._begin()
+        if self._size > _MOST:
+            return None
+        self._records.append(to_json(body_document(record, self._describe)))
+        self._size += len(self._records[-1])
+        if self._size > _MOST:
+            self._records, self._layouts = [], []
+            return None
+        return self._encode(record.seq - SPAN + 1) if record.seq % SPAN == SPAN - 1 else None
+
+    def _begin(self) -> None:
+        self._pool = LayoutPool()
+        self._numbers, self._layouts, self._records, self._size = {}, [], [], 0
+
+    def _describe(self, layout: Layout) -> dict[str, Any]:
+        """Return what says which layout it is; one that is new is kept."""
+        layout = _pooled(self._pool, layout)
+        if layout not in self._numbers:
+            self._numbers[layout] = len(self._numbers)
+            self._layouts.append(to_json(layout_document(layout)))
+            self._size += len(self._layouts[-1])
+        return {"layout": self._numbers[layout]}
+
+    def _encode(self, first: int) -> bytes:
+        content = (
+            f'{{"format":{FORMAT},"rank":{self._rank},"first":{first},'
+            f'"layouts":[{",".join(self._layouts)}],"records":[{",".join(self._records)}]}}'
+        )
+        return seal("manifest", content.encode())
+
+
+def decode_manifest(content: bytes, pool: LayoutPool, rank: int, number: int) -> list[IndexRecord]:
+    """Read a manifest.
+
+    Args:
+        content: the stored bytes.
+        pool: gives the layouts.
+        rank: whose it should be.
+        number: which it should be, from 0.
+
+    Returns:
+        Its `SPAN` records.
+
+    Raises:
+        Damaged: it is not that manifest, or not one at all; the message does not say where it lies.
+    """
+    document = Document(unseal("manifest", content), "manifest")
+    check_format(document)
+    first = number * SPAN
+    found = document.integer("rank"), document.integer("first")
+    if found != (rank, first):
+        raise Damaged(f"it is the manifest of segment {found[1]} of rank {found[0]} and later ones")
+    layouts = _numbered(list(document.objects("layouts", "layout")), layouts_in(pool))
+    bodies = list(document.objects("records", "record"))
+    if len(bodies) != SPAN:
+        raise Damaged(f"the manifest has {len(bodies)} records, not {SPAN}")
+    return [body_of(body, layouts, rank, first + place) for place, body in enumerate(bodies)]
+
+
+def _numbered(documents: list[Document], read: Layouts) -> Layouts:
+    """Return how to get at layouts to which groups refer by their numbers."""
+
+    def by_number(read_one: Callable[[Document], L]) -> Callable[[Document], L]:
+        known: dict[int, L] = {}
+
+        def find(group: Document) -> L:
+            number = group.integer("layout", len(documents) - 1)
+            if number not in known:
+                known[number] = read_one(documents[number])
+            return known[number]
+
+        return find
+
+    return Layouts(by_number(read.columns), by_number(read.tensors), by_number(read.aliases))
+
+
+def _pooled(pool: LayoutPool, layout: Layout) -> Layout:
+    """Return the layout that stands for all of the same content."""
+    if isinstance(layout, ColumnLayout):
+        return pool.columns(layout.names, layout.reductions)
+    if isinstance(layout, AliasLayout):
+        return pool.aliases(layout.names, layout.targets)
+    return pool.tensors(layout.dtype, layout.names, layout.shapes)

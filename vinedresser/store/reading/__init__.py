@@ -1,0 +1,1 @@
+"""Reading a run, while it is written or years later."""

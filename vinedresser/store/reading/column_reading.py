@@ -1,0 +1,99 @@
+"""Gathering scalars or statistics over all segments of a rank, without touching a tensor."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vinedresser.errors import Damaged
+from vinedresser.store.index.layout import ColumnLayout
+from vinedresser.store.reading.history import History
+from vinedresser.store.reading.problems import Problems
+from vinedresser.store.reading.series import Column, Columns
+from vinedresser.store.step_record import Mode
+
+__all__ = ["read_columns"]
+
+# For each name, places among the records of the rank and the values there, in pieces.
+_Pieces = dict[str, list[tuple[NDArray[np.int64], NDArray[np.float64]]]]
+
+
+def read_columns(
+    history: History,
+    problems: Problems,
+    test: Callable[[str], bool],
+    *,
+    reduction: str | None,
+    mode: Mode | None,
+) -> Columns:
+    """Read scalars, or one statistic, of the names that pass a test.
+
+    What is damaged is left out and noted.
+
+    Args:
+        history: of the rank.
+        problems: where damage is noted.
+        test: says which names are wanted.
+        reduction: the statistic's name; None for scalars.
+        mode: only its rows; None for all.
+    """
+    modes, steps, times = history.rows
+    columns = []
+    for name, found in _pieces(history, problems, test, reduction).items():
+        ordinals = np.concatenate([piece[0] for piece in found])
+        values = np.concatenate([piece[1] for piece in found])
+        if len(found) > 1:
+            order = np.argsort(ordinals)
+            ordinals, values = ordinals[order], values[order]
+        column = Column(name, steps[ordinals], values, times[ordinals], modes[ordinals])
+        columns.append(column if mode is None else column.of(mode))
+    return Columns(column for column in columns if len(column))
+
+
+def _pieces(
+    history: History, problems: Problems, test: Callable[[str], bool], reduction: str | None
+) -> _Pieces:
+    """Read the matrices; those of one layout are joined before they are taken apart by name."""
+    places = {layout: _places(layout, test, reduction) for layout in history.column_layouts}
+    stacks: dict[ColumnLayout, tuple[list[NDArray[np.int64]], list[NDArray[np.float64]]]]
+    stacks = defaultdict(lambda: ([], []))
+    wanted = [
+        (number, segment, group)
+        for number, segment in enumerate(history.segments)
+        for group in segment.record.columns
+        if len(places[group.layout])
+    ]
+    spans = (segment.matrix_span(group) for _, segment, group in wanted)
+    for (number, segment, group), content in zip(
+        wanted, history.storage.get_spans(spans), strict=True
+    ):
+        try:
+            matrix = segment.matrix_in(group, content)
+        except Damaged as error:
+            problems.note(str(error))
+            continue
+        if reduction is not None:
+            matrix = matrix[:, :, (group.layout.reductions or ()).index(reduction)]
+        ordinals, values = stacks[group.layout]
+        ordinals.append(history.first(number) + segment.rows_of(group))
+        values.append(matrix[:, places[group.layout]])
+    pieces: _Pieces = {
+        layout.names[place]: [] for layout in history.column_layouts for place in places[layout]
+    }
+    for layout, (ordinals, values) in stacks.items():
+        where, joined = np.concatenate(ordinals), np.concatenate(values)
+        for column, place in enumerate(places[layout]):
+            pieces[layout.names[place]].append((where, joined[:, column].copy()))
+    return {name: found for name, found in pieces.items() if found}
+
+
+def _places(layout: ColumnLayout, test: Callable[[str], bool], reduction: str | None) -> list[int]:
+    """Return which columns of a layout are wanted."""
+    if reduction is None:
+        fits = layout.reductions is None
+    else:
+        fits = layout.reductions is not None and reduction in layout.reductions
+    return [place for place, name in enumerate(layout.names) if test(name)] if fits else []

@@ -1,0 +1,189 @@
+"""Yielding steps as they are committed, in an order that does not depend on when one looks."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+
+from vinedresser.errors import NotARun, StoreError
+from vinedresser.store.index.layout import LayoutPool
+from vinedresser.store.index.reading import IndexCursor
+from vinedresser.store.reading.pacing import Pacing
+from vinedresser.store.reading.problems import Problems
+from vinedresser.store.reading.selection import Selector
+from vinedresser.store.reading.step import SegmentColumns, Step
+from vinedresser.store.records import (
+    ExitRecord,
+    RunRecord,
+    WaitingRecord,
+    index_key,
+    read_record,
+    write_record,
+)
+from vinedresser.store.status import rank_is_over, run_status
+from vinedresser.store.storage import Storage
+
+__all__ = ["Urgency", "follow"]
+
+_logger = logging.getLogger(__name__)
+
+# Seconds for which a wish for urgency holds, and after which it is renewed.
+_WISH, _RENEWED = 2.0, 1.0
+
+
+class Urgency:
+    """Keeps telling the writer that a reader waits.
+
+    Args:
+        storage: the run's.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._renew_at = -float("inf")
+
+    def renew(self) -> None:
+        """Tell it again if it is time to; that it could not be told is logged, no more."""
+        if time.monotonic() < self._renew_at:
+            return
+        self._renew_at = time.monotonic() + _RENEWED
+        try:
+            write_record(self._storage, WaitingRecord(time.time() + _WISH))
+        except StoreError as error:
+            _logger.warning("steps will come in batches, since the wish failed: %s", error)
+
+
+class _Source:
+    """The steps of one rank, as far as they are read.
+
+    Attributes:
+        ahead: the next step; None: it is not there, or not read.
+        exhausted: none will come any more.
+    """
+
+    def __init__(
+        self, storage: Storage, rank: int, cursor: IndexCursor, selector: Selector, life: float
+    ) -> None:
+        self.ahead: Step | None = None
+        self.exhausted = False
+        # Made one by one: a segment may hold as many as a training has.
+        self._rest: Iterator[Step] = iter(())
+        self._storage = storage
+        self._rank = rank
+        self._cursor = cursor
+        self._selector = selector
+        self._life = life
+        self._look_at = 0.0
+
+    def fill(self, *, run_over: bool) -> None:
+        """Have the next step ahead if there is one; know when none will come any more."""
+        if self.ahead is None:
+            self.ahead = next(self._rest, None)
+        if self.ahead is not None or self.exhausted:
+            return
+        over = run_over or self._rank_over()
+        segment = self._cursor.next()
+        while segment is None and over and self._cursor.skip_gap():
+            segment = self._cursor.next()
+        if segment is not None:
+            first = self._cursor.records - len(segment)
+            self._rest = SegmentColumns(segment, first, self._selector).steps()
+            self.ahead = next(self._rest, None)
+        self.exhausted = segment is None and over
+
+    def take(self) -> Step:
+        """Return the step that is ahead."""
+        step, self.ahead = self.ahead, None
+        assert step is not None, "filled before"
+        return step
+
+    def _rank_over(self) -> bool:
+        if time.monotonic() < self._look_at:
+            return False
+        self._look_at = time.monotonic() + self._life
+        return rank_is_over(self._storage, self._rank)
+
+
+class _Ending:
+    """Knows whether a run is over; looking costs one look-up, and a few more now and then."""
+
+    def __init__(self, storage: Storage, life: float) -> None:
+        self._storage = storage
+        self._life = life
+        self._ended = False
+        self._look_at = 0.0
+
+    def reached(self) -> bool:
+        ended = self._storage.exists(ExitRecord.KEY)
+        if ended == self._ended and time.monotonic() < self._look_at:
+            return False
+        self._ended = ended
+        self._look_at = time.monotonic() + self._life
+        return run_status(self._storage).over
+
+
+def follow(
+    storage: Storage,
+    problems: Problems,
+    *,
+    poll: float | None,
+    urgency: Urgency | None,
+    on_idle: Callable[[], None] | None = None,
+) -> Iterator[Step]:
+    """Yield every committed step until the run is over; see `Run.follow`.
+
+    Args:
+        storage: the run's.
+        problems: where damage is noted.
+        poll: seconds between two looks when there is nothing new; None: see `Pacing`.
+        urgency: what keeps the writer hurrying, if it should.
+        on_idle: called after each look that found nothing new.
+    """
+    pacing = Pacing(storage, poll, urgent=urgency is not None)
+    ending = _Ending(storage, pacing.life)
+    sources: list[_Source] = []
+    while True:
+        if urgency is not None:
+            urgency.renew()
+        # Looked up before the steps: what is not found below will not come any more.
+        over = ending.reached()
+        if not sources and (over or storage.exists(index_key(0, 0))):
+            sources = _sources(storage, problems, pacing.life)
+        for source in sources:
+            source.fill(run_over=over)
+        idle = True
+        while (open_ones := [one for one in sources if not one.exhausted]) and all(
+            one.ahead is not None for one in open_ones
+        ):
+            first = min(open_ones, key=_order)
+            yield first.take()
+            first.fill(run_over=over)
+            idle = False
+        if over:
+            return
+        if idle:
+            if on_idle is not None:
+                on_idle()
+            pacing.wait()
+        else:
+            pacing.came()
+
+
+def _sources(storage: Storage, problems: Problems, life: float) -> list[_Source]:
+    """Return a source for each rank; rank 0 says before its first commit how many there are."""
+    info = read_record(storage, RunRecord)
+    if info is None:
+        raise NotARun(f"{storage.location}: not a run any more: {RunRecord.KEY} is gone")
+    pool = LayoutPool()
+    selector = Selector(info.capture)
+    return [
+        _Source(storage, rank, IndexCursor(storage, rank, pool, problems), selector, life)
+        for rank in range(info.world_size)
+    ]
+
+
+def _order(source: _Source) -> tuple[int, int, int]:
+    step = source.ahead
+    assert step is not None, "filled before"
+    return step.step, step.ordinal, step.rank

@@ -1,0 +1,154 @@
+"""All that one rank has committed, as far as it was taken in."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vinedresser.store.index.index_record import Rows
+from vinedresser.store.index.layout import (
+    AliasLayout,
+    ColumnLayout,
+    LayoutPool,
+    TensorLayout,
+)
+from vinedresser.store.index.lookup import IndexLookup
+from vinedresser.store.index.reading import IndexCursor
+from vinedresser.store.reading.problems import Problems
+from vinedresser.store.segments.segment import Segment, Spot
+from vinedresser.store.step_record import MODES, Mode
+from vinedresser.store.storage import Storage
+
+__all__ = ["History"]
+
+_NO_ROWS = Rows(np.empty(0, np.uint8), np.empty(0, np.int64), np.empty(0, np.float64))
+
+
+class History:
+    """The segments of one rank, and where to find a step in them.
+
+    The index is read when it is first needed; a single tensor is found without.
+
+    Args:
+        storage: the run's.
+        rank: whose segments.
+        pool: gives the layouts.
+        problems: where damage is noted.
+
+    Attributes:
+        storage: the run's.
+    """
+
+    def __init__(self, storage: Storage, rank: int, pool: LayoutPool, problems: Problems) -> None:
+        self.storage = storage
+        self._lookup = IndexLookup(storage, rank, pool, problems)
+        self._cursor = IndexCursor(storage, rank, pool, problems)
+        self._loaded = False
+        self._segments: list[Segment] = []
+        self._firsts: list[int] = []
+        # Dicts for their order, that of first capture.
+        self._column_layouts: dict[ColumnLayout, None] = {}
+        self._tensor_layouts: dict[TensorLayout, None] = {}
+        self._alias_layouts: dict[AliasLayout, None] = {}
+        self._rows = _NO_ROWS
+        self._ascending = True
+
+    @property
+    def records(self) -> int:
+        """How many records were taken in so far."""
+        return self._cursor.records
+
+    def refresh(self) -> int:
+        """Take in what was committed since; return how many records that were."""
+        before = self.records
+        while (segment := self._next()) is not None:
+            self._firsts.append(self.records - len(segment))
+            self._segments.append(segment)
+            self._column_layouts.update(dict.fromkeys(g.layout for g in segment.record.columns))
+            self._tensor_layouts.update(dict.fromkeys(g.layout for g in segment.record.tensors))
+            self._alias_layouts.update(dict.fromkeys(g.layout for g in segment.record.aliases))
+        self._loaded = True
+        return self.records - before
+
+    def _next(self) -> Segment | None:
+        segment = self._cursor.next()
+        # At first also behind gaps of several records; that costs a listing.
+        while segment is None and not self._loaded and self._cursor.skip_gap():
+            segment = self._cursor.next()
+        return segment
+
+    def _load(self) -> None:
+        if not self._loaded:
+            self.refresh()
+
+    @property
+    def segments(self) -> list[Segment]:
+        """The segments, in the order of their numbers."""
+        self._load()
+        return self._segments
+
+    def layouts(self) -> Iterator[TensorLayout | AliasLayout | ColumnLayout]:
+        """Yield what there is of tensors: first layouts in full, then those of statistics."""
+        self._load()
+        yield from self._tensor_layouts
+        yield from self._alias_layouts
+        yield from (one for one in self._column_layouts if one.reductions is not None)
+
+    @property
+    def column_layouts(self) -> list[ColumnLayout]:
+        """The layouts of scalars and statistics, in the order of first capture."""
+        self._load()
+        return list(self._column_layouts)
+
+    @property
+    def rows(self) -> Rows:
+        """Modes, steps and times of all records, in the order in which they were captured."""
+        self._load()
+        known = len(self._rows.steps)
+        if known < self.records:
+            fresh = self._segments[bisect_right(self._firsts, known - 1) :]
+            parts = zip(self._rows, *(segment.record.rows for segment in fresh), strict=True)
+            self._rows = Rows(*(np.concatenate(part) for part in parts))
+            self._ascending = bool(np.all(np.diff(self._rows.steps) >= 0))
+        return self._rows
+
+    def first(self, number: int) -> int:
+        """Return the place of a segment's first record among all of the rank.
+
+        Args:
+            number: the place of the segment in `segments`.
+        """
+        return self._firsts[number]
+
+    def steps_of(self, ordinals: NDArray[np.int64], mode: Mode | None) -> NDArray[np.int64]:
+        """Return the steps of records of a mode (None: of any), ascending, each once."""
+        modes, steps, _ = self.rows
+        if mode is not None:
+            ordinals = ordinals[modes[ordinals] == MODES.index(mode)]
+        return np.unique(steps[ordinals])
+
+    def has_tensor(self, name: str) -> bool:
+        """Say whether a tensor was captured, in full or as statistics."""
+        if not self._loaded and self._lookup.begins_with(name):
+            return True
+        return any(name in layout.places for layout in self.layouts())
+
+    def find(self, name: str, step: int, mode: Mode) -> tuple[Segment, Spot] | None:
+        """Return where the last full tensor of this name, step and mode lies; None: nowhere."""
+        if not self._loaded and (found := self._lookup.find(name, step, mode)) is not None:
+            return found
+        modes, steps, _ = self.rows
+        if self._ascending:
+            low, high = np.searchsorted(steps, step, "left"), np.searchsorted(steps, step, "right")
+            ordinals = np.arange(low, high)
+        else:
+            ordinals = np.flatnonzero(steps == step)
+        for ordinal in reversed(ordinals[modes[ordinals] == MODES.index(mode)].tolist()):
+            number = bisect_right(self._firsts, ordinal) - 1
+            spot = self._segments[number].spot(name, ordinal - self._firsts[number])
+            if spot is not None:
+                return self._segments[number], spot
+        return None

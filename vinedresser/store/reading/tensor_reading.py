@@ -1,0 +1,61 @@
+"""Reading one tensor in full over all segments of a rank, several at a time where they are far."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterator
+from operator import itemgetter
+from typing import Any
+
+from numpy.typing import NDArray
+
+from vinedresser.store.reading.history import History
+from vinedresser.store.reading.problems import Problems
+from vinedresser.store.segments.segment import Piece, Segment
+from vinedresser.store.step_record import Mode
+from vinedresser.store.storage import Span
+
+__all__ = ["read_tensor"]
+
+_Row = tuple[int, NDArray[Any]]
+
+
+def read_tensor(
+    history: History, problems: Problems, name: str, mode: Mode | None
+) -> Iterator[_Row]:
+    """Yield each record that has a tensor in full.
+
+    What is damaged is left out and noted.
+
+    Args:
+        history: of the rank.
+        problems: where damage is noted.
+        name: of the tensor.
+        mode: only records of this mode; None: all.
+
+    Yields:
+        The place of the record among all of the rank, ascending, and the tensor: read-only.
+    """
+    # What is being read; the storage draws from it ahead of what it yields.
+    reading: deque[tuple[int, Segment, Piece]] = deque()
+
+    def spans() -> Iterator[Span]:
+        for number, segment in enumerate(history.segments):
+            for piece in segment.pieces(name, mode):
+                reading.append((history.first(number), segment, piece))
+                yield segment.piece_span(piece)
+
+    # Read, but perhaps later than what the next piece begins with: rows of several pieces of a
+    # segment may come in turns.
+    ready: list[_Row] = []
+    for content in history.storage.get_spans(spans()):
+        first, segment, piece = reading.popleft()
+        passed = bisect_left(ready, first + int(piece.rows[0]), key=itemgetter(0))
+        yield from ready[:passed]
+        del ready[:passed]
+        found = segment.piece_in(name, piece, content, problems)
+        ready += ((first + row, value) for row, value in found)
+        ready.sort(key=itemgetter(0))
+        del content
+    yield from ready

@@ -1,0 +1,275 @@
+"""One tensor of a run along its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vinedresser.errors import UnknownStep, UnknownTensor, did_you_mean
+from vinedresser.store.reading.column_reading import read_columns
+from vinedresser.store.reading.history import History
+from vinedresser.store.reading.problems import Problems
+from vinedresser.store.reading.series import Column
+from vinedresser.store.reading.tensor_reading import read_tensor
+from vinedresser.store.reductions import (
+    Histogram,
+    base_name,
+    derived_name,
+    reduce_array,
+)
+from vinedresser.store.segments.dtypes import numpy_dtype
+from vinedresser.store.segments.segment import Block
+from vinedresser.store.step_record import MODES, Mode
+
+__all__ = ["TensorView"]
+
+
+class TensorView:
+    """One tensor's values and statistics, read when asked for; made by `Run.tensor`.
+
+    Args:
+        name: its name.
+        histories: of the run's ranks.
+        problems: where damage is noted.
+
+    Attributes:
+        name: its name, such as "gradients/conv1.weight".
+    """
+
+    def __init__(self, name: str, histories: Mapping[int, History], problems: Problems) -> None:
+        self.name = name
+        self._histories = histories
+        self._problems = problems
+
+    def __repr__(self) -> str:
+        return f"TensorView({self.name})"
+
+    def steps(
+        self, mode: Mode | None = "train", rank: int = 0, *, reduction: str | None = None
+    ) -> NDArray[np.int64]:
+        """Return the steps at which it was captured, ascending, each once; int64, [N].
+
+        Args:
+            mode: only this mode; None: all modes.
+            rank: whose.
+            reduction: one of `vector_reductions`; None: the tensor in full.
+
+        Raises:
+            UnknownTensor: this statistic was never captured of it.
+        """
+        if reduction is not None:
+            return self._derived(reduction).steps(mode, rank)
+        history = self._histories.get(rank)
+        if history is None:
+            return np.empty(0, np.int64)
+        found = [
+            history.first(number) + block.rows
+            for number, segment in enumerate(history.segments)
+            for block in segment.blocks(self.name)
+        ]
+        ordinals = np.concatenate([np.empty(0, np.int64), *found])
+        return history.steps_of(ordinals, mode)
+
+    def value(self, step: int, mode: Mode = "train", rank: int = 0) -> NDArray[Any]:
+        """Return the tensor at a step; read-only, bfloat16 and float8 as `ml_dtypes`.
+
+        Of several records with this mode and step the last one that has the tensor counts.
+
+        Raises:
+            UnknownStep: it was not captured in full there; the message names the nearest steps.
+            Damaged: the bytes on disk do not match their checksum; the message names the file.
+        """
+        history = self._histories.get(rank)
+        found = history and history.find(self.name, step, mode)
+        if found:
+            segment, spot = found
+            return segment.tensor(self.name, spot)
+        raise UnknownStep(
+            f"{self.name}: not captured in full at {mode} step {step} of rank {rank}"
+            + self._hint(step, mode, rank)
+        )
+
+    def values(
+        self, mode: Mode | None = "train", rank: int = 0
+    ) -> Iterator[tuple[int, NDArray[Any]]]:
+        """Yield the tensor at every step at which it was captured in full, in that order.
+
+        Many steps are read at a time, and none is kept. Two evaluations between the same two
+        optimizer steps share a number, and both come. What is damaged is left out and noted.
+
+        Args:
+            mode: only this mode; None: all modes.
+            rank: whose.
+
+        Yields:
+            The step, and the tensor: read-only, bfloat16 and float8 as `ml_dtypes`.
+        """
+        history = self._histories.get(rank)
+        if history is None:
+            return
+        steps = history.rows.steps
+        for ordinal, value in read_tensor(history, self._problems, self.name, mode):
+            yield int(steps[ordinal]), value
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its shape where it was last captured in full.
+
+        Raises:
+            UnknownStep: only its statistics were captured.
+        """
+        group, which, _ = self._last_block()
+        return group.layout.shapes[which]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Its dtype where it was last captured in full.
+
+        Raises:
+            UnknownStep: only its statistics were captured.
+        """
+        return numpy_dtype(self._last_block().group.layout.dtype)
+
+    @property
+    def reductions(self) -> tuple[str, ...]:
+        """Names of the statistics that were captured of it at any step, one number each."""
+        found = (
+            layout.reductions or ()
+            for history in self._histories.values()
+            for layout in history.column_layouts
+            if self.name in layout.places
+        )
+        return tuple(dict.fromkeys(reduction for names in found for reduction in names))
+
+    def reduction(self, reduction: str, mode: Mode | None = None, rank: int = 0) -> Column:
+        """Return one statistic along the steps; of all modes unless one is named.
+
+        It is empty where the statistic was captured, but not of this mode and rank.
+
+        Raises:
+            UnknownTensor: this statistic was never captured of it.
+        """
+        if reduction not in self.reductions:
+            known = f"; captured: {', '.join(self.reductions)}" if self.reductions else ""
+            raise UnknownTensor(
+                f"{self.name}: no {reduction} was captured"
+                + (did_you_mean(reduction, self.reductions) or known)
+            )
+        history = self._histories.get(rank)
+        if history is not None:
+            columns = read_columns(
+                history, self._problems, self._is_it, reduction=reduction, mode=mode
+            )
+            if self.name in columns:
+                return columns[self.name]
+        return Column.empty(self.name)
+
+    @property
+    def vector_reductions(self) -> tuple[str, ...]:
+        """Names of the statistics that were captured of it at any step, several numbers each."""
+        names = (
+            name
+            for history in self._histories.values()
+            for layout in history.layouts()
+            for name in layout.names
+            if base_name(name) == self.name
+        )
+        return tuple(dict.fromkeys(name.rpartition("|")[2] for name in names))
+
+    def histogram(
+        self, step: int, mode: Mode = "train", rank: int = 0, *, absolute: bool = False
+    ) -> Histogram:
+        """Return how its elements were distributed at a step: counts, and edges of the bins.
+
+        Args:
+            step: where it was captured; see `steps`.
+            mode: in which mode.
+            rank: whose.
+            absolute: of the magnitudes ("abs_histogram").
+
+        Raises:
+            UnknownTensor: no such histogram was ever captured of it.
+            UnknownStep: none was captured there; the message names the nearest steps.
+            Damaged: the bytes on disk do not match their checksum; the message names the file.
+        """
+        word = "abs_histogram" if absolute else "histogram"
+        return Histogram.unpacked(self._derived(word).value(step, mode, rank))
+
+    def channels(
+        self, statistic: str, step: int, mode: Mode = "train", rank: int = 0
+    ) -> NDArray[np.float64]:
+        """Return a statistic of each of its channels at a step; float64, [C].
+
+        Args:
+            statistic: such as "l2", for what was captured as "channel_l2". Of "histogram" each
+                channel has [2 + 64] numbers: see `Histogram.unpacked`.
+            step: where it was captured; see `steps`.
+            mode: in which mode.
+            rank: whose.
+
+        Raises:
+            UnknownTensor: this was never captured of it.
+            UnknownStep: it was not captured there; the message names the nearest steps.
+            Damaged: the bytes on disk do not match their checksum; the message names the file.
+        """
+        return self._derived(f"channel_{statistic}").value(step, mode, rank)
+
+    def computed(self, reduction: str, mode: Mode | None = None, rank: int = 0) -> Column:
+        """Return one statistic along the steps, computed now from the tensors in full.
+
+        That reads all of them. It is what would have been captured as this reduction, up to the
+        last digits. What is damaged is left out and noted.
+
+        Args:
+            reduction: one number, such as "l2" or "abs_p99".
+            mode: only this mode; None: all modes.
+            rank: whose.
+
+        Raises:
+            ConfigError: there is no such reduction, or it is not one number.
+        """
+        history = self._histories.get(rank)
+        if history is None:
+            return Column.empty(self.name)
+        modes, steps, times = history.rows
+        found = [
+            (ordinal, reduce_array(value, [reduction])[reduction])
+            for ordinal, value in read_tensor(history, self._problems, self.name, mode)
+        ]
+        where = np.array([ordinal for ordinal, _ in found], np.int64)
+        values = np.array([value for _, value in found], np.float64)
+        return Column(self.name, steps[where], values, times[where], modes[where])
+
+    def _derived(self, reduction: str) -> TensorView:
+        """Return a statistic of several numbers as the tensor that it is stored as."""
+        name = derived_name(self.name, reduction)
+        if not any(history.has_tensor(name) for history in self._histories.values()):
+            words = self.vector_reductions
+            known = f"; captured: {', '.join(words)}" if words else ""
+            raise UnknownTensor(
+                f"{self.name}: no {reduction} was captured{did_you_mean(reduction, words) or known}"
+            )
+        return TensorView(name, self._histories, self._problems)
+
+    def _is_it(self, name: str) -> bool:
+        return name == self.name
+
+    def _last_block(self) -> Block:
+        for history in self._histories.values():
+            for segment in reversed(history.segments):
+                blocks = list(segment.blocks(self.name))
+                if blocks:
+                    return max(blocks, key=lambda block: block.rows[-1])
+        raise UnknownStep(f"{self.name}: only its statistics were captured, never the tensor")
+
+    def _hint(self, step: int, mode: Mode, rank: int) -> str:
+        """Return what to ask for instead."""
+        steps = self.steps(mode, rank)
+        if len(steps):
+            nearest = np.sort(steps[np.argsort(np.abs(steps - step), kind="stable")[:3]])
+            return f"; the nearest steps are {', '.join(map(str, nearest))}"
+        elsewhere = [other for other in MODES if len(self.steps(other, rank))]
+        return f"; it was in mode {', '.join(elsewhere)}" if elsewhere else ""

@@ -1,0 +1,1 @@
+"""Segments: immutable safetensors files of captured tensors."""

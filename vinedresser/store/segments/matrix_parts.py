@@ -1,0 +1,75 @@
+"""Reading the scalars and statistics of a segment step by step, whatever its size."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vinedresser.store.index.index_record import ColumnGroup
+from vinedresser.store.segments.segment import Segment
+
+__all__ = ["MatrixParts"]
+
+# Bytes of a matrix that are kept at once, unless a single row has more. Not fewer, since on an
+# object store each part costs a journey.
+_PART = 1 << 20
+
+
+class _Part(NamedTuple):
+    """Some rows of a matrix that follow each other.
+
+    Attributes:
+        first: the first of them.
+        rows: float64, [rows, names(, reductions)].
+    """
+
+    first: int
+    rows: NDArray[np.float64]
+
+
+class MatrixParts:
+    """Rows of the matrices of one segment, of each of which one part is kept.
+
+    A segment of a writer that has fallen behind holds as much as 32 MiB, which a reader that needs
+    one step after the other does not have to hold too. So a large matrix is checked piece by piece
+    before its first row is given, and then read again, part by part.
+
+    Args:
+        segment: the segment.
+    """
+
+    def __init__(self, segment: Segment) -> None:
+        self._segment = segment
+        # By the number of the group.
+        self._parts: dict[int, _Part] = {}
+
+    def row(self, number: int, place: int) -> NDArray[np.float64]:
+        """Return a row of a matrix: float64, [names(, reductions)].
+
+        Args:
+            number: of the group among the columns of the segment.
+            place: of the row among those of the group.
+
+        Raises:
+            Damaged: the file is missing or truncated, or its bytes do not match their checksum.
+        """
+        part = self._parts.get(number)
+        if part is None or not part.first <= place < part.first + len(part.rows):
+            part = self._parts[number] = self._read(number, place, checked=part is not None)
+        row: NDArray[np.float64] = part.rows[place - part.first]
+        return row
+
+    def _read(self, number: int, place: int, *, checked: bool) -> _Part:
+        """Read the part of a matrix that has a row."""
+        group: ColumnGroup = self._segment.record.columns[number]
+        length, size = self._segment.matrix_span(group).length, group.layout.row_bytes
+        if length <= _PART:
+            return _Part(0, self._segment.matrix(group))
+        if not checked:
+            self._segment.check_matrix(group, _PART)
+        most = max(1, _PART // size)
+        first = place - place % most
+        count = min(most, length // size - first)
+        return _Part(first, self._segment.matrix_rows(group, first, count))

@@ -1,0 +1,12 @@
+"""Object storage: the one interface through which every process reads and writes a run.
+
+Keys are relative, slash-separated names such as ``index/0/000000000012.json``.
+"""
+
+from __future__ import annotations
+
+from vinedresser.store.storage.base import Span, Storage
+from vinedresser.store.storage.local import LocalStorage
+from vinedresser.store.storage.locate import open_storage
+
+__all__ = ["LocalStorage", "Span", "Storage", "open_storage"]

@@ -1,0 +1,214 @@
+"""Storage in a local directory: objects are files, atomic by rename."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+from vinedresser.errors import KeyMissing, KeyTaken, StoreError, StoreFull
+from vinedresser.store.storage.base import TEMPORARY, Buffer, Span, check_key
+
+__all__ = ["LocalStorage"]
+
+# Storages of several threads, processes, containers and machines may put the same key at once, each
+# to a temporary name of its own. Process ids repeat between machines; a fork repeats the token.
+_TOKEN = os.urandom(4).hex()
+_NUMBERS = itertools.count()
+# The kernel takes at most IOV_MAX buffers in one writev.
+_MOST_PARTS = min(os.sysconf("SC_IOV_MAX"), 1024)
+# Bytes that are drawn before they are written: few enough to be still in the processor's cache
+# then, if whoever yields them has just read them.
+_BATCH = 2 << 20
+# Bytes from which on it is looked up whether a file is so long before memory is taken for them.
+_MUCH = 64 << 20
+# No room on the device, in the quota, or below the process's limit of file sizes.
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+class LocalStorage:
+    """A directory as object storage.
+
+    A put writes to a temporary name in the same directory and renames it (or links it, when
+    exclusive), so a reader or a crash never meets half an object. Data is not forced to the
+    device: it survives the death of any process, not of the machine.
+
+    Args:
+        root: the directory; made at the first put. It stays the same when the process changes its
+            working directory.
+    """
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        self._location = os.fspath(root)
+        self._root = os.path.abspath(self._location)
+
+    @property
+    def location(self) -> str:
+        """The directory as given."""
+        return self._location
+
+    def put(self, key: str, parts: Iterable[Buffer], *, exclusive: bool = False) -> None:
+        """See `Storage.put`."""
+        path = self._path(key)
+        folder, _, name = path.rpartition("/")
+        temporary = f"{folder}/{TEMPORARY}{_TOKEN}-{os.getpid()}-{next(_NUMBERS)}-{name}"
+        with _translated(path):
+            try:
+                try:
+                    _write(temporary, parts)
+                except FileNotFoundError:
+                    os.makedirs(folder, exist_ok=True)
+                    _write(temporary, parts)
+                if exclusive:
+                    os.link(temporary, path)
+                else:
+                    os.replace(temporary, path)
+            finally:
+                # Gone already after a rename; left behind after a link or a failure.
+                with suppress(FileNotFoundError):
+                    os.unlink(temporary)
+
+    def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
+        """See `Storage.get`."""
+        path = self._path(key)
+        with _translated(path):
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                if length is None or length > _MUCH:
+                    rest = max(os.fstat(descriptor).st_size - start, 0)
+                    length = rest if length is None else min(length, rest)
+                return _read(descriptor, start, length)
+            finally:
+                os.close(descriptor)
+
+    def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
+        """See `Storage.get_many`."""
+        found: list[bytes | None] = []
+        for key in keys:
+            try:
+                found.append(self.get(key))
+            except KeyMissing:
+                found.append(None)
+        return found
+
+    def get_spans(self, spans: Iterable[Span]) -> Iterator[bytes | None]:
+        """See `Storage.get_spans`; each is read when it is its turn."""
+        for span in spans:
+            try:
+                content = self.get(*span)
+            except KeyMissing:
+                content = None
+            yield content
+
+    def exists(self, key: str) -> bool:
+        """See `Storage.exists`."""
+        return os.path.isfile(self._path(key))
+
+    def folders(self, prefix: str = "") -> list[str]:
+        """See `Storage.folders`; a directory without any object counts, too."""
+        folder, _, begin = prefix.rpartition("/")
+        start = self._path(folder) if folder else self._root
+        with _translated(start):
+            try:
+                with os.scandir(start) as entries:
+                    names = [entry.name for entry in entries if entry.is_dir()]
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+        return sorted(name[len(begin) :] for name in names if name.startswith(begin))
+
+    def list(self, prefix: str, after: str = "") -> list[str]:
+        """See `Storage.list`."""
+        folder = prefix.rpartition("/")[0]
+        start = self._path(folder) if folder else self._root
+        with _translated(start):
+            keys = _walk(start, f"{folder}/" if folder else "")
+            return sorted(key for key in keys if key.startswith(prefix) and key > after)
+
+    def delete(self, key: str) -> None:
+        """See `Storage.delete`."""
+        path = self._path(key)
+        with _translated(path), suppress(FileNotFoundError):
+            os.unlink(path)
+
+    def _path(self, key: str) -> str:
+        check_key(key)
+        return f"{self._root}/{key}"
+
+
+def _walk(folder: str, prefix: str) -> Iterator[str]:
+    """Yield the keys of the objects below a folder; ``prefix`` is the folder's own part of them."""
+    try:
+        entries = os.scandir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    with entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield from _walk(entry.path, f"{prefix}{entry.name}/")
+            elif not entry.name.startswith(TEMPORARY):
+                yield prefix + entry.name
+
+
+@contextmanager
+def _translated(path: str) -> Iterator[None]:
+    """Turn the operating system's errors into ours, with the path in the message."""
+    try:
+        yield
+    except StoreError:
+        raise
+    except FileNotFoundError as error:
+        raise KeyMissing(f"{path}: no such object") from error
+    except FileExistsError as error:
+        raise KeyTaken(f"{path}: already exists") from error
+    except OSError as error:
+        kind = StoreFull if error.errno in _FULL else StoreError
+        raise kind(f"{path}: {error.strerror or error}") from error
+
+
+def _read(descriptor: int, start: int, length: int) -> bytes:
+    """Read that many bytes from a place, or up to the end of the file."""
+    chunk = os.pread(descriptor, length, start)
+    if len(chunk) == length or not chunk:
+        return chunk
+    # A single pread returns at most 2 GiB.
+    chunks = [chunk]
+    got = len(chunk)
+    while got < length and (chunk := os.pread(descriptor, length - got, start + got)):
+        chunks.append(chunk)
+        got += len(chunk)
+    return b"".join(chunks)
+
+
+def _write(path: str, parts: Iterable[Buffer]) -> None:
+    """Write buffers to a new file without joining them first."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        views: list[memoryview] = []
+        size = 0
+        for part in parts:
+            view = memoryview(part)
+            # A view with a zero in its shape cannot be cast, and has nothing to write.
+            if view.nbytes:
+                views.append(view.cast("B"))
+                size += view.nbytes
+            if size >= _BATCH or len(views) == _MOST_PARTS:
+                _write_all(descriptor, views)
+                views, size = [], 0
+        _write_all(descriptor, views)
+    finally:
+        os.close(descriptor)
+
+
+def _write_all(descriptor: int, views: list[memoryview]) -> None:
+    """Write views of bytes, however many system calls the kernel wants for it."""
+    while views:
+        written = os.writev(descriptor, views)
+        done = 0
+        while done < len(views) and written >= len(views[done]):
+            written -= len(views[done])
+            done += 1
+        views = views[done:]
+        if written:
+            views[0] = views[0][written:]

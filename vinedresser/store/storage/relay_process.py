@@ -1,0 +1,211 @@
+"""The relay of a spool as its parent sees it: started, listened to, waited for."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from vinedresser import errors
+from vinedresser.errors import StoreError, VinedresserError
+from vinedresser.store.records import environment_without_run
+from vinedresser.store.storage.spool import PRIVATE, lock_spool, read_target, spools
+
+__all__ = ["RelayProcess", "recover_spools"]
+
+# Seconds that a relay may take to find its store and to claim the run.
+_START = 120.0
+# -P: a module beside the training script must not shadow the standard library's.
+_COMMAND = (sys.executable, "-P", "-m", "vinedresser.infra.relay")
+# How often one that was ended by force is started again.
+_LIVES = 5
+
+
+class RelayProcess:
+    """The relay of a spool at work, as its parent sees it; one that is killed is started again.
+
+    When everything is in the store the spool is removed, unless it is to be kept.
+
+    Args:
+        folder: the spool.
+        lock: the descriptor of its lock, which is handed over to the relay.
+        keep: leave the spool where it is when everything is in the store.
+
+    Raises:
+        AlreadyARun: the store has another run in this place.
+        SecondWriter: another process of this rank writes to the run.
+        StoreError: the store refused, or could not be reached.
+    """
+
+    def __init__(self, folder: Path, lock: int, *, keep: bool = False) -> None:
+        self.folder = folder
+        self._keep = keep
+        self._unheard: list[str] = []
+        self._on_message: Callable[[str], object] = self._unheard.append
+        self._done = False
+        self._process = _spawn(folder, lock)
+        # One that hears nothing from its store would be waited for without end.
+        timer = threading.Timer(_START, self._process.kill)
+        timer.daemon = True
+        timer.start()
+        try:
+            self._await_claim()
+        except BaseException:
+            self._process.kill()
+            self._process.communicate()
+            raise
+        finally:
+            timer.cancel()
+        self._thread = threading.Thread(target=self._hear, name="vinedresser-relay", daemon=True)
+        self._thread.start()
+
+    @property
+    def done(self) -> bool:
+        """Whether everything is in the store."""
+        return self._done
+
+    @property
+    def alive(self) -> bool:
+        """Whether it is still at work."""
+        return self._thread.is_alive()
+
+    @property
+    def pid(self) -> int:
+        """The relay's process id, now."""
+        return self._process.pid
+
+    def listen(self, on_message: Callable[[str], object]) -> None:
+        """Have each sentence that it has to say handed to a function, on a thread."""
+        self._on_message = on_message
+        while self._unheard:
+            on_message(self._unheard.pop(0))
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until everything is in the store.
+
+        Args:
+            timeout: seconds to wait at the most; None: as long as it takes.
+
+        Returns:
+            Whether it is. If not, the relay goes on by itself, or has said why it does not.
+        """
+        self._thread.join(timeout)
+        return self.done
+
+    def leave(self) -> None:
+        """Let it go on by itself; nobody is to complain at our end that it still runs."""
+        if self._process.returncode is None:
+            self._process.returncode = 0
+
+    def _await_claim(self) -> None:
+        for message in _messages(self._process):
+            if "error" in message:
+                raise _known_error(message["error"], message["message"])
+            if "ready" in message:
+                return
+        raise StoreError(f"{self.folder}: the upload could not be started: {_last_words(self)}")
+
+    def _hear(self) -> None:
+        for life in range(_LIVES):
+            for message in _messages(self._process):
+                if "say" in message:
+                    self._on_message(message["say"])
+                self._done = self._done or "done" in message
+            code = self._process.wait()
+            assert self._process.stdout is not None
+            self._process.stdout.close()
+            if self._done and not self._keep:
+                shutil.rmtree(self.folder, ignore_errors=True)
+            if self._done or code >= 0 or life == _LIVES - 1:
+                break
+            lock = lock_spool(self.folder)
+            if lock is None:
+                break
+            self._on_message("the upload was killed; it is started again")
+            self._process = _spawn(self.folder, lock)
+        if code and not self._done:
+            self._on_message(f"nothing more is uploaded: {_last_words(self)}")
+
+
+def recover_spools(
+    on_message: Callable[[str], object], *, timeout: float | None = 0.0, store: str = ""
+) -> list[tuple[str, bool]]:
+    """Have uploaded what crashes left behind on this machine.
+
+    Args:
+        on_message: called with each sentence that there is to say.
+        timeout: seconds to wait for all of it; what is not done by then goes on by itself.
+        store: only what belongs in this store; "": in any.
+
+    Returns:
+        The URL of each run of which something was left, and whether all of it is there now.
+    """
+    deadline = None if timeout is None else time.monotonic() + timeout
+    started: list[tuple[str, RelayProcess]] = []
+    results: list[tuple[str, bool]] = []
+    for folder in spools(store):
+        target, lock = read_target(folder), lock_spool(folder)
+        if target is None or lock is None:
+            continue
+        try:
+            relay = RelayProcess(folder, lock)
+        except VinedresserError as error:
+            on_message(f"{folder}: {error}")
+            results.append((target.url, False))
+        else:
+            relay.listen(on_message)
+            started.append((target.url, relay))
+    for url, relay in started:
+        rest = None if deadline is None else max(deadline - time.monotonic(), 0.0)
+        results.append((url, relay.wait(rest)))
+        relay.leave()
+    return results
+
+
+def _spawn(folder: Path, lock: int) -> subprocess.Popen[bytes]:
+    target = read_target(folder)
+    endpoint = {"AWS_ENDPOINT_URL": target.endpoint} if target and target.endpoint else {}
+    try:
+        with (folder / PRIVATE / "errors.txt").open("ab") as output:
+            return subprocess.Popen(
+                [*_COMMAND, str(folder), str(lock)],
+                env={**environment_without_run(), **endpoint},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=output,
+                pass_fds=(lock,),
+                start_new_session=True,
+            )
+    finally:
+        os.close(lock)
+
+
+def _messages(process: subprocess.Popen[bytes]) -> Iterator[dict[str, Any]]:
+    """Yield what a relay says, until it ends."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        # One that was killed may have left half a line.
+        with suppress(ValueError):
+            yield json.loads(line)
+
+
+def _known_error(kind: str, message: str) -> VinedresserError:
+    found = getattr(errors, kind, StoreError)
+    error: VinedresserError = found(message)
+    return error
+
+
+def _last_words(relay: RelayProcess) -> str:
+    try:
+        text = (relay.folder / PRIVATE / "errors.txt").read_text(errors="replace").strip()
+    except FileNotFoundError:
+        text = ""
+    return text.rpartition("\n")[2] or "the upload process ended without a word"

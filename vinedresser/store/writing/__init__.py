@@ -1,0 +1,1 @@
+"""Writing a run: the queue, the writer thread and the commit."""

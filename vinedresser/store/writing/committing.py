@@ -1,0 +1,78 @@
+"""Making segments part of a run: first the segment, then the record that commits it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from vinedresser.errors import KeyTaken, SecondWriter, StoreError
+from vinedresser.store.index.encoding import encode_record
+from vinedresser.store.index.manifest import SPAN, ManifestBuilder
+from vinedresser.store.records import manifest_key
+from vinedresser.store.segments.packing import pack
+from vinedresser.store.step_record import StepRecord
+from vinedresser.store.storage import Storage
+
+__all__ = ["Committer"]
+
+
+class Committer:
+    """Commits one rank's segments, numbered from 0 without a gap.
+
+    Args:
+        storage: the run's.
+        rank: of the writing process, which must be the only one of this rank.
+    """
+
+    def __init__(self, storage: Storage, rank: int) -> None:
+        self._storage = storage
+        self._rank = rank
+        self._seq = 0
+        self._builder = ManifestBuilder(rank)
+        self._manifest: bytes | None = None
+
+    def commit(self, records: Sequence[StepRecord], dropped: int) -> None:
+        """Store records as the next segment, so that readers see all of them or none.
+
+        Args:
+            records: at least one.
+            dropped: records lost since the last commit.
+
+        Raises:
+            SecondWriter: another process has committed a segment of this number.
+            StoreError: the storage refused; the number will be used again.
+            Damaged, TypeError, ValueError: a record is not what it should be (see `pack`).
+        """
+        packed = pack(records, rank=self._rank, seq=self._seq)
+        self._storage.put(packed.key, packed.parts())
+        record = packed.record(dropped=dropped)
+        try:
+            self._put_once(record.key, encode_record(record))
+        except StoreError:
+            # Where there is no room for the record, the segment had better not keep its own.
+            with suppress(StoreError):
+                self._storage.delete(packed.key)
+            raise
+        self._seq += 1
+        self._manifest = self._builder.add(record)
+
+    def compact(self) -> None:
+        """Store a manifest, if one is complete since the last commit.
+
+        Raises:
+            SecondWriter: another process has stored this manifest.
+            StoreError: the storage refused; the run can be read without it.
+        """
+        manifest, self._manifest = self._manifest, None
+        if manifest is not None:
+            self._put_once(manifest_key(self._rank, self._seq // SPAN - 1), manifest)
+
+    def _put_once(self, key: str, content: bytes) -> None:
+        try:
+            self._storage.put(key, [content], exclusive=True)
+        except KeyTaken as error:
+            # Ours, if the put was carried out and only its answer lost.
+            if self._storage.get(key) != content:
+                raise SecondWriter(
+                    f"{self._storage.location}/{key}: another process writes rank {self._rank}"
+                ) from error

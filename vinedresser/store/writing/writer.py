@@ -1,0 +1,303 @@
+"""Writing a run: a queue, a thread behind it, and a training that is never harmed by either."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+
+from vinedresser.errors import Damaged, KeyTaken, SecondWriter, StoreError
+from vinedresser.processes import this_process
+from vinedresser.store.records import (
+    Heartbeat,
+    WaitingRecord,
+    heartbeat_key,
+    read_record,
+    write_record,
+)
+from vinedresser.store.step_record import ScalarStep, StepRecord
+from vinedresser.store.storage import Storage
+from vinedresser.store.writing.committing import Committer
+from vinedresser.store.writing.record_queue import Queued, QueuePolicy, RecordQueue
+
+__all__ = ["RunWriter"]
+
+# Seconds between two heartbeats, and between two looks whether a reader waits (and so at the least
+# between two segments that are cut because one does).
+_BEAT = 1.0
+_GLANCE = 0.05
+# A writer that has fallen behind makes segments up to so many times larger, since fewer files cost
+# less; but not of more tensors than these, each of which counts for itself in any case.
+_BEHIND = 4
+_MANY = 1000
+
+
+class RunWriter:
+    """Writes the records of one rank as immutable segments, on a thread of its own.
+
+    A segment is cut when `cut_bytes` have come together, when its first record is `cut_seconds`
+    old, and (at most every 50 ms) when a reader waits. Where the writer has fallen behind, what has
+    come meanwhile goes in too, up to four times `cut_bytes`. A record that cannot be stored is
+    counted as dropped and reported; nothing is raised into the training.
+
+    Args:
+        storage: the run's.
+        rank: of this process.
+        queue_bytes: most bytes in flight, from `add` until committed. A record that is larger by
+            itself is taken when nothing else is in flight.
+        policy: what `add` does when that is reached: "block" waits, "drop" refuses the record.
+        cut_bytes: size at which a segment is cut.
+        cut_seconds: age at which a segment is cut.
+        on_problem: called on the writer's thread with one sentence, once for each kind of problem.
+        on_release: called on the writer's thread once for each record that `add` has taken, when it
+            is committed or given up: its buffers may be used again.
+        on_beat: called on the writer's thread after every heartbeat, about once a second; it must
+            not raise.
+
+    Attributes:
+        last_step: the last optimizer step that ended, for the heartbeat; -1 before the first. A
+            train record raises it; set it for steps at which nothing is captured.
+        problems: what went wrong, one sentence for each kind, in the order in which it was seen.
+
+    Raises:
+        SecondWriter: the run has, or had, a writer of this rank: there is a heartbeat of it.
+        StoreError: the storage refused.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        rank: int = 0,
+        *,
+        queue_bytes: int = 256 << 20,
+        policy: QueuePolicy = "block",
+        cut_bytes: int = 8 << 20,
+        cut_seconds: float = 1.0,
+        on_problem: Callable[[str], None] | None = None,
+        on_release: Callable[[StepRecord], None] | None = None,
+        on_beat: Callable[[], object] | None = None,
+    ) -> None:
+        self.last_step = -1
+        self.problems: list[str] = []
+        self._storage = storage
+        self._rank = rank
+        self._cut_bytes = cut_bytes
+        self._cut_seconds = cut_seconds
+        self._on_problem = on_problem
+        self._on_release = on_release
+        self._on_beat = on_beat
+        self._committer = Committer(storage, rank)
+        self._queue = RecordQueue(queue_bytes, policy)
+        self._batch: list[Queued] = []
+        self._batch_bytes = self._batch_tensors = 0
+        self._lost = 0
+        self._told_dropped = 0
+        self._kinds: set[str] = set()
+        self._usurped = False
+        self._batch_since = self._cut_at = self._glanced_at = self._beaten_at = -float("inf")
+        self._process = this_process()
+        self._claim()
+        self._thread = threading.Thread(target=self._run, name="vinedresser-writer", daemon=True)
+        self._thread.start()
+
+    @property
+    def dropped(self) -> int:
+        """Records that were not and will not be written."""
+        return self._queue.refused + self._lost
+
+    def add(self, record: StepRecord) -> bool:
+        """Hand over a record that nobody will change any more; return False when it was dropped.
+
+        In a forked child, and after `close`, it does nothing and returns False.
+        """
+        if os.getpid() != self._process.pid:
+            return False
+        if record.mode == "train" and record.step > self.last_step:
+            self.last_step = record.step
+        return self._queue.put(record)
+
+    def add_scalars(self, step: ScalarStep) -> bool:
+        """Do as `add` does with a train step of numbers alone; `on_release` is not told of it."""
+        if os.getpid() != self._process.pid:
+            return False
+        self.last_step = max(self.last_step, step.step)
+        return self._queue.put(step)
+
+    def flush(self, timeout: float | None = None) -> bool:
+        """Commit everything that was added before; return False when that took too long.
+
+        A record that cannot be stored is not waited for: look at `dropped`.
+        """
+        return os.getpid() == self._process.pid and self._queue.flush(timeout)
+
+    def close(self, timeout: float | None = None) -> bool:
+        """Flush, write the last heartbeat and end the thread; return False when out of time."""
+        if os.getpid() != self._process.pid:
+            return False
+        self._queue.end()
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def _claim(self) -> None:
+        """Make the rank ours, by the first heartbeat."""
+        try:
+            write_record(
+                self._storage, self._heartbeat(), key=heartbeat_key(self._rank), exclusive=True
+            )
+        except KeyTaken as error:
+            raise SecondWriter(
+                f"{self._storage.location}: rank {self._rank} has a writer already; each process "
+                "needs a rank of its own, and each training a run of its own"
+            ) from error
+        self._beaten_at = time.monotonic()
+
+    # What follows runs on the writer's thread.
+
+    def _run(self) -> None:
+        try:
+            while self._turn():
+                pass
+            self._beat(closed=True)
+        finally:
+            # However this thread ends, nobody may wait for it.
+            self._queue.end()
+
+    def _turn(self) -> bool:
+        """Take what came, cut what is due, show a sign of life; return False after the last."""
+        # Looked up before taking: after this, nothing can come that is not taken below.
+        last = self._queue.ended
+        wake = self._cut_bytes - self._batch_bytes if self._batch else 1
+        for item in self._queue.take(self._patience(), wake):
+            if not self._batch:
+                self._batch_since = time.monotonic()
+            self._batch.append(item)
+            self._batch_bytes += item.size
+            if isinstance(item.record, StepRecord):
+                self._batch_tensors += len(item.record.tensors)
+            most = self._cut_bytes * (_BEHIND if self._batch_tensors < _MANY else 1)
+            if self._batch_bytes >= most:
+                self._cut()
+        if self._batch and (last or self._batch_bytes >= self._cut_bytes or self._due()):
+            self._cut()
+        if time.monotonic() >= self._beaten_at + _BEAT:
+            self._beat()
+            if self._on_beat is not None:
+                self._on_beat()
+        return not last
+
+    def _patience(self) -> float:
+        """Return how long there is nothing to do unless something comes, in seconds."""
+        now = time.monotonic()
+        rest = self._beaten_at + _BEAT - now
+        if self._batch:
+            rest = min(rest, _GLANCE, self._batch_since + self._cut_seconds - now)
+        return max(rest, 0.0)
+
+    def _due(self) -> bool:
+        """Say whether the batch is to be cut although it is small."""
+        now = time.monotonic()
+        if self._queue.hurry or now >= self._batch_since + self._cut_seconds:
+            return True
+        if now < max(self._cut_at, self._glanced_at) + _GLANCE:
+            return False
+        self._glanced_at = now
+        return self._reader_waits()
+
+    def _reader_waits(self) -> bool:
+        try:
+            waiting = read_record(self._storage, WaitingRecord)
+        except (StoreError, Damaged) as error:
+            self._report(error, "")
+            return False
+        return waiting is not None and waiting.until > time.time()
+
+    def _cut(self) -> None:
+        """Commit the batch and let go of it, whatever came of it."""
+        batch, self._batch = self._batch, []
+        self._batch_bytes = self._batch_tensors = 0
+        taken = [item.record for item in batch if isinstance(item.record, StepRecord)]
+        for record in taken:
+            self._settle(record)
+        self._commit([_whole(item.record) for item in batch])
+        self._cut_at = time.monotonic()
+        if self._on_release is not None:
+            for record in taken:
+                self._on_release(record)
+        self._queue.settle(batch)
+
+    def _settle(self, record: StepRecord) -> None:
+        """Compute the statistics that the training left to us."""
+        for what, error in record.settle().items():
+            self._report(error, f"{what} at {record.mode} step {record.step} is lost: ")
+
+    def _commit(self, records: list[StepRecord]) -> None:
+        dropped = self.dropped
+        if self._usurped:
+            self._lost += len(records)
+            return
+        try:
+            self._committer.commit(records, dropped - self._told_dropped)
+            self._told_dropped = dropped
+            self._compact()
+        except (StoreError, SecondWriter) as error:
+            self._lost += len(records)
+            self._report(error, f"{_span(records)} lost: ")
+            if isinstance(error, SecondWriter):
+                self._usurped = True
+                self._queue.end()
+        except (Damaged, TypeError, ValueError) as error:
+            # One record is not what it should be; the others shall not be lost with it.
+            if len(records) > 1:
+                for record in records:
+                    self._commit([record])
+            else:
+                self._lost += 1
+                self._report(error, f"{_span(records)} lost: ")
+
+    def _compact(self) -> None:
+        try:
+            self._committer.compact()
+        except (StoreError, SecondWriter) as error:
+            self._report(error, "a long run will open more slowly: ", kind="manifest")
+
+    def _beat(self, *, closed: bool = False) -> None:
+        self._beaten_at = time.monotonic()
+        if self._usurped:
+            return
+        try:
+            beat = self._heartbeat(closed=closed)
+            write_record(self._storage, beat, key=heartbeat_key(self._rank))
+        except StoreError as error:
+            self._report(error, "no heartbeat: ")
+
+    def _heartbeat(self, *, closed: bool = False) -> Heartbeat:
+        return Heartbeat(
+            rank=self._rank,
+            process=asdict(self._process),
+            last_step=self.last_step,
+            time=time.time(),
+            dropped=self.dropped,
+            closed=closed,
+        )
+
+    def _report(self, error: Exception, what: str, kind: str = "") -> None:
+        kind = kind or type(error).__name__
+        if kind in self._kinds:
+            return
+        self._kinds.add(kind)
+        self.problems.append(f"{what}{error}")
+        if self._on_problem is not None:
+            self._on_problem(self.problems[-1])
+
+
+def _whole(record: StepRecord | ScalarStep) -> StepRecord:
+    return record.to_record() if isinstance(record, ScalarStep) else record
+
+
+def _span(records: list[StepRecord]) -> str:
+    first, last = records[0], records[-1]
+    if first is last:
+        return f"the record of {first.mode} step {first.step} is"
+    return f"{len(records)} records from {first.mode} step {first.step} to {last.step} are"

@@ -1,0 +1,1 @@
+"""The TOML files of experiments and sweeps."""

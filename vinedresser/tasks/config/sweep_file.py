@@ -1,0 +1,143 @@
+"""`sweep.toml`: an experiment file with what is searched, and how.
+
+    [sweep]          metric, direction, trials, sampler, pruner and so on: `sweeps.settings`
+    [space]          lr = { log = [1e-4, 1.0] }, activation = ["relu", "tanh"], ...: `sweeps.space`
+    [run] and the other tables: as in an experiment file (`tasks.experiment`), without variants
+
+The trials are the runs of a store of their own, ``STORE/NAME``.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from vinedresser.errors import ConfigError
+from vinedresser.infra.configuration import build, load_toml
+from vinedresser.sweeps.dimension import Choice
+from vinedresser.sweeps.settings import SweepTable
+from vinedresser.sweeps.space import Space
+from vinedresser.sweeps.study import Study
+from vinedresser.sweeps.trial import Proposal, trial_name
+from vinedresser.tasks.config.experiment import Experiment, experiment_of
+from vinedresser.tasks.config.plan import Plan
+from vinedresser.tasks.reconcile.stores import local_state
+
+__all__ = ["Sweep", "load_sweep"]
+
+_OWN = ("sweep", "space")
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A checked sweep file.
+
+    Attributes:
+        experiment: what the trials share; its store is the sweep's own.
+        settings: how the sweep is done.
+        space: where configurations come from.
+    """
+
+    experiment: Experiment
+    settings: SweepTable
+    space: Space
+
+    @property
+    def name(self) -> str:
+        """Of the sweep."""
+        return self.experiment.run.name
+
+    @property
+    def state(self) -> Path:
+        """The folder of what the sweep remembers, on this machine."""
+        return local_state(self.experiment.store)
+
+    def study(self, path: Path | None = None) -> Study:
+        """Return its study.
+
+        Args:
+            path: of the journal; None: nothing is kept.
+
+        Raises:
+            ConfigError: a sampler, a pruner or a point is not right.
+            MissingDependency: a sampler needs a package that is not there.
+            StillRunning: another process runs this sweep.
+            Damaged: the journal cannot be read.
+        """
+        where = f"{self.experiment.path}: sweep"
+        return Study(self.settings, self.space, path, where=where)
+
+    def plan(self, proposal: Proposal) -> Plan:
+        """Return the run of a trial."""
+        shared = self.experiment.plans[0]
+        seed: dict[str, Choice] = {} if proposal.seed is None else {"seed": proposal.seed}
+        parameters = {**shared.parameters, **seed, **proposal.parameters}
+        return replace(shared, name=trial_name(proposal.number), parameters=parameters)
+
+
+def load_sweep(
+    path: Path,
+    *,
+    store: Path | str | None = None,
+    at_once: int | None = None,
+    mark: str = "",
+) -> Sweep:
+    """Read and check a sweep file.
+
+    Args:
+        path: the TOML file.
+        store: takes the place of the file's ``run.store``, in which the sweep's own store is.
+        at_once: takes the place of the file's ``run.at_once``: trials at the same time.
+        mark: makes it another sweep than that of any other mark: it is called NAME-MARK.
+
+    Raises:
+        ConfigError: the file and key that is wrong, and what would be right.
+        MissingDependency: a sampler needs a package that is not there.
+    """
+    document = load_toml(path)
+    for table, holds in (("sweep", "at least metric and trials"), ("space", "what is searched")):
+        if table not in document:
+            raise ConfigError(f"{path}: {table}: is missing; it holds {holds}")
+    if "variants" in document:
+        raise ConfigError(f"{path}: variants: a sweep makes its own; name them in sweep.points")
+    if "remedy" in document:
+        raise ConfigError(
+            f"{path}: remedy: belongs into an experiment file; a sweep tries other configurations"
+        )
+    settings = build(SweepTable, document["sweep"], f"{path}: sweep")
+    space = Space.parse(document["space"], f"{path}: space")
+    rest = {key: value for key, value in document.items() if key not in _OWN}
+    # Where nobody says how many there will be, as many as find room train side by side.
+    trials = settings.trials or sys.maxsize
+    experiment = experiment_of(rest, path, store=store, at_once=at_once, trials=trials)
+    _refuse_twice(experiment, space, settings, path)
+    inner = _inner(experiment, mark)
+    sweep = Sweep(inner, settings, space)
+    # It says what is wrong with a sampler, a pruner or a point before anything is made.
+    if not sweep.study().comparing:
+        return sweep
+    goal = settings.goals[0]
+    suspicions = {"metric": goal.metric, "mode": goal.mode}
+    return replace(sweep, experiment=replace(inner, suspicions=suspicions))
+
+
+def _inner(experiment: Experiment, mark: str) -> Experiment:
+    """Return the experiment with the sweep's own name and store."""
+    name, store = "-".join(filter(None, (experiment.run.name, mark))), experiment.store
+    place: Path | str = store / name if isinstance(store, Path) else f"{store}/{name}"
+    return replace(experiment, run=replace(experiment.run, name=name), store=place)
+
+
+def _refuse_twice(experiment: Experiment, space: Space, settings: SweepTable, path: Path) -> None:
+    """Refuse a parameter that two have a say in."""
+    parameters: Mapping[str, Any] = experiment.run.parameters
+    for dimension in space.dimensions:
+        if dimension.name in parameters:
+            raise ConfigError(
+                f"{path}: space.{dimension.name}: is in run.parameters too; leave out one of both"
+            )
+        if dimension.name == "seed" and settings.seeds:
+            raise ConfigError(f"{path}: space.seed: sweep.seeds sets it too; leave out one of both")

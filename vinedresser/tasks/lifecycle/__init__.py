@@ -1,0 +1,1 @@
+"""The lifecycle of a run: prepare, launch, judge, record, settle, report."""

@@ -1,0 +1,1 @@
+"""Places where runs are made: here, on an object store, on a cluster."""

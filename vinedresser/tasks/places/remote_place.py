@@ -1,0 +1,156 @@
+"""The place of a run on an object store: made in a spool, and uploaded from there as it is made."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+from vinedresser.capture.attach.claims import further_location
+from vinedresser.errors import AlreadyARun, KeyTaken, VinedresserError
+from vinedresser.store.records import RunRecord
+from vinedresser.store.storage import open_storage
+from vinedresser.store.storage.relay_process import RelayProcess
+from vinedresser.store.storage.spool import adopt_spool, make_spool
+from vinedresser.tasks.places.run_place import RunPlace
+
+__all__ = ["RemotePlace", "free_url", "reserve_url"]
+
+# Seconds for which the end of a run waits for its upload, and after which it says so.
+_PATIENCE, _QUIET = 60.0, 3.0
+# A name in a store that is taken, though its run has not begun.
+_RESERVED = "reserved.json"
+
+
+def free_url(store: str, stem: str) -> str:
+    """Return the first of STORE/STEM-1, -2 and so on at which there is no run.
+
+    Args:
+        store: ``s3://bucket/prefix``.
+        stem: what the run is called after.
+
+    Raises:
+        StoreError: the store refused.
+    """
+    storage = open_storage(store)
+    number = 1
+    while any(storage.exists(f"{stem}-{number}/{key}") for key in (RunRecord.KEY, _RESERVED)):
+        number += 1
+    return f"{storage.location}/{stem}-{number}"
+
+
+def reserve_url(store: str, name: str) -> str:
+    """Take a name in a store for a run that begins later, and return its URL.
+
+    Args:
+        store: ``s3://bucket/prefix``.
+        name: of the run.
+
+    Raises:
+        AlreadyARun: the name is taken.
+        StoreError: the store refused.
+    """
+    storage = open_storage(store)
+    url = f"{storage.location}/{name}"
+    taken = AlreadyARun(f"{url}: holds a run already; give the new one a place of its own")
+    if storage.exists(f"{name}/{RunRecord.KEY}"):
+        raise taken
+    try:
+        storage.put(f"{name}/{_RESERVED}", [b"{}\n"], exclusive=True)
+    except KeyTaken as error:
+        raise taken from error
+    return url
+
+
+class RemotePlace(RunPlace):
+    """A spool, as long as not all of the run is in its store.
+
+    Args:
+        url: of the run.
+        directory: the spool.
+        lock: the descriptor of its lock.
+        say: says a sentence to a person.
+
+    Attributes:
+        url: of the run.
+    """
+
+    def __init__(self, url: str, directory: Path, lock: int, say: Callable[[str], object]) -> None:
+        super().__init__(directory)
+        self.url = url
+        self._lock: int | None = lock
+        self._say = say
+        self._relay: RelayProcess | None = None
+
+    @classmethod
+    def make(cls, url: str, say: Callable[[str], object]) -> RemotePlace:
+        """Return a place with an empty spool.
+
+        Args:
+            url: of the run.
+            say: says a sentence to a person.
+
+        Raises:
+            OSError: the spool cannot be written.
+        """
+        return cls(url, *make_spool(url, uuid.uuid4().hex[:12]), say)
+
+    @property
+    def location(self) -> str:
+        """Where readers find it."""
+        return self.url
+
+    def begin(self) -> None:
+        """Make the place in the store ours, and begin the upload.
+
+        Raises:
+            AlreadyARun: the store has a run there.
+            StoreError: the store refused.
+        """
+        assert self._lock is not None, "it begins once"
+        lock, self._lock = self._lock, None
+        self._relay = RelayProcess(self.directory, lock, keep=True)
+        self._relay.listen(self._say)
+
+    def discard(self) -> None:
+        """Remove the spool of a run that does not begin."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def complete(self) -> list[RunPlace]:
+        """See `RunPlace.complete`; it waits a minute, and then the upload goes on by itself."""
+        deadline = time.monotonic() + _PATIENCE
+        places = [place for place in (self, *self.further) if isinstance(place, RemotePlace)]
+        return [place for place in places if place._arrive(deadline)]
+
+    def _arrive(self, deadline: float) -> bool:
+        """Wait for the upload, and then remove the spool; say whether everything is there."""
+        if self._relay is None:
+            return False
+        if not self._relay.wait(_QUIET) and self._relay.alive:
+            self._say(f"waiting for the upload to {self.url}, {_PATIENCE:.0f} s at the most")
+        if not self._relay.wait(max(deadline - time.monotonic(), 0.0)):
+            self._relay.leave()
+            self._say(
+                f"not everything is in {self.url} yet; it waits in {self.directory}, and "
+                "`vinedresser reconcile` uploads what is left there"
+            )
+            return False
+        shutil.rmtree(self.directory, ignore_errors=True)
+        return True
+
+    def _beside(self, directory: Path) -> RunPlace | None:
+        """Return the place of a further training, whose upload begins."""
+        url = further_location(self.url, int(directory.name.rpartition(".")[2]))
+        try:
+            place = RemotePlace(url, directory, adopt_spool(directory, url), self._say)
+            place.begin()
+        except (VinedresserError, OSError) as error:
+            self._say(f"{url}: not uploaded: {error}; what is captured stays in {directory}")
+            return None
+        return place

@@ -1,0 +1,144 @@
+"""A prepared run as it travels to a worker of a cluster, and what comes back: plain JSON types."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from vinedresser.capture.attach.launching import attach_environment
+from vinedresser.errors import AlreadyARun, KeyTaken
+from vinedresser.processes import this_process
+from vinedresser.store.records import LaunchRecord, WorkerRecord, read_record, write_record
+from vinedresser.store.storage import LocalStorage, open_storage
+from vinedresser.store.storage.locate import is_remote
+from vinedresser.store.storage.spool import PRIVATE
+from vinedresser.tasks.lifecycle.checkpoints import Saved, fetch_checkpoint
+from vinedresser.tasks.places.remote_place import RemotePlace
+from vinedresser.tasks.places.run_place import RunPlace
+
+__all__ = ["Delivery", "Shipment", "pack", "unpack"]
+
+
+@dataclass(frozen=True)
+class Shipment:
+    """A run that is prepared and not started.
+
+    Attributes:
+        name: of the run.
+        location: where it belongs: a URL, or the path of a directory that all machines share.
+        files: what is in its directory, by key; empty where that is shared.
+        python: the interpreter of the flow, in whose place the worker's is put.
+        groups: of rules, by which it is judged.
+        attach: capture what the command trains without a hook of its own.
+        store: has the flow's sign of life.
+    """
+
+    name: str
+    location: str
+    files: dict[str, str]
+    python: str
+    groups: list[str]
+    attach: bool
+    store: str
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """What became of a run on a worker.
+
+    Attributes:
+        arrived: the URLs or paths of the runs of its script that are in the store to their end.
+        missing: those of which something is not there yet.
+        failures: what went wrong beside them.
+    """
+
+    arrived: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+
+def pack(
+    directory: Path, location: Path | str, groups: Sequence[str], *, attach: bool
+) -> dict[str, Any]:
+    """Return the shipment of a run.
+
+    Args:
+        directory: in which it is prepared.
+        location: where it belongs.
+        groups: of rules.
+        attach: capture what the command trains without a hook of its own.
+
+    Raises:
+        StoreError: the directory cannot be read.
+    """
+    storage = LocalStorage(directory)
+    files = {key: storage.get(key).decode() for key in storage.list("")}
+    place = os.fspath(location)
+    return asdict(
+        Shipment(
+            name=directory.name,
+            location=place,
+            files=files if is_remote(place) else {},
+            python=sys.executable,
+            groups=list(groups),
+            attach=attach,
+            store=place.rpartition("/")[0],
+        )
+    )
+
+
+def unpack(shipment: Shipment, say: Any) -> RunPlace:
+    """Make the place of a run on this machine, ready to be started, unless another worker has it.
+
+    Args:
+        shipment: the run.
+        say: says a sentence to a person.
+
+    Raises:
+        AlreadyARun: another worker has it, or had it.
+        StoreError: the store refused.
+        OSError: the spool cannot be written.
+    """
+    ours = WorkerRecord(asdict(this_process()))
+    try:
+        write_record(open_storage(shipment.location), ours, exclusive=True)
+    except KeyTaken as error:
+        # An engine hands on what a worker had that died; the flow begins it anew.
+        raise AlreadyARun(f"{shipment.location}: another worker has it, or had it") from error
+    if not is_remote(shipment.location):
+        place = RunPlace(Path(shipment.location))
+    else:
+        place = RemotePlace.make(shipment.location, say)
+        for key, text in shipment.files.items():
+            LocalStorage(place.directory).put(key, [text.encode()])
+        write_record(LocalStorage(place.directory), ours)
+    _adapt(LocalStorage(place.directory), shipment)
+    place.begin()
+    return place
+
+
+def _adapt(storage: LocalStorage, shipment: Shipment) -> None:
+    """Have a run start what is the same on this machine."""
+    launch = read_record(storage, LaunchRecord)
+    assert launch is not None, "it was prepared"
+    program, *arguments = launch.argv
+    program = sys.executable if program == shipment.python else program
+    argv = [program, *(_here(one, shipment, storage) for one in arguments)]
+    environment = launch.environment
+    if shipment.attach:
+        environment = environment | attach_environment(os.environ | environment)
+    write_record(storage, replace(launch, argv=argv, environment=environment))
+
+
+def _here(argument: str, shipment: Shipment, storage: LocalStorage) -> str:
+    """Return an argument, or the copy here of the checkpoint on an object store that it names."""
+    saved = Saved.at(argument)
+    if saved is None or not is_remote(shipment.location):
+        return argument
+    there = open_storage(f"{shipment.store}/{saved.run}")
+    fetched = fetch_checkpoint(there, saved, Path(storage.location, PRIVATE, "fetched"))
+    return str(fetched) if fetched.exists() else argument

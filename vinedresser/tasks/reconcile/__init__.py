@@ -1,0 +1,1 @@
+"""Reconciliation: settling what a crash left behind."""

@@ -1,0 +1,117 @@
+"""What earlier processes have left of runs: which there are, and each brought to its end."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from pathlib import Path, PurePath
+
+from vinedresser.errors import StillRunning, TrackingError
+from vinedresser.infra.launcher import adopt
+from vinedresser.store.records import ExitRecord, RunRecord, TrackingRecord, read_record
+from vinedresser.store.storage import open_storage
+from vinedresser.tasks.lifecycle.further_trainings import equip_further
+from vinedresser.tasks.lifecycle.recording import send_metrics
+from vinedresser.tasks.lifecycle.settle import end_of_run, settle_run
+from vinedresser.tasks.reconcile.stores import run_directories
+
+__all__ = ["adopt_living", "bring_to_end", "runs_of_trial", "settle_left"]
+
+_log = logging.getLogger(__name__)
+
+# Seconds beyond its grace that a run has for its end and its upload, and between two looks.
+_PATIENCE, _LOOK = 60.0, 0.1
+
+
+def adopt_living(store: Path | str) -> list[Path]:
+    """Adopt the runs of a store that train on though their owner is gone, and return them.
+
+    Raises:
+        VinedresserError: a run cannot be read or written.
+    """
+    if isinstance(store, str):
+        return []
+    return [directory for directory in run_directories(store) if adopt(directory)]
+
+
+def runs_of_trial(store: Path | str, name: str) -> list[Path | str]:
+    """Return the runs of a trial in the order in which they were made: NAME, NAME-2 and so on.
+
+    A number may be missing, where something failed before there was a run.
+
+    Args:
+        store: of the sweep.
+        name: of the trial.
+
+    Raises:
+        StoreError: the store refused.
+    """
+    storage = open_storage(store)
+    numbers = {
+        f"{name}{rest}": int(found[1] or 1)
+        for rest in storage.folders(name)
+        if (found := re.fullmatch(r"(?:-(\d+))?", rest))
+    }
+    folders = sorted(numbers, key=numbers.__getitem__)
+    records = storage.get_many([f"{folder}/{RunRecord.KEY}" for folder in folders])
+    made = [folder for folder, record in zip(folders, records, strict=True) if record is not None]
+    if isinstance(store, Path):
+        return [store / folder for folder in made]
+    return [f"{storage.location}/{folder}" for folder in made]
+
+
+def bring_to_end(location: Path | str, grace: float) -> None:
+    """Wait for the end of a run whose owner is gone, and settle it.
+
+    Args:
+        location: of the run.
+        grace: seconds that it has for its checkpoint.
+
+    Raises:
+        StillRunning: it does not end.
+        StoreError: it cannot be read.
+    """
+    deadline = time.monotonic() + grace + _PATIENCE
+    while True:
+        try:
+            settle_left(location)
+        except StillRunning:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(_LOOK)
+        except TrackingError as error:
+            _log.warning(
+                "%s: MLflow does not know the end, `vinedresser reconcile` tells it: %s",
+                PurePath(location).name,
+                error,
+            )
+            return
+        else:
+            return
+
+
+def settle_left(location: Path | str) -> str:
+    """Write down the end of a run whose processes are gone, and tell MLflow; twice is harmless.
+
+    Returns:
+        What was done, as one sentence; "" for nothing.
+
+    Raises:
+        StillRunning: it has not ended.
+        TrackingError: MLflow's database or server refused, or is away.
+        StoreError: it cannot be read.
+    """
+    storage = open_storage(location)
+    if isinstance(location, Path):
+        equip_further(location)
+    was_over = storage.exists(ExitRecord.KEY)
+    end = end_of_run(location)
+    tracking = read_record(storage, TrackingRecord)
+    if was_over and (tracking is None or tracking.settled):
+        return ""
+    send_metrics(location)
+    settle_run(location)
+    if was_over:
+        return f"{end.cause}; MLflow brought up to date"
+    return f"{end.cause}: {end.reason}"

@@ -1,0 +1,162 @@
+"""Put right what a crash left behind, from what is on disk; every flow begins with it.
+
+Any process may have been killed at any moment. What is still owned by a living process is left
+alone; everything else is brought to its end: leftover processes are killed, the exit record is
+written, MLflow's run gets its metrics, its report and its final status, and Prefect's flow runs
+that nobody runs any more become Crashed. Doing it twice changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path, PurePath
+
+from vinedresser.capture.attach.claims import further_location
+from vinedresser.errors import StillRunning, VinedresserError
+from vinedresser.processes import kill_marked
+from vinedresser.store.records import (
+    FLOW_VARIABLE,
+    TrackingRecord,
+)
+from vinedresser.store.storage import open_storage
+from vinedresser.store.storage.relay_process import recover_spools
+from vinedresser.store.storage.spool import adopt_spool, read_target, spools
+from vinedresser.tasks.lifecycle.further_trainings import equip_further
+from vinedresser.tasks.places.staging import settle_staged
+from vinedresser.tasks.reconcile.earlier_runs import settle_left
+from vinedresser.tasks.reconcile.flow_record import dead_flows, forget_flow, mark_crashed
+from vinedresser.tasks.reconcile.stores import (
+    is_owned,
+    local_state,
+    owner_is_gone,
+    remote_runs,
+    run_directories,
+)
+from vinedresser.tasks.sweeping.sweep_record import settle_sweep
+
+__all__ = ["Reconciled", "reconcile", "reconcile_spools"]
+
+_log = logging.getLogger(__name__)
+
+# Seconds that uploads are waited for before the runs themselves are looked at.
+_UPLOADS, _LOOK = 60.0, 0.2
+
+
+@dataclass(frozen=True)
+class Reconciled:
+    """What `reconcile` put right.
+
+    Attributes:
+        what: the name of a run, or of a flow run.
+        done: what was done, or why it could not be.
+        failed: it could not be done now, and is to be tried again.
+    """
+
+    what: str
+    done: str
+    failed: bool = False
+
+
+def reconcile(store: Path | str) -> list[Reconciled]:
+    """Bring every abandoned run, sweep and flow run of a store to its end.
+
+    Args:
+        store: the directory that holds the run directories, or one run directory; or the URL of the
+            same on an object store. A sweep's trials are a store of their own.
+
+    Returns:
+        What was put right; empty when there was nothing to do. What cannot be settled now, because
+        MLflow is away, is in the list as failed and does not keep the others from it.
+    """
+    results = [*_reconcile_flows(local_state(store))]
+    if isinstance(store, str):
+        settle_staged(store)
+        results += reconcile_spools(_UPLOADS, store=store)
+        _await_relays(store)
+    for location in _unsettled(store):
+        results += _attempt(PurePath(location).name, partial(_reconcile_run, location))
+    state = local_state(store)
+    results += _attempt(f"sweep {PurePath(store).name}", partial(settle_sweep, state))
+    return results
+
+
+def _attempt(what: str, action: Callable[[], str]) -> list[Reconciled]:
+    """Do what puts something right, and return what it did, if anything."""
+    try:
+        done = action()
+    except VinedresserError as error:
+        _log.warning("%s: not reconciled: %s", what, error)
+        return [Reconciled(what, str(error), failed=True)]
+    return [Reconciled(what, done)] if done else []
+
+
+def reconcile_spools(patience: float = 300.0, *, store: str = "") -> list[Reconciled]:
+    """Upload what crashes left on this machine of runs that belong on an object store.
+
+    Args:
+        patience: seconds to wait for it; what is not uploaded by then is being uploaded on.
+        store: only runs in this store; "": in any.
+    """
+    for folder in spools(store):
+        if owner_is_gone(folder):
+            _adopt_further(folder)
+    results = []
+    for url, done in recover_spools(_log.warning, timeout=patience, store=store):
+        said = "uploaded to its end" if done else "not all of it is uploaded yet"
+        results.append(Reconciled(url, said, failed=not done))
+    return results
+
+
+def _unsettled(store: Path | str) -> list[Path] | list[str]:
+    """Return the runs that may have to be settled; on an object store only MLflow may have to."""
+    if isinstance(store, Path):
+        return run_directories(store)
+    storage = open_storage(store)
+    runs = remote_runs(store)
+    folders = [run.removeprefix(storage.location).lstrip("/") for run in runs]
+    keys = ["/".join(filter(None, (folder, TrackingRecord.KEY))) for folder in folders]
+    found = zip(runs, storage.get_many(keys), strict=True)
+    return [run for run, record in found if record and not json.loads(record).get("settled")]
+
+
+def _adopt_further(folder: Path) -> None:
+    """Make spools of what further trainings have left beside the spool of a killed script."""
+    target = read_target(folder)
+    for further in equip_further(folder):
+        if target is not None and read_target(further) is None:
+            url = further_location(target.url, int(further.name.rpartition(".")[2]))
+            os.close(adopt_spool(further, url))
+
+
+def _await_relays(store: str) -> None:
+    """Wait for the uploads that have outlived their flow, of runs that are over or about to be."""
+    deadline = time.monotonic() + _UPLOADS
+    while time.monotonic() < deadline and any(map(owner_is_gone, spools(store))):
+        time.sleep(_LOOK)
+
+
+def _reconcile_run(location: Path | str) -> str:
+    """Bring one run to its end if nobody else will; return what was done, "" for nothing."""
+    if is_owned(location):
+        return ""
+    try:
+        return settle_left(location)
+    except StillRunning:
+        return ""
+
+
+def _reconcile_flows(state: Path) -> list[Reconciled]:
+    """End what dead flows left running, and mark their Prefect runs as crashed."""
+    results = []
+    for flow in dead_flows(state):
+        kill_marked(f"{FLOW_VARIABLE}={flow.marker}")
+        if mark_crashed(flow):
+            results.append(Reconciled(f"flow run {flow.name}", "crashed: its process is gone"))
+        forget_flow(state, flow)
+    return results

@@ -1,0 +1,1 @@
+"""Attempts that replace stopped runs."""

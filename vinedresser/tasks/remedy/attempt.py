@@ -1,0 +1,207 @@
+"""What is tried in the place of a run that a rule stopped: its parameters, corrected."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from vinedresser.rules.root_cause import root_causes
+from vinedresser.store.finding import Finding
+from vinedresser.store.reading.reader import Run, open_run
+from vinedresser.store.records import ExitRecord, RemedyRecord, TrackingRecord, read_record
+from vinedresser.store.status import Status
+from vinedresser.tasks.config.plan import Plan
+from vinedresser.tasks.config.remedy_settings import RemedySettings
+from vinedresser.tasks.lifecycle.healthy_checkpoint import Checkpoint, healthy_checkpoint
+from vinedresser.tasks.places.run_place import RunPlace
+
+__all__ = ["Attempt", "RemedyCourse"]
+
+
+class Attempt(NamedTuple):
+    """A run to be made in the place of a stopped one.
+
+    Attributes:
+        plan: of the run.
+        remedy: what is different in it, and why.
+    """
+
+    plan: Plan
+    remedy: RemedyRecord
+
+
+class RemedyCourse:
+    """A run, and the attempts in its place.
+
+    Args:
+        place: of the run.
+        plan: of which it was made.
+        settings: how often it is begun again, and from where.
+        tracking: its MLflow run.
+
+    Attributes:
+        places: of the run, and of the attempts so far.
+        tracking: the run's MLflow run.
+        left: why there is no further attempt; "" as long as the last run goes on, and where it
+            needs none.
+    """
+
+    def __init__(
+        self, place: RunPlace, plan: Plan, settings: RemedySettings, tracking: TrackingRecord
+    ) -> None:
+        self.places = [place]
+        self.tracking = tracking
+        self.left = ""
+        self._plans = [plan]
+        self._settings = settings
+
+    @property
+    def name(self) -> str:
+        """What the run is called."""
+        return self.places[0].name
+
+    @property
+    def asked_for(self) -> bool:
+        """Whether there are to be attempts at all."""
+        return self._settings.times > 0
+
+    def begun(self, place: RunPlace, attempt: Attempt) -> None:
+        """Take note of an attempt that was made."""
+        self.places.append(place)
+        self._plans.append(attempt.plan)
+        self.left = ""
+
+    def next(self) -> Attempt | None:
+        """Return what is to be tried after the last run, which is over; None for nothing.
+
+        Raises:
+            VinedresserError: the last run cannot be read.
+        """
+        # Until it is made.
+        self.left = "the next attempt could not be made"
+        run = open_run(self.places[-1].location)
+        status = run.status
+        if status.state != "stopped" or status.by != "rule":
+            self.left = _unstopped(status)
+            return None
+        found = _finding(run)
+        if why_not := self._why_not(found):
+            self.left = why_not
+            return None
+        return self._attempt(run, found)
+
+    def _why_not(self, finding: Finding) -> str:
+        """Return why a finding leads to no attempt, "" if it does."""
+        rule, stopped = finding.rule, self._plans[-1].parameters
+        done = len(self.places) - 1
+        if done >= self._settings.times:
+            return f"{rule} again, after {done} attempt{'s' if done > 1 else ''}"
+        if not finding.correction:
+            return f"{rule} proposes no other value of a parameter"
+        proposal = ", ".join(f"{name} = {value}" for name, value in finding.correction.items())
+        for name in finding.correction:
+            if name not in stopped:
+                known = ", ".join(stopped) or "none"
+                return (
+                    f"{rule} proposes {proposal}, but {name} is no parameter of the experiment "
+                    f"file (they are: {known})"
+                )
+        if self._settled(finding) in [self._without_resume(plan) for plan in self._plans]:
+            return f"{rule} proposes {proposal}, which was tried before"
+        return ""
+
+    def _attempt(self, run: Run, finding: Finding) -> Attempt:
+        stopped, first = self._plans[-1], self._plans[0]
+        number = len(self.places)
+        parameters = self._settled(finding)
+        changed = {
+            name: [stopped.parameters[name], parameters[name]] for name in finding.correction
+        }
+        checkpoint = self._checkpoint(run, finding)
+        total = first.total_steps
+        if checkpoint is not None:
+            assert self._settings.resume is not None, "else no checkpoint is looked for"
+            parameters[self._settings.resume] = str(checkpoint.path)
+            # As many as the stopped run had left, which may have begun from a checkpoint itself.
+            total = stopped.total_steps and max(stopped.total_steps - checkpoint.steps, 1)
+        elif self._settings.resume in first.parameters:
+            parameters[self._settings.resume] = first.parameters[self._settings.resume]
+        plan = Plan(
+            name=f"{self.name}-remedy-{number}",
+            program=first.program,
+            parameters=parameters,
+            environment=first.environment,
+            total_steps=total,
+        )
+        remedy = RemedyRecord(
+            first=self.name,
+            attempt=number,
+            stopped=self.places[-1].name,
+            finding=finding.to_json(),
+            changed=changed,
+            checkpoint=checkpoint.key if checkpoint else "",
+        )
+        return Attempt(plan, remedy)
+
+    def _checkpoint(self, run: Run, finding: Finding) -> Checkpoint | None:
+        """Return what an attempt begins from; None for the start."""
+        # The steps of a finding in a further training of the script are not those of this run.
+        own = any(_same(finding, one) for one in run.findings())
+        location = self.places[-1].location
+        if self._settings.resume is None or not own or not isinstance(location, Path):
+            return None
+        return healthy_checkpoint(run, finding.since)
+
+    def _settled(self, finding: Finding) -> dict[str, Any]:
+        """Return the parameters of the last run with a correction."""
+        parameters = self._without_resume(self._plans[-1])
+        for name, value in finding.correction.items():
+            parameters[name] = _like(value, parameters[name])
+        return parameters
+
+    def _without_resume(self, plan: Plan) -> dict[str, Any]:
+        """Return parameters without that which takes a checkpoint."""
+        return {
+            name: value for name, value in plan.parameters.items() if name != self._settings.resume
+        }
+
+
+def _unstopped(status: Status) -> str:
+    """Return why a run that no rule stopped is not begun again; "" where it finished."""
+    if status.state == "stopped":
+        return f"stopped by {'a person' if status.by == 'person' else 'the end of its flow'}"
+    return "" if status.state == "finished" else f"{status.state}: {status.reason}"
+
+
+def _finding(run: Run) -> Finding:
+    """Return the finding that a run was stopped for, or its root cause where only that has a cure.
+
+    The run's rules may have found the cause after the symptom.
+    """
+    end = read_record(run.storage, ExitRecord)
+    assert end is not None, "a rule stopped it"
+    assert end.stop is not None, "a rule stopped it"
+    finding = Finding.from_json(end.stop["finding"])
+    if finding.correction:
+        return finding
+    for root in root_causes(run.findings()):
+        if root.finding.correction and any(_same(finding, one) for one in root.symptoms):
+            return root.finding
+    return finding
+
+
+def _same(one: Finding, other: Finding) -> bool:
+    """Say whether two are the same finding; its numbers may be NaN, which equals nothing."""
+    return (one.rule, one.step, one.rank, one.mode, one.tensor) == (
+        other.rule,
+        other.step,
+        other.rank,
+        other.mode,
+        other.tensor,
+    )
+
+
+def _like(value: object, old: object) -> object:
+    """Return a new value as a script reads it that took the old one: a whole number stays one."""
+    whole = isinstance(value, float) and value.is_integer() and type(old) is int
+    return int(value) if whole else value  # type: ignore[call-overload]

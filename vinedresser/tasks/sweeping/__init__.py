@@ -1,0 +1,1 @@
+"""Sweeps: trials within a budget, cut off and counted."""

@@ -1,0 +1,259 @@
+"""A trial of a sweep under way: its runs, what they reported, and how it is to end."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path, PurePath
+
+from vinedresser.infra.launcher import adopt
+from vinedresser.store.reading.reader import Run, open_run
+from vinedresser.store.reading.step import Step
+from vinedresser.store.records import ExitRecord, read_record
+from vinedresser.store.status import Status
+from vinedresser.store.storage import open_storage
+from vinedresser.sweeps.course import Course
+from vinedresser.sweeps.trial import Ending, Proposal, TrialState, trial_name
+from vinedresser.tasks.config.plan import Plan
+from vinedresser.tasks.config.sweep_file import Sweep
+from vinedresser.tasks.lifecycle.checkpoints import Saved, fetch_checkpoint, last_checkpoint
+from vinedresser.tasks.lifecycle.interruption import Interruption
+from vinedresser.tasks.places.run_place import AdoptedPlace, RunPlace
+from vinedresser.tasks.reconcile.earlier_runs import bring_to_end, runs_of_trial
+
+__all__ = ["TrialCourse"]
+
+# Beside the journal: checkpoints of runs on an object store, a folder for each run.
+_FETCHED = "fetched"
+
+
+class TrialCourse:
+    """A trial: one run, and more where one crashed or was broken off.
+
+    Args:
+        sweep: to which it belongs.
+        proposal: its configuration.
+        earlier: an earlier process of the sweep began it.
+
+    Attributes:
+        proposal: its configuration.
+        earlier: an earlier process of the sweep began it, and nobody has looked what it left.
+        adopted: its last run goes on, which an earlier process of the sweep started.
+        places: of its runs that are of this process, or were adopted by it.
+        followed: all steps of its last run are taken in.
+        cut: how the study wants it to end; None as long as it does not.
+        crashes: how many of its runs crashed.
+    """
+
+    def __init__(self, sweep: Sweep, proposal: Proposal, *, earlier: bool = False) -> None:
+        self.proposal = proposal
+        self.earlier = earlier
+        self.adopted = False
+        self.places: list[RunPlace] = []
+        self.followed = False
+        self.cut: Ending | None = None
+        self.crashes = 0
+        self._sweep = sweep
+        self._course = Course(sweep.settings.goals)
+        # All of its runs by name: where they are, the checkpoint from which each began, and how
+        # many steps of the trial had been taken then.
+        self._runs: dict[str, Path | str] = {}
+        self._origins: dict[str, Saved | None] = {}
+        self._taken: dict[str, int] = {}
+        self._next_origin: Saved | None = None
+        self._seen, self._last_step = 0, -1
+
+    @property
+    def number(self) -> int:
+        """Of the trial."""
+        return self.proposal.number
+
+    @property
+    def name(self) -> str:
+        """Of its runs' directories, but for a number behind it."""
+        return trial_name(self.number)
+
+    @property
+    def course(self) -> Course:
+        """What it has reported."""
+        return self._course
+
+    def begins(self, place: RunPlace) -> None:
+        """Take note of a run of it, which was made for the last plan."""
+        self.places.append(place)
+        self._begin(place.location, self._next_origin)
+
+    def restore(self) -> bool:
+        """Take in the runs that an earlier process of the sweep made.
+
+        One that still trains is adopted. The others are over, or waited for until they are, since
+        without the process for which they ran they end by themselves; and MLflow is told.
+
+        Returns:
+            Whether the trial is over, and only nobody took note of it.
+
+        Raises:
+            VinedresserError: a run cannot be read, or does not end.
+        """
+        self.earlier = False
+        locations = runs_of_trial(self._sweep.experiment.store, self.name)
+        last = locations[-1] if locations else None
+        # Before anything else: it waits for some seconds only.
+        self.adopted = isinstance(last, Path) and adopt(last)
+        for location in locations[:-1] if self.adopted else locations:
+            bring_to_end(location, self._sweep.experiment.run.grace)
+        for location in locations:
+            run = open_run(location)
+            self._begin(location, self._origin(run))
+            if not (self.adopted and location == last):
+                for step in self.unseen():
+                    self._course.add(step)
+                self.followed = True
+        if isinstance(last, Path) and self.adopted:
+            self.places.append(AdoptedPlace(last))
+        return bool(locations) and not self.adopted and self.ending() is not None
+
+    def unseen(self) -> Iterator[Step]:
+        """Yield the steps of its last run as they come, but for those that were yielded before.
+
+        Raises:
+            StoreError: the run cannot be read.
+        """
+        # In the same order, whenever they are read.
+        for step in itertools.islice(open_run(self._last).follow(), self._seen, None):
+            self._seen += 1
+            self._last_step = max(self._last_step, step.step)
+            yield step
+
+    def catch_up(self) -> None:
+        """See to it that all of its last run, which is over, is taken in.
+
+        On an object store a run whose signs of life are late looks dead for a while, and whoever
+        follows it stops.
+
+        Raises:
+            StoreError: the run cannot be read.
+        """
+        end = read_record(open_storage(self._last), ExitRecord)
+        known = -1 if end is None or end.last_step is None else end.last_step
+        if self.followed and (end is None or end.cause != "finished" or self._last_step >= known):
+            return
+        self._begin(self._last, self._origins[PurePath(self._last).name])
+        for step in self.unseen():
+            self._course.add(step)
+        self.followed = True
+
+    def next_plan(self) -> Plan:
+        """Return its next run: from the last checkpoint of the runs before, or from the start.
+
+        What these had reported after that is forgotten: it will be reported again.
+
+        Raises:
+            VinedresserError: a run of it cannot be read, or its checkpoint cannot be fetched.
+        """
+        plan = self._sweep.plan(self.proposal)
+        found = self._checkpoint() if self._sweep.settings.resume else None
+        self._next_origin = found
+        if found is None:
+            return plan
+        storage = open_storage(self._runs[found.run])
+        path = fetch_checkpoint(storage, found, self._sweep.state / _FETCHED)
+        taken = self._taken[found.run] + found.steps
+        return replace(
+            plan,
+            parameters={**plan.parameters, str(self._sweep.settings.resume): str(path)},
+            total_steps=plan.total_steps and max(plan.total_steps - taken, 1),
+        )
+
+    def ending(self) -> Ending | None:
+        """Return how it ended, whose last run is over; None where that only broke off.
+
+        One that was to end has, though it crashed, was killed or broken off over it.
+
+        Raises:
+            VinedresserError: the run cannot be read.
+        """
+        run = open_run(self._last)
+        status = run.status
+        if status.state == "stopped":
+            return self._stopped(run, status)
+        if status.state == "finished":
+            missing = self._course.missing()
+            return Ending("failed", missing) if missing else Ending("finished")
+        return self.cut
+
+    def broken_off(self) -> bool:
+        """Say whether its last run was only stopped because whoever runs the sweep was to end.
+
+        Raises:
+            VinedresserError: the run cannot be read.
+        """
+        if self.places and self.places[-1].elsewhere:
+            # Its worker was, and the next one may end like it.
+            return False
+        return open_run(self._last).status.state == "stopped"
+
+    def crash(self) -> str:
+        """Return why its last run crashed, or was killed."""
+        end = read_record(open_storage(self._last), ExitRecord)
+        return end.reason if end else "nobody wrote down how it ended"
+
+    def forget_fetched(self) -> None:
+        """Remove what was fetched of its runs: it has ended."""
+        for name in self._runs:
+            shutil.rmtree(self._sweep.state / _FETCHED / name, ignore_errors=True)
+
+    @property
+    def _last(self) -> Path | str:
+        """Where its last run is."""
+        return [*self._runs.values()][-1]
+
+    def _begin(self, location: Path | str, origin: Saved | None) -> None:
+        """Have a run begin: from a checkpoint, or from the start."""
+        name = PurePath(location).name
+        self._seen, self._last_step, self.followed = 0, -1, False
+        self._runs[name] = location
+        self._origins[name] = origin
+        self._taken[name] = 0
+        if origin is None:
+            self._course = Course(self._sweep.settings.goals)
+        else:
+            self._taken[name] = self._taken[origin.run] + origin.steps
+            self._course.go_on(self._taken[name])
+
+    def _origin(self, run: Run) -> Saved | None:
+        """Return the checkpoint of an earlier run of the trial from which a run began."""
+        given = run.info.parameters.get(self._sweep.settings.resume or "")
+        saved = Saved.at(given) if isinstance(given, str) else None
+        return saved if saved is not None and saved.run in self._runs else None
+
+    def _checkpoint(self) -> Saved | None:
+        """Return the last checkpoint: of the last run, or else of those from which that began."""
+        useless: list[Saved] = []
+        name = next(reversed(self._runs), None)
+        while name is not None:
+            run = open_run(self._runs[name])
+            if found := last_checkpoint(run, useless):
+                return found
+            origin = self._origins[name]
+            if origin is None:
+                return None
+            if run.status.state == "crashed" and not len(run.steps("train")):
+                # It may not be whole, or not what the training can read.
+                useless.append(origin)
+            name = origin.run
+        return None
+
+    def _stopped(self, run: Run, status: Status) -> Ending | None:
+        """Return how a stopped run ended; None where only the sweep was broken off."""
+        if status.by == "sweep":
+            # A rule suspected it, and the comparison bore that out.
+            state: TrialState = "stopped" if status.rule else "pruned"
+            return self.cut or Ending(state, status.reason, status.rule)
+        if status.by == "owner" or Interruption.is_reason(status.reason):
+            return self.cut
+        found = next((one for one in run.findings() if one.rule == status.rule), None)
+        fault, remedy = (found.fault, found.remedy) if found else ("", "")
+        return Ending("stopped", status.reason, status.rule, fault, remedy)
