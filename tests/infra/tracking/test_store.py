@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 import pytest
 
-from vinedresser.errors import TrackingError
+from vinedresser.errors import ConfigError, TrackingError
 from vinedresser.infra.tracking import (
     RUN_TAG,
     MetricSink,
@@ -124,6 +124,12 @@ def test_a_deleted_experiment_is_named(uri: str) -> None:
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE experiments SET lifecycle_stage = 'deleted'")
     with pytest.raises(TrackingError, match=rf"'digits' was deleted.*{experiment_id}"):
+        prepare_tracking(uri, "digits")
+
+
+def test_a_path_with_a_question_mark_is_refused(tmp_path: Path) -> None:
+    uri = f"sqlite:///{quote(str(tmp_path / 'why?' / 'mlflow.db'))}"
+    with pytest.raises(ConfigError, match="cannot open a path that contains a question mark"):
         prepare_tracking(uri, "digits")
 
 

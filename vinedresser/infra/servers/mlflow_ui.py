@@ -8,7 +8,7 @@ import urllib.request
 from collections.abc import Mapping
 
 from vinedresser.infra.servers.local_server import LocalServer, free_port, start_server
-from vinedresser.infra.tracking.location import absolute_uri, sqlite_path
+from vinedresser.infra.tracking.location import absolute_uri, mlflow_uri, sqlite_path
 
 __all__ = ["mlflow_page", "mlflow_ui_command", "start_mlflow_ui"]
 
@@ -33,7 +33,7 @@ def mlflow_ui_command(uri: str, *, host: str = "127.0.0.1", port: int) -> list[s
         ConfigError: not a tracking URI.
     """
     uri = absolute_uri(uri)
-    command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", uri]
+    command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", mlflow_uri(uri)]
     path = sqlite_path(uri)
     if path is not None:
         command += ["--artifacts-destination", (path.parent / "mlartifacts").as_uri()]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from vinedresser.errors import MissingDependency, TrackingAway, TrackingError
 from vinedresser.infra.tracking.availability import require_available
+from vinedresser.infra.tracking.location import mlflow_uri
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -63,11 +63,12 @@ def connected(uri: str) -> Iterator[MlflowClient]:
     _import_quietly()
     import requests
     from alembic.util.exc import CommandError
+    from mlflow import MlflowClient
     from mlflow.exceptions import MlflowException
     from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
     try:
-        yield _client(uri)
+        yield MlflowClient(tracking_uri=mlflow_uri(uri))
     except TrackingError:
         raise
     except MlflowException as error:
@@ -78,15 +79,6 @@ def connected(uri: str) -> Iterator[MlflowClient]:
     # The last are of local files: the database's directory, or where artifacts go.
     except (SQLAlchemyError, CommandError, OSError) as error:
         raise TrackingError(_message(uri, error)) from error
-
-
-def _client(uri: str) -> MlflowClient:
-    from mlflow import MlflowClient
-
-    with warnings.catch_warnings():
-        # MLflow's own mapping meets SQLAlchemy 2.1 when the store is first opened.
-        warnings.filterwarnings("ignore", message=".*noload.*loader strategy is deprecated")
-        return MlflowClient(tracking_uri=uri)
 
 
 @cache

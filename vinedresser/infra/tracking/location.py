@@ -7,7 +7,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from vinedresser.errors import ConfigError, did_you_mean
 
-__all__ = ["absolute_uri", "sqlite_path"]
+__all__ = ["absolute_uri", "mlflow_uri", "sqlite_path"]
 
 _SCHEMES = ("http", "https", "mssql", "mysql", "postgresql", "sqlite")
 _SQLITE = "sqlite:///"
@@ -51,6 +51,23 @@ def sqlite_path(uri: str) -> Path | None:
     if not uri.startswith(_SQLITE) or name in (Path(), Path(":memory:")):
         raise ConfigError(f"{uri!r}: names no database file; give sqlite:///FILE.db")
     return name.absolute()
+
+
+def mlflow_uri(uri: str) -> str:
+    """Return an absolute tracking URI as MLflow reads it.
+
+    SQLAlchemy 2.0 does not decode the path of a SQLite URI: percent escapes become characters.
+
+    Raises:
+        ConfigError: the path contains a question mark, which no such URI can express.
+    """
+    path = sqlite_path(uri)
+    if path is None:
+        return uri
+    if "?" in str(path):
+        raise ConfigError(f"{uri!r}: MLflow cannot open a path that contains a question mark")
+    _, separator, query = uri.partition("?")
+    return f"{_SQLITE}{path}{separator}{query}"
 
 
 def _database(uri: str) -> Path:
