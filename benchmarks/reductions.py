@@ -18,7 +18,7 @@ import torch
 
 from benchmarks.measure import interleave, medians, table
 from vinedresser.capture.torch_.copies.reductions import take_now
-from vinedresser.store.reductions import REDUCTIONS, take_statistics
+from vinedresser.store.reductions import REDUCTIONS, compute_statistics
 
 __all__ = ["main"]
 
@@ -55,7 +55,7 @@ def arms(tensor: torch.Tensor) -> dict[str, Callable[[], float]]:
     for row, names in _ROWS.items():
         words = frozenset(names)
         found[f"torch {row}"] = partial(seconds, partial(take_now, tensor, words, 0))
-        found[f"numpy {row}"] = partial(seconds, partial(take_statistics, array, words, 0))
+        found[f"numpy {row}"] = partial(seconds, partial(compute_statistics, array, words, 0))
         found[f"writer {row}"] = partial(settling, words)
     return found
 

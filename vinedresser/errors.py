@@ -11,7 +11,7 @@
     │   ├── NotARun (FileNotFoundError)     nothing was ever captured there
     │   ├── AlreadyARun (FileExistsError)   the directory holds another run
     │   ├── SecondWriter (RuntimeError)     two processes write the same rank
-    │   ├── Damaged (ValueError)            a checksum or a length does not match
+    │   ├── CorruptData (ValueError)            a checksum or a length does not match
     │   ├── StillRunning (RuntimeError)     the run has not ended
     │   ├── UnknownTensor (KeyError)        no tensor of that name; the message has the nearest
     │   └── UnknownStep (LookupError)       the tensor was not captured at that step
@@ -30,7 +30,7 @@ from collections.abc import Iterable
 __all__ = [
     "AlreadyARun",
     "ConfigError",
-    "Damaged",
+    "CorruptData",
     "KeyMissing",
     "KeyTaken",
     "LaunchError",
@@ -94,7 +94,7 @@ class SecondWriter(RunError, RuntimeError):
     """Another process committed under this rank: two writers share one run."""
 
 
-class Damaged(RunError, ValueError):
+class CorruptData(RunError, ValueError):
     """Bytes on disk do not match their checksum or length."""
 
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from vinedresser.capture import Collection, Hook, SaveConfig, open_run
-from vinedresser.errors import AlreadyARun, Damaged
+from vinedresser.errors import AlreadyARun, CorruptData
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.records import StopRecord, index_key, segment_key, write_record
 from vinedresser.store.storage import LocalStorage
@@ -273,7 +273,7 @@ def test_a_flipped_byte_is_noticed(tmp_path: Path) -> None:
     segment.chmod(0o644)
     segment.write_bytes(content)
     view = open_run(tmp_path / "run").tensor("weights/weight")
-    with pytest.raises(Damaged):
+    with pytest.raises(CorruptData):
         view.value(1)
     assert view.value(0).shape == view.value(2).shape == (2, 4)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vinedresser.errors import Damaged, KeyMissing, UnknownStep
+from vinedresser.errors import CorruptData, KeyMissing, UnknownStep
 from vinedresser.store.reading.reader import Run, open_run
 from vinedresser.store.storage import LocalStorage
 from vinedresser.store.writing.writer import RunWriter
@@ -54,7 +54,7 @@ def readable(run: Run) -> dict[str, list[int]]:
         for step in range(2 * SEGMENTS):
             try:
                 value = run.tensor(name).value(step)
-            except (Damaged, UnknownStep):
+            except (CorruptData, UnknownStep):
                 continue
             assert (value == sign * step).all()
             steps.append(step)
@@ -72,7 +72,7 @@ def test_a_truncated_segment_loses_its_end_only(folder: Path) -> None:
     run = open_run(folder)
     # The tensor that lies last is cut off at its last row.
     assert readable(run) == {"weights/a": all_but(), "weights/b": all_but(5)}
-    with pytest.raises(Damaged) as caught:
+    with pytest.raises(CorruptData) as caught:
         run.tensor("weights/b").value(5)
     message = str(caught.value)
     assert f"{path}: weights/b of train step 5 cannot be read: the file is truncated" in message
@@ -91,7 +91,7 @@ def test_a_segment_truncated_to_nothing_loses_itself_only(folder: Path) -> None:
 def test_a_missing_segment_is_named(folder: Path) -> None:
     segment(folder, 5).unlink()
     run = open_run(folder)
-    with pytest.raises(Damaged, match=r"000000000005\.safetensors: weights/a .* is missing"):
+    with pytest.raises(CorruptData, match=r"000000000005\.safetensors: weights/a .* is missing"):
         run.tensor("weights/a").value(10)
     assert readable(run) == {"weights/a": all_but(10, 11), "weights/b": all_but(10, 11)}
 
@@ -120,7 +120,7 @@ def test_a_flipped_bit_is_named_with_file_tensor_and_step(folder: Path) -> None:
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
-    with pytest.raises(Damaged) as caught:
+    with pytest.raises(CorruptData) as caught:
         open_run(folder).tensor("weights/b").value(7)
     assert str(caught.value).startswith(f"{path}: weights/b of train step 7: ")
     assert isinstance(caught.value, ValueError)

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vinedresser.errors import Damaged
+from vinedresser.errors import CorruptData
 from vinedresser.store.reading.reader import open_run
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import WaitingRecord, read_record
@@ -262,7 +262,8 @@ def test_a_step_is_still_to_be_had_when_its_columns_are_damaged(tmp_path: Path) 
     content[8 + length + header["columns#1"]["data_offsets"][0]] ^= 0x10
     path.write_bytes(content)
     (step,) = run.follow()
-    with pytest.raises(Damaged, match=r"000000000000\.safetensors: columns losses/a of steps 0"):
+    message = r"000000000000\.safetensors: columns losses/a of steps 0"
+    with pytest.raises(CorruptData, match=message):
         step.scalars["losses/a"]
     assert step.reduction_of("x", "l2") == {}
     assert step.reductions["x"]["l2"] == 1.0

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vinedresser.errors import Damaged
+from vinedresser.errors import CorruptData
 from vinedresser.store.reading.reader import open_run
 from vinedresser.store.storage import LocalStorage
 from vinedresser.store.writing.writer import RunWriter
@@ -95,7 +95,7 @@ def test_a_wrong_byte_anywhere_is_known_before_the_first_row(
     content[int(len(content) * place)] ^= 1
     path.write_bytes(content)
     first = next(open_run(folder).follow())
-    with pytest.raises(Damaged, match="the bytes do not match their checksum"):
+    with pytest.raises(CorruptData, match="the bytes do not match their checksum"):
         _ = first.reductions
     assert first.scalars == {"losses/loss": 0.0}
 
@@ -105,7 +105,7 @@ def test_a_segment_cut_off(large: Path, tmp_path: Path) -> None:
     path = next((folder / "segments" / "0").iterdir())
     path.write_bytes(path.read_bytes()[:-1000])
     first = next(open_run(folder).follow())
-    with pytest.raises(Damaged, match="truncated"):
+    with pytest.raises(CorruptData, match="truncated"):
         _ = first.reductions
 
 
@@ -113,5 +113,5 @@ def test_a_segment_that_is_gone(large: Path, tmp_path: Path) -> None:
     folder = copied(large, tmp_path / "run")
     next((folder / "segments" / "0").iterdir()).unlink()
     first = next(open_run(folder).follow())
-    with pytest.raises(Damaged, match="the segment is missing"):
+    with pytest.raises(CorruptData, match="the segment is missing"):
         _ = first.reductions

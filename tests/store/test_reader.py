@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.store.counting_storage import CountingStorage
-from vinedresser.errors import ConfigError, Damaged, NotARun, UnknownStep, UnknownTensor
+from vinedresser.errors import ConfigError, CorruptData, NotARun, UnknownStep, UnknownTensor
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import Run, open_run
 from vinedresser.store.step_record import StepRecord
@@ -68,7 +68,7 @@ def test_a_place_without_a_run_is_named(tmp_path: Path) -> None:
 
 def test_a_damaged_run_record_is_named(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text("{")
-    with pytest.raises(Damaged, match=r"run\.json"):
+    with pytest.raises(CorruptData, match=r"run\.json"):
         open_run(tmp_path)
 
 
@@ -236,7 +236,7 @@ def test_columns_touch_no_tensor(tmp_path: Path, run: Run) -> None:
     assert len(run.scalars()) == 3
     assert len(run.reductions("l2")) == 1
     assert run.problems == []
-    with pytest.raises(Damaged):
+    with pytest.raises(CorruptData):
         run.tensor("weights/conv1.weight").value(0)
 
 
@@ -287,7 +287,7 @@ def test_findings_are_sorted(tmp_path: Path, run: Run) -> None:
     (folder / "two.jsonl").write_text(json.dumps(finding("a", 7).to_json()) + "\n")
     assert [(found.rule, found.step) for found in run.findings()] == [("b", 3), ("a", 7), ("b", 7)]
     (folder / "two.jsonl").write_text("\n{}\n")
-    with pytest.raises(Damaged, match=r"two\.jsonl: line 1"):
+    with pytest.raises(CorruptData, match=r"two\.jsonl: line 1"):
         run.findings()
 
 

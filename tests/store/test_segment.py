@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from safetensors import safe_open
 from safetensors.numpy import load
 
-from vinedresser.errors import Damaged
+from vinedresser.errors import CorruptData
 from vinedresser.store.index.decoding import decode_record
 from vinedresser.store.index.encoding import encode_record
 from vinedresser.store.index.index_record import IndexRecord
@@ -114,21 +114,21 @@ def test_every_flipped_bit_of_an_index_record_is_noticed() -> None:
     for place in range(len(content)):
         broken = bytearray(content)
         broken[place] ^= 1
-        with pytest.raises(Damaged):
+        with pytest.raises(CorruptData):
             decode_record(bytes(broken), LayoutPool(), 0, 0)
 
 
 @pytest.mark.parametrize("length", [0, 5, 25, 40, 200])
 def test_a_truncated_index_record_is_noticed(length: int) -> None:
     content = encode_record(packed(RECORDS)[1])
-    with pytest.raises(Damaged):
+    with pytest.raises(CorruptData):
         decode_record(content[:length], LayoutPool(), 0, 0)
 
 
 def test_an_index_record_of_a_later_format_is_refused() -> None:
     record = b'{"format":2}'
     content = b'{"crc32c":"%08x","record":%s}' % (crc32.iscsi(record), record)
-    with pytest.raises(Damaged, match="format 2"):
+    with pytest.raises(CorruptData, match="format 2"):
         decode_record(content, LayoutPool(), 0, 0)
 
 
@@ -211,7 +211,7 @@ def test_entries_are_aligned_to_their_type() -> None:
     ],
 )
 def test_a_tensor_that_is_not_what_it_says_is_refused(tensor: HostTensor, complaint: str) -> None:
-    with pytest.raises(Damaged, match=f"weights/a at train step 4: .*{complaint}"):
+    with pytest.raises(CorruptData, match=f"weights/a at train step 4: .*{complaint}"):
         pack([StepRecord("train", 4, 0.0, {"weights/a": tensor})], rank=0, seq=0)
 
 

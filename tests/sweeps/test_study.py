@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.paths import ROOT
-from vinedresser.errors import ConfigError, Damaged, StillRunning
+from vinedresser.errors import ConfigError, CorruptData, StillRunning
 from vinedresser.infra.configuration import build
 from vinedresser.sweeps.settings import SweepTable
 from vinedresser.sweeps.space import Space
@@ -397,7 +397,7 @@ def test_a_damaged_journal_is_named_with_its_line(tmp_path: Path) -> None:
     study(journal).close()
     lines = journal.read_bytes().splitlines(keepends=True)
     journal.write_bytes(b"".join([lines[0], b"nonsense\n", *lines[1:]]))
-    with pytest.raises(Damaged, match=r"journal.log: line 2 is not one of a journal"):
+    with pytest.raises(CorruptData, match=r"journal.log: line 2 is not one of a journal"):
         study(journal)
 
 

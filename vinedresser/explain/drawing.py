@@ -74,7 +74,7 @@ def draw(
         MissingDependency: matplotlib is not installed.
         UnknownTensor: no such tensor or scalar; the message has the nearest names.
         UnknownStep: it was not captured at this step, or never in this mode.
-        Damaged: the bytes on disk do not match their checksum.
+        CorruptData: the bytes on disk do not match their checksum.
     """
     if target.suffix.lower() not in _FORMATS:
         raise ConfigError(f"{target}: pictures are {' or '.join(_FORMATS)} files")

@@ -81,7 +81,7 @@ def read_suspicions(storage: Storage, group: str) -> tuple[int, list[Finding]] |
     """Return at which step a group of rules last wrote what it suspects, and that; None: never yet.
 
     Raises:
-        Damaged: the record is not one.
+        CorruptData: the record is not one.
         StoreError: the storage refused.
     """
     record = read_record(storage, SuspicionRecord, key=suspicions_key(group))

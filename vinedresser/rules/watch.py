@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING
 
-from vinedresser.errors import Damaged
+from vinedresser.errors import CorruptData
 from vinedresser.rules.base import Rule
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.base import SignalPool, signals_of
@@ -120,7 +120,7 @@ class RuleWatch:
             return
         try:
             finding = call()
-        except Damaged as error:
+        except CorruptData as error:
             if not self._damaged:
                 self._damaged = True
                 self._found.append(self._unreadable(error))
@@ -205,7 +205,7 @@ class RuleWatch:
             remedy=_HINTS.get(need.collection, f"capture it: [capture.{need.collection}]"),
         )
 
-    def _unreadable(self, error: Damaged) -> Finding:
+    def _unreadable(self, error: CorruptData) -> Finding:
         return self._warning(
             self._last,
             seen=f"captured data could not be read: {error}",

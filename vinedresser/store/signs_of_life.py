@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from vinedresser.errors import Damaged
+from vinedresser.errors import CorruptData
 from vinedresser.processes import ProcessIdentity, is_alive
 from vinedresser.store.records import Heartbeat, Record, read_record
 from vinedresser.store.storage import LocalStorage, Storage
@@ -81,7 +81,7 @@ def read_or_none(storage: Storage, kind: type[R], key: str, faults: list[str]) -
     """
     try:
         return read_record(storage, kind, key=key)
-    except Damaged as error:
+    except CorruptData as error:
         faults.append(str(error))
         return None
 

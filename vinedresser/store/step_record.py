@@ -89,8 +89,8 @@ class StepRecord:
         for name, statistics in deferred.items():
             for word, why in statistics.settle().items():
                 lost[f"{word} of {name}"] = why
-            if statistics.figures:
-                self.reductions[name] = statistics.figures
+            if statistics.scalars:
+                self.reductions[name] = statistics.scalars
             for word, vector in statistics.vectors.items():
                 host = HostTensor("F64", vector.shape, np.ascontiguousarray(vector))
                 self.tensors[derived_name(name, word)] = hosts.setdefault(id(vector), host)

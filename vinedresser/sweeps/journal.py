@@ -10,7 +10,7 @@ from typing import Any
 
 from optuna.storages.journal import BaseJournalBackend
 
-from vinedresser.errors import Damaged, StillRunning
+from vinedresser.errors import CorruptData, StillRunning
 
 __all__ = ["SweepJournal"]
 
@@ -28,7 +28,7 @@ class SweepJournal(BaseJournalBackend):
 
     Raises:
         StillRunning: another process holds it.
-        Damaged: a line of it is not one of a journal.
+        CorruptData: a line of it is not one of a journal.
     """
 
     def __init__(self, path: Path) -> None:
@@ -71,5 +71,5 @@ class SweepJournal(BaseJournalBackend):
             try:
                 logs.append(json.loads(line))
             except ValueError as error:
-                raise Damaged(f"{self.path}: line {number} is not one of a journal") from error
+                raise CorruptData(f"{self.path}: line {number} is not one of a journal") from error
         return logs

@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 
 from tests.store.reductions.reference import FIGURES, RELATIVE, assert_close, expected_figures
-from vinedresser.store.reductions import take_statistics
+from vinedresser.store.reductions import compute_statistics
 
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
@@ -24,7 +24,7 @@ ALL = frozenset(FIGURES)
 
 
 def figures(x: NDArray[Any]) -> dict[str, float]:
-    return take_now(x, ALL, None).figures
+    return take_now(x, ALL, None).scalars
 
 
 def normal(size: int) -> NDArray[Any]:
@@ -71,7 +71,7 @@ def test_one_element_that_is_not_finite(bad: float, place: int) -> None:
     expected = expected_figures(x)
     # Alone too: the extremes of several pieces are joined.
     for words in (ALL, *(frozenset({word}) for word in FIGURES)):
-        assert_close(take_now(x, words, None).figures, expected, RELATIVE)
+        assert_close(take_now(x, words, None).scalars, expected, RELATIVE)
 
 
 def test_all_other_statistics_and_types_are_taken_as_ever() -> None:
@@ -79,10 +79,10 @@ def test_all_other_statistics_and_types_are_taken_as_ever() -> None:
     words = frozenset(("l2", "mean", "p50", "histogram", "channel_max", "channel_std"))
     for array in (x, x.astype(np.float16), x > 0, (9 * x).astype(np.int32), x[:0], x[0, :1]):
         axis = array.ndim - 1
-        mine, plain = take_now(array, words, axis), take_statistics(array, words, axis)
+        mine, plain = take_now(array, words, axis), compute_statistics(array, words, axis)
         assert not mine.settle()
         assert not plain.settle()
-        assert mine.figures == pytest.approx(plain.figures, rel=RELATIVE, nan_ok=True)
+        assert mine.scalars == pytest.approx(plain.scalars, rel=RELATIVE, nan_ok=True)
         assert mine.vectors.keys() == plain.vectors.keys()
         for word, vector in plain.vectors.items():
             assert np.array_equal(mine.vectors[word], vector, equal_nan=True)

@@ -141,7 +141,7 @@ def test_figures_of_several_tensors_come_in_one_copy() -> None:
     one.take()
     for tensor, (statistics, _) in zip(tensors, taken, strict=True):
         exact = tensor.double()
-        assert statistics.figures["l2"] == pytest.approx(exact.norm().item())
+        assert statistics.scalars["l2"] == pytest.approx(exact.norm().item())
         np.testing.assert_allclose(statistics.vectors["channel_mean"], exact.mean(1))
 
 

@@ -31,9 +31,9 @@ def test_they_are_those_of_the_tensor_as_it_was(dtype: torch.dtype) -> None:
     assert later.fits(record, (tensor,))
     statistics = later.copy(record, (tensor,)).statistics(0, WORDS, 1)
     tensor.fill_(7.0)
-    assert not statistics.figures
+    assert not statistics.scalars
     assert statistics.settle() == {}
-    figures = statistics.figures
+    figures = statistics.scalars
     assert figures["mean"] == pytest.approx(before.mean(), rel=1e-12)
     assert figures["std"] == pytest.approx(before.std(), rel=1e-9)
     assert figures["l2"] == pytest.approx(np.linalg.norm(before), rel=1e-12)
@@ -52,7 +52,7 @@ def test_memory_is_used_again_when_all_copies_have_been_read() -> None:
     assert addresses.isdisjoint(one.data_ptr() for one in later.copy(record, tensors).tensors)
     second.settle()
     assert addresses == {one.data_ptr() for one in later.copy(record, tensors).tensors}
-    assert (first.figures, second.figures) == ({"l1": 5.0}, {"l1": 6.0})
+    assert (first.scalars, second.scalars) == ({"l1": 5.0}, {"l1": 6.0})
 
 
 def test_a_step_leaves_no_more_for_later_than_it_may() -> None:

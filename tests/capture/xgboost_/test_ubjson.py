@@ -10,7 +10,7 @@ import pytest
 
 from tests.capture.xgboost_.trainings import PROBLEMS
 from vinedresser.capture.xgboost_.ubjson import read_ubjson
-from vinedresser.errors import Damaged
+from vinedresser.errors import CorruptData
 
 
 def plain(value: Any) -> Any:
@@ -52,5 +52,5 @@ def test_numbers_and_constants_are_those_of_the_specification() -> None:
 
 @pytest.mark.parametrize("document", [b"", b"?", b"{", b"[$d#U\x05\x00", b"[#L\x00", b"SU\x01\xff"])
 def test_what_is_none_is_told(document: bytes) -> None:
-    with pytest.raises(Damaged, match=f"a document of {len(document)} bytes is no Universal"):
+    with pytest.raises(CorruptData, match=f"a document of {len(document)} bytes is no Universal"):
         read_ubjson(document)

@@ -13,7 +13,7 @@ import pytest
 
 from tests.rules.actions.servers import web_server
 from tests.waiting import until
-from vinedresser.errors import ConfigError, Damaged
+from vinedresser.errors import ConfigError, CorruptData
 from vinedresser.rules.actions.journal import Journal
 from vinedresser.rules.actions.plan import ActionPlan
 from vinedresser.store.finding import Finding
@@ -193,5 +193,5 @@ def test_an_experiment_file_is_checked(tmp_path: Path, text: str, message: str) 
 
 def test_a_journal_that_is_none_is_not_overwritten(tmp_path: Path) -> None:
     LocalStorage(tmp_path).put(actions_key("all"), [b"nonsense\n"])
-    with pytest.raises(Damaged, match=r"actions/all\.jsonl: not a file of actions"):
+    with pytest.raises(CorruptData, match=r"actions/all\.jsonl: not a file of actions"):
         Journal(LocalStorage(tmp_path), "all")

@@ -13,7 +13,7 @@ from torch import nn
 from vinedresser.capture import Hook, SaveConfig, open_run
 from vinedresser.capture.torch_.copies.reductions import take_later, take_now
 from vinedresser.errors import ConfigError
-from vinedresser.store.reductions import parse_word, reduce_array, take_statistics
+from vinedresser.store.reductions import compute_statistics, parse_reduction, reduce_array
 
 BITS, UNITS = frozenset({"fingerprint"}), frozenset({"unit_similarity"})
 
@@ -45,12 +45,12 @@ def test_a_fingerprint_is_that_of_the_bytes(dtype: str) -> None:
     tensor = torch.arange(-10.0, 14.0).reshape(4, 6).to(getattr(torch, dtype))
     octets = bytes(tensor.reshape(-1).view(torch.uint8).tolist())
     expected = {"fingerprint": float(crc32c(octets))}
-    assert take_now(tensor, BITS, 0).figures == expected
+    assert take_now(tensor, BITS, 0).scalars == expected
     transposed = tensor.T.contiguous().T
-    assert take_now(transposed, BITS | {"l2"}, 0).figures["fingerprint"] == expected["fingerprint"]
+    assert take_now(transposed, BITS | {"l2"}, 0).scalars["fingerprint"] == expected["fingerprint"]
     statistics, later = take_later(transposed, BITS, 0)
     assert (later, statistics.settle()) == (None, {})
-    assert statistics.figures == expected
+    assert statistics.scalars == expected
     if dtype != "bfloat16":
         assert reduce_array(tensor.numpy(), ["fingerprint"]) == expected
         swapped = tensor.numpy().astype(tensor.numpy().dtype.newbyteorder(">"))
@@ -75,15 +75,15 @@ def test_similarity_is_that_of_all_pairs(shape: tuple[int, ...]) -> None:
     array = np.random.default_rng(1).normal(size=shape)
     expected = similarity(array.reshape(shape[0], -1))
     for statistics in (
-        take_statistics(array, UNITS, 0),
-        take_statistics(np.moveaxis(array, 0, -1), UNITS, array.ndim - 1),
+        compute_statistics(array, UNITS, 0),
+        compute_statistics(np.moveaxis(array, 0, -1), UNITS, array.ndim - 1),
         take_now(torch.from_numpy(array), UNITS, 0),
         take_later(torch.from_numpy(array), UNITS, 0)[0],
     ):
         assert statistics.late
-        assert statistics.figures == {}
+        assert statistics.scalars == {}
         assert statistics.settle() == {}
-        assert statistics.figures["unit_similarity"] == pytest.approx(expected)
+        assert statistics.scalars["unit_similarity"] == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -100,23 +100,23 @@ def test_similarity_is_that_of_all_pairs(shape: tuple[int, ...]) -> None:
     ],
 )
 def test_similarity_where_it_is_known(array: NDArray[np.float64], expected: float) -> None:
-    statistics = take_statistics(array, UNITS, 0)
+    statistics = compute_statistics(array, UNITS, 0)
     statistics.settle()
-    assert statistics.figures["unit_similarity"] == pytest.approx(expected, nan_ok=True)
+    assert statistics.scalars["unit_similarity"] == pytest.approx(expected, nan_ok=True)
 
 
 def test_of_many_units_a_sample_is_compared() -> None:
     rng = np.random.default_rng(2)
     wide = rng.normal(size=(1000, 4000)).astype(np.float32)
-    statistics = take_statistics(wide, UNITS, 0)
+    statistics = compute_statistics(wide, UNITS, 0)
     ((_, sample),) = statistics.samples
     assert sample.shape == (64, 1024)
     statistics.settle()
-    assert 0.05 < statistics.figures["unit_similarity"] < 0.15
+    assert 0.05 < statistics.scalars["unit_similarity"] < 0.15
     assert similarity(wide[::16].astype(np.float64)[:64]) < 0.1
-    alike = take_statistics(wide[:4][np.arange(1000) % 4], UNITS, 0)
+    alike = compute_statistics(wide[:4][np.arange(1000) % 4], UNITS, 0)
     alike.settle()
-    assert alike.figures["unit_similarity"] == pytest.approx(1.0)
+    assert alike.scalars["unit_similarity"] == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_of_many_units_a_sample_is_compared() -> None:
 def test_they_stand_alone(word: str) -> None:
     with pytest.raises(ConfigError, match=f"there is no '{word}'; did you mean"):
         SaveConfig(reductions=(word,))
-    assert not parse_word("fingerprint").vector
+    assert not parse_reduction("fingerprint").vector
 
 
 def test_captured_of_a_training(tmp_path: Path) -> None:

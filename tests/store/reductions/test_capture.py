@@ -17,7 +17,7 @@ from vinedresser.capture.adapters.keeper import ArrayKeeper
 from vinedresser.capture.config.capture_config import CaptureConfig
 from vinedresser.capture.hook.recording import Recording
 from vinedresser.errors import ConfigError, UnknownStep, UnknownTensor
-from vinedresser.store.reductions import REDUCTIONS, Statistics, parse_word, take_statistics
+from vinedresser.store.reductions import REDUCTIONS, Statistics, compute_statistics, parse_reduction
 from vinedresser.store.step_record import StepRecord
 from vinedresser.store.storage import open_storage
 from vinedresser.store.writing.record_queue import RecordQueue
@@ -73,8 +73,9 @@ def test_a_training_with_every_reduction_ends_in_the_same_bits(everything: Path)
     assert run.steps().tolist() == list(range(STEPS))
     for name in run.tensor_names():
         view = run.tensor(name)
-        assert set(view.reductions) == {w for w in EVERY_WORD if not parse_word(w).vector}, name
-        assert set(view.vector_reductions) == {w for w in EVERY_WORD if parse_word(w).vector}
+        scalar_words = {w for w in EVERY_WORD if not parse_reduction(w).vector}
+        assert set(view.reductions) == scalar_words, name
+        assert set(view.vector_reductions) == {w for w in EVERY_WORD if parse_reduction(w).vector}
 
 
 def test_what_was_taken_is_what_the_tensor_says(everything: Path) -> None:
@@ -186,7 +187,7 @@ def test_a_tensor_of_two_names_is_sampled_and_stored_once(tmp_path: Path) -> Non
         assert view.histogram(0).counts.sum() == 1200
         assert view.channels("l2", 0).shape == (4,)
         assert view.reduction("p50").values == outputs[0].reduction("p50").values
-    statistics = Statistics(True, samples=[((parse_word("p50"),), np.zeros((1, 1000)))])
+    statistics = Statistics(True, samples=[((parse_reduction("p50"),), np.zeros((1, 1000)))])
     record = StepRecord(
         "train", 0, 0.0, deferred={"outputs/a": statistics, "outputs/b": statistics}
     )
@@ -217,10 +218,10 @@ def test_evaluations_and_values_saved_by_hand_are_reduced_too(tmp_path: Path) ->
 def test_a_statistic_that_cannot_be_computed_is_lost_alone(tmp_path: Path) -> None:
     problems: list[str] = []
     writer = RunWriter(open_storage(tmp_path), on_problem=problems.append)
-    good = take_statistics(np.arange(5.0), frozenset(["p50", "histogram", "mean"]), None)
+    good = compute_statistics(np.arange(5.0), frozenset(["p50", "histogram", "mean"]), None)
     # No keeper lets such a sample through.
-    words = (parse_word("p50"), parse_word("channel_p5"))
-    bad = Statistics(True, figures={"l2": 2.0}, samples=[(words, np.array([["a", "b"]]))])
+    words = (parse_reduction("p50"), parse_reduction("channel_p5"))
+    bad = Statistics(True, scalars={"l2": 2.0}, samples=[(words, np.array([["a", "b"]]))])
     record = StepRecord("train", 3, 0.0, scalars={"losses/a": 1.0})
     record.deferred = {"outputs/bad": bad, "outputs/good": good}
     assert writer.add(record)
@@ -242,7 +243,7 @@ def test_samples_count_in_the_bound_of_the_queue() -> None:
     queue = RecordQueue(100_000, "drop")
 
     def record(step: int) -> StepRecord:
-        sample = take_statistics(np.zeros((30, 250)), frozenset(["p50"]), None)
+        sample = compute_statistics(np.zeros((30, 250)), frozenset(["p50"]), None)
         return StepRecord("train", step, 0.0, deferred={"outputs/a": sample})
 
     assert record(0).nbytes() == 60_000
@@ -253,8 +254,9 @@ def test_samples_count_in_the_bound_of_the_queue() -> None:
 
 def test_dear_statistics_are_left_to_the_writer() -> None:
     threads = {thread.name for thread in threading.enumerate()}
-    statistics = take_statistics(np.zeros(10), frozenset(["p50", "histogram", *REDUCTIONS]), None)
-    assert set(statistics.figures) == set(REDUCTIONS)
+    words = frozenset(["p50", "histogram", *REDUCTIONS])
+    statistics = compute_statistics(np.zeros(10), words, None)
+    assert set(statistics.scalars) == set(REDUCTIONS)
     assert statistics.vectors == {}
     assert statistics.late
     assert {thread.name for thread in threading.enumerate()} == threads

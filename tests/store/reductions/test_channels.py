@@ -19,8 +19,8 @@ from vinedresser.store.reductions import (
     Histogram,
     Statistics,
     channel_axis,
+    compute_statistics,
     reduce_array,
-    take_statistics,
 )
 from vinedresser.store.reductions.sampling import SAMPLE
 
@@ -40,7 +40,7 @@ def torch_later(array: NDArray[np.generic], words: frozenset[str], axis: int | N
     return statistics
 
 
-TAKES = pytest.mark.parametrize("take", [take_statistics, torch_now, torch_later])
+TAKES = pytest.mark.parametrize("take", [compute_statistics, torch_now, torch_later])
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,8 @@ def test_figures_are_those_of_a_loop(take: Take, shape: tuple[int, ...], axis: i
 )
 def test_numpy_and_torch_agree_on_anything(array: NDArray[np.generic], axis: int) -> None:
     axis = min(axis, array.ndim - 1)
-    for take, relative in ((take_statistics, 1e-9), (torch_now, RELATIVE), (torch_later, RELATIVE)):
+    takes = ((compute_statistics, 1e-9), (torch_now, RELATIVE), (torch_later, RELATIVE))
+    for take, relative in takes:
         found = take(array, WORDS, axis).vectors
         for place, channel in enumerate(np.moveaxis(array, axis, 0)):
             figures = {word.removeprefix("channel_"): v[place] for word, v in found.items()}
@@ -136,7 +137,7 @@ def test_the_sample_is_shared_out_to_the_channels(take: Take, channels: int, sam
 def test_no_channels() -> None:
     tensor: Tensor = torch.empty(0, 4)
     words = frozenset({"channel_l2", "channel_p50", "channel_histogram"})
-    for take in (take_statistics, torch_now, torch_later):
+    for take in (compute_statistics, torch_now, torch_later):
         statistics = take(tensor.numpy(), words, 0)
         statistics.settle()
         assert statistics.vectors["channel_l2"].shape == (0,)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vinedresser.capture.torch_.copies.reductions import take_later, take_now
-from vinedresser.store.reductions import Histogram, Statistics, reduce_array, take_statistics
+from vinedresser.store.reductions import Histogram, Statistics, compute_statistics, reduce_array
 from vinedresser.store.reductions.sampling import SAMPLE, places, sample_rows
 
 PERCENTS = (0, 0.5, 5, 25, 50, 75, 99, 99.9, 100)
@@ -27,7 +27,7 @@ FINITE = st.floats(-1e300, 1e300)
 
 
 def histogram(array: NDArray[np.generic], word: str = "histogram") -> Histogram:
-    statistics = take_statistics(array, frozenset([word]), None)
+    statistics = compute_statistics(array, frozenset([word]), None)
     assert statistics.settle() == {}
     return Histogram.unpacked(statistics.vectors[word])
 
@@ -200,11 +200,11 @@ def test_torch_samples_the_same_elements(
     tensor = LARGE[name]
     narrow = tensor.is_floating_point() and tensor.itemsize < 4
     array = (tensor.double() if narrow else tensor.resolve_conj()).numpy()
-    expected = take_statistics(array, WORDS, None)
+    expected = compute_statistics(array, WORDS, None)
     found = take(tensor, WORDS, None)
     expected.settle()
     found.settle()
-    assert found.figures == pytest.approx(expected.figures, rel=1e-12, nan_ok=True)
+    assert found.scalars == pytest.approx(expected.scalars, rel=1e-12, nan_ok=True)
     for word, vector in expected.vectors.items():
         assert found.vectors[word].tolist() == pytest.approx(vector.tolist(), nan_ok=True)
 
@@ -219,7 +219,7 @@ def test_what_is_sampled_is_as_it_was_then(
         expected.settle()
         tensor.fill_(7.0)
         found.settle()
-        assert found.figures == expected.figures
+        assert found.scalars == expected.scalars
 
 
 def test_figures_on_their_way_hold_no_tensor() -> None:

@@ -24,14 +24,14 @@ ALL = frozenset(FIGURES)
 
 
 def now(tensor: Tensor) -> dict[str, float]:
-    return take_now(tensor, ALL, None).figures
+    return take_now(tensor, ALL, None).scalars
 
 
 def later(tensor: Tensor) -> dict[str, float]:
     statistics, figures = take_later(tensor, ALL, None)
     assert figures is not None
     figures.take(figures.figures.numpy(force=True))
-    return statistics.figures
+    return statistics.scalars
 
 
 def reference(tensor: Tensor) -> dict[str, float]:
@@ -201,7 +201,7 @@ def test_numpy_agrees_with_the_plain_implementation_on_anything(
 @pytest.mark.parametrize("name", ["small", "far_from_zero", "squares_underflow", "nan", "empty"])
 def test_each_alone_is_the_same_as_among_all(figure: str, name: str) -> None:
     tensor = TENSORS[name]
-    alone = take_now(tensor, frozenset([figure]), None).figures
+    alone = take_now(tensor, frozenset([figure]), None).scalars
     assert alone == pytest.approx({figure: now(tensor)[figure]}, nan_ok=True)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from vinedresser.capture.config.capture_config import Ask
 from vinedresser.capture.hook.recording import Recording
 from vinedresser.store.collections.modules import ModuleInfo
-from vinedresser.store.reductions import channel_axis, take_statistics
+from vinedresser.store.reductions import channel_axis, compute_statistics
 from vinedresser.store.reductions.strided_rows import affordable_rows, some_rows
 from vinedresser.store.segments.dtypes import dtype_name
 from vinedresser.store.step_record import HostTensor, StepRecord
@@ -130,7 +130,7 @@ class ArrayKeeper:
                 recording.tensors[name] = HostTensor(dtype, some.shape, native)
         if ask.reductions and not recording.has_statistics(name):
             axis = channel_axis(name, array.ndim, last=self.channels_last)
-            recording.add_statistics(name, take_statistics(array, ask.reductions, axis))
+            recording.add_statistics(name, compute_statistics(array, ask.reductions, axis))
 
     def keep_scalar(self, recording: Recording, name: str, value: Any, weight: float) -> None:
         """See `Keeper.keep_scalar`."""

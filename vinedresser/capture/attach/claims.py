@@ -56,7 +56,7 @@ def claim(environment: Environment) -> OpenedRun:
     Raises:
         SecondWriter: there have been `MOST_RUNS` trainings.
         NotARun: there is no run for which this process was launched.
-        Damaged: a record cannot be read.
+        CorruptData: a record cannot be read.
         StoreError: the storage refused.
     """
     first = launched_run(environment.run)

@@ -20,7 +20,7 @@ def make_way(environment: Environment) -> OpenedRun:
 
     Raises:
         NotARun: there is no run for which this process was launched.
-        Damaged: a record cannot be read.
+        CorruptData: a record cannot be read.
         StoreError: the storage refused.
     """
     ATTACHMENT.retire()

@@ -118,7 +118,7 @@ class Recording:
         if statistics.late:
             self.deferred[name] = statistics
         else:
-            self.reductions[name] = statistics.figures
+            self.reductions[name] = statistics.scalars
 
     def scalars(self) -> dict[str, float]:
         """Return the means of the scalars that are here."""

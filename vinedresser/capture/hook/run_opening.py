@@ -102,7 +102,7 @@ def launched_run(location: str) -> OpenedRun:
 
     Raises:
         NotARun: there is no run.json.
-        Damaged: it cannot be read.
+        CorruptData: it cannot be read.
         StoreError: the storage refused.
     """
     upload = Upload.of(location)

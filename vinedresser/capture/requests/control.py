@@ -11,7 +11,7 @@ from vinedresser.capture.adapters.training_setup import SetUp, TrainingSetup, de
 from vinedresser.capture.config.capture_config import CaptureConfig
 from vinedresser.capture.hook.run_opening import OpenedRun
 from vinedresser.capture.hook.session import Session
-from vinedresser.errors import ConfigError, Damaged
+from vinedresser.errors import ConfigError, CorruptData
 from vinedresser.store.collections.modules import ModuleInfo
 from vinedresser.store.records import (
     CaptureChange,
@@ -151,7 +151,7 @@ class CaptureControl:
             self._next_request += 1
             changed = self._own.changed(CaptureConfig.from_json(request.collections))
             config = self._session.guarded(self._in_force(changed))
-        except (ConfigError, Damaged) as error:
+        except (ConfigError, CorruptData) as error:
             self._next_request = number + 1
             self._session.shield.report(f"a capture request is refused: {error}")
             self._answer(number, self._session.recorder.steps, str(error))

@@ -11,7 +11,7 @@ from typing import Any
 from vinedresser.capture.hook.run_opening import OpenedRun
 from vinedresser.capture.hook.session import Session
 from vinedresser.capture.requests.tunables import Change, Tunable, make_tunable
-from vinedresser.errors import ConfigError, Damaged
+from vinedresser.errors import ConfigError, CorruptData
 from vinedresser.store.records import (
     TrainerAnswer,
     TrainerRequest,
@@ -83,7 +83,7 @@ class TrainerRequests:
             request = read_record(
                 self._storage, TrainerRequest, key=trainer_request_key(self._number)
             )
-        except Damaged as error:
+        except CorruptData as error:
             self._put(self._refusal(str(error)))
             return
         if request is None:

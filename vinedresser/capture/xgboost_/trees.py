@@ -29,7 +29,7 @@ def newest_trees(document: bytes) -> list[TreeTable]:
         document: a booster that was written down.
 
     Raises:
-        Damaged: it is none.
+        CorruptData: it is none.
     """
     gradient_booster = read_ubjson(document)["learner"]["gradient_booster"]
     # DART wraps the trees once more.

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from vinedresser.errors import Damaged
+from vinedresser.errors import CorruptData
 
 __all__ = ["read_ubjson"]
 
@@ -41,12 +41,12 @@ def read_ubjson(data: bytes) -> Any:
         data: the document.
 
     Raises:
-        Damaged: it is none, or ends too early.
+        CorruptData: it is none, or ends too early.
     """
     try:
         return _Reader(data).value()
     except (IndexError, KeyError, ValueError, struct.error) as error:
-        raise Damaged(
+        raise CorruptData(
             f"a document of {len(data)} bytes is no Universal Binary JSON as XGBoost writes it: "
             f"{type(error).__name__}: {error}"
         ) from error

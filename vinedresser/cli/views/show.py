@@ -111,7 +111,7 @@ def show_name(run: Run, name: str, *, step: int | None, mode: str, rank: int) ->
         ConfigError: no such mode.
         UnknownTensor: no such tensor or scalar; the message has the nearest names.
         UnknownStep: it was not captured at this step.
-        Damaged: the bytes on disk do not match their checksum.
+        CorruptData: the bytes on disk do not match their checksum.
     """
     kind = _mode(mode)
     scalars, tensors = run.scalar_names(), run.tensor_names()
@@ -186,7 +186,7 @@ def draw_name(
         ConfigError: no such mode or kind, or the file is of another kind.
         UnknownTensor: no such tensor or scalar; the message has the nearest names.
         UnknownStep: it was not captured at this step.
-        Damaged: the bytes on disk do not match their checksum.
+        CorruptData: the bytes on disk do not match their checksum.
     """
     from vinedresser.explain.drawing import DRAWINGS, draw
 

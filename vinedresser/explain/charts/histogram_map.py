@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.errors import Damaged
+from vinedresser.errors import CorruptData
 from vinedresser.explain.charts.axes import TICK_ROOM, Frame, Size, grid, step_axis
 from vinedresser.explain.charts.markers import Marker, draw_markers, marker_room
 from vinedresser.explain.charts.palette import FIRST_LEVEL, LEVELS, NONE, indexed_png
@@ -78,7 +78,7 @@ def histogram_map(run: Run, name: str) -> HistogramMap | None:
     for step in chosen.tolist():
         try:
             found.append((step, view.histogram(step)))
-        except Damaged:
+        except CorruptData:
             # Counted, below, and told.
             continue
     edges = _common_edges([histogram for _, histogram in found])

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vinedresser.errors import Damaged
+from vinedresser.errors import CorruptData
 from vinedresser.explain.charts.markers import Marker
 from vinedresser.explain.reports.timeline import Entry
 from vinedresser.explain.wording import count, evidence_rows, plain
@@ -57,7 +57,7 @@ def finding_cards(run: Run, status: Status) -> tuple[list[Card], str]:
     """
     try:
         findings = run.findings()
-    except Damaged as error:
+    except CorruptData as error:
         return [], f"The findings cannot be read: {error}"
     ended = next((entry for entry in findings if entry.rule == status.rule), None)
     ordered = [

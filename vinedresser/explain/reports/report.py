@@ -35,7 +35,7 @@ def write_report(run: Run, destination: str | os.PathLike[str]) -> Path:
         The file's path.
 
     Raises:
-        Damaged: the record of how the run ended cannot be read.
+        CorruptData: the record of how the run ended cannot be read.
         StoreError: the run cannot be read, or the file not written.
     """
     path = Path(destination)

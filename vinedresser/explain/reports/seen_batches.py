@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.errors import Damaged
+from vinedresser.errors import CorruptData
 from vinedresser.rules.signals.losses.compared import Compared
 from vinedresser.rules.signals.losses.loss_identity import LossIdentities, LossIdentity
 from vinedresser.rules.signals.outcomes.fit import FitSeries, Task
@@ -109,7 +109,7 @@ class _Reading:
         for record in records[-_LAST:]:
             try:
                 found += self._batches(record)
-            except Damaged:
+            except CorruptData:
                 self.damaged += 1
         return found
 

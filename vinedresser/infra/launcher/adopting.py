@@ -32,7 +32,7 @@ def adopt(directory: str | os.PathLike[str]) -> bool:
         ends at the same moment is adopted and then ends all the same, stopped by "owner".
 
     Raises:
-        Damaged: a record that is there cannot be read.
+        CorruptData: a record that is there cannot be read.
         StoreError: the directory cannot be read or written.
     """
     path = Path(directory)

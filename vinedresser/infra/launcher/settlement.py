@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-from vinedresser.errors import Damaged, NotARun, StillRunning
+from vinedresser.errors import CorruptData, NotARun, StillRunning
 from vinedresser.processes import (
     ProcessIdentity,
     is_alive,
@@ -60,7 +60,7 @@ def settle(directory: str | os.PathLike[str], *, grace: float | None = None) -> 
         NotARun: there is no run.
         StillRunning: it has not ended: it is supervised, or runs unsupervised or on another
             machine, or somebody is about to start it.
-        Damaged: run.json or exit.json cannot be read.
+        CorruptData: run.json or exit.json cannot be read.
         StoreError: the directory cannot be read or written.
     """
     path = Path(directory)
@@ -137,6 +137,6 @@ def _exit_record(path: Path, storage: Storage) -> ExitRecord:
 
 def _read(storage: Storage, kind: type[R]) -> R | None:
     """Return a record; None also for one that cannot be read: it must not keep a run unsettled."""
-    with suppress(Damaged):
+    with suppress(CorruptData):
         return read_record(storage, kind)
     return None

@@ -39,7 +39,7 @@ def request_stop(
 
     Raises:
         NotARun: there is no run.
-        Damaged: a record that is there cannot be read.
+        CorruptData: a record that is there cannot be read.
         StoreError: the store refused.
     """
     storage = open_storage(directory)

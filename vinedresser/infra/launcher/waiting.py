@@ -35,7 +35,7 @@ def wait_for_exit(
         The record; None when the time is over, or when nobody is left to write it (see `settle`).
 
     Raises:
-        Damaged: the record cannot be read.
+        CorruptData: the record cannot be read.
     """
     path = Path(directory)
     storage = LocalStorage(path)

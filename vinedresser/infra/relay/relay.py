@@ -76,7 +76,7 @@ class Relay:
 
         Raises:
             SecondWriter: the store has other content where ours belongs.
-            Damaged: a record of the run cannot be read.
+            CorruptData: a record of the run cannot be read.
         """
         fetcher = Fetcher(self._spool, self._store)
         try:

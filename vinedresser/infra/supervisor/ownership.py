@@ -7,7 +7,7 @@ import selectors
 import time
 from collections.abc import Callable
 
-from vinedresser.errors import Damaged
+from vinedresser.errors import CorruptData
 from vinedresser.processes import ProcessIdentity, is_alive, watch
 from vinedresser.store.records import (
     LaunchRecord,
@@ -70,7 +70,7 @@ class Ownership:
     def _heir(self) -> ProcessIdentity | None:
         try:
             record = read_record(self._storage, OwnerRecord)
-        except (Damaged, OSError) as error:
+        except (CorruptData, OSError) as error:
             self._report(str(error))
             return None
         return ProcessIdentity(**record.process) if record is not None else None

@@ -6,7 +6,7 @@ import signal
 import time
 from collections.abc import Callable
 
-from vinedresser.errors import Damaged
+from vinedresser.errors import CorruptData
 from vinedresser.infra.supervisor.ownership import Ownership
 from vinedresser.store.records import StopRecord, read_record, write_first
 from vinedresser.store.storage import Storage
@@ -47,7 +47,7 @@ class StopRequests:
                 return write_first(self._storage, self._own)
             if self._storage.exists(StopRecord.KEY):
                 return read_record(self._storage, StopRecord)
-        except Damaged as error:
+        except CorruptData as error:
             return StopRecord(by="person", reason=f"asked by {error}", time=time.time())
         except OSError as error:
             self._report(str(error))

@@ -45,7 +45,7 @@ class Dispatcher:
         group: of the rules.
 
     Raises:
-        Damaged: the journal of an earlier judge cannot be read.
+        CorruptData: the journal of an earlier judge cannot be read.
         StoreError: the storage refused.
     """
 

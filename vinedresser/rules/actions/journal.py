@@ -6,7 +6,7 @@ import json
 import logging
 import threading
 
-from vinedresser.errors import Damaged, KeyMissing
+from vinedresser.errors import CorruptData, KeyMissing
 from vinedresser.store.records import ActionRecord, actions_key
 from vinedresser.store.storage import Storage
 
@@ -26,7 +26,7 @@ class Journal:
         group: of the rules.
 
     Raises:
-        Damaged: the file is not one of these.
+        CorruptData: the file is not one of these.
         StoreError: the storage refused.
     """
 
@@ -41,7 +41,7 @@ class Journal:
         except KeyMissing:
             self._lines, known = [], []
         except (ValueError, TypeError) as error:
-            raise Damaged(f"{storage.location}/{self._key}: not a file of actions") from error
+            raise CorruptData(f"{storage.location}/{self._key}: not a file of actions") from error
         self._over = {one.id for one in known if one.outcome != "failed"}
 
     def has(self, identity: str) -> bool:

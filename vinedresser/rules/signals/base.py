@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from vinedresser.errors import Damaged
+from vinedresser.errors import CorruptData
 
 if TYPE_CHECKING:
     from vinedresser.rules.need import Need
@@ -63,7 +63,7 @@ class SignalPool:
     """The signals of some rules, each there once.
 
     What a signal raises is kept and told to those that hold it: data that cannot be read
-    (`Damaged`) concerns one step, anything else ends the signal.
+    (`CorruptData`) concerns one step, anything else ends the signal.
     """
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ class SignalPool:
     def update(self, step: Step) -> None:
         """Show the signals the next step."""
         self._errors = {
-            key: error for key, error in self._errors.items() if not isinstance(error, Damaged)
+            key: error for key, error in self._errors.items() if not isinstance(error, CorruptData)
         }
         for signal in self._signals.values():
             if id(signal) in self._errors:

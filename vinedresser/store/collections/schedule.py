@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
 from vinedresser.errors import ConfigError, did_you_mean
-from vinedresser.store.reductions import parse_word
+from vinedresser.store.reductions import parse_reduction
 from vinedresser.store.step_record import MODES
 
 __all__ = ["Predicate", "SaveConfig"]
@@ -73,7 +73,7 @@ class SaveConfig:
     def _check_what(self) -> None:
         """Check what is kept of a tensor."""
         for word in self.reductions:
-            parse_word(word)
+            parse_reduction(word)
         if self.tensor is not None and not isinstance(self.tensor, bool):
             raise ConfigError(f"tensor = {self.tensor!r}: must be true or false")
         if self.rows is not None and (not _is_step(self.rows) or not self.rows):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.errors import Damaged
+from vinedresser.errors import CorruptData
 from vinedresser.store.index.document import Document
 from vinedresser.store.index.index_record import (
     FORMAT,
@@ -55,13 +55,13 @@ def decode_record(content: bytes, pool: LayoutPool, rank: int, seq: int) -> Inde
         seq: which it should be.
 
     Raises:
-        Damaged: it is not that record, or not one at all; the message does not say where it lies.
+        CorruptData: not this record, or no record at all; the message does not name its place.
     """
     document = Document(unseal("record", content), "record")
     check_format(document)
     found = document.integer("rank"), document.integer("seq")
     if found != (rank, seq):
-        raise Damaged(f"it is the record of segment {found[1]} of rank {found[0]}")
+        raise CorruptData(f"it is the record of segment {found[1]} of rank {found[0]}")
     return body_of(document, layouts_in(pool), rank, seq)
 
 
@@ -69,11 +69,11 @@ def check_format(document: Document) -> None:
     """Check that a document is of the format that is known here.
 
     Raises:
-        Damaged: it is not.
+        CorruptData: it is not.
     """
     found = document.take("format")
     if found != FORMAT:
-        raise Damaged(f"format {found} is not known here, only {FORMAT}")
+        raise CorruptData(f"format {found} is not known here, only {FORMAT}")
 
 
 def layouts_in(pool: LayoutPool) -> Layouts:
@@ -95,7 +95,7 @@ def body_of(document: Document, layouts: Layouts, rank: int, seq: int) -> IndexR
         seq: which it is.
 
     Raises:
-        Damaged: a value is missing, or not what it should be.
+        CorruptData: a value is missing, or not what it should be.
     """
     size = document.integer("bytes")
     rows = _rows(document)
@@ -213,7 +213,7 @@ def _alias_group(
     document: Document, layout: AliasLayout, count: int, stored: set[str]
 ) -> AliasGroup:
     if not stored.issuperset(layout.targets):
-        raise Damaged("the group of aliases names tensors that are not there")
+        raise CorruptData("the group of aliases names tensors that are not there")
     return AliasGroup(layout, _row_array(document, count))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.errors import Damaged
+from vinedresser.errors import CorruptData
 
 __all__ = ["Document"]
 
@@ -28,16 +28,16 @@ class Document:
 
     def __init__(self, value: object, what: str) -> None:
         if not isinstance(value, dict):
-            raise Damaged(f"the {what} is {_shown(value)}, not a JSON object")
+            raise CorruptData(f"the {what} is {_shown(value)}, not a JSON object")
         self._fields: dict[str, Any] = value
         self._what = what
 
     def __contains__(self, key: str) -> bool:
         return key in self._fields
 
-    def refuse(self, key: str, wanted: str) -> Damaged:
+    def refuse(self, key: str, wanted: str) -> CorruptData:
         """Return the error that says that a value is not what it should be."""
-        return Damaged(
+        return CorruptData(
             f"{key} of the {self._what} is {_shown(self._fields.get(key))}, not {wanted}"
         )
 
@@ -45,17 +45,17 @@ class Document:
         """Return a value of any type.
 
         Raises:
-            Damaged: there is none.
+            CorruptData: there is none.
         """
         if key not in self._fields:
-            raise Damaged(f"the {self._what} has no {key}")
+            raise CorruptData(f"the {self._what} has no {key}")
         return self._fields[key]
 
     def integer(self, key: str, most: int = _MOST) -> int:
         """Return a number from 0 to a limit.
 
         Raises:
-            Damaged: it is missing, or no such number.
+            CorruptData: it is missing, or no such number.
         """
         value = self.take(key)
         if type(value) is not int or not 0 <= value <= most:
@@ -66,7 +66,7 @@ class Document:
         """Return a finite number.
 
         Raises:
-            Damaged: it is missing, or no such number.
+            CorruptData: it is missing, or no such number.
         """
         value = self.take(key)
         if type(value) not in (int, float) or not abs(value) <= 1e300:
@@ -77,7 +77,7 @@ class Document:
         """Return a text.
 
         Raises:
-            Damaged: it is missing, or no text.
+            CorruptData: it is missing, or no text.
         """
         value = self.take(key)
         if not isinstance(value, str):
@@ -88,7 +88,7 @@ class Document:
         """Return a list of texts, which has at least one.
 
         Raises:
-            Damaged: it is missing, or no such list.
+            CorruptData: it is missing, or no such list.
         """
         value = self.take(key)
         if not isinstance(value, list) or not value or set(map(type, value)) != {str}:
@@ -99,13 +99,13 @@ class Document:
         """Return a list of integers, which has at least one.
 
         Raises:
-            Damaged: it is missing, no such list, or not as long as ``count`` says.
+            CorruptData: it is missing, no such list, or not as long as ``count`` says.
         """
         value = self.take(key)
         if not isinstance(value, list) or not value or set(map(type, value)) != {int}:
             raise self.refuse(key, "a list of integers")
         if count is not None and len(value) != count:
-            raise Damaged(f"{key} of the {self._what} has {len(value)} integers, not {count}")
+            raise CorruptData(f"{key} of the {self._what} has {len(value)} integers, not {count}")
         try:
             return np.array(value, np.int64)
         except OverflowError:
@@ -115,7 +115,7 @@ class Document:
         """Yield the objects of a list.
 
         Raises:
-            Damaged: it is missing, or no such list.
+            CorruptData: it is missing, or no such list.
         """
         value = self.take(key)
         if not isinstance(value, list):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import count
 
-from vinedresser.errors import Damaged
+from vinedresser.errors import CorruptData
 from vinedresser.store.index.layout import LayoutPool
 from vinedresser.store.index.reading import IndexReader
 from vinedresser.store.reading.problems import Problems
@@ -39,7 +39,7 @@ class IndexLookup:
         """Say whether the first segment has a tensor of this name, or statistics of it."""
         try:
             segment = self._read(0)
-        except Damaged:
+        except CorruptData:
             return False
         if segment is None:
             return False
@@ -59,7 +59,7 @@ class IndexLookup:
                 found = segment.find(name, step, mode)
                 if found is not None:
                     return segment, found
-        except Damaged:
+        except CorruptData:
             pass
         return None
 
@@ -100,13 +100,13 @@ class IndexLookup:
         """Return a segment; None: it is not there (yet).
 
         Raises:
-            Damaged: its record is damaged, or missing though the next one is there.
+            CorruptData: its record is damaged, or missing though the next one is there.
         """
         if seq not in self._segments:
             found = self._reader.records(seq, 1)
             if not found and not self._reader.exists(seq + 1):
                 return None
             if not found or found[0] is None:
-                raise Damaged(f"{index_key(self._reader.rank, seq)} cannot be read")
+                raise CorruptData(f"{index_key(self._reader.rank, seq)} cannot be read")
             self._segments[seq] = Segment(self._storage, found[0])
         return self._segments[seq]

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from vinedresser.errors import Damaged
+from vinedresser.errors import CorruptData
 from vinedresser.store.index.decoding import Layouts, body_of, check_format, layouts_in
 from vinedresser.store.index.document import Document
 from vinedresser.store.index.encoding import Layout, body_document, layout_document
@@ -99,18 +99,19 @@ def decode_manifest(content: bytes, pool: LayoutPool, rank: int, number: int) ->
         Its `SPAN` records.
 
     Raises:
-        Damaged: it is not that manifest, or not one at all; the message does not say where it lies.
+        CorruptData: not this manifest, or no manifest at all; the message does not name its
+            place.
     """
     document = Document(unseal("manifest", content), "manifest")
     check_format(document)
     first = number * SPAN
     found = document.integer("rank"), document.integer("first")
     if found != (rank, first):
-        raise Damaged(f"it is the manifest of segment {found[1]} of rank {found[0]} and later ones")
+        raise CorruptData(f"it is the manifest of rank {found[0]} from segment {found[1]} on")
     layouts = _numbered(list(document.objects("layouts", "layout")), layouts_in(pool))
     bodies = list(document.objects("records", "record"))
     if len(bodies) != SPAN:
-        raise Damaged(f"the manifest has {len(bodies)} records, not {SPAN}")
+        raise CorruptData(f"the manifest has {len(bodies)} records, not {SPAN}")
     return [body_of(body, layouts, rank, first + place) for place, body in enumerate(bodies)]
 
 

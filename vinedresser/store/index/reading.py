@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from vinedresser.errors import Damaged
+from vinedresser.errors import CorruptData
 from vinedresser.store.index.decoding import decode_record
 from vinedresser.store.index.index_record import IndexRecord
 from vinedresser.store.index.layout import LayoutPool
@@ -59,7 +59,7 @@ class IndexReader:
             seq = first + len(found)
             try:
                 found.append(decode_record(content, self._pool, self.rank, seq))
-            except Damaged as error:
+            except CorruptData as error:
                 self.note(f"{key}: {error}; what was captured there cannot be read")
                 found.append(None)
         return found
@@ -82,7 +82,7 @@ class IndexReader:
             number = first + len(found)
             try:
                 found.append(decode_manifest(content, self._pool, self.rank, number))
-            except Damaged as error:
+            except CorruptData as error:
                 self.note(f"{key}: {error}; the index records are read instead")
                 break
         # A manifest commits nothing, and may have been uploaded before its last record was.

@@ -11,7 +11,7 @@ import json
 
 from fastcrc import crc32
 
-from vinedresser.errors import Damaged
+from vinedresser.errors import CorruptData
 
 __all__ = ["seal", "to_json", "unseal"]
 
@@ -30,18 +30,18 @@ def unseal(kind: str, sealed: bytes) -> object:
     """Return the inner value of what `seal` made.
 
     Raises:
-        Damaged: the checksum does not match, or this is something else.
+        CorruptData: the checksum does not match, or this is something else.
     """
     middle = len(_HEAD) + _DIGITS
     name = f'","{kind}":'.encode()
     start = middle + len(name)
     if sealed[: len(_HEAD)] != _HEAD or sealed[middle:start] != name or sealed[-1:] != b"}":
-        raise Damaged(f"not a sealed {kind}")
+        raise CorruptData(f"not a sealed {kind}")
     content = sealed[start:-1]
     if sealed[len(_HEAD) : middle] != b"%08x" % crc32.iscsi(content):
-        raise Damaged("its checksum does not match")
+        raise CorruptData("its checksum does not match")
     try:
         inner: object = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise Damaged(f"its {kind} is not JSON: {error}") from error
+        raise CorruptData(f"its {kind} is not JSON: {error}") from error
     return inner

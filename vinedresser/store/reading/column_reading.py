@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.errors import Damaged
+from vinedresser.errors import CorruptData
 from vinedresser.store.index.layout import ColumnLayout
 from vinedresser.store.reading.history import History
 from vinedresser.store.reading.problems import Problems
@@ -72,7 +72,7 @@ def _pieces(
     ):
         try:
             matrix = segment.matrix_in(group, content)
-        except Damaged as error:
+        except CorruptData as error:
             problems.note(str(error))
             continue
         if reduction is not None:

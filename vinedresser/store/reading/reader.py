@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.errors import Damaged, NotARun, UnknownTensor, did_you_mean
+from vinedresser.errors import CorruptData, NotARun, UnknownTensor, did_you_mean
 from vinedresser.store.finding import Finding
 from vinedresser.store.index.layout import LayoutPool
 from vinedresser.store.reading.column_reading import read_columns
@@ -42,7 +42,7 @@ def open_run(location: str | os.PathLike[str] | Storage) -> Run:
 
     Raises:
         NotARun: nothing there says that it is a run; the message says what is missing.
-        Damaged: run.json is not readable.
+        CorruptData: run.json is not readable.
         StoreError: the storage refused.
     """
     return Run(open_storage(location) if isinstance(location, str | os.PathLike) else location)
@@ -62,7 +62,7 @@ class Run:
 
     Raises:
         NotARun: there is no run.json.
-        Damaged: run.json is not readable.
+        CorruptData: run.json is not readable.
         StoreError: the storage refused.
     """
 
@@ -290,7 +290,7 @@ class Run:
         """Return what the rules have found so far, sorted by step, rule and tensor.
 
         Raises:
-            Damaged: a line of a findings file is not a finding.
+            CorruptData: a line of a findings file is not a finding.
         """
         found: list[Finding] = []
         for key in self.storage.list("findings/"):
@@ -300,7 +300,7 @@ class Run:
                 try:
                     found.append(Finding.from_json(json.loads(line)))
                 except (ValueError, TypeError, RecursionError) as error:
-                    raise Damaged(
+                    raise CorruptData(
                         f"{self.path}/{key}: line {number} is not a finding: {error}"
                     ) from error
         return sorted(found, key=lambda finding: (finding.step, finding.rule, finding.tensor))

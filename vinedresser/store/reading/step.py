@@ -47,7 +47,7 @@ class SegmentColumns:
             scalars: whether scalars are asked for, or statistics.
 
         Raises:
-            Damaged: the bytes on disk do not match their checksum.
+            CorruptData: the bytes on disk do not match their checksum.
         """
         for number, group in enumerate(self.segment.record.columns):
             if (group.layout.reductions is None) is not scalars:
@@ -94,7 +94,7 @@ class Step:
         """Scalars (losses, metrics) by name.
 
         Raises:
-            Damaged: the bytes on disk do not match their checksum.
+            CorruptData: the bytes on disk do not match their checksum.
         """
         return {
             name: value
@@ -107,7 +107,7 @@ class Step:
         """For a tensor's name, its statistics by the reduction's name.
 
         Raises:
-            Damaged: the bytes on disk do not match their checksum.
+            CorruptData: the bytes on disk do not match their checksum.
         """
         return {
             name: dict(zip(layout.reductions or (), statistics, strict=True))
@@ -137,7 +137,7 @@ class Step:
 
         Raises:
             UnknownTensor: it was not captured in full at this step.
-            Damaged: the bytes on disk do not match their checksum.
+            CorruptData: the bytes on disk do not match their checksum.
         """
         spot = self._columns.segment.spot(name, self._row)
         if spot is None:
@@ -151,7 +151,7 @@ class Step:
         """Return the scalars of a collection, such as "losses".
 
         Raises:
-            Damaged: the bytes on disk do not match their checksum.
+            CorruptData: the bytes on disk do not match their checksum.
         """
         found: dict[str, float] = {}
         for layout, values in self._columns.at(self._row, scalars=True):
@@ -167,7 +167,7 @@ class Step:
             reduction: such as "l2". Tensors for which it was not taken are left out.
 
         Raises:
-            Damaged: the bytes on disk do not match their checksum.
+            CorruptData: the bytes on disk do not match their checksum.
         """
         key = (collection, reduction)
         if key not in self._taken:
@@ -188,7 +188,7 @@ class Step:
                 out.
 
         Raises:
-            Damaged: the bytes on disk do not match their checksum.
+            CorruptData: the bytes on disk do not match their checksum.
         """
         member = self._columns.selector.members(collection)
         found = {}

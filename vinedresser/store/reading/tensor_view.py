@@ -80,7 +80,7 @@ class TensorView:
 
         Raises:
             UnknownStep: it was not captured in full there; the message names the nearest steps.
-            Damaged: the bytes on disk do not match their checksum; the message names the file.
+            CorruptData: the bytes on disk do not match their checksum; the message names the file.
         """
         history = self._histories.get(rank)
         found = history and history.find(self.name, step, mode)
@@ -193,7 +193,7 @@ class TensorView:
         Raises:
             UnknownTensor: no such histogram was ever captured of it.
             UnknownStep: none was captured there; the message names the nearest steps.
-            Damaged: the bytes on disk do not match their checksum; the message names the file.
+            CorruptData: the bytes on disk do not match their checksum; the message names the file.
         """
         word = "abs_histogram" if absolute else "histogram"
         return Histogram.unpacked(self._derived(word).value(step, mode, rank))
@@ -213,7 +213,7 @@ class TensorView:
         Raises:
             UnknownTensor: this was never captured of it.
             UnknownStep: it was not captured there; the message names the nearest steps.
-            Damaged: the bytes on disk do not match their checksum; the message names the file.
+            CorruptData: the bytes on disk do not match their checksum; the message names the file.
         """
         return self._derived(f"channel_{statistic}").value(step, mode, rank)
 

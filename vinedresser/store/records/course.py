@@ -134,7 +134,7 @@ def owner_of(storage: Storage) -> dict[str, Any] | None:
     """Return the identity of the process for which a run goes on, the last one that there was.
 
     Raises:
-        Damaged: a record cannot be read.
+        CorruptData: a record cannot be read.
         StoreError: the storage refused.
     """
     launch = read_record(storage, LaunchRecord)

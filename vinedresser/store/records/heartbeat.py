@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from vinedresser.errors import Damaged
+from vinedresser.errors import CorruptData
 from vinedresser.processes import ProcessIdentity
 from vinedresser.store.records.record import Record, read_record
 from vinedresser.store.storage import Storage
@@ -54,7 +54,7 @@ def heartbeats(storage: Storage) -> list[Heartbeat]:
     """
     found = []
     for key in storage.list("heartbeat/"):
-        with suppress(Damaged):
+        with suppress(CorruptData):
             found.append(read_record(storage, Heartbeat, key=key))
     return [heartbeat for heartbeat in found if heartbeat is not None]
 

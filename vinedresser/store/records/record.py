@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Self, TypeVar
 
-from vinedresser.errors import Damaged, KeyMissing, KeyTaken
+from vinedresser.errors import CorruptData, KeyMissing, KeyTaken
 from vinedresser.store.records.json_fields import known_fields
 from vinedresser.store.storage import Storage
 
@@ -59,7 +59,7 @@ def read_record(storage: Storage, kind: type[R], *, key: str | None = None) -> R
     """Return a record, or None when it is not there (yet).
 
     Raises:
-        Damaged: it is not a JSON object with the fields of its kind.
+        CorruptData: it is not a JSON object with the fields of its kind.
         StoreError: the storage refused.
     """
     key = key or kind.KEY
@@ -70,14 +70,14 @@ def read_record(storage: Storage, kind: type[R], *, key: str | None = None) -> R
     try:
         return kind.from_json(json.loads(content))
     except (ValueError, TypeError, RecursionError) as error:
-        raise Damaged(f"{storage.location}/{key}: not a {kind.__name__}: {error}") from error
+        raise CorruptData(f"{storage.location}/{key}: not a {kind.__name__}: {error}") from error
 
 
 def write_first(storage: Storage, record: R) -> R:
     """Store a record unless there is one of its kind, and return the one that is there.
 
     Raises:
-        Damaged: the one that is there cannot be read.
+        CorruptData: the one that is there cannot be read.
         StoreError: the storage refused.
     """
     try:

@@ -47,16 +47,16 @@ complex elements the magnitudes are taken.
 from __future__ import annotations
 
 from vinedresser.store.reductions.channels import channel_axis
+from vinedresser.store.reductions.computing import compute_statistics, reduce_array
 from vinedresser.store.reductions.distribution import Histogram
-from vinedresser.store.reductions.statistics import Statistics
-from vinedresser.store.reductions.taking import reduce_array, take_statistics
-from vinedresser.store.reductions.words import (
+from vinedresser.store.reductions.naming import (
     REDUCTIONS,
     base_name,
     derived_name,
-    parse_word,
-    plan,
+    parse_reduction,
+    plan_reductions,
 )
+from vinedresser.store.reductions.statistics import Statistics
 
 __all__ = [
     "REDUCTIONS",
@@ -65,8 +65,8 @@ __all__ = [
     "base_name",
     "channel_axis",
     "derived_name",
-    "parse_word",
-    "plan",
+    "parse_reduction",
+    "plan_reductions",
     "reduce_array",
-    "take_statistics",
+    "compute_statistics",
 ]

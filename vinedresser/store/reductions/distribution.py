@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.store.reductions.figures import widened
-from vinedresser.store.reductions.words import Word
+from vinedresser.store.reductions.elementwise import widened
+from vinedresser.store.reductions.naming import Reduction
 
 __all__ = ["BINS", "Distribution", "Histogram"]
 
@@ -27,7 +27,7 @@ class Distribution:
         self._sample = sample
         self._sorted: dict[bool, NDArray[np.float64]] = {}
 
-    def compute(self, word: Word) -> NDArray[np.float64]:
+    def compute(self, word: Reduction) -> NDArray[np.float64]:
         """Return a quantile, [C], or a histogram, [C, 2 + 64], of each channel; float64."""
         if word.absolute not in self._sorted:
             wide = widened(self._sample)

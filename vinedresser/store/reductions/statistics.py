@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from vinedresser.store.reductions.distribution import Distribution
 from vinedresser.store.reductions.fingerprint import fingerprint
+from vinedresser.store.reductions.naming import Reduction
 from vinedresser.store.reductions.units import unit_similarity
-from vinedresser.store.reductions.words import Word
 
 __all__ = ["Statistics"]
 
@@ -29,8 +29,8 @@ class Statistics:
     """The statistics of one tensor at one step.
 
     Attributes:
-        late: there are, or will be, more of them than figures.
-        figures: those that are one number, by their words.
+        late: there are, or will be, more of them than scalars.
+        scalars: those that are one number, by their words.
         vectors: those that are several, float64, by their words.
         samples: words that are still to be computed, and the sample of each channel that they are
             computed of, [C, k]; of a fingerprint all bytes, [n].
@@ -38,9 +38,9 @@ class Statistics:
     """
 
     late: bool = False
-    figures: dict[str, float] = field(default_factory=dict)
+    scalars: dict[str, float] = field(default_factory=dict)
     vectors: dict[str, NDArray[np.float64]] = field(default_factory=dict)
-    samples: list[tuple[tuple[Word, ...], NDArray[np.generic]]] = field(default_factory=list)
+    samples: list[tuple[tuple[Reduction, ...], NDArray[np.generic]]] = field(default_factory=list)
     pending: Callable[[], Statistics] | None = None
 
     @property
@@ -64,7 +64,7 @@ class Statistics:
                 taken = pending()
             except _FAILURES as error:
                 return {"all": error}
-            self.figures, self.vectors, self.samples = taken.figures, taken.vectors, taken.samples
+            self.scalars, self.vectors, self.samples = taken.scalars, taken.vectors, taken.samples
         samples, self.samples = self.samples, []
         for words, sample in samples:
             distribution = Distribution(sample)
@@ -72,18 +72,18 @@ class Statistics:
                 whole = _OF_ALL.get(word.statistic)
                 try:
                     if whole is not None:
-                        self.figures[word.text] = whole(sample)
+                        self.scalars[word.text] = whole(sample)
                     else:
                         self._take(word, distribution.compute(word))
                 except _FAILURES as error:
                     lost[word.text] = error
         return lost
 
-    def _take(self, word: Word, computed: NDArray[np.float64]) -> None:
+    def _take(self, word: Reduction, computed: NDArray[np.float64]) -> None:
         """Take what was computed of each channel; a tensor as a whole is one channel."""
         if word.channel:
             self.vectors[word.text] = computed
         elif word.vector:
             self.vectors[word.text] = computed[0]
         else:
-            self.figures[word.text] = float(computed[0])
+            self.scalars[word.text] = float(computed[0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.store.reductions.figures import widened
+from vinedresser.store.reductions.elementwise import widened
 
 __all__ = ["UNITS", "unit_similarity"]
 

@@ -53,7 +53,7 @@ class MatrixParts:
             place: of the row among those of the group.
 
         Raises:
-            Damaged: the file is missing or truncated, or its bytes do not match their checksum.
+            CorruptData: the file is missing or truncated, or its bytes do not match their checksum.
         """
         part = self._parts.get(number)
         if part is None or not part.first <= place < part.first + len(part.rows):

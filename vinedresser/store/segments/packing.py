@@ -23,7 +23,7 @@ import numpy as np
 from fastcrc import crc32
 from numpy.typing import NDArray
 
-from vinedresser.errors import Damaged
+from vinedresser.errors import CorruptData
 from vinedresser.store.index.index_record import (
     AliasGroup,
     ColumnGroup,
@@ -167,7 +167,7 @@ def pack(records: Sequence[StepRecord], *, rank: int, seq: int) -> Packed:
         seq: the segment's number.
 
     Raises:
-        Damaged: a tensor's data does not have the bytes that its type and shape call for.
+        CorruptData: a tensor's data does not have the bytes that its type and shape call for.
         TypeError, ValueError: a scalar is not a number.
     """
     rows = Rows(
@@ -223,12 +223,12 @@ def _bytes_of(name: str, tensor: HostTensor, record: StepRecord) -> Buffer:
     """Return a tensor's bytes as they lie.
 
     Raises:
-        Damaged: they are not as many as its type and shape call for.
+        CorruptData: they are not as many as its type and shape call for.
     """
     size = ITEM_BYTES.get(tensor.dtype)
     data = tensor.data
     if size is None or data.nbytes != size * prod(tensor.shape):
-        raise Damaged(
+        raise CorruptData(
             f"{name} at {record.mode} step {record.step}: {data.nbytes} bytes cannot be "
             f"{tensor.dtype} of shape {list(tensor.shape)}"
         )

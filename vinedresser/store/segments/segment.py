@@ -9,7 +9,7 @@ import numpy as np
 from fastcrc import crc32
 from numpy.typing import NDArray
 
-from vinedresser.errors import Damaged, KeyMissing
+from vinedresser.errors import CorruptData, KeyMissing
 from vinedresser.store.index.index_record import AliasGroup, ColumnGroup, IndexRecord, TensorGroup
 from vinedresser.store.reading.problems import Problems
 from vinedresser.store.segments.dtypes import numpy_dtype
@@ -104,7 +104,7 @@ class Segment:
         """Read scalars or statistics: float64, [rows of the group, names(, reductions)].
 
         Raises:
-            Damaged: the file is missing or truncated, or its bytes do not match their checksum.
+            CorruptData: the file is missing or truncated, or its bytes do not match their checksum.
         """
         return self.matrix_in(group, self._read(self.matrix_span(group)))
 
@@ -116,7 +116,7 @@ class Segment:
             content: what lies in their span; None where the segment is missing.
 
         Raises:
-            Damaged: that is missing or truncated, or does not match its checksum.
+            CorruptData: that is missing or truncated, or does not match its checksum.
         """
         layout = group.layout
         rows = len(self) if group.rows is None else len(group.rows)
@@ -133,7 +133,7 @@ class Segment:
             at_once: bytes that are read at a time.
 
         Raises:
-            Damaged: see `matrix`.
+            CorruptData: see `matrix`.
         """
         key, start, length = self.matrix_span(group)
         checksum, got = 0, 0
@@ -156,7 +156,7 @@ class Segment:
             count: how many.
 
         Raises:
-            Damaged: the file is missing or truncated.
+            CorruptData: the file is missing or truncated.
         """
         key, start, _ = self.matrix_span(group)
         layout = group.layout
@@ -215,7 +215,7 @@ class Segment:
             spot: where it lies.
 
         Raises:
-            Damaged: the file is missing or truncated, or its bytes do not match their checksum.
+            CorruptData: the file is missing or truncated, or its bytes do not match their checksum.
         """
         group, which, place = spot
         row = place if group.rows is None else int(group.rows[place])
@@ -267,7 +267,7 @@ class Segment:
         found = []
         try:
             whole = memoryview(self._present(content, self._said(name, int(piece.rows[0]))))
-        except Damaged as error:
+        except CorruptData as error:
             problems.note(str(error))
             return []
         for number, (row, place) in enumerate(
@@ -277,7 +277,7 @@ class Segment:
             try:
                 spot = Spot(piece.group, piece.which, place)
                 found.append((row, self._array(part, spot, self._said(name, row))))
-            except Damaged as error:
+            except CorruptData as error:
                 problems.note(str(error))
         return found
 
@@ -321,7 +321,7 @@ class Segment:
 
     def _present(self, content: bytes | None, what: str) -> bytes:
         if content is None:
-            raise Damaged(
+            raise CorruptData(
                 f"{self._storage.location}/{self.record.segment}: {what} cannot be read: the "
                 f"segment is missing, though {self.record.key} commits it"
             )
@@ -335,7 +335,7 @@ class Segment:
         return content
 
     def _compare(self, whole: bool, right: bool, what: str) -> None:
-        """Raise `Damaged` where something was not read as it was committed.
+        """Raise `CorruptData` where something was not read as it was committed.
 
         Args:
             whole: it has all its bytes.
@@ -344,12 +344,12 @@ class Segment:
         """
         where = f"{self._storage.location}/{self.record.segment}"
         if not whole:
-            raise Damaged(
+            raise CorruptData(
                 f"{where}: {what} cannot be read: the file is truncated, {self.record.size} bytes "
                 "were committed"
             )
         if not right:
-            raise Damaged(f"{where}: {what}: the bytes do not match their checksum")
+            raise CorruptData(f"{where}: {what}: the bytes do not match their checksum")
 
 
 def _runs(places: NDArray[np.int64], most: int) -> Iterator[tuple[int, int]]:

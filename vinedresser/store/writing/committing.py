@@ -41,7 +41,7 @@ class Committer:
         Raises:
             SecondWriter: another process has committed a segment of this number.
             StoreError: the storage refused; the number will be used again.
-            Damaged, TypeError, ValueError: a record is not what it should be (see `pack`).
+            CorruptData, TypeError, ValueError: a record is not what it should be (see `pack`).
         """
         packed = pack(records, rank=self._rank, seq=self._seq)
         self._storage.put(packed.key, packed.parts())

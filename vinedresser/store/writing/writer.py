@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 
-from vinedresser.errors import Damaged, KeyTaken, SecondWriter, StoreError
+from vinedresser.errors import CorruptData, KeyTaken, SecondWriter, StoreError
 from vinedresser.processes import this_process
 from vinedresser.store.records import (
     Heartbeat,
@@ -208,7 +208,7 @@ class RunWriter:
     def _reader_waits(self) -> bool:
         try:
             waiting = read_record(self._storage, WaitingRecord)
-        except (StoreError, Damaged) as error:
+        except (StoreError, CorruptData) as error:
             self._report(error, "")
             return False
         return waiting is not None and waiting.until > time.time()
@@ -247,7 +247,7 @@ class RunWriter:
             if isinstance(error, SecondWriter):
                 self._usurped = True
                 self._queue.end()
-        except (Damaged, TypeError, ValueError) as error:
+        except (CorruptData, TypeError, ValueError) as error:
             # One record is not what it should be; the others shall not be lost with it.
             if len(records) > 1:
                 for record in records:

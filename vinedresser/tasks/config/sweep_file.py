@@ -65,7 +65,7 @@ class Sweep:
             ConfigError: a sampler, a pruner or a point is not right.
             MissingDependency: a sampler needs a package that is not there.
             StillRunning: another process runs this sweep.
-            Damaged: the journal cannot be read.
+            CorruptData: the journal cannot be read.
         """
         where = f"{self.experiment.path}: sweep"
         return Study(self.settings, self.space, path, where=where)

@@ -47,7 +47,7 @@ def interrupt(where: Path | str | list[Path], reason: str) -> None:
         reason: why; the first one that is given counts.
 
     Raises:
-        Damaged: a launch record is not readable.
+        CorruptData: a launch record is not readable.
         StoreError: a run's directory cannot be written.
     """
     INTERRUPTED.reason = INTERRUPTED.reason or reason

@@ -124,7 +124,7 @@ def outcome(directory: Path | str) -> Outcome:
 
     Raises:
         NotARun: there is no run.
-        Damaged: one of its records is not readable.
+        CorruptData: one of its records is not readable.
     """
     run = open_run(directory)
     tracking = read_record(run.storage, TrackingRecord)

@@ -19,7 +19,7 @@ def rule_tags(storage: Storage) -> dict[str, str]:
     """Return the tags of a run by their names in MLflow.
 
     Raises:
-        Damaged: a record of tags is none.
+        CorruptData: a record of tags is none.
         StoreError: the storage refused.
     """
     found: dict[str, str] = {}
@@ -49,7 +49,7 @@ class RuleTags:
         """Send what is new, at most every five seconds.
 
         Raises:
-            Damaged: a record of tags is none.
+            CorruptData: a record of tags is none.
             StoreError: the storage refused.
         """
         now = time.monotonic()

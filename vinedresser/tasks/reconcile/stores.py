@@ -120,7 +120,7 @@ def is_owned(location: Path | str) -> bool:
     """Say whether the process for which a run was made may be alive, and will see to it itself.
 
     Raises:
-        Damaged: its launch record is not readable.
+        CorruptData: its launch record is not readable.
         StoreError: the store refused.
     """
     owner = _owner(location)
@@ -132,7 +132,7 @@ def owner_is_gone(location: Path | str) -> bool:
     """Say whether a run was made for a process of this machine that is no more.
 
     Raises:
-        Damaged: its launch record is not readable.
+        CorruptData: its launch record is not readable.
         StoreError: the store refused.
     """
     owner = _owner(location)
@@ -145,7 +145,7 @@ def owned_here(store: Path | str) -> list[Path]:
     Of runs on an object store these are the spools.
 
     Raises:
-        Damaged: a launch record is not readable.
+        CorruptData: a launch record is not readable.
     """
     here = this_process()
     directories = run_directories(store) if isinstance(store, Path) else spools(store)

@@ -83,7 +83,7 @@ def settle_sweep(state: Path) -> str:
 
     Raises:
         TrackingError: MLflow's database or server refused, or is away.
-        Damaged: its record cannot be read.
+        CorruptData: its record cannot be read.
         StoreError: the folder refused.
     """
     record = read_record(LocalStorage(state), SweepRecord)

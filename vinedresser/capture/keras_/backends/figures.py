@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.store.reductions import Statistics, plan, take_statistics
-from vinedresser.store.reductions.figures import figure_rows
+from vinedresser.store.reductions import Statistics, compute_statistics, plan_reductions
+from vinedresser.store.reductions.elementwise import elementwise_statistics
 
 __all__ = ["fast_figures", "take_now"]
 
@@ -35,7 +35,7 @@ _Found = dict[str, float]
 
 
 def take_now(array: NDArray[Any], words: frozenset[str], axis: int | None) -> Statistics:
-    """Take statistics of an array as `take_statistics` does, the figures of float32 ones faster.
+    """Take statistics of an array as `compute_statistics` does, the figures of float32 ones faster.
 
     Args:
         array: any shape and dtype.
@@ -43,13 +43,13 @@ def take_now(array: NDArray[Any], words: frozenset[str], axis: int | None) -> St
         axis: of its channels; see `channel_axis`.
     """
     if array.dtype != np.float32 or not array.size:
-        return take_statistics(array, words, axis)
-    wanted = plan(words)
-    found = take_statistics(array, wanted.late, axis) if wanted.late else Statistics()
-    if wanted.figures:
-        values = fast_figures(array.reshape(-1), wanted.figure_names)
-        for word in wanted.figures:
-            found.figures[word.text] = values[word.figure]
+        return compute_statistics(array, words, axis)
+    wanted = plan_reductions(words)
+    found = compute_statistics(array, wanted.late, axis) if wanted.late else Statistics()
+    if wanted.elementwise:
+        values = fast_figures(array.reshape(-1), wanted.elementwise_names)
+        for word in wanted.elementwise:
+            found.scalars[word.text] = values[word.canonical]
     return found
 
 
@@ -58,7 +58,7 @@ def fast_figures(flat: NDArray[np.float32], figures: tuple[str, ...]) -> dict[st
 
     Args:
         flat: [n], n > 0.
-        figures: `Word.figure` of words that are not sampled.
+        figures: `Reduction.canonical` of words that are not sampled.
     """
     with np.errstate(all="ignore"):
         found = _pass_over(flat, _needs(figures))
@@ -68,7 +68,7 @@ def fast_figures(flat: NDArray[np.float32], figures: tuple[str, ...]) -> dict[st
         values = {figure: _FIGURES[figure](found, flat.size) for figure in quick}
     again = tuple(figure for figure in figures if math.isnan(values.get(figure, math.nan)))
     if again:
-        rows = figure_rows(flat.reshape(1, -1), again)
+        rows = elementwise_statistics(flat.reshape(1, -1), again)
         values.update((figure, float(value[0])) for figure, value in rows.items())
     return values
 

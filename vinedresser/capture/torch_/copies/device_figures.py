@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from vinedresser.store.reductions.figures import of_nothing
+from vinedresser.store.reductions.elementwise import statistic_of_empty
 
 __all__ = ["device_figures"]
 
@@ -22,10 +22,10 @@ def device_figures(rows: Tensor, figures: tuple[str, ...]) -> list[Tensor]:
 
     Args:
         rows: [C, m]; detached and dense, on a device that has float64; any dtype.
-        figures: `Word.figure` of words that are not sampled.
+        figures: `Reduction.canonical` of words that are not sampled.
     """
     if not rows.shape[1]:
-        values = (of_nothing(figure) for figure in figures)
+        values = (statistic_of_empty(figure) for figure in figures)
         return [torch.full(rows.shape[:1], one, dtype=_WIDE, device=rows.device) for one in values]
     later = _Later(_wide_enough(rows))
     return [getattr(later, figure)() for figure in figures]

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from vinedresser.capture.torch_.copies.host_view import host_view
-from vinedresser.store.reductions.figures import figure_rows
+from vinedresser.store.reductions.elementwise import elementwise_statistics
 
 __all__ = ["fast_figures"]
 
@@ -39,7 +39,7 @@ def fast_figures(flat: torch.Tensor, figures: tuple[str, ...]) -> dict[str, floa
 
     Args:
         flat: [n], n > 0; float32 or float64, detached, on the CPU.
-        figures: `Word.figure` of words that are not sampled.
+        figures: `Reduction.canonical` of words that are not sampled.
     """
     fast = _Figures(flat)
     found = {name: getattr(fast, name)() for name in figures if name not in _RARE}
@@ -47,7 +47,7 @@ def fast_figures(flat: torch.Tensor, figures: tuple[str, ...]) -> dict[str, floa
     if fast.doubtful or not all(map(math.isfinite, found.values())):
         again = figures
     if again:
-        rows = figure_rows(fast.array.reshape(1, -1), again)
+        rows = elementwise_statistics(fast.array.reshape(1, -1), again)
         found.update((name, float(values[0])) for name, values in rows.items())
     return found
 

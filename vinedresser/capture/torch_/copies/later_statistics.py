@@ -11,7 +11,7 @@ from torch import Tensor
 
 from vinedresser.capture.hook.recording import Recording
 from vinedresser.capture.torch_.copies.host_view import host_view
-from vinedresser.store.reductions import Statistics, take_statistics
+from vinedresser.store.reductions import Statistics, compute_statistics
 
 __all__ = ["Copies", "LaterStatistics"]
 
@@ -46,7 +46,7 @@ class Copies:
 
     def _take(self, place: int, words: frozenset[str], axis: int | None) -> Statistics:
         try:
-            return take_statistics(host_view(self.tensors[place]), words, axis)
+            return compute_statistics(host_view(self.tensors[place]), words, axis)
         finally:
             self._unread -= 1
             if not self._unread:

@@ -15,7 +15,7 @@ from vinedresser.capture.torch_.copies.device_figures import device_figures
 from vinedresser.capture.torch_.copies.figures import fast_figures
 from vinedresser.capture.torch_.copies.host_view import host_view
 from vinedresser.capture.torch_.copies.some_rows import chosen, some_rows
-from vinedresser.store.reductions import Statistics, plan, take_statistics
+from vinedresser.store.reductions import Statistics, compute_statistics, plan_reductions
 from vinedresser.store.reductions.fingerprint import fingerprint
 from vinedresser.store.reductions.sampling import place_count, places
 from vinedresser.store.reductions.units import UNITS
@@ -32,24 +32,24 @@ def take_now(tensor: Tensor, words: frozenset[str], axis: int | None) -> Statist
         axis: of its channels; see `channel_axis`.
     """
     if tensor.is_floating_point() and tensor.itemsize < 4:
-        wanted = plan(words)
+        wanted = plan_reductions(words)
         if wanted.bits:
             found = take_now(tensor, words - {word.text for word in wanted.bits}, axis)
             bits = fingerprint(host_view(_octets(tensor)))
-            found.figures.update((word.text, bits) for word in wanted.bits)
+            found.scalars.update((word.text, bits) for word in wanted.bits)
             return found
         # Numpy has not all of them, and is slow with the others.
         tensor = tensor.float()
     if not tensor.is_floating_point() or not tensor.numel():
-        return take_statistics(host_view(tensor.resolve_conj()), words, axis)
-    wanted = plan(words)
+        return compute_statistics(host_view(tensor.resolve_conj()), words, axis)
+    wanted = plan_reductions(words)
     found = Statistics()
     if wanted.late:
-        found = take_statistics(host_view(tensor), wanted.late, axis)
-    if wanted.figures:
-        values = fast_figures(tensor.reshape(-1), wanted.figure_names)
-        for word in wanted.figures:
-            found.figures[word.text] = values[word.figure]
+        found = compute_statistics(host_view(tensor), wanted.late, axis)
+    if wanted.elementwise:
+        values = fast_figures(tensor.reshape(-1), wanted.elementwise_names)
+        for word in wanted.elementwise:
+            found.scalars[word.text] = values[word.canonical]
     return found
 
 
@@ -80,7 +80,7 @@ def take_later(
         copied: synchronize with the device before they are read. And the figures; None where none
         is asked for.
     """
-    wanted = plan(words)
+    wanted = plan_reductions(words)
     found = Statistics(bool(wanted.late))
     whole = tensor.reshape(1, -1)
     rows = _channel_rows(tensor, axis) if wanted.by_channel else whole
@@ -91,7 +91,7 @@ def take_later(
         found.samples.append((wanted.units, _to_host(_sample(some_rows(rows, UNITS)))))
     if wanted.bits:
         found.samples.append((wanted.bits, _to_host(_octets(tensor))))
-    figures = device_figures(whole, wanted.figure_names) if wanted.figures else []
+    figures = device_figures(whole, wanted.elementwise_names) if wanted.elementwise else []
     vectors = device_figures(rows, wanted.channel_names) if wanted.channels else []
     if not (figures or vectors):
         return found, None
@@ -100,8 +100,8 @@ def take_later(
     numbers, shape = len(figures), (len(vectors), rows.shape[0])
 
     def take(here: NDArray[np.float64]) -> None:
-        texts = (word.text for word in wanted.figures)
-        found.figures.update(zip(texts, here[:numbers].tolist(), strict=True))
+        texts = (word.text for word in wanted.elementwise)
+        found.scalars.update(zip(texts, here[:numbers].tolist(), strict=True))
         for word, part in zip(wanted.channels, here[numbers:].reshape(shape), strict=True):
             found.vectors[word.text] = part.copy()
 

@@ -8,7 +8,15 @@ from typing import NamedTuple
 
 from vinedresser.errors import ConfigError, did_you_mean
 
-__all__ = ["REDUCTIONS", "Plan", "Word", "base_name", "derived_name", "parse_word", "plan"]
+__all__ = [
+    "REDUCTIONS",
+    "ReductionPlan",
+    "Reduction",
+    "base_name",
+    "derived_name",
+    "parse_reduction",
+    "plan_reductions",
+]
 
 # Each is one number of a tensor, taken of every element of it.
 REDUCTIONS = (
@@ -46,7 +54,7 @@ _SAME = {
 }
 
 
-class Word(NamedTuple):
+class Reduction(NamedTuple):
     """A reduction, taken apart.
 
     Attributes:
@@ -55,7 +63,7 @@ class Word(NamedTuple):
         absolute: it is taken of the magnitudes.
         statistic: one of `REDUCTIONS`, "histogram", "quantile", "fingerprint" or
             "unit_similarity".
-        figure: what is to be computed: the word without ``channel_``, the same for synonyms.
+        canonical: what is to be computed: the word without ``channel_``, the same for synonyms.
         share: of a quantile, the share of elements below it, from 0 to 1; else 0.
     """
 
@@ -63,7 +71,7 @@ class Word(NamedTuple):
     channel: bool
     absolute: bool
     statistic: str
-    figure: str
+    canonical: str
     share: float = 0.0
 
     @property
@@ -77,7 +85,7 @@ class Word(NamedTuple):
         return self.channel or self.statistic == _HISTOGRAM
 
 
-def parse_word(text: object) -> Word:
+def parse_reduction(text: object) -> Reduction:
     """Take the name of a reduction apart.
 
     Raises:
@@ -89,17 +97,17 @@ def parse_word(text: object) -> Word:
 
 
 @cache
-def _parsed(text: str) -> Word:
+def _parsed(text: str) -> Reduction:
     rest = text.removeprefix("channel_")
     channel = rest != text
     statistic = rest.removeprefix("abs_")
     absolute = statistic != rest
     if statistic in (*REDUCTIONS, _HISTOGRAM):
-        return Word(text, channel, absolute, statistic, _SAME.get(rest, rest))
+        return Reduction(text, channel, absolute, statistic, _SAME.get(rest, rest))
     if text in _ALONE:
-        return Word(text, False, False, text, text)
+        return Reduction(text, False, False, text, text)
     if number := _QUANTILE.fullmatch(statistic):
-        return Word(text, channel, absolute, "quantile", rest, _share(text, number[1]))
+        return Reduction(text, channel, absolute, "quantile", rest, _share(text, number[1]))
     known = [prefix + one for prefix in _PREFIXES for one in (*REDUCTIONS, _HISTOGRAM)]
     known += _ALONE
     # The two prefixes are easily put the wrong way round.
@@ -125,29 +133,29 @@ def _share(text: str, number: str) -> float:
     return percent / 100
 
 
-class Plan(NamedTuple):
+class ReductionPlan(NamedTuple):
     """Which of some reductions are taken in which way, each sorted by name.
 
     Attributes:
-        figures: numbers of the whole tensor, taken at once.
-        figure_names: what is to be computed for them (`Word.figure`), in the same order.
+        elementwise: numbers of the whole tensor, taken at once.
+        elementwise_names: their `Reduction.canonical`, in the same order.
         channels: numbers of each channel, taken at once.
         channel_names: what is to be computed for them.
         sampled: those of a sample of the whole tensor.
         channels_sampled: those of a sample of each channel.
         bits: the fingerprint, of the bytes of the whole tensor.
         units: the similarity of units, of a sample of the channels.
-        late: all words but those of `figures`.
+        late: all words but those of `elementwise`.
     """
 
-    figures: tuple[Word, ...]
-    figure_names: tuple[str, ...]
-    channels: tuple[Word, ...]
+    elementwise: tuple[Reduction, ...]
+    elementwise_names: tuple[str, ...]
+    channels: tuple[Reduction, ...]
     channel_names: tuple[str, ...]
-    sampled: tuple[Word, ...]
-    channels_sampled: tuple[Word, ...]
-    bits: tuple[Word, ...]
-    units: tuple[Word, ...]
+    sampled: tuple[Reduction, ...]
+    channels_sampled: tuple[Reduction, ...]
+    bits: tuple[Reduction, ...]
+    units: tuple[Reduction, ...]
     late: frozenset[str]
 
     @property
@@ -157,33 +165,33 @@ class Plan(NamedTuple):
 
 
 @cache
-def plan(words: frozenset[str]) -> Plan:
+def plan_reductions(words: frozenset[str]) -> ReductionPlan:
     """Sort reductions by the way in which they are taken.
 
     Raises:
         ConfigError: there is no such reduction.
     """
-    parsed = [parse_word(word) for word in sorted(words)]
+    parsed = [parse_reduction(word) for word in sorted(words)]
 
-    def those(*, channel: bool, sampled: bool) -> tuple[Word, ...]:
+    def those(*, channel: bool, sampled: bool) -> tuple[Reduction, ...]:
         ways = ((w, w.channel is channel and w.sampled is sampled) for w in parsed)
         return tuple(word for word, fits in ways if fits and word.text not in _ALONE)
 
-    def alone(text: str) -> tuple[Word, ...]:
+    def alone(text: str) -> tuple[Reduction, ...]:
         return tuple(word for word in parsed if word.text == text)
 
-    figures = those(channel=False, sampled=False)
+    elementwise = those(channel=False, sampled=False)
     channels = those(channel=True, sampled=False)
-    return Plan(
-        figures,
-        tuple(word.figure for word in figures),
+    return ReductionPlan(
+        elementwise,
+        tuple(word.canonical for word in elementwise),
         channels,
-        tuple(word.figure for word in channels),
+        tuple(word.canonical for word in channels),
         those(channel=False, sampled=True),
         those(channel=True, sampled=True),
         alone(_FINGERPRINT),
         alone(_UNIT_SIMILARITY),
-        words - {word.text for word in figures},
+        words - {word.text for word in elementwise},
     )
 
 
@@ -202,6 +210,6 @@ def base_name(name: str) -> str | None:
 def _is_vector(text: str) -> bool:
     """Say whether a text is the name of a reduction of several numbers."""
     try:
-        return parse_word(text).vector
+        return parse_reduction(text).vector
     except ConfigError:
         return False

@@ -13,8 +13,8 @@ from vinedresser.store.reductions import (
     REDUCTIONS,
     base_name,
     derived_name,
-    parse_word,
-    plan,
+    parse_reduction,
+    plan_reductions,
 )
 
 
@@ -34,9 +34,9 @@ from vinedresser.store.reductions import (
     ],
 )
 def test_a_word_is_taken_apart(text: str, expected: tuple[object, ...]) -> None:
-    word = parse_word(text)
+    word = parse_reduction(text)
     share = pytest.approx(word.share)
-    assert (word.channel, word.absolute, word.statistic, share, word.figure) == expected
+    assert (word.channel, word.absolute, word.statistic, share, word.canonical) == expected
     assert word.text == text
 
 
@@ -67,14 +67,14 @@ def test_what_is_no_word_is_refused_where_it_is_written(text: str, message: str)
 
 def test_reductions_are_sorted_by_how_they_are_taken() -> None:
     words = ["l2", "channel_l2", "p50", "channel_histogram", "histogram", "abs_sum"]
-    wanted = plan(frozenset(words))
-    assert [word.text for word in wanted.figures] == ["abs_sum", "l2"]
-    assert wanted.figure_names == ("l1", "l2")
+    wanted = plan_reductions(frozenset(words))
+    assert [word.text for word in wanted.elementwise] == ["abs_sum", "l2"]
+    assert wanted.elementwise_names == ("l1", "l2")
     assert [word.text for word in wanted.channels] == ["channel_l2"]
     assert [word.text for word in wanted.sampled] == ["histogram", "p50"]
     assert [word.text for word in wanted.channels_sampled] == ["channel_histogram"]
     assert wanted.late == {"channel_l2", "p50", "channel_histogram", "histogram"}
-    assert not plan(frozenset(REDUCTIONS)).late
+    assert not plan_reductions(frozenset(REDUCTIONS)).late
 
 
 def test_only_what_is_stored_as_a_tensor_has_a_derived_name() -> None:
@@ -94,4 +94,4 @@ def test_the_document_has_every_word() -> None:
     assert sorted(words) == sorted([*REDUCTIONS, "p<percent>", "histogram", *alone])
     for word in re.findall(r"`((?:channel_|abs_)*[a-z]+[0-9]*)`", document):
         if word.startswith(("channel_", "abs_")) and not word.endswith("_"):
-            parse_word(word)
+            parse_reduction(word)

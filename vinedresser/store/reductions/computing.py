@@ -9,15 +9,15 @@ from numpy.typing import NDArray
 
 from vinedresser.errors import ConfigError
 from vinedresser.store.reductions.channels import channel_rows
-from vinedresser.store.reductions.figures import figure_rows
+from vinedresser.store.reductions.elementwise import elementwise_statistics
 from vinedresser.store.reductions.fingerprint import fingerprint
+from vinedresser.store.reductions.naming import parse_reduction, plan_reductions
 from vinedresser.store.reductions.sampling import sample_rows
 from vinedresser.store.reductions.statistics import Statistics
 from vinedresser.store.reductions.strided_rows import some_rows
 from vinedresser.store.reductions.units import UNITS
-from vinedresser.store.reductions.words import parse_word, plan
 
-__all__ = ["reduce_array", "take_statistics"]
+__all__ = ["reduce_array", "compute_statistics"]
 
 
 def reduce_array(array: NDArray[np.generic], words: Iterable[str]) -> dict[str, float]:
@@ -32,15 +32,15 @@ def reduce_array(array: NDArray[np.generic], words: Iterable[str]) -> dict[str, 
     """
     words = list(words)
     for word in words:
-        if parse_word(word).vector:
+        if parse_reduction(word).vector:
             raise ConfigError(f"reductions: {word} is several numbers, where one is asked for")
-    statistics = take_statistics(array, frozenset(words), None)
+    statistics = compute_statistics(array, frozenset(words), None)
     for error in statistics.settle().values():
         raise error
-    return {word: statistics.figures[word] for word in words}
+    return {word: statistics.scalars[word] for word in words}
 
 
-def take_statistics(
+def compute_statistics(
     array: NDArray[np.generic], words: frozenset[str], axis: int | None
 ) -> Statistics:
     """Take statistics of an array, which may change afterwards; of dear ones only their sample.
@@ -53,24 +53,24 @@ def take_statistics(
     Raises:
         ConfigError: there is no such reduction.
     """
-    wanted = plan(words)
+    wanted = plan_reductions(words)
     found = Statistics(bool(wanted.late))
     whole = array.reshape(1, -1)
-    if wanted.figures:
-        values = figure_rows(whole, wanted.figure_names)
-        for word in wanted.figures:
-            found.figures[word.text] = float(values[word.figure][0])
+    if wanted.elementwise:
+        values = elementwise_statistics(whole, wanted.elementwise_names)
+        for word in wanted.elementwise:
+            found.scalars[word.text] = float(values[word.canonical][0])
     if wanted.sampled:
         found.samples.append((wanted.sampled, sample_rows(whole)))
     if wanted.by_channel:
         rows = channel_rows(array, axis)
         if wanted.channels:
-            values = figure_rows(rows, wanted.channel_names)
-            found.vectors = {word.text: values[word.figure] for word in wanted.channels}
+            values = elementwise_statistics(rows, wanted.channel_names)
+            found.vectors = {word.text: values[word.canonical] for word in wanted.channels}
         if wanted.channels_sampled:
             found.samples.append((wanted.channels_sampled, sample_rows(rows)))
         if wanted.units:
             found.samples.append((wanted.units, sample_rows(some_rows(rows, UNITS))))
     for word in wanted.bits:
-        found.figures[word.text] = fingerprint(array)
+        found.scalars[word.text] = fingerprint(array)
     return found

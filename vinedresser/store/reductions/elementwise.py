@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["figure_rows", "of_nothing", "widened"]
+__all__ = ["elementwise_statistics", "statistic_of_empty", "widened"]
 
 # Float64, [C] or [c, k]; numpy's own annotations say Any of most of what it returns.
 _Rows = Any
@@ -50,17 +50,17 @@ _NEEDS = {
 }
 
 
-def figure_rows(
+def elementwise_statistics(
     rows: NDArray[np.generic], figures: tuple[str, ...]
 ) -> dict[str, NDArray[np.float64]]:
     """Return figures of each row, by their names; float64, [C].
 
     Args:
         rows: [C, m]; any real, boolean or complex dtype.
-        figures: `Word.figure` of words that are not sampled.
+        figures: `Reduction.canonical` of words that are not sampled.
     """
     if not rows.shape[1]:
-        return {figure: np.full(len(rows), of_nothing(figure)) for figure in figures}
+        return {figure: np.full(len(rows), statistic_of_empty(figure)) for figure in figures}
     with np.errstate(all="ignore"):
         found = _Found(rows, _pass_over(rows, _needs(figures)))
         return {figure: np.asarray(getattr(found, figure)(), np.float64) for figure in figures}
@@ -72,7 +72,7 @@ def _needs(figures: tuple[str, ...]) -> frozenset[str]:
     return frozenset().union(*(_NEEDS[figure] for figure in figures))
 
 
-def of_nothing(figure: str) -> float:
+def statistic_of_empty(figure: str) -> float:
     """Return the figure of no elements."""
     return 0.0 if figure in _SUMS else np.nan
 
