@@ -59,7 +59,7 @@ def test_rule(
     not there. The exit code is 1 when it failed, or found another thing the second time.
     """
     from vinedresser.cli.views.terminal import console, print_trial
-    from vinedresser.rules.trial import try_rules
+    from vinedresser.rules.rule_check import try_rules
 
     trials = [try_rules(tables("RULE", [rule]), one) for one in run]
     for trial in trials:

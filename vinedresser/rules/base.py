@@ -32,15 +32,15 @@ class Rule(ABC):
         name: of the rule, in snake case; made from the class's name.
         severity: of its findings: "stop" ends the run, "warning" and "info" do not.
         fault: of its findings, as far as it is always the same (`vinedresser.rules.faults`).
-        net: it is the net below the others, or only of interest in a run that is worth something:
-            once a finding of severity "stop" was made, it has nothing to say.
+        silent_after_stop: report nothing once a finding of severity "stop" was made: for rules
+            that explain less than others, or matter only in a run worth keeping.
         needs: what the hook has to capture for it, besides what its signals need.
     """
 
     name: ClassVar[str]
     severity: Severity = "stop"
     fault: Fault = ""
-    net: ClassVar[bool] = False
+    silent_after_stop: ClassVar[bool] = False
     needs: tuple[Need, ...]
 
     def __init_subclass__(cls) -> None:
@@ -153,5 +153,5 @@ def capture_for(rules: Iterable[Rule]) -> CaptureConfig:
     config = CaptureConfig()
     for rule in rules:
         for need in rule.all_needs:
-            config = config.merged(CaptureConfig({need.collection: need.names}))
+            config = config.merged(CaptureConfig({need.collection: need.selection}))
     return config

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from vinedresser.rules.base import Rule
+from vinedresser.rules.rule_runner import RuleRunner
 from vinedresser.rules.signals.base import SignalPool
-from vinedresser.rules.watch import RuleWatch
 from vinedresser.store.finding import Finding
 
 if TYPE_CHECKING:
@@ -32,16 +32,16 @@ class Engine:
 
     def __init__(self, rules: Iterable[Rule]) -> None:
         self._pool = SignalPool()
-        self._watches: list[RuleWatch] = []
+        self._watches: list[RuleRunner] = []
         self._last: Step | None = None
         # A finding was made that ends a run.
         self._stopped = False
         # Those whose rules want to know of silence.
-        self._timed: list[RuleWatch] = []
+        self._timed: list[RuleRunner] = []
         for rule in rules:
             own = copy.deepcopy(rule)
             self._pool.adopt(own)
-            self._watches.append(RuleWatch(own, self._pool))
+            self._watches.append(RuleRunner(own, self._pool))
             if type(own).idle is not Rule.idle:
                 self._timed.append(self._watches[-1])
 
@@ -75,11 +75,11 @@ class Engine:
         asked = (watch.suspicion() for watch in self._watches)
         return [finding for finding in asked if finding is not None]
 
-    def _heard(self, told: Iterable[tuple[RuleWatch, list[Finding]]]) -> list[Finding]:
+    def _heard(self, told: Iterable[tuple[RuleRunner, list[Finding]]]) -> list[Finding]:
         """Return findings in their order, but for those of nets below a rule that has stopped."""
         heard: list[Finding] = []
         for watch, found in told:
-            if not (watch.net and self._stopped):
+            if not (watch.silent_after_stop and self._stopped):
                 heard += found
                 self._stopped |= any(one.severity == "stop" for one in found)
         return heard

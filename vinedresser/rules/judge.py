@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Protocol
 
-from vinedresser.rules.actions.stop import StopAtOnce
+from vinedresser.rules.actions.stop import StopOnSeverity
 from vinedresser.rules.base import Rule
 from vinedresser.rules.engine import Engine
 from vinedresser.rules.root_cause import root_causes
@@ -74,7 +74,7 @@ def judge(
     """
     engine = Engine(rules)
     findings: list[Finding] = []
-    ending = stopping or StopAtOnce(run.storage)
+    ending = stopping or StopOnSeverity(run.storage)
     asked = not live
     seen = on_step or (lambda _step, _engine: None)
 

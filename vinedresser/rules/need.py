@@ -95,7 +95,7 @@ class Need:
         return _EARLY_TENSORS if self.tensor else _EARLY
 
     @cached_property
-    def names(self) -> Collection:
+    def selection(self) -> Collection:
         """The collection of the names that it is about.
 
         Raises:
@@ -117,7 +117,7 @@ class Need:
             )
         if self.reductions:
             return any(
-                self.names.holds(name) and all(word in statistics for word in self.reductions)
+                self.selection.holds(name) and all(word in statistics for word in self.reductions)
                 for name, statistics in step.reductions.items()
             )
-        return any(self.names.holds(name) for name in (*step.scalars, *step.tensor_names))
+        return any(self.selection.holds(name) for name in (*step.scalars, *step.tensor_names))

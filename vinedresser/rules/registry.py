@@ -12,6 +12,12 @@ from vinedresser.rules.activations.dying_relu import DyingRelu
 from vinedresser.rules.activations.saturated_activation import SaturatedActivation
 from vinedresser.rules.activations.stale_batch_norm import StaleBatchNorm
 from vinedresser.rules.base import Rule
+from vinedresser.rules.custom_rules import (
+    absolute_reference,
+    installed_rules,
+    is_reference,
+    load_rule,
+)
 from vinedresser.rules.data.class_imbalance import ClassImbalance
 from vinedresser.rules.data.corrupt_inputs import CorruptInputs
 from vinedresser.rules.data.corrupt_labels import CorruptLabels
@@ -41,12 +47,6 @@ from vinedresser.rules.optimisation.over_regularisation import OverRegularisatio
 from vinedresser.rules.optimisation.scheduler_not_stepped import SchedulerNotStepped
 from vinedresser.rules.optimisation.untrained_parameters import UntrainedParameters
 from vinedresser.rules.optimisation.wrong_mode import WrongMode
-from vinedresser.rules.own_rules import (
-    absolute_reference,
-    installed_rules,
-    is_reference,
-    load_rule,
-)
 from vinedresser.rules.system.replica_divergence import ReplicaDivergence
 from vinedresser.rules.system.slow_input import SlowInput
 from vinedresser.rules.system.stalled_training import StalledTraining

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from tests.rules.actions.servers import WebServer, mail_server, web_server
-from vinedresser.rules.actions.base import Case
-from vinedresser.rules.actions.command import Command
-from vinedresser.rules.actions.mail import Email
+from vinedresser.rules.actions.base import ActionContext
+from vinedresser.rules.actions.command import CommandAction
+from vinedresser.rules.actions.mail import EmailAction
 from vinedresser.rules.actions.message import action_id, document
-from vinedresser.rules.actions.notify import Notify
+from vinedresser.rules.actions.notify import NotifyAction
 from vinedresser.rules.actions.settings import CommandSettings, EmailSettings, NotifySettings
 from vinedresser.store.finding import Finding
 from vinedresser.store.records import RunRecord
@@ -33,10 +33,10 @@ RUN = RunRecord(id="a" * 32, name="run\nof\r\nlines", created=1.0, command=["pyt
 
 
 @pytest.fixture
-def case(tmp_path: Path) -> Case:
+def context(tmp_path: Path) -> ActionContext:
     identity = action_id(RUN.id, FINDING, "notify")
     told = document(RUN, "runs/x", FINDING, identity)
-    return Case(identity, FINDING, LocalStorage(tmp_path), told, threading.Event())
+    return ActionContext(identity, FINDING, LocalStorage(tmp_path), told, threading.Event())
 
 
 @pytest.fixture
@@ -45,36 +45,38 @@ def flaky() -> Iterator[WebServer]:
         yield server
 
 
-def test_a_server_that_fails_twice_gets_the_finding_once(case: Case, flaky: WebServer) -> None:
-    outcome = Notify(NotifySettings(webhook=flaky.url)).take(case)
-    assert outcome.word == "done"
+def test_a_server_that_fails_twice_gets_the_finding_once(
+    context: ActionContext, flaky: WebServer
+) -> None:
+    result = NotifyAction(NotifySettings(webhook=flaky.url)).take(context)
+    assert result.word == "done"
     ((key, told),) = flaky.taken
     assert flaky.asked == 3
-    assert key == told["id"] == case.id
+    assert key == told["id"] == context.id
     assert told["finding"]["value"] == "nan"
     assert told["finding"]["evidence"] == {"norms": [1.0, "inf"]}
     assert told["run"]["name"] == RUN.name
-    assert "secret" not in json.dumps(told) + outcome.detail
+    assert "secret" not in json.dumps(told) + result.detail
 
 
 @pytest.mark.parametrize("code", [404, 302, 307])
-def test_what_a_server_refuses_is_not_tried_again(case: Case, code: int) -> None:
+def test_what_a_server_refuses_is_not_tried_again(context: ActionContext, code: int) -> None:
     with web_server([code]) as server:
-        outcome = Notify(NotifySettings(webhook=server.url)).take(case)
-        assert (outcome.word, server.asked, server.taken) == ("refused", 1, [])
-    assert str(code) in outcome.detail
+        result = NotifyAction(NotifySettings(webhook=server.url)).take(context)
+        assert (result.word, server.asked, server.taken) == ("refused", 1, [])
+    assert str(code) in result.detail
 
 
-def test_a_server_that_is_away_is_given_up(case: Case) -> None:
+def test_a_server_that_is_away_is_given_up(context: ActionContext) -> None:
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
     settings = NotifySettings(webhook=f"http://127.0.0.1:{port}/", patience=0.6)
-    outcome = Notify(settings).take(case)
-    assert outcome.word == "failed"
-    assert "refused (tried 2 times)" in outcome.detail
-    case.giving_up.set()
+    result = NotifyAction(settings).take(context)
+    assert result.word == "failed"
+    assert "refused (tried 2 times)" in result.detail
+    context.giving_up.set()
     began = time.monotonic()
-    Notify(NotifySettings(webhook=settings.webhook)).take(case)
+    NotifyAction(NotifySettings(webhook=settings.webhook)).take(context)
     assert time.monotonic() - began < 5
 
 
@@ -102,34 +104,34 @@ def test_http_elsewhere_is_for_those_who_say_so() -> None:
         NotifySettings(webhook="http://localhost.example.org/x")
 
 
-def test_a_mail_is_sent_though_the_server_wants_it_later(case: Case) -> None:
+def test_a_mail_is_sent_though_the_server_wants_it_later(context: ActionContext) -> None:
     with mail_server(["451 later"]) as server:
         settings = EmailSettings(
             *("127.0.0.1", ["a@example.org", "b@example.org"], "me@example.org", server.port),
             starttls=False,
         )
-        outcome = Email(settings).take(case)
-        assert outcome.word == "done", outcome
+        result = EmailAction(settings).take(context)
+        assert result.word == "done", result
         (lines,) = server.mails
     mail = message_from_string("\r\n".join(lines), policy=policy.default)
     assert mail["Subject"] == "run of lines: nonfinite (stop) at step 7: the loss is NaN at once"
     assert mail["To"] == "a@example.org, b@example.org"
     body, attached = mail.iter_parts()
     assert "divide by 10" in body.get_content()
-    assert json.loads(attached.get_content())["id"] == case.id
+    assert json.loads(attached.get_content())["id"] == context.id
 
 
-def test_a_mail_that_is_refused_is_not_tried_again(case: Case) -> None:
+def test_a_mail_that_is_refused_is_not_tried_again(context: ActionContext) -> None:
     with mail_server(["550 never"]) as server:
         settings = EmailSettings(
             "127.0.0.1", ["a@example.org"], "me@example.org", server.port, starttls=False
         )
-        outcome = Email(settings).take(case)
-        assert (outcome.word, server.mails) == ("refused", [])
+        result = EmailAction(settings).take(context)
+        assert (result.word, server.mails) == ("refused", [])
     # Nothing is said to a server that cannot encrypt, if that was asked for.
     with mail_server([]) as server:
         settings = EmailSettings("127.0.0.1", ["a@example.org"], "me@example.org", server.port)
-        assert Email(settings).take(case).word == "refused"
+        assert EmailAction(settings).take(context).word == "refused"
         assert server.mails == []
 
 
@@ -148,7 +150,7 @@ def test_mail_needs_encryption_and_a_password_that_is_there(
         EmailSettings("h", ["a@b.c\nBcc: x@y.z"], "a@b.c")
 
 
-def test_a_program_reads_the_finding(case: Case, tmp_path: Path) -> None:
+def test_a_program_reads_the_finding(context: ActionContext, tmp_path: Path) -> None:
     script = tmp_path / "on_finding.py"
     script.write_text(
         "import json, sys\n"
@@ -157,23 +159,23 @@ def test_a_program_reads_the_finding(case: Case, tmp_path: Path) -> None:
         "sys.exit(int(sys.argv[2]))\n"
     )
     argv = [sys.executable, script.name, "$HOME; touch never", "0"]
-    outcome = Command(CommandSettings(argv, cwd=str(tmp_path))).take(case)
-    assert outcome == ("done", f"{sys.executable}: exit code 0")
+    result = CommandAction(CommandSettings(argv, cwd=str(tmp_path))).take(context)
+    assert result == ("done", f"{sys.executable}: exit code 0")
     # No shell was in between.
     assert (tmp_path / "told").read_text() == "nonfinite$HOME; touch never"
     assert not (tmp_path / "never").exists()
-    outcome = Command(CommandSettings([*argv[:3], "3"], cwd=str(tmp_path))).take(case)
-    assert outcome == ("refused", f"{sys.executable}: exit code 3")
-    assert Command(CommandSettings(["/no/such"])).take(case).word == "refused"
+    result = CommandAction(CommandSettings([*argv[:3], "3"], cwd=str(tmp_path))).take(context)
+    assert result == ("refused", f"{sys.executable}: exit code 3")
+    assert CommandAction(CommandSettings(["/no/such"])).take(context).word == "refused"
 
 
 def test_a_program_that_hangs_is_killed_with_all_that_it_started(
-    case: Case, tmp_path: Path
+    context: ActionContext, tmp_path: Path
 ) -> None:
     (tmp_path / "hang.sh").write_text("sleep 600 & echo $! > pid; wait\n")
     settings = CommandSettings(["/bin/sh", "hang.sh"], cwd=str(tmp_path), timeout=2.0)
-    outcome = Command(settings).take(case)
-    assert outcome == ("refused", "/bin/sh: killed after 2 s")
+    result = CommandAction(settings).take(context)
+    assert result == ("refused", "/bin/sh: killed after 2 s")
     state = Path("/proc", (tmp_path / "pid").read_text().strip(), "stat")
     deadline = time.monotonic() + 30
     # Gone, or dead and waiting for its new parent to notice.

@@ -21,7 +21,7 @@ from vinedresser.rules.optimisation.learning_rate_too_high import LearningRateTo
 from vinedresser.rules.optimisation.learning_rate_too_low import LearningRateTooLow
 from vinedresser.rules.root_cause import root_causes
 from vinedresser.rules.signals.losses.predicted_fall import PredictedFall
-from vinedresser.rules.signals.parameters.learning_rate import RateInUse
+from vinedresser.rules.signals.parameters.learning_rate import LearningRateSignal
 from vinedresser.rules.weights.update_ratio import UpdateRatio
 from vinedresser.store.reading.reader import Run, open_run
 from vinedresser.store.reading.step import Step
@@ -38,7 +38,7 @@ class Keeps(Rule):
     needs = ()
 
     def __init__(self) -> None:
-        self.rate = RateInUse()
+        self.rate = LearningRateSignal()
         self.predicted = PredictedFall()
         self.overshoots: list[float] = []
 

@@ -25,7 +25,7 @@ NONFINITE = {"nonfinite": {"severity": "warning"}}
 def standing() -> list[psutil.Process]:
     """Return the judges of this process that wait or judge."""
     children = psutil.Process().children()
-    return [one for one in children if "vinedresser.rules.standing_judge" in one.cmdline()]
+    return [one for one in children if "vinedresser.rules.judge_server" in one.cmdline()]
 
 
 def judged(run: Path, rules: object = NONFINITE) -> None:

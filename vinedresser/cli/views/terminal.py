@@ -24,7 +24,7 @@ from rich.text import Text
 from vinedresser.errors import StoreError, VinedresserError
 from vinedresser.rules.base import Rule
 from vinedresser.rules.root_cause import root_causes
-from vinedresser.rules.trial import Trial
+from vinedresser.rules.rule_check import RuleCheck
 from vinedresser.store.finding import Finding
 from vinedresser.store.records import RemedyRecord, RunRecord, read_record
 from vinedresser.store.status import Status, run_status
@@ -164,7 +164,7 @@ def rules_table(rules: Mapping[str, type[Rule]]) -> Table:
     return table
 
 
-def print_trial(trial: Trial, *, to: Console = console) -> None:
+def print_trial(trial: RuleCheck, *, to: Console = console) -> None:
     """Print what rules found in a recorded run, and how they behaved."""
     each = 1e6 * trial.seconds / trial.steps if trial.steps else 0.0
     names = ", ".join(trial.rules)

@@ -9,10 +9,10 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 from vinedresser.store.finding import Finding
 from vinedresser.store.storage import Storage
 
-__all__ = ["Action", "Case", "Outcome"]
+__all__ = ["Action", "ActionContext", "ActionResult"]
 
 
-class Outcome(NamedTuple):
+class ActionResult(NamedTuple):
     """What came of an action.
 
     Attributes:
@@ -25,7 +25,7 @@ class Outcome(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Case:
+class ActionContext:
     """A finding that an action is taken for.
 
     Attributes:
@@ -53,7 +53,7 @@ class Action(Protocol):
 
     name: ClassVar[str]
 
-    def take(self, case: Case) -> Outcome:
+    def take(self, context: ActionContext) -> ActionResult:
         """Do it; called on a thread of its own, and over within a bounded time.
 
         Raises:

@@ -9,13 +9,13 @@ import subprocess
 from contextlib import suppress
 from typing import ClassVar
 
-from vinedresser.rules.actions.base import Case, Outcome
+from vinedresser.rules.actions.base import ActionContext, ActionResult
 from vinedresser.rules.actions.settings import CommandSettings
 
-__all__ = ["Command"]
+__all__ = ["CommandAction"]
 
 
-class Command:
+class CommandAction:
     """Starts a program, which reads the finding and the facts of its run as JSON from its input.
 
     Its output goes to the judge's log. It is not started again, whatever its exit code.
@@ -29,7 +29,7 @@ class Command:
     def __init__(self, settings: CommandSettings) -> None:
         self._settings = settings
 
-    def take(self, case: Case) -> Outcome:
+    def take(self, context: ActionContext) -> ActionResult:
         """See `Action.take`."""
         settings = self._settings
         program = settings.argv[0]
@@ -39,14 +39,14 @@ class Command:
                 settings.argv, cwd=settings.cwd, stdin=subprocess.PIPE, start_new_session=True
             )
         except OSError as error:
-            return Outcome("refused", f"{program}: {error.strerror}")
-        told = json.dumps(case.document, allow_nan=False).encode()
+            return ActionResult("refused", f"{program}: {error.strerror}")
+        told = json.dumps(context.document, allow_nan=False).encode()
         try:
             process.communicate(told, timeout=settings.timeout)
         except subprocess.TimeoutExpired:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-            return Outcome("refused", f"{program}: killed after {settings.timeout:g} s")
+            return ActionResult("refused", f"{program}: killed after {settings.timeout:g} s")
         code = process.returncode
-        return Outcome("refused" if code else "done", f"{program}: exit code {code}")
+        return ActionResult("refused" if code else "done", f"{program}: exit code {code}")

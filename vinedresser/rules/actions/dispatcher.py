@@ -7,19 +7,19 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from vinedresser.rules.actions.base import Action, Case, Outcome
-from vinedresser.rules.actions.command import Command
+from vinedresser.rules.actions.action_queue import ActionQueue
+from vinedresser.rules.actions.base import Action, ActionContext, ActionResult
+from vinedresser.rules.actions.command import CommandAction
 from vinedresser.rules.actions.journal import Journal
-from vinedresser.rules.actions.lane import Lane
-from vinedresser.rules.actions.mail import Email
+from vinedresser.rules.actions.mail import EmailAction
 from vinedresser.rules.actions.message import action_id, document
-from vinedresser.rules.actions.notify import Notify
+from vinedresser.rules.actions.notify import NotifyAction
 from vinedresser.rules.actions.plan import ActionPlan
 from vinedresser.rules.actions.settings import SnapshotSettings
-from vinedresser.rules.actions.snapshot import Snapshot
-from vinedresser.rules.actions.stop import Stop
-from vinedresser.rules.actions.tag import Tag
-from vinedresser.rules.actions.trainer import Adjust, Checkpoint
+from vinedresser.rules.actions.snapshot import SnapshotAction
+from vinedresser.rules.actions.stop import StopAction
+from vinedresser.rules.actions.tag import TagAction
+from vinedresser.rules.actions.trainer import AdjustAction, CheckpointAction
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.records import ActionRecord, RunRecord, StopRecord, read_record
@@ -55,17 +55,17 @@ class Dispatcher:
         self._journal = Journal(run.storage, group)
         self._giving_up = threading.Event()
         self._actions = _actions(plan.settings, group)
-        self._training = Lane("training-actions", self._note)
-        self._outgoing = Lane("outgoing-actions", self._note)
+        self._training = ActionQueue("training-actions", self._note)
+        self._outgoing = ActionQueue("outgoing-actions", self._note)
 
     def take(self, finding: Finding) -> None:
         """Have the actions taken that follow a finding, but for its stop."""
         for name in self._plan.of(finding):
             action = self._actions.get(name)
-            case = self._case(finding, name)
-            if action is not None and not self._journal.has(case.id):
+            context = self._context(finding, name)
+            if action is not None and not self._journal.has(context.id):
                 lane = self._outgoing if name in _OUTGOING else self._training
-                lane.put(action, case)
+                lane.put(action, context)
 
     def stops(self, finding: Finding) -> bool:
         """Say whether a stop follows a finding."""
@@ -81,13 +81,13 @@ class Dispatcher:
         Raises:
             StoreError: the storage refused.
         """
-        case, action = self._case(fatal, "stop"), Stop(record)
-        if self._journal.has(case.id):
+        context, action = self._context(fatal, "stop"), StopAction(record)
+        if self._journal.has(context.id):
             return
         if _BEFORE_STOP.isdisjoint(self._plan.of(fatal)):
-            self._note(action, case, action.ask(case.storage))
+            self._note(action, context, action.ask(context.storage))
         else:
-            self._training.put(action, case)
+            self._training.put(action, context)
 
     def close(self) -> None:
         """Wait, for a bounded time, until all actions are over."""
@@ -101,22 +101,22 @@ class Dispatcher:
                 return
             self._giving_up.set()
 
-    def _case(self, finding: Finding, name: str) -> Case:
+    def _context(self, finding: Finding, name: str) -> ActionContext:
         info = read_record(self._run.storage, RunRecord) or self._run.info
         identity = action_id(info.id, finding, name)
         told = document(info, self._run.storage.location, finding, identity)
-        return Case(identity, finding, self._run.storage, told, self._giving_up)
+        return ActionContext(identity, finding, self._run.storage, told, self._giving_up)
 
-    def _note(self, action: Action, case: Case, outcome: Outcome) -> None:
-        finding = case.finding
+    def _note(self, action: Action, context: ActionContext, result: ActionResult) -> None:
+        finding = context.finding
         record = ActionRecord(
-            id=case.id,
+            id=context.id,
             action=action.name,
             rule=finding.rule,
             step=finding.step,
             time=time.time(),
-            outcome=outcome.word,
-            detail=outcome.detail,
+            outcome=result.word,
+            detail=result.detail,
         )
         self._journal.add(record)
 
@@ -124,15 +124,15 @@ class Dispatcher:
 def _actions(settings: Mapping[str, Any], group: str) -> dict[str, Action]:
     """Return the actions by name, but for the stop, which is of one finding."""
     found: list[Action] = [
-        Tag(group),
-        Snapshot(settings.get("snapshot", SnapshotSettings())),
-        Checkpoint(),
+        TagAction(group),
+        SnapshotAction(settings.get("snapshot", SnapshotSettings())),
+        CheckpointAction(),
     ]
     kinds: dict[str, type[Any]] = {
-        "adjust": Adjust,
-        "notify": Notify,
-        "email": Email,
-        "command": Command,
+        "adjust": AdjustAction,
+        "notify": NotifyAction,
+        "email": EmailAction,
+        "command": CommandAction,
     }
     found += [kind(settings[name]) for name, kind in kinds.items() if name in settings]
     return {action.name: action for action in found}

@@ -8,11 +8,11 @@ import urllib.request
 from http.client import HTTPException
 from typing import Any, ClassVar
 
-from vinedresser.rules.actions.base import Case, Outcome
-from vinedresser.rules.actions.persistence import persist
+from vinedresser.rules.actions.base import ActionContext, ActionResult
+from vinedresser.rules.actions.retry import retry
 from vinedresser.rules.actions.settings import NotifySettings
 
-__all__ = ["Notify"]
+__all__ = ["NotifyAction"]
 
 # Seconds for one try.
 _TIMEOUT = 10.0
@@ -20,7 +20,7 @@ _TIMEOUT = 10.0
 _LATER = frozenset({408, 425, 429})
 
 
-class Notify:
+class NotifyAction:
     """POSTs a finding and the facts of its run as JSON.
 
     The header ``Idempotency-Key`` has the id: it comes again where a judge was killed before it
@@ -37,34 +37,34 @@ class Notify:
         self._settings = settings
         self._opener = urllib.request.build_opener(_NoRedirection)
 
-    def take(self, case: Case) -> Outcome:
+    def take(self, context: ActionContext) -> ActionResult:
         """See `Action.take`."""
         # The scheme was checked with the settings.
         request = urllib.request.Request(  # noqa: S310
             self._settings.url(),
-            data=json.dumps(case.document, allow_nan=False).encode(),
+            data=json.dumps(context.document, allow_nan=False).encode(),
             headers={
                 "Content-Type": "application/json",
-                "Idempotency-Key": case.id,
+                "Idempotency-Key": context.id,
                 "User-Agent": "vinedresser",
             },
             method="POST",
         )
-        return persist(lambda: self._post(request), self._settings.patience, case.giving_up)
+        return retry(lambda: self._post(request), self._settings.patience, context.giving_up)
 
-    def _post(self, request: urllib.request.Request) -> Outcome:
+    def _post(self, request: urllib.request.Request) -> ActionResult:
         # The rest of the URL may be a secret.
         where = request.host
         try:
             with self._opener.open(request, timeout=_TIMEOUT) as answer:
-                return Outcome("done", f"{where} answered {answer.status}")
+                return ActionResult("done", f"{where} answered {answer.status}")
         except urllib.error.HTTPError as error:
             error.close()
             later = error.code in _LATER or error.code >= 500
-            return Outcome("failed" if later else "refused", f"{where} answered {error.code}")
+            return ActionResult("failed" if later else "refused", f"{where} answered {error.code}")
         except (OSError, HTTPException) as error:
             reason = getattr(error, "reason", None) or error
-            return Outcome("failed", f"{where}: {type(error).__name__}: {reason}")
+            return ActionResult("failed", f"{where}: {type(error).__name__}: {reason}")
 
 
 class _NoRedirection(urllib.request.HTTPRedirectHandler):

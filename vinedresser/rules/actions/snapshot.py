@@ -8,7 +8,7 @@ from typing import ClassVar
 from vinedresser.capture.config.capture_config import CaptureConfig
 from vinedresser.capture.requests.requesting import await_change, request_capture
 from vinedresser.errors import ConfigError
-from vinedresser.rules.actions.base import Case, Outcome
+from vinedresser.rules.actions.base import ActionContext, ActionResult
 from vinedresser.rules.actions.settings import SnapshotSettings
 from vinedresser.store.collections.collection import Collection
 from vinedresser.store.collections.schedule import SaveConfig
@@ -16,14 +16,14 @@ from vinedresser.store.records import RunRecord, last_step, read_record
 from vinedresser.store.status import run_status
 from vinedresser.store.storage import Storage
 
-__all__ = ["Snapshot"]
+__all__ = ["SnapshotAction"]
 
 # Seconds that the training has to answer, and then to take its steps.
 _PATIENCE = 30.0
 _POLL = 0.05
 
 
-class Snapshot:
+class SnapshotAction:
     """Asks the training for full tensors of its next steps, and waits until it has taken them.
 
     Args:
@@ -35,23 +35,23 @@ class Snapshot:
     def __init__(self, settings: SnapshotSettings) -> None:
         self._settings = settings
 
-    def take(self, case: Case) -> Outcome:
+    def take(self, context: ActionContext) -> ActionResult:
         """See `Action.take`."""
         steps = self._settings.steps
         try:
-            number = request_capture(case.storage, self._wanted(case.storage), steps=steps)
+            number = request_capture(context.storage, self._wanted(context.storage), steps=steps)
         except ConfigError as error:
-            return Outcome("refused", str(error))
-        change = await_change(case.storage, number, _PATIENCE)
+            return ActionResult("refused", str(error))
+        change = await_change(context.storage, number, _PATIENCE)
         if change is None:
-            return Outcome("failed", "the training did not answer")
+            return ActionResult("failed", "the training did not answer")
         if change.refused:
-            return Outcome("refused", change.refused)
+            return ActionResult("refused", change.refused)
         last = change.step + steps - 1
-        taken = _await_step(case.storage, last)
+        taken = _await_step(context.storage, last)
         if taken < change.step:
-            return Outcome("failed", f"the training took no step after step {taken}")
-        return Outcome("done", f"full tensors of steps {change.step} to {min(taken, last)}")
+            return ActionResult("failed", f"the training took no step after step {taken}")
+        return ActionResult("done", f"full tensors of steps {change.step} to {min(taken, last)}")
 
     def _wanted(self, storage: Storage) -> list[Collection]:
         """Return the collections with all that is kept of them already, and their tensors."""

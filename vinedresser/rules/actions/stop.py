@@ -6,13 +6,13 @@ import logging
 from typing import ClassVar
 
 from vinedresser.errors import KeyTaken, StoreError
-from vinedresser.rules.actions.base import Case, Outcome
-from vinedresser.rules.actions.persistence import persist
+from vinedresser.rules.actions.base import ActionContext, ActionResult
+from vinedresser.rules.actions.retry import retry
 from vinedresser.store.finding import Finding
 from vinedresser.store.records import ExitRecord, StopRecord, write_record
 from vinedresser.store.storage import Storage
 
-__all__ = ["Stop", "StopAtOnce"]
+__all__ = ["StopAction", "StopOnSeverity"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -20,7 +20,7 @@ _LOG = logging.getLogger(__name__)
 _PATIENCE = 300.0
 
 
-class Stop:
+class StopAction:
     """Asks the training to end; the first who asks is the one.
 
     Args:
@@ -32,35 +32,35 @@ class Stop:
     def __init__(self, record: StopRecord) -> None:
         self._record = record
 
-    def take(self, case: Case) -> Outcome:
+    def take(self, context: ActionContext) -> ActionResult:
         """See `Action.take`; a store that is away is tried for some minutes."""
 
-        def attempt() -> Outcome:
+        def attempt() -> ActionResult:
             try:
-                return self.ask(case.storage)
+                return self.ask(context.storage)
             except StoreError as error:
-                return Outcome("failed", str(error))
+                return ActionResult("failed", str(error))
 
-        return persist(attempt, _PATIENCE, case.giving_up)
+        return retry(attempt, _PATIENCE, context.giving_up)
 
-    def ask(self, storage: Storage) -> Outcome:
+    def ask(self, storage: Storage) -> ActionResult:
         """Ask the training to end, unless it has ended or somebody else asked before.
 
         Raises:
             StoreError: the storage refused.
         """
         if storage.exists(ExitRecord.KEY):
-            return Outcome("refused", "the run has ended")
+            return ActionResult("refused", "the run has ended")
         try:
             write_record(storage, self._record, exclusive=True)
         except KeyTaken:
             reason = self._record.reason
             _LOG.info("%s: was asked to end before: %s", storage.location, reason)
-            return Outcome("refused", "the run was asked to end before")
-        return Outcome("done", "the run is asked to end")
+            return ActionResult("refused", "the run was asked to end before")
+        return ActionResult("done", "the run is asked to end")
 
 
-class StopAtOnce:
+class StopOnSeverity:
     """What follows a finding where nobody says otherwise: one of severity "stop" ends the run.
 
     Args:
@@ -84,4 +84,4 @@ class StopAtOnce:
         Raises:
             StoreError: the storage refused.
         """
-        Stop(record).ask(self._storage)
+        StopAction(record).ask(self._storage)

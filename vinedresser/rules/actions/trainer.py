@@ -6,7 +6,7 @@ import time
 from typing import ClassVar
 
 from vinedresser.capture.requests.requesting import await_answer
-from vinedresser.rules.actions.base import Case, Outcome
+from vinedresser.rules.actions.base import ActionContext, ActionResult
 from vinedresser.rules.actions.settings import AdjustSettings
 from vinedresser.store.records import (
     TrainerAnswer,
@@ -19,27 +19,27 @@ from vinedresser.store.records import (
 from vinedresser.store.status import run_status
 from vinedresser.store.storage import Storage
 
-__all__ = ["Adjust", "Checkpoint"]
+__all__ = ["AdjustAction", "CheckpointAction"]
 
 # Seconds that the training has to answer.
 _PATIENCE = 30.0
 
 
-class Checkpoint:
+class CheckpointAction:
     """Asks the training for a checkpoint; it goes on."""
 
     name: ClassVar[str] = "checkpoint"
 
-    def take(self, case: Case) -> Outcome:
+    def take(self, context: ActionContext) -> ActionResult:
         """See `Action.take`."""
-        request = TrainerRequest(case.id, "checkpoint", case.finding.seen, time.time())
-        answer = _asked(case.storage, request)
-        if isinstance(answer, Outcome):
+        request = TrainerRequest(context.id, "checkpoint", context.finding.seen, time.time())
+        answer = _asked(context.storage, request)
+        if isinstance(answer, ActionResult):
             return answer
-        return Outcome("done", f"after {answer.step} steps: {', '.join(answer.files)}")
+        return ActionResult("done", f"after {answer.step} steps: {', '.join(answer.files)}")
 
 
-class Adjust:
+class AdjustAction:
     """Asks the training to change a parameter that its user has declared tunable.
 
     Args:
@@ -51,42 +51,48 @@ class Adjust:
     def __init__(self, settings: AdjustSettings) -> None:
         self._settings = settings
 
-    def take(self, case: Case) -> Outcome:
+    def take(self, context: ActionContext) -> ActionResult:
         """See `Action.take`."""
         settings = self._settings
-        outcomes = []
+        results = []
         if settings.lr is not None:
-            outcomes.append(self._change(case, "lr", factor=settings.lr))
+            results.append(self._change(context, "lr", factor=settings.lr))
         if settings.clip is not None:
-            outcomes.append(self._change(case, "clip", value=settings.clip))
+            results.append(self._change(context, "clip", value=settings.clip))
         # What was done counts: it is not to be done again.
         order = ("done", "failed", "refused")
-        word = min((one.word for one in outcomes), key=order.index)
-        return Outcome(word, "; ".join(one.detail for one in outcomes))
+        word = min((one.word for one in results), key=order.index)
+        return ActionResult(word, "; ".join(one.detail for one in results))
 
     def _change(
-        self, case: Case, parameter: str, factor: float | None = None, value: float | None = None
-    ) -> Outcome:
+        self,
+        context: ActionContext,
+        parameter: str,
+        factor: float | None = None,
+        value: float | None = None,
+    ) -> ActionResult:
         request = TrainerRequest(
-            f"{case.id}-{parameter}",
+            f"{context.id}-{parameter}",
             "adjust",
-            case.finding.seen,
+            context.finding.seen,
             time.time(),
             parameter=parameter,
             factor=factor,
             value=value,
         )
-        made = [one for one in _requests(case.storage) if one.parameter == parameter]
+        made = [one for one in _requests(context.storage) if one.parameter == parameter]
         if len(made) >= self._settings.times and request.id not in {one.id for one in made}:
-            return Outcome("refused", f"{parameter}: was changed {len(made)} times")
-        answer = _asked(case.storage, request)
-        if isinstance(answer, Outcome):
+            return ActionResult("refused", f"{parameter}: was changed {len(made)} times")
+        answer = _asked(context.storage, request)
+        if isinstance(answer, ActionResult):
             return answer
         old, new = (", ".join(f"{one:g}" for one in some) for some in (answer.old, answer.new))
-        return Outcome("done", f"{parameter}: from {old or 'none'} to {new}, step {answer.step} on")
+        return ActionResult(
+            "done", f"{parameter}: from {old or 'none'} to {new}, step {answer.step} on"
+        )
 
 
-def _asked(storage: Storage, request: TrainerRequest) -> TrainerAnswer | Outcome:
+def _asked(storage: Storage, request: TrainerRequest) -> TrainerAnswer | ActionResult:
     """Return the trainer's answer to a request, or what came of it where there is none.
 
     A request with the same id is not made again: the trainer would do it twice.
@@ -96,13 +102,13 @@ def _asked(storage: Storage, request: TrainerRequest) -> TrainerAnswer | Outcome
     if number is None:
         status = run_status(storage)
         if status.over:
-            return Outcome("refused", f"the run is {status.state}")
+            return ActionResult("refused", f"the run is {status.state}")
         number = write_numbered(storage, request, trainer_request_key)
     key = trainer_answer_key(number, 0)
     answer = await_answer(storage, TrainerAnswer, key, _PATIENCE)
     if answer is None:
-        return Outcome("failed", "the training did not answer")
-    return Outcome("refused", answer.refused) if answer.refused else answer
+        return ActionResult("failed", "the training did not answer")
+    return ActionResult("refused", answer.refused) if answer.refused else answer
 
 
 def _requests(storage: Storage) -> list[TrainerRequest]:

@@ -69,7 +69,7 @@ class ClassifierConfusion(Rule):
 
     severity = "info"
     fault = "classifier_confusion"
-    net = True
+    silent_after_stop = True
 
     def __init__(self, share: float = 0.1) -> None:
         if not 0 < share < 1:

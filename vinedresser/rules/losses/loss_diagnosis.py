@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from vinedresser.rules.advice import Advice
 from vinedresser.rules.faults import Fault
-from vinedresser.rules.signals.outcomes.no_progress import Course
+from vinedresser.rules.signals.outcomes.no_progress import LossTrajectory
 from vinedresser.rules.signals.parameters.gradient_norms import GradientNorms
-from vinedresser.rules.signals.parameters.learning_rate import LearningRate, RateInUse
+from vinedresser.rules.signals.parameters.learning_rate import LearningRate, LearningRateSignal
 
 if TYPE_CHECKING:
     from vinedresser.store.reading.step import Step
@@ -74,15 +74,15 @@ class LossDiagnosis:
         if changes:
             self.moved = max(changes)
 
-    def explain(self, course: Course, rate: RateInUse) -> Diagnosis:
+    def explain(self, trajectory: LossTrajectory, rate: LearningRateSignal) -> Diagnosis:
         """Return the diagnosis of a loss that does not come down.
 
         Args:
-            course: of the loss.
+            trajectory: of the loss.
             rate: the learning rate.
         """
-        if course.kind != "standing":
-            advice, correction = too_long_steps(course, rate)
+        if trajectory.kind != "standing":
+            advice, correction = too_long_steps(trajectory, rate)
             return Diagnosis(advice, "learning_rate_too_high", correction)
         self.rate = rate.rate()
         fault, advice = self.standing()
@@ -144,21 +144,23 @@ class LossDiagnosis:
         )
 
 
-def too_long_steps(course: Course, rate: RateInUse) -> tuple[Advice, dict[str, float]]:
+def too_long_steps(
+    trajectory: LossTrajectory, rate: LearningRateSignal
+) -> tuple[Advice, dict[str, float]]:
     """Return what is said of a loss that was thrown up, or that was lost again.
 
     Args:
-        course: of the loss.
+        trajectory: of the loss.
         rate: the learning rate.
 
     Returns:
         Cause and remedy, and the remedy as a `Finding.correction`.
     """
-    factor = 0.01 if course.rise >= _FAR else 0.1
+    factor = 0.01 if trajectory.rise >= _FAR else 0.1
     smaller = rate.scaled(factor)
-    if course.kind == "thrown_up":
+    if trajectory.kind == "thrown_up":
         advice = Advice(
-            cause=f"the learning rate is too high: the loss rose {course.rise:.2g}-fold",
+            cause=f"the learning rate is too high: the loss rose {trajectory.rise:.2g}-fold",
             remedy=f"{smaller}; warm it up, clip the gradient norm",
         )
     else:

@@ -10,9 +10,9 @@ from vinedresser.rules.base import Rule
 from vinedresser.rules.losses.loss_diagnosis import LossDiagnosis
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.confidence import confidence
-from vinedresser.rules.signals.outcomes.no_progress import Course, NoProgress
+from vinedresser.rules.signals.outcomes.no_progress import LossTrajectory, NoProgress
 from vinedresser.rules.signals.outcomes.outcome import PLATEAU
-from vinedresser.rules.signals.parameters.learning_rate import RateInUse
+from vinedresser.rules.signals.parameters.learning_rate import LearningRateSignal
 from vinedresser.rules.trees.ensemble import Ensemble
 from vinedresser.store.finding import Finding
 
@@ -65,7 +65,7 @@ class LossNotDecreasing(Rule):
             Need("weights", every=20, reductions=("l2",), required=False),
         )
         self.progress = NoProgress(patience, drop, rise)
-        self.rate = RateInUse()
+        self.rate = LearningRateSignal()
         self._diagnosis = LossDiagnosis()
         self._total = 0
         self._fired = False
@@ -80,38 +80,38 @@ class LossNotDecreasing(Rule):
         if self._fired or step.rank != 0:
             return None
         self._diagnosis.add(step)
-        course = self.progress.course()
-        if course is None or self._may_be_a_plateau(step, course):
+        trajectory = self.progress.trajectory()
+        if trajectory is None or self._may_be_a_plateau(step, trajectory):
             return None
-        return self._finding(step, course)
+        return self._finding(step, trajectory)
 
     def finish(self) -> Finding | None:
         """Return what was so when the run was over."""
-        course = None if self._fired else self.progress.course(ended=True)
-        if course is None or self.progress.last is None:
+        trajectory = None if self._fired else self.progress.trajectory(ended=True)
+        if trajectory is None or self.progress.last is None:
             return None
-        return self._finding(self.progress.last, course)
+        return self._finding(self.progress.last, trajectory)
 
-    def _may_be_a_plateau(self, step: Step, course: Course) -> bool:
-        stands = course.kind == "standing" and self._diagnosis.trains
+    def _may_be_a_plateau(self, step: Step, trajectory: LossTrajectory) -> bool:
+        stands = trajectory.kind == "standing" and self._diagnosis.trains
         return stands and step.step < PLATEAU * self._total
 
-    def _finding(self, step: Step, course: Course) -> Finding:
+    def _finding(self, step: Step, trajectory: LossTrajectory) -> Finding:
         self._fired = True
-        start, stretch, progress = course.start, course.stretch, course.progress
-        threshold = start + (self.rise if course.blown else -self.drop) * abs(start)
-        error = math.hypot(course.start_error, stretch.error)
+        start, stretch, progress = trajectory.start, trajectory.stretch, trajectory.progress
+        threshold = start + (self.rise if trajectory.blown else -self.drop) * abs(start)
+        error = math.hypot(trajectory.start_error, stretch.error)
         margin = (stretch.level - threshold) / error if error else math.inf
-        found = self._diagnosis.explain(course, self.rate)
+        found = self._diagnosis.explain(trajectory, self.rate)
         return self.found(
             step,
             since=stretch.first,
-            tensor=course.name,
+            tensor=trajectory.name,
             statistic="loss",
             value=stretch.level,
             threshold=threshold,
             confidence=confidence(margin),
-            seen=f"{course.name} {course.seen}{self.progress.outcome.metrics_in_words()}",
+            seen=f"{trajectory.name} {trajectory.seen}{self.progress.outcome.metrics_in_words()}",
             cause=found.advice.cause,
             remedy=found.advice.remedy,
             fault=found.fault,
@@ -122,7 +122,7 @@ class LossNotDecreasing(Rule):
                 "standard_error": error,
                 "lowest": [progress.lowest_step, progress.lowest],
                 "highest": [progress.peak_step, progress.peak],
-                "rise": course.rise,
+                "rise": trajectory.rise,
                 "weights_moved": self._diagnosis.moved,
             },
         )

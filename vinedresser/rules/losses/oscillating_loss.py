@@ -11,7 +11,7 @@ from vinedresser.errors import ConfigError
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.bounded import bounded
 from vinedresser.rules.signals.losses.loss_progress import spread
-from vinedresser.rules.signals.parameters.learning_rate import RateInUse
+from vinedresser.rules.signals.parameters.learning_rate import LearningRateSignal
 from vinedresser.rules.symptom import Symptom, SymptomRule
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class OscillatingLoss(SymptomRule):
             raise ConfigError(f"swing = {swing:g}: must be greater than 0")
         self.swing = swing
         self.needs = (Need("losses"),)
-        self.rate = RateInUse()
+        self.rate = LearningRateSignal()
         self._start: dict[str, list[float]] = {}
         self._losses: dict[str, deque[float]] = {}
 

@@ -40,7 +40,7 @@ class Underfitting(Rule):
     """
 
     fault = "underfitting"
-    net = True
+    silent_after_stop = True
 
     def __init__(self, patience: int = 13) -> None:
         if patience < 1:

@@ -9,8 +9,8 @@ from vinedresser.errors import ConfigError
 from vinedresser.rules.losses.loss_diagnosis import too_long_steps
 from vinedresser.rules.signals.confidence import confidence
 from vinedresser.rules.signals.losses.predicted_fall import PredictedFall
-from vinedresser.rules.signals.outcomes.no_progress import Course, NoProgress
-from vinedresser.rules.signals.parameters.learning_rate import RateInUse
+from vinedresser.rules.signals.outcomes.no_progress import LossTrajectory, NoProgress
+from vinedresser.rules.signals.parameters.learning_rate import LearningRateSignal
 from vinedresser.rules.signals.parameters.update_ratios import UpdateRatios, to_usual
 from vinedresser.rules.symptom import Symptom, SymptomRule
 
@@ -52,7 +52,7 @@ class LearningRateTooHigh(SymptomRule):
         self.updates = UpdateRatios(20)
         self.predicted = PredictedFall()
         self.progress = NoProgress(200, 0.1, 1.0)
-        self.rate = RateInUse()
+        self.rate = LearningRateSignal()
         self.needs = self.updates.needs
 
     def update(self, step: Step) -> Finding | None:
@@ -60,14 +60,14 @@ class LearningRateTooHigh(SymptomRule):
         found = super().update(step)
         if found is not None or self._fired or step.rank != 0:
             return found
-        return self._of_course(step, self.progress.course())
+        return self._of_trajectory(step, self.progress.trajectory())
 
     def finish(self) -> Finding | None:
         """See `Rule.finish`."""
         found = super().finish()
         if found is not None or self._fired or self.progress.last is None:
             return found
-        return self._of_course(self.progress.last, self.progress.course(ended=True))
+        return self._of_trajectory(self.progress.last, self.progress.trajectory(ended=True))
 
     def look(self, step: Step) -> Symptom | None:  # noqa: ARG002 (the signals have kept it)
         """See `SymptomRule.look`."""
@@ -109,30 +109,30 @@ class LearningRateTooHigh(SymptomRule):
             correction=self.rate.corrected(factor),
         )
 
-    def _of_course(self, step: Step, course: Course | None) -> Finding | None:
+    def _of_trajectory(self, step: Step, trajectory: LossTrajectory | None) -> Finding | None:
         """Return what the loss alone shows, if it does."""
-        if course is None or course.kind == "standing":
+        if trajectory is None or trajectory.kind == "standing":
             return None
         self._fired = True
-        advice, correction = too_long_steps(course, self.rate)
-        size = abs(course.start)
-        error = math.hypot(course.start_error, course.stretch.error)
-        margin = (course.progress.peak - course.start) / error if error else math.inf
+        advice, correction = too_long_steps(trajectory, self.rate)
+        size = abs(trajectory.start)
+        error = math.hypot(trajectory.start_error, trajectory.stretch.error)
+        margin = (trajectory.progress.peak - trajectory.start) / error if error else math.inf
         return self.found(
             step,
-            since=course.stretch.first,
-            tensor=course.name,
+            since=trajectory.stretch.first,
+            tensor=trajectory.name,
             statistic="loss",
-            value=course.progress.peak,
-            threshold=course.start + size / 2,
+            value=trajectory.progress.peak,
+            threshold=trajectory.start + size / 2,
             confidence=confidence(margin),
-            seen=f"{course.name} {course.seen}",
+            seen=f"{trajectory.name} {trajectory.seen}",
             cause=advice.cause,
             remedy=advice.remedy,
             evidence={
-                "start": course.start,
-                "level": course.stretch.level,
-                "rise": course.rise,
+                "start": trajectory.start,
+                "level": trajectory.stretch.level,
+                "rise": trajectory.rise,
                 "learning_rates": self.rate.captured,
             },
             correction=correction,

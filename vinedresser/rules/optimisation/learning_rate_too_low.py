@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from vinedresser.errors import ConfigError
 from vinedresser.rules.signals.confidence import confidence
 from vinedresser.rules.signals.losses.predicted_fall import Agreement, PredictedFall
-from vinedresser.rules.signals.parameters.learning_rate import RateInUse
+from vinedresser.rules.signals.parameters.learning_rate import LearningRateSignal
 from vinedresser.rules.signals.parameters.update_ratios import UpdateRatios, to_usual
 from vinedresser.rules.symptom import Symptom, SymptomRule
 
@@ -53,7 +53,7 @@ class LearningRateTooLow(SymptomRule):
         self.share = share
         self.updates = UpdateRatios(20)
         self.predicted = PredictedFall()
-        self.rate = RateInUse()
+        self.rate = LearningRateSignal()
         self.needs = self.updates.needs
 
     def look(self, step: Step) -> Symptom | None:

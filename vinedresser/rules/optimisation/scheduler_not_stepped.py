@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from vinedresser.errors import ConfigError
 from vinedresser.rules.need import Need
-from vinedresser.rules.signals.parameters.learning_rate import RateInUse
+from vinedresser.rules.signals.parameters.learning_rate import LearningRateSignal
 from vinedresser.rules.symptom import Symptom, SymptomRule
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class SchedulerNotStepped(SymptomRule):
         super().__init__(patience)
         self.decay = decay
         self.share = share
-        self.rate = RateInUse()
+        self.rate = LearningRateSignal()
         self.needs = (
             Need("scheduler", every=20, regex=_STEPS, stop=400, required=False),
             Need("scheduler", every=100, regex=_STEPS, required=False),
@@ -80,11 +80,11 @@ class SchedulerNotStepped(SymptomRule):
 
     def looks_at(self, step: Step) -> bool:
         """See `SymptomRule.looks_at`: where the learning rate was captured."""
-        return bool(self.rate.course) and self.rate.course[-1][0] == step.step
+        return bool(self.rate.history) and self.rate.history[-1][0] == step.step
 
     def look(self, step: Step) -> Symptom | None:
         """See `SymptomRule.look`."""
-        now, greatest = abs(self.rate.course[-1][1]), abs(self.rate.greatest)
+        now, greatest = abs(self.rate.history[-1][1]), abs(self.rate.greatest)
         if not now < self.decay * greatest:
             self._decayed = None
             return None
@@ -121,7 +121,7 @@ class SchedulerNotStepped(SymptomRule):
     def _stands(self) -> bool:
         """Say whether there is a scheduler that has done nothing until now."""
         enough = self._unstepped is not None and self._unstepped_looks >= self.patience
-        return enough and all(rate == self.rate.first for _, rate in self.rate.course)
+        return enough and all(rate == self.rate.first for _, rate in self.rate.history)
 
     def _never_stepped(self) -> Finding:
         assert self._unstepped is not None, "asked for only where there is one"

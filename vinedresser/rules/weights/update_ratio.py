@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from vinedresser.errors import ConfigError
-from vinedresser.rules.signals.parameters.learning_rate import RateInUse
+from vinedresser.rules.signals.parameters.learning_rate import LearningRateSignal
 from vinedresser.rules.signals.parameters.update_ratios import UpdateRatios, to_usual
 from vinedresser.rules.symptom import Symptom, SymptomRule
 
@@ -53,7 +53,7 @@ class UpdateRatio(SymptomRule):
         self.every = every
         self.updates = UpdateRatios(every)
         self.needs = self.updates.needs
-        self.rate = RateInUse()
+        self.rate = LearningRateSignal()
 
     def look(self, step: Step) -> Symptom | None:
         """See `SymptomRule.look`."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from vinedresser.errors import ConfigError
-from vinedresser.rules.own_rules import absolute_reference
+from vinedresser.rules.custom_rules import absolute_reference
 from vinedresser.rules.presets import preset_table
 
 __all__ = ["grouped"]

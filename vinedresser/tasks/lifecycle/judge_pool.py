@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Mapping
 
-from vinedresser.rules.standing_judge import Request
+from vinedresser.rules.judge_server import Request
 
 __all__ = ["JudgePool"]
 
@@ -59,7 +59,7 @@ class JudgePool:
 
 
 class _StandingJudge:
-    """The process of a judge, see `vinedresser.rules.standing_judge`.
+    """The process of a judge, see `vinedresser.rules.judge_server`.
 
     Args:
         environment: of the process: credentials of a store, and what actions are to find.
@@ -68,7 +68,7 @@ class _StandingJudge:
     def __init__(self, environment: Mapping[str, str]) -> None:
         self.environment = environment
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "vinedresser.rules.standing_judge"],
+            [sys.executable, "-m", "vinedresser.rules.judge_server"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment,

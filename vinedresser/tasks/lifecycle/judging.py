@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 from vinedresser.errors import StoreError, VinedresserError
+from vinedresser.rules.judge_server import Request
 from vinedresser.rules.registry import RULES
-from vinedresser.rules.standing_judge import Request
 from vinedresser.tasks.lifecycle.judge_pool import JudgePool
 from vinedresser.tasks.lifecycle.outages import through_outages
 from vinedresser.tasks.lifecycle.prepare import rules_key

@@ -1,4 +1,4 @@
-"""Whether the training losses get nowhere, and along which course they came there."""
+"""Whether the training losses get nowhere, and along which trajectory they came there."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vinedresser.rules.signals.outcomes.learning_outcome import LearningOutcome
 if TYPE_CHECKING:
     from vinedresser.store.reading.step import Step
 
-__all__ = ["Course", "NoProgress"]
+__all__ = ["LossTrajectory", "NoProgress"]
 
 # Rules that know the cause by weights and gradients look every 20 steps: it leaves them one look.
 _HOLD = 20
@@ -22,7 +22,7 @@ _RISEN = 0.5
 _LEARNED = 0.5
 
 
-class Course(NamedTuple):
+class LossTrajectory(NamedTuple):
     """How a loss that gets nowhere has moved.
 
     Attributes:
@@ -102,7 +102,7 @@ class NoProgress(Signal):
         elif self.since is None:
             self.since = step.step
 
-    def course(self, *, ended: bool = False) -> Course | None:
+    def trajectory(self, *, ended: bool = False) -> LossTrajectory | None:
         """Return how the loss came where it is; None: it gets somewhere, or is not asked now.
 
         Args:
@@ -116,7 +116,7 @@ class NoProgress(Signal):
     def _holds(self) -> bool:
         return self.outcome.nowhere(self.rise) and not self.outcome.improving_metric()
 
-    def _worst(self) -> Course:
+    def _worst(self) -> LossTrajectory:
         losses = self.outcome.losses
         blown = {name: one for name, one in losses.items() if one.blown_up(self.rise)}
         name, progress = max((blown or losses).items(), key=_height)
@@ -130,7 +130,7 @@ class NoProgress(Signal):
         elif start - progress.lowest > _LEARNED * abs(start):
             kind = "lost"
         rise = progress.peak / abs(low) if low else math.inf
-        return Course(name, kind, progress, bool(blown), start, error, stretch, rise)
+        return LossTrajectory(name, kind, progress, bool(blown), start, error, stretch, rise)
 
 
 def _height(entry: tuple[str, LossProgress]) -> float:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from vinedresser.store.reading.step import Step
     from vinedresser.store.records import RunRecord
 
-__all__ = ["LearningRate", "RateInUse"]
+__all__ = ["LearningRate", "LearningRateSignal"]
 
 _NAMES = re.compile(r"(?:(?:base|init|initial|max|peak)_?)?(?:lr0?|learning_?rate|eta0?)")
 # Of each parameter group, as `optimizer_state/lr`, `optimizer_state/generator.lr[1]`.
@@ -94,13 +94,13 @@ class LearningRate:
         return float(f"{abs(self.value) * factor:.1e}")
 
 
-class RateInUse(Signal):
+class LearningRateSignal(Signal):
     """The learning rate that hyperparameters name, and those that the optimizer steps by.
 
     Attributes:
         named: the one among the hyperparameters; None where none has such a name.
         captured: by name, such as ``optimizer_state/lr[1]``, those of the last look.
-        course: (step, greatest of the captured) of each look until now, thinned to 512.
+        history: (step, greatest of the captured) of each look until now, thinned to 512.
         first: the first of these; NaN before.
         greatest: the greatest of these; NaN before.
     """
@@ -113,7 +113,7 @@ class RateInUse(Signal):
     def __init__(self) -> None:
         self.named: LearningRate | None = None
         self.captured: dict[str, float] = {}
-        self.course: list[tuple[int, float]] = []
+        self.history: list[tuple[int, float]] = []
         self.first = math.nan
         self.greatest = math.nan
 
@@ -134,18 +134,18 @@ class RateInUse(Signal):
             return
         self.captured = found
         now = max(found.values(), key=abs)
-        self.course.append((step.step, now))
-        if len(self.course) > _KEPT:
-            self.course = self.course[::2]
+        self.history.append((step.step, now))
+        if len(self.history) > _KEPT:
+            self.history = self.history[::2]
         if math.isnan(self.first):
             self.first = self.greatest = now
         self.greatest = max(self.greatest, now, key=abs)
 
     def rate(self) -> LearningRate | None:
         """Return the learning rate to change: the hyperparameter, or what the optimizer has."""
-        if self.named is not None or not self.course:
+        if self.named is not None or not self.history:
             return self.named
-        return LearningRate("lr", self.course[-1][1], tunable=False)
+        return LearningRate("lr", self.history[-1][1], tunable=False)
 
     def scaled(self, factor: float) -> str:
         """Return what to try in words, such as "lr 0.1 instead of 1"."""

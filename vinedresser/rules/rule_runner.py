@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from vinedresser.store.reading.step import Step
     from vinedresser.store.records import RunRecord
 
-__all__ = ["RuleWatch"]
+__all__ = ["RuleRunner"]
 
 # What to do about a collection that is not there.
 _HINTS = {
@@ -35,7 +35,7 @@ _OF_NETWORKS = frozenset(
 _WITHOUT_NETWORKS = ("", "sklearn", "xgboost")
 
 
-class RuleWatch:
+class RuleRunner:
     """Runs a rule over a run.
 
     What a rule raises is turned into a finding of severity "warning", and the rule is switched off;
@@ -83,9 +83,9 @@ class RuleWatch:
         return self._rule.name
 
     @property
-    def net(self) -> bool:
-        """See `Rule.net`."""
-        return self._rule.net
+    def silent_after_stop(self) -> bool:
+        """See `Rule.silent_after_stop`."""
+        return self._rule.silent_after_stop
 
     def idle(self, until: float) -> list[Finding]:
         """Tell it that there was no step up to a time; return what it has to say."""

@@ -6,15 +6,17 @@ import threading
 import time
 from collections.abc import Callable
 
-from vinedresser.rules.actions.base import Outcome
+from vinedresser.rules.actions.base import ActionResult
 
-__all__ = ["persist"]
+__all__ = ["retry"]
 
 # Seconds before the second try; each further pause is twice as long, up to the longest.
 _FIRST, _LONGEST = 0.5, 30.0
 
 
-def persist(attempt: Callable[[], Outcome], patience: float, giving_up: threading.Event) -> Outcome:
+def retry(
+    attempt: Callable[[], ActionResult], patience: float, giving_up: threading.Event
+) -> ActionResult:
     """Try something until it is done or refused; return what came of the last try.
 
     Args:
@@ -26,10 +28,10 @@ def persist(attempt: Callable[[], Outcome], patience: float, giving_up: threadin
     pause = _FIRST
     tries = 0
     while True:
-        outcome = attempt()
+        result = attempt()
         tries += 1
-        if outcome.word != "failed":
-            return outcome
+        if result.word != "failed":
+            return result
         if time.monotonic() + pause > end or giving_up.wait(pause):
-            return Outcome("failed", f"{outcome.detail} (tried {tries} times)")
+            return ActionResult("failed", f"{result.detail} (tried {tries} times)")
         pause = min(2 * pause, _LONGEST)

@@ -138,7 +138,7 @@ def _installed(name: str) -> type[Rule]:
 @cache
 def _module(path: Path) -> ModuleType:
     """Return a file as a module, under a name that no other module has."""
-    name = f"vinedresser_own_rules.{re.sub(r'[^0-9a-zA-Z]', '_', str(path))}"
+    name = f"vinedresser_custom_rules.{re.sub(r'[^0-9a-zA-Z]', '_', str(path))}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None, "the name ends with .py"
     assert spec.loader is not None, "so it is a source file"

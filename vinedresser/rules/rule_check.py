@@ -10,17 +10,17 @@ from typing import Any
 
 from vinedresser.errors import ConfigError
 from vinedresser.rules.base import Rule
+from vinedresser.rules.custom_rules import references_in
 from vinedresser.rules.engine import Engine
-from vinedresser.rules.own_rules import references_in
 from vinedresser.rules.registry import rules_from_table
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import open_run
 
-__all__ = ["Trial", "try_rules"]
+__all__ = ["RuleCheck", "try_rules"]
 
 
 @dataclass(frozen=True)
-class Trial:
+class RuleCheck:
     """What became of some rules on one run.
 
     Attributes:
@@ -47,7 +47,7 @@ class Trial:
         return self.same and not self.failed
 
 
-def try_rules(table: Mapping[str, Mapping[str, Any]], run: str) -> Trial:
+def try_rules(table: Mapping[str, Mapping[str, Any]], run: str) -> RuleCheck:
     """Show a run, as far as it is recorded, to rules, twice.
 
     Args:
@@ -68,7 +68,7 @@ def try_rules(table: Mapping[str, Mapping[str, Any]], run: str) -> Trial:
     seconds = time.perf_counter() - began
     again, _ = _judged(rules, run)
     failed = dict.fromkeys(one.rule for one in findings if _FAILED in one.seen)
-    return Trial(
+    return RuleCheck(
         run=run,
         rules=tuple(rule.name for rule in rules),
         findings=tuple(findings),
@@ -79,7 +79,7 @@ def try_rules(table: Mapping[str, Mapping[str, Any]], run: str) -> Trial:
     )
 
 
-# As `RuleWatch` says it.
+# As `RuleRunner` says it.
 _FAILED = "the rule itself failed"
 
 

@@ -1,4 +1,4 @@
-"""A process that judges one run after the other: ``python -m vinedresser.rules.standing_judge``.
+"""A process that judges one run after the other: ``python -m vinedresser.rules.judge_server``.
 
 Starting a judge takes ten times as long as judging a short run. So this one is started once: it
 reads a request a line from its standard input, `Request` as JSON, judges as `rules.worker` does,

@@ -8,30 +8,32 @@ import threading
 from collections.abc import Callable
 
 from vinedresser.errors import VinedresserError
-from vinedresser.rules.actions.base import Action, Case, Outcome
+from vinedresser.rules.actions.base import Action, ActionContext, ActionResult
 
-__all__ = ["Lane", "outcome_of"]
+__all__ = ["ActionQueue", "run_action"]
 
 _LOG = logging.getLogger(__name__)
 
 
-class Lane:
+class ActionQueue:
     """Takes actions in the order in which they come.
 
     Args:
         name: of the thread.
-        over: called with each action that is over, its case, and what came of it.
+        over: called with each action that is over, its context, and what came of it.
     """
 
-    def __init__(self, name: str, over: Callable[[Action, Case, Outcome], None]) -> None:
+    def __init__(
+        self, name: str, over: Callable[[Action, ActionContext, ActionResult], None]
+    ) -> None:
         self._over = over
-        self._jobs: queue.SimpleQueue[tuple[Action, Case] | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[tuple[Action, ActionContext] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    def put(self, action: Action, case: Case) -> None:
+    def put(self, action: Action, context: ActionContext) -> None:
         """Have an action taken after all that came before."""
-        self._jobs.put((action, case))
+        self._jobs.put((action, context))
 
     def end(self) -> None:
         """Let the thread end after what has come so far."""
@@ -44,19 +46,19 @@ class Lane:
 
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
-            action, case = job
-            outcome = Outcome("failed", "the judge gave up before")
-            if not case.giving_up.is_set():
-                outcome = outcome_of(action, case)
+            action, context = job
+            result = ActionResult("failed", "the judge gave up before")
+            if not context.giving_up.is_set():
+                result = run_action(action, context)
             try:
-                self._over(action, case, outcome)
+                self._over(action, context, result)
             except VinedresserError as error:
                 _LOG.warning("%s: what came of it cannot be stored: %s", action.name, error)
 
 
-def outcome_of(action: Action, case: Case) -> Outcome:
+def run_action(action: Action, context: ActionContext) -> ActionResult:
     """Take an action; an error of its own is a failure."""
     try:
-        return action.take(case)
+        return action.take(context)
     except (VinedresserError, OSError, ValueError) as error:
-        return Outcome("failed", f"{type(error).__name__}: {error}")
+        return ActionResult("failed", f"{type(error).__name__}: {error}")

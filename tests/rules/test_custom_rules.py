@@ -10,7 +10,7 @@ import pytest
 
 from vinedresser.errors import ConfigError
 from vinedresser.rules.registry import rules_from_table
-from vinedresser.rules.trial import try_rules
+from vinedresser.rules.rule_check import try_rules
 from vinedresser.testing.runs import end_run, make_run, step_record
 
 MY_RULES = '''
