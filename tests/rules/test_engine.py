@@ -219,7 +219,7 @@ def test_what_the_user_has_named_is_missed_in_any_run(tmp_path: Path) -> None:
 
 def test_a_net_says_nothing_below_a_rule_that_has_stopped(tmp_path: Path) -> None:
     class Last(LossAbove):
-        net = True
+        silent_after_stop = True
 
     run = make_run(tmp_path, losses(1, 1, 3))
     assert [one.rule for one in judge(run, [Last()])] == ["last"]
