@@ -43,7 +43,7 @@ x = {{ float = [0.0, 1.0] }}
 [run]
 name = "noop"
 command = ["python", "{script}"]
-at_once = {at_once}
+max_concurrent = {max_concurrent}
 {rules}
 """
 _NO_RULES = '[rules]\npreset = "none"'
@@ -52,7 +52,7 @@ _HERD = 16
 _GROWTH = (250, 500, 1000, 2000, 4000, 7000, 10_000)
 
 
-class Swept(NamedTuple):
+class SweepResult(NamedTuple):
     """A sweep that was watched.
 
     Attributes:
@@ -84,13 +84,16 @@ class Swept(NamedTuple):
         return (end - begin) / trials, cpu, after
 
 
-def sweep(folder: Path, trials: int, at_once: int, *, rules: bool) -> Swept:
+def sweep(folder: Path, trials: int, max_concurrent: int, *, rules: bool) -> SweepResult:
     """Run a sweep on a home and in a store of its own."""
     folder.mkdir()
     home = folder / "home"
     home.mkdir()
     text = _SWEEP.format(
-        trials=trials, at_once=at_once, script=_SCRIPT, rules="" if rules else _NO_RULES
+        trials=trials,
+        max_concurrent=max_concurrent,
+        script=_SCRIPT,
+        rules="" if rules else _NO_RULES,
     )
     (folder / "sweep.toml").write_text(text, encoding="utf-8")
     foreign = ("PREFECT", "MLFLOW", "VINEDRESSER")
@@ -113,7 +116,7 @@ def sweep(folder: Path, trials: int, at_once: int, *, rules: bool) -> Swept:
     runs = [LocalStorage(record.parent) for record in store.glob("trial-*/exit.json")]
     exits = [read_record(run, ExitRecord) for run in runs]
     starts = [read_record(run, SupervisorRecord) for run in runs]
-    return Swept(
+    return SweepResult(
         first=min((one.started for one in starts if one), default=float("nan")) - begun,
         ends=sorted(one.ended for one in exits if one),
         glances=watch.glances,
@@ -140,21 +143,23 @@ def alone(folder: Path, times: int) -> tuple[float, float]:
     return median(walls), median(cpus)
 
 
-def _check(swept: Swept, trials: int) -> None:
+def _check(swept: SweepResult, trials: int) -> None:
     """Make sure that nothing went wrong beside the trials."""
     wanted = Counter({"FINISHED": trials + 1})
     if len(swept.ends) != trials or swept.states != wanted:
         raise SystemExit(f"{swept.output}\n{len(swept.ends)} ended, in MLflow {swept.states}")
 
 
-def _row(at_once: int, rules: bool, rounds: Sequence[Swept], trials: int) -> list[object]:
+def _row(
+    max_concurrent: int, rules: bool, rounds: Sequence[SweepResult], trials: int
+) -> list[object]:
     # The first quarter goes while what was started with the sweep is still busy.
     parts = [one.between(max(trials // 4, 1), trials) for one in rounds]
     seconds = [part[0] for part in parts]
     cpu = {kind: median(part[1][kind] for part in parts) for kind in parts[0][1]}
     last = parts[-1][2]
     return [
-        f"{at_once} at once, rules {'on' if rules else 'off'}",
+        f"{max_concurrent} at once, rules {'on' if rules else 'off'}",
         f"{median(seconds):.2f}",
         *(f"{cpu[kind]:.2f}" for kind in ("trainings", "judges", "flow", "server")),
         f"{sum(cpu.values()):.2f}",
@@ -170,7 +175,7 @@ _HEADERS = (
 )
 
 
-def _growth(swept: Swept, trials: int) -> Iterator[list[object]]:
+def _growth(swept: SweepResult, trials: int) -> Iterator[list[object]]:
     """Yield a row for each stretch of a long sweep."""
     marks = [max(trials // 100, 10), *(mark for mark in _GROWTH if mark < trials), trials]
     for first, last in pairwise(marks):
@@ -191,18 +196,18 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=24, help="of each sweep")
-    parser.add_argument("--at-once", type=int, nargs="+", default=[1, 2, 8])
+    parser.add_argument("--max-concurrent", type=int, nargs="+", default=[1, 2, 8])
     parser.add_argument("--rules", choices=["on", "off", "both"], default="both")
     parser.add_argument("--rounds", type=int, default=1, help="sweeps of each kind, interleaved")
     parser.add_argument("--no-herd", action="store_true", help=f"leave out the {_HERD} at once")
     given = parser.parse_args()
     ways = {"on": [True], "off": [False], "both": [True, False]}[given.rules]
-    arms = [(at_once, rules) for at_once in given.at_once for rules in ways]
+    arms = [(max_concurrent, rules) for max_concurrent in given.max_concurrent for rules in ways]
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         wall, cpu = alone(folder, 7)
         print(f"the trial's process by itself: {wall:.2f} s, {cpu:.2f} s of CPU\n")
-        found: dict[tuple[int, bool], list[Swept]] = {arm: [] for arm in arms}
+        found: dict[tuple[int, bool], list[SweepResult]] = {arm: [] for arm in arms}
         for turn in range(given.rounds):
             for number, arm in enumerate(arms):
                 swept = sweep(folder / f"{turn}-{number}", given.trials, arm[0], rules=arm[1])
@@ -210,8 +215,8 @@ def main() -> None:
                 found[arm].append(swept)
         print(table([_row(*arm, found[arm], given.trials) for arm in arms], _HEADERS))
         if given.trials >= _GROWTH[0]:
-            for (at_once, rules), rounds in found.items():
-                print(f"\n{at_once} at once, rules {'on' if rules else 'off'}")
+            for (max_concurrent, rules), rounds in found.items():
+                print(f"\n{max_concurrent} at once, rules {'on' if rules else 'off'}")
                 print(table([*_growth(rounds[0], given.trials)], _GROWTH_HEADERS))
         if not given.no_herd:
             swept = sweep(folder / "herd", _HERD, _HERD, rules=True)

@@ -26,7 +26,9 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("build/sweep-curves"))
     parser.add_argument("--trials", type=int, default=81)
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--at-once", type=int, default=4, help="trials side by side in the replay")
+    parser.add_argument(
+        "--max-concurrent", type=int, default=4, help="trials side by side in the replay"
+    )
     parser.add_argument("--space", choices=[*SPACES], action="append")
     given = parser.parse_args()
     for space in given.space or SPACES:
@@ -34,17 +36,20 @@ def main() -> None:
         sweeps = [
             curves(space, seed, given.trials, given.folder, cores) for seed in range(given.seeds)
         ]
-        _print(space, sweeps, given.at_once)
+        _print(space, sweeps, given.max_concurrent)
 
 
-def _print(space: str, sweeps: list[list[Curve]], at_once: int) -> None:
+def _print(space: str, sweeps: list[list[Curve]], max_concurrent: int) -> None:
     finals = [curve.accuracies[-1] for sweep in sweeps for curve in sweep]
     good = sum(final >= 0.9 for final in finals)
     sizes = f"{len(sweeps)} sweeps of {len(sweeps[0])} trials"
     print(f"{space}: {sizes}, {good} of {len(finals)} reach 90 %")
     rows = []
     for pruner, rules in _ARMS:
-        replays = [replay(space, sweep, pruner, rules=rules, at_once=at_once) for sweep in sweeps]
+        replays = [
+            replay(space, sweep, pruner, rules=rules, max_concurrent=max_concurrent)
+            for sweep in sweeps
+        ]
         rows.append(_row(pruner, rules, replays, sweeps))
     headers = [
         "arm",

@@ -52,7 +52,7 @@ def configurations(space: str, seed: int, trials: int) -> list[dict[str, Choice]
     return [drawn.suggest(study.ask()) for _ in range(trials)]
 
 
-def curves(space: str, seed: int, trials: int, folder: Path, at_once: int) -> list[Curve]:
+def curves(space: str, seed: int, trials: int, folder: Path, max_concurrent: int) -> list[Curve]:
     """Return the trainings of a space's configurations; those that the folder has are not repeated.
 
     Args:
@@ -60,7 +60,7 @@ def curves(space: str, seed: int, trials: int, folder: Path, at_once: int) -> li
         seed: of the configurations and the trainings.
         trials: how many.
         folder: keeps them, as ``<space>-<seed>.jsonl``.
-        at_once: processes.
+        max_concurrent: processes.
     """
     wanted = configurations(space, seed, trials)
     path = folder / f"{space}-{seed}.jsonl"
@@ -72,14 +72,14 @@ def curves(space: str, seed: int, trials: int, folder: Path, at_once: int) -> li
         raise SystemExit(f"{path}: holds other configurations than these; remove it")
     folder.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as file:
-        for curve in _train(wanted[len(done) :], seed, at_once):
+        for curve in _train(wanted[len(done) :], seed, max_concurrent):
             file.write(json.dumps(asdict(curve)) + "\n")
             file.flush()
             done.append(curve)
     return done
 
 
-def _train(wanted: Sequence[dict[str, Choice]], seed: int, at_once: int) -> Iterator[Curve]:
+def _train(wanted: Sequence[dict[str, Choice]], seed: int, max_concurrent: int) -> Iterator[Curve]:
     """Train in processes of their own, in the order of the configurations."""
     if not wanted:
         return
@@ -88,7 +88,7 @@ def _train(wanted: Sequence[dict[str, Choice]], seed: int, at_once: int) -> Iter
     context.set_forkserver_preload(["benchmarks.sweep.network"])
     from benchmarks.sweep.network import train_curve
 
-    with ProcessPoolExecutor(at_once, mp_context=context) as pool:
+    with ProcessPoolExecutor(max_concurrent, mp_context=context) as pool:
         yield from pool.map(train_curve, wanted, [seed] * len(wanted))
 
 

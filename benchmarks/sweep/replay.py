@@ -11,7 +11,7 @@ from benchmarks.sweep.spaces import EPOCHS, SPACES
 from vinedresser.sweeps.settings import SweepTable
 from vinedresser.sweeps.space import Space
 from vinedresser.sweeps.study import Study
-from vinedresser.sweeps.trial import Ending
+from vinedresser.sweeps.trial import TrialEnd
 
 __all__ = ["Replayed", "replay"]
 
@@ -38,7 +38,7 @@ class Replayed:
 
 
 def replay(
-    space: str, curves: Sequence[Curve], pruner: str, *, rules: bool, at_once: int
+    space: str, curves: Sequence[Curve], pruner: str, *, rules: bool, max_concurrent: int
 ) -> Replayed:
     """Run a sweep over curves that are known.
 
@@ -50,7 +50,7 @@ def replay(
         curves: in the order in which they are to be tried.
         pruner: early termination by comparison.
         rules: whether rules stop trials.
-        at_once: how many trials run side by side.
+        max_concurrent: how many trials run side by side.
     """
     settings = SweepTable(
         metric="accuracy",
@@ -64,14 +64,14 @@ def replay(
     study = Study(settings, Space.parse(SPACES[space], space))
     running: list[tuple[float, int, int]] = []
     now = used = 0.0
-    while len(running) < at_once and _begin(study, curves, running, now):
+    while len(running) < max_concurrent and _begin(study, curves, running, now):
         pass
     while running:
         now, number, epoch = heapq.heappop(running)
         curve = curves[number]
         stopped = curve.stopped if rules else None
         if stopped is not None and stopped <= epoch:
-            ending: Ending | None = Ending("stopped", curve.seen, curve.rule)
+            ending: TrialEnd | None = TrialEnd("stopped", curve.seen, curve.rule)
             used += stopped
         else:
             suspicion = _suspicion(curve, epoch) if rules else None
@@ -80,15 +80,15 @@ def replay(
         if ending is None and epoch < EPOCHS:
             heapq.heappush(running, (now + curve.seconds / EPOCHS, number, epoch + 1))
             continue
-        study.tell(number, ending or Ending("finished"), [curve.accuracies[-1]])
+        study.tell(number, ending or TrialEnd("finished"), [curve.accuracies[-1]])
         _begin(study, curves, running, now)
     return _summary(study, curves, used, now)
 
 
-def _suspicion(curve: Curve, epoch: int) -> Ending | None:
+def _suspicion(curve: Curve, epoch: int) -> TrialEnd | None:
     """Return how a rule would end a trial if the outcome agreed."""
     rule = curve.suspected[epoch - 1]
-    return Ending("stopped", rule, rule) if rule else None
+    return TrialEnd("stopped", rule, rule) if rule else None
 
 
 def _begin(

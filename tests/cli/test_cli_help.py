@@ -10,7 +10,7 @@ import pytest
 import typer.main
 from typer.core import TyperArgument, TyperGroup, TyperOption
 
-from vinedresser.cli import app
+from vinedresser.cli import app, main
 
 HERE = Path(__file__).parent
 GROUP = typer.main.get_command(app)
@@ -61,3 +61,13 @@ def test_everything_is_explained(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name])
 def test_every_command_is_in_the_readme(name: str) -> None:
     assert f"vinedresser {name}" in (HERE.parent / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("command", ["train", "sweep"])
+def test_a_renamed_option_names_the_new_one(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["vinedresser", command, "x.toml", "--at-once", "2"])
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    assert capsys.readouterr().err == "vinedresser: --at-once: renamed to --max-concurrent\n"

@@ -9,9 +9,9 @@ import pytest
 
 from vinedresser.cli.views.sweep_progress import SweepView
 from vinedresser.sweeps.study import Study
-from vinedresser.sweeps.trial import Ending
+from vinedresser.sweeps.trial import TrialEnd
 from vinedresser.tasks.config.sweep_file import Sweep, load_sweep
-from vinedresser.tasks.sweeping.conductor import Standing
+from vinedresser.tasks.sweeping.sweep_runner import Standing
 
 FILE = """
 [sweep]
@@ -28,7 +28,7 @@ lr = { log = [1e-3, 1.0] }
 [run]
 name = "search"
 command = ["python", "train.py"]
-at_once = 2
+max_concurrent = 2
 """
 
 
@@ -40,13 +40,13 @@ def load(folder: Path, more: str = "") -> Sweep:
     return load_sweep(path)
 
 
-def run(study: Study, values: list[float], ending: Ending | None = None) -> None:
+def run(study: Study, values: list[float], ending: TrialEnd | None = None) -> None:
     """Run a trial to its end."""
     trial = study.ask()
     assert trial is not None
     for epoch, value in enumerate(values, start=1):
         assert study.report(trial.number, epoch, value) is None
-    study.tell(trial.number, ending or Ending("finished"), values[-1:])
+    study.tell(trial.number, ending or TrialEnd("finished"), values[-1:])
 
 
 def test_each_end_is_told_once_and_all_are_counted(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_each_end_is_told_once_and_all_are_counted(tmp_path: Path) -> None:
     study = sweep.study()
     view = SweepView(Standing(sweep, [], study.ended), 0.0)
     run(study, [0.5, 0.6, 0.7, 0.8])
-    run(study, [0.1], Ending("stopped", "nothing moves", "all_zero"))
+    run(study, [0.1], TrialEnd("stopped", "nothing moves", "all_zero"))
     assert study.ask() is not None
     standing = Standing(sweep, study.running(), study.ended)
     assert [line.plain for line in view.ends(standing)] == [

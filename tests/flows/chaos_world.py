@@ -29,9 +29,9 @@ from vinedresser.store.records import Heartbeat, heartbeat_key, read_record
 from vinedresser.store.storage import LocalStorage
 from vinedresser.store.storage.spool import spools
 from vinedresser.tasks.config.sweep_file import Sweep, load_sweep
-from vinedresser.tasks.lifecycle.checkpoints import Saved
-from vinedresser.tasks.reconcile.earlier_runs import runs_of_trial
-from vinedresser.tasks.reconcile.stores import runs_in
+from vinedresser.tasks.lifecycle.earlier_runs import runs_of_trial
+from vinedresser.tasks.places.checkpoints import SavedCheckpoint
+from vinedresser.tasks.stores import runs_in
 from vinedresser.tasks.sweeping.sweep_record import JOURNAL
 from vinedresser.tasks.sweeping.sweep_result import has_begun
 from vinedresser.testing.s3_server import BUCKET, TestServer
@@ -68,7 +68,7 @@ name = "{name}"
 command = ["python", "{script}"]
 store = "{store}"
 total_steps = {steps}
-at_once = 2
+max_concurrent = 2
 grace = 20.0
 parameters = {{ epochs = {epochs}, pause = {pause}{hold} }}
 
@@ -346,7 +346,7 @@ class World:
                 run = open_run(location)
                 name = run.info.name
                 given = run.info.parameters.get("resume")
-                saved = Saved.at(given) if given else None
+                saved = SavedCheckpoint.at(given) if given else None
                 begun[name] = begun[saved.run] + saved.steps if saved else 0
                 if before is not None:
                     stored = begun[before.info.name] + len(before.steps("train"))

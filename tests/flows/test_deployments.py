@@ -37,7 +37,7 @@ x = [0.1, 0.2, 0.3, 0.4]
 [run]
 name = "search"
 command = ["python", "{SCRIPTS / "cluster_trainer.py"}"]
-at_once = 2
+max_concurrent = 2
 parameters = {{ epochs = 400, pause = 0.2 }}
 
 [rules.nonfinite]

@@ -33,7 +33,7 @@ sampler = "grid"
 name = "search"
 command = ["python", "{SCRIPT}"]
 total_steps = 20
-at_once = 2
+max_concurrent = 2
 parameters = {{{{ epochs = 4, {{parameters}} }}}}
 
 [rules.nonfinite]
@@ -143,7 +143,7 @@ def test_a_trial_that_a_rule_suspects_is_held_against_the_sound_ones(
     text = text.replace('"grid"', f'"random"\ntrials = 6\npoints = {points}')
     # Four of five sound ones go on at each rung, so that there is something to compare with.
     text = text.replace('"none"', '{ name = "median", startup = 50, grace = 0 }')
-    text = text.replace("at_once = 2", "at_once = 1")
+    text = text.replace("max_concurrent = 2", "max_concurrent = 1")
     rule = f'[rules."{Path(__file__).with_name("sweep_rules.py")}:HighLoss"]'
     (tmp_path / "sweep.toml").write_text(text + rule, encoding="utf-8")
     code, output = sweep(tmp_path)

@@ -22,14 +22,14 @@ from vinedresser.store.records import (
 from vinedresser.store.storage import Storage, open_storage
 from vinedresser.sweeps.spec import SweepRecord
 from vinedresser.sweeps.study import Study
-from vinedresser.sweeps.trial import Ending, Proposal
+from vinedresser.sweeps.trial import Proposal, TrialEnd
 from vinedresser.tasks.config.sweep_file import Sweep, load_sweep
-from vinedresser.tasks.lifecycle.checkpoints import Saved, last_checkpoint
-from vinedresser.tasks.reconcile.earlier_runs import runs_of_trial
-from vinedresser.tasks.sweeping.conductor import Conductor
+from vinedresser.tasks.lifecycle.earlier_runs import runs_of_trial
+from vinedresser.tasks.places.checkpoints import SavedCheckpoint, last_checkpoint
 from vinedresser.tasks.sweeping.sweep_record import JOURNAL, settle_sweep
 from vinedresser.tasks.sweeping.sweep_result import begin_sweep
-from vinedresser.tasks.sweeping.trial_course import TrialCourse
+from vinedresser.tasks.sweeping.sweep_runner import SweepRunner
+from vinedresser.tasks.sweeping.trial_runs import TrialRuns
 from vinedresser.testing.runs import make_run, step_record
 
 ReadMlflow = Callable[[Path], dict[str, Any]]
@@ -87,9 +87,9 @@ def ended(
     return storage
 
 
-def restored(one: Sweep) -> TrialCourse:
+def restored(one: Sweep) -> TrialRuns:
     """Return the first trial with what an earlier process left of it."""
-    trial = TrialCourse(one, Proposal(0, {"x": 0.1}), earlier=True)
+    trial = TrialRuns(one, Proposal(0, {"x": 0.1}), earlier=True)
     assert not trial.restore()
     return trial
 
@@ -104,12 +104,12 @@ def test_a_trial_that_fell_behind_when_nobody_looked_is_not_begun_again(
     assert other is not None
     assert left is not None
     assert study.report(other.number, 1, value) is None
-    study.tell(other.number, Ending("finished"), [value])
+    study.tell(other.number, TrialEnd("finished"), [value])
     study.close()
     # Of its values, from 0.009 to 0.039, the study has not been told.
     ended(tmp_path / "runs" / "search" / "trial-0001", 45)
     study = searched.study(tmp_path / "journal.log")
-    conductor = Conductor(searched, study, TrackingRecord("", "", ""), flow="")
+    conductor = SweepRunner(searched, study, TrackingRecord("", "", ""), flow="")
     trial = conductor.next()
     assert trial is not None
     assert trial.number == left.number
@@ -120,16 +120,20 @@ def test_a_trial_that_fell_behind_when_nobody_looked_is_not_begun_again(
         assert told is None
     else:
         assert told is not None
-        assert told.ending == Ending("pruned", "not among the best 1 of 3 trials at epoch 1")
+        assert told.ending == TrialEnd("pruned", "not among the best 1 of 3 trials at epoch 1")
         assert len(told.values) == 4
 
 
 def test_of_a_killed_run_the_last_checkpoint_before_its_last_step_is_taken(tmp_path: Path) -> None:
     ended(tmp_path / "run", 35, 10, 20, 30, 35)
-    assert last_checkpoint(open_run(tmp_path / "run")) == Saved("run", "checkpoints/step-30.pt", 30)
+    assert last_checkpoint(open_run(tmp_path / "run")) == SavedCheckpoint(
+        "run", "checkpoints/step-30.pt", 30
+    )
     # Nothing is known to have come after it: it may not be whole.
     ended(tmp_path / "at", 30, 20, 30)
-    assert last_checkpoint(open_run(tmp_path / "at")) == Saved("at", "checkpoints/step-20.pt", 20)
+    assert last_checkpoint(open_run(tmp_path / "at")) == SavedCheckpoint(
+        "at", "checkpoints/step-20.pt", 20
+    )
     # One that ended in good order has saved it as a whole.
     ended(tmp_path / "well", 30, 20, 30, cause="stopped")
     found = last_checkpoint(open_run(tmp_path / "well"))
@@ -147,7 +151,7 @@ def test_a_run_killed_before_its_checkpoint_leaves_that_of_the_one_before(tmp_pa
     trial = restored(searched)
     # Epochs at 10, 20, 30 and 40; the second run did not come to one.
     assert len(trial.course.values[0]) == 4
-    plan = trial.next_plan()
+    plan = trial.next_spec()
     assert plan.parameters == {"x": 0.1, "from": saved}
     assert plan.total_steps == 60
 
@@ -160,7 +164,7 @@ def test_epochs_are_counted_over_all_runs(tmp_path: Path) -> None:
     trial = restored(searched)
     # Two of the first, whose others came after its checkpoint, and two of the second.
     assert trial.course.values == [[0.009, 0.019, 0.009, 0.019]]
-    plan = trial.next_plan()
+    plan = trial.next_spec()
     assert plan.parameters["from"] == f"{second.location}/checkpoints/step-20.pt"
     assert plan.total_steps == 60
 
@@ -170,7 +174,7 @@ def test_a_checkpoint_of_no_use_is_not_given_again(tmp_path: Path) -> None:
     first = ended(tmp_path / "runs" / "search" / TRIAL, 45, 20, 40)
     half = f"{first.location}/checkpoints/step-40.pt"
     ended(tmp_path / "runs" / "search" / f"{TRIAL}-2", 0, cause="crashed", begun_from=half)
-    plan = restored(searched).next_plan()
+    plan = restored(searched).next_spec()
     assert plan.parameters["from"] == f"{first.location}/checkpoints/step-20.pt"
     assert plan.total_steps == 80
 
@@ -178,7 +182,7 @@ def test_a_checkpoint_of_no_use_is_not_given_again(tmp_path: Path) -> None:
 def test_a_trial_that_finished_when_nobody_looked_is_over(tmp_path: Path) -> None:
     searched = sweep(tmp_path)
     ended(tmp_path / "runs" / "search" / TRIAL, 30, cause="finished")
-    trial = TrialCourse(searched, Proposal(0, {"x": 0.1}), earlier=True)
+    trial = TrialRuns(searched, Proposal(0, {"x": 0.1}), earlier=True)
     assert trial.restore()
     assert trial.course.values == [[0.009, 0.019, 0.029]]
 
@@ -199,13 +203,13 @@ def test_runs_on_an_object_store_are_gone_on_with_from_their_checkpoint(
     ended(f"{s3}/search/trial-00001", 3)
     assert runs_of_trial(f"{s3}/search", TRIAL) == [place, f"{place}-10"]
     trial = restored(searched)
-    plan = trial.next_plan()
+    plan = trial.next_spec()
     fetched = Path(str(plan.parameters["from"]))
     assert {path.name: path.read_bytes() for path in fetched.iterdir()} == {
         "weights.bin": b"w",
         "optimizer.bin": b"o",
     }
-    assert Saved.at(str(fetched)) == Saved(TRIAL, "checkpoints/step-40", 40)
+    assert SavedCheckpoint.at(str(fetched)) == SavedCheckpoint(TRIAL, "checkpoints/step-40", 40)
     assert searched.state in fetched.parents
     trial.forget_fetched()
     assert not fetched.exists()

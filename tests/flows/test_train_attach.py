@@ -25,7 +25,7 @@ from vinedresser.store.records import (
 )
 from vinedresser.store.storage import LocalStorage
 from vinedresser.tasks.config.experiment import load_experiment
-from vinedresser.tasks.lifecycle.further_trainings import equip_further
+from vinedresser.tasks.lifecycle.additional_runs import equip_additional
 from vinedresser.tasks.lifecycle.prepare import prepare
 
 SCRIPT = SCRIPTS / "unhooked_training.py"
@@ -34,7 +34,7 @@ EXPERIMENT = f"""
 [run]
 name = "plain"
 command = ["python", "{SCRIPT}"]
-at_once = 2
+max_concurrent = 2
 
 [variants.one]
 
@@ -117,7 +117,7 @@ def test_unchanged_scripts_are_captured_judged_and_recorded(
 def test_attaching_is_turned_off_in_the_file(tmp_path: Path) -> None:
     path = tmp_path / "experiment.toml"
     for attach, expected in ((True, {"VINEDRESSER_ATTACH", "PYTHONPATH"}), (False, set())):
-        text = EXPERIMENT.replace("at_once", f"attach = {str(attach).lower()}\nat_once")
+        text = EXPERIMENT.replace("max_concurrent", f"attach = {str(attach).lower()}\nat_once")
         path.write_text(text, encoding="utf-8")
         place = prepare(load_experiment(path, store=tmp_path / str(attach)), flow="")[0]
         launch = read_record(LocalStorage(place.directory), LaunchRecord)
@@ -127,7 +127,7 @@ def test_attaching_is_turned_off_in_the_file(tmp_path: Path) -> None:
 
 def test_a_path_of_the_file_s_own_stays(tmp_path: Path) -> None:
     path = tmp_path / "experiment.toml"
-    text = EXPERIMENT.replace("at_once", 'environment = { PYTHONPATH = "mine" }\nat_once')
+    text = EXPERIMENT.replace("max_concurrent", 'environment = { PYTHONPATH = "mine" }\nat_once')
     path.write_text(text, encoding="utf-8")
     place = prepare(load_experiment(path), flow="")[0]
     launch = read_record(LocalStorage(place.directory), LaunchRecord)
@@ -160,7 +160,7 @@ def test_what_a_killed_flow_did_not_tell_a_further_run_is_mended(tmp_path: Path)
     write_record(first, TrackingRecord("sqlite:///mlflow.db", "1", "abc", settled=True))
     first.put("rules/default.json", [json.dumps({"rules": {}}).encode()])
     for _ in range(2):
-        assert equip_further(Path(first.location)) == [Path(second.location)]
+        assert equip_additional(Path(first.location)) == [Path(second.location)]
         told = read_record(second, TrackingRecord)
         assert told == TrackingRecord("sqlite:///mlflow.db", "1", "", settled=False)
         assert second.exists("rules/default.json")

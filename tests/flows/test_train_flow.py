@@ -27,7 +27,7 @@ name = "digits"
 command = ["python", "{SCRIPT}"]
 store = "runs"
 total_steps = 400
-at_once = 2
+max_concurrent = 2
 parameters = {{ model = "mlp", steps = 400 }}
 
 [variants.healthy]

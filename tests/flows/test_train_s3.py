@@ -59,7 +59,7 @@ def test_runs_on_s3_are_judged_stopped_and_recorded(
         tmp_path,
         f"""
         store = "{s3}"
-        at_once = 2
+        max_concurrent = 2
         [variants.good]
         parameters = {{ steps = 200 }}
         [variants.folds]
@@ -111,7 +111,7 @@ def test_a_killed_flow_is_mended(s3: str, tmp_path: Path, mlflow_runs: ReadMlflo
     write(
         tmp_path,
         """
-        at_once = 1
+        max_concurrent = 1
         grace = 5.0
         parameters = { steps = 100000, pause = 0.01 }
         [variants.one]

@@ -194,7 +194,7 @@ def test_the_trials_of_a_sweep_share_the_gpus_out(tmp_path: Path, gpus: list[str
     ("more", "said"),
     [
         (
-            "at_once = 3",
+            "max_concurrent = 3",
             "run.gpus: 1 for each of 3 trainings at the same time; this machine shows 2",
         ),
         ('environment = { CUDA_VISIBLE_DEVICES = "0" }', "run.gpus: each run gets its own; leave"),
@@ -213,19 +213,21 @@ def test_what_cannot_be_is_said_before_anything_begins(
 
 def test_as_many_train_at_once_as_find_room(tmp_path: Path, gpus: list[str]) -> None:
     cores = len(os.sched_getaffinity(0))
-    assert load_sweep(write(tmp_path, "cpus = 1")).experiment.at_once == min(cores, 2)
-    assert load_sweep(write(tmp_path, f"cpus = {cores}")).experiment.at_once == 1
-    assert load_sweep(write(tmp_path, f"cpus = {2 * cores}")).experiment.at_once == 1
+    assert load_sweep(write(tmp_path, "cpus = 1")).experiment.max_concurrent == min(cores, 2)
+    assert load_sweep(write(tmp_path, f"cpus = {cores}")).experiment.max_concurrent == 1
+    assert load_sweep(write(tmp_path, f"cpus = {2 * cores}")).experiment.max_concurrent == 1
 
 
-@pytest.mark.parametrize("at_once", [1, 2])
-def test_trials_side_by_side_share_the_cores(tmp_path: Path, at_once: int) -> None:
+@pytest.mark.parametrize("max_concurrent", [1, 2])
+def test_trials_side_by_side_share_the_cores(tmp_path: Path, max_concurrent: int) -> None:
     cores = len(os.sched_getaffinity(0))
-    [plan] = load_sweep(write(tmp_path, f"at_once = {at_once}")).experiment.plans
-    assert plan.environment["OMP_NUM_THREADS"] == str(max(cores // at_once, 1))
-    [plan] = load_sweep(write(tmp_path, f"at_once = {at_once}\ncpus = 7")).experiment.plans
+    [plan] = load_sweep(write(tmp_path, f"max_concurrent = {max_concurrent}")).experiment.specs
+    assert plan.environment["OMP_NUM_THREADS"] == str(max(cores // max_concurrent, 1))
+    [plan] = load_sweep(
+        write(tmp_path, f"max_concurrent = {max_concurrent}\ncpus = 7")
+    ).experiment.specs
     assert plan.environment["OMP_NUM_THREADS"] == "7"
     # Nobody knows the cores of workers elsewhere.
-    far = f'at_once = {at_once}\nrunner = {{ name = "dask", address = "tcp://far:8786" }}'
-    [plan] = load_sweep(write(tmp_path, far)).experiment.plans
+    far = f'max_concurrent = {max_concurrent}\nrunner = {{ name = "dask", address = "tcp://far:8786" }}'
+    [plan] = load_sweep(write(tmp_path, far)).experiment.specs
     assert "OMP_NUM_THREADS" not in plan.environment

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from vinedresser.sweeps.course import Course
+from vinedresser.sweeps.objective_history import ObjectiveHistory
 from vinedresser.sweeps.settings import Objective
 from vinedresser.testing.runs import make_run, step_record
 
 ACCURACY = Objective("accuracy", "maximize")
 
 
-def course(folder: Path, *goals: Objective) -> tuple[Course, list[Any]]:
+def course(folder: Path, *goals: Objective) -> tuple[ObjectiveHistory, list[Any]]:
     """Follow a run of three epochs; return the course and what it said on the way."""
     records = []
     for step in range(9):
@@ -23,7 +23,7 @@ def course(folder: Path, *goals: Objective) -> tuple[Course, list[Any]]:
         if step % 3 == 2:
             evaluated = {"metrics/accuracy": step / 10, "losses/CrossEntropyLoss": 3.0 - step}
             records.append(step_record(step, mode="eval", scalars=evaluated))
-    read = Course(goals)
+    read = ObjectiveHistory(goals)
     return read, [read.add(step) for step in make_run(folder / "run", records).follow()]
 
 
@@ -61,7 +61,9 @@ def test_what_is_not_there_is_said_with_what_is(tmp_path: Path) -> None:
     )
 
 
-def add(read: Course, folder: Path, *values: tuple[int, float]) -> list[tuple[int, float]]:
+def add(
+    read: ObjectiveHistory, folder: Path, *values: tuple[int, float]
+) -> list[tuple[int, float]]:
     """Report values of accuracy, each after so many steps of a run; return what is said of them."""
     records = [
         step_record(step, mode="eval", scalars={"metrics/accuracy": value})
@@ -76,7 +78,7 @@ FIRST = [(20, 0.1), (40, 0.2), (60, 0.3)]
 
 
 def test_a_run_that_goes_on_after_its_evaluation_counts_on(tmp_path: Path) -> None:
-    read = Course([ACCURACY])
+    read = ObjectiveHistory([ACCURACY])
     add(read, tmp_path, *FIRST, (80, 0.4))
     read.go_on(60)
     assert read.values == [[0.1, 0.2, 0.3]]
@@ -86,7 +88,7 @@ def test_a_run_that_goes_on_after_its_evaluation_counts_on(tmp_path: Path) -> No
 def test_a_run_that_evaluates_first_where_it_goes_on_says_the_same_epoch_again(
     tmp_path: Path,
 ) -> None:
-    read = Course([ACCURACY])
+    read = ObjectiveHistory([ACCURACY])
     add(read, tmp_path, *FIRST)
     read.go_on(60)
     assert add(read, tmp_path, (0, 0.31), (20, 0.4)) == [(3, 0.31), (4, 0.4)]
@@ -94,7 +96,7 @@ def test_a_run_that_evaluates_first_where_it_goes_on_says_the_same_epoch_again(
 
 
 def test_a_third_run_goes_on_where_the_second_did(tmp_path: Path) -> None:
-    read = Course([ACCURACY])
+    read = ObjectiveHistory([ACCURACY])
     add(read, tmp_path, *FIRST)
     read.go_on(40)
     add(read, tmp_path, (20, 0.32), (40, 0.42))
@@ -105,7 +107,7 @@ def test_a_third_run_goes_on_where_the_second_did(tmp_path: Path) -> None:
 
 
 def test_values_at_one_step_of_a_run_are_all_kept(tmp_path: Path) -> None:
-    read = Course([ACCURACY])
+    read = ObjectiveHistory([ACCURACY])
     assert add(read, tmp_path, (0, 0.1), (0, 0.2), (0, 0.3)) == [(1, 0.1), (2, 0.2), (3, 0.3)]
 
 
@@ -115,6 +117,6 @@ def test_what_is_a_loss_and_a_metric_is_one_value(tmp_path: Path) -> None:
         step_record(round_, mode="eval", scalars={"losses/accuracy": 0.1, "metrics/accuracy": 0.1})
         for round_ in range(3)
     ]
-    read = Course([ACCURACY])
+    read = ObjectiveHistory([ACCURACY])
     said = [read.add(step) for step in make_run(tmp_path / "run", records).follow()]
     assert said == [[(1, 0.1)], [(2, 0.1)], [(3, 0.1)]]

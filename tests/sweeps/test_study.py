@@ -17,10 +17,10 @@ from vinedresser.infra.configuration import build
 from vinedresser.sweeps.settings import SweepTable
 from vinedresser.sweeps.space import Space
 from vinedresser.sweeps.study import Study
-from vinedresser.sweeps.trial import Ending, Proposal
+from vinedresser.sweeps.trial import Proposal, TrialEnd
 
 SPACE = Space.parse({"lr": {"log": [1e-3, 1.0]}, "act": ["relu", "tanh"]}, "space")
-FINISHED = Ending("finished")
+FINISHED = TrialEnd("finished")
 
 
 def study(path: Path | None = None, space: Space = SPACE, **settings: Any) -> Study:
@@ -36,7 +36,7 @@ def begin(one: Study) -> Proposal:
     return proposal
 
 
-def run(one: Study, values: list[float]) -> Ending:
+def run(one: Study, values: list[float]) -> TrialEnd:
     """Run a trial that reports some values, unless it is ended before."""
     number = begin(one).number
     for epoch, value in enumerate(values, start=1):
@@ -83,10 +83,10 @@ def test_a_trial_that_is_pruned_says_with_what_it_was_compared() -> None:
     sweep = study()
     assert run(sweep, [0.9]) == FINISHED
     ending = run(sweep, [0.1, 0.2])
-    assert ending == Ending("pruned", "not among the best 1 of 3 trials at epoch 1")
+    assert ending == TrialEnd("pruned", "not among the best 1 of 3 trials at epoch 1")
 
 
-SUSPECTED = Ending("stopped", "the weights are zero", "all_zero", "dead", "do not")
+SUSPECTED = TrialEnd("stopped", "the weights are zero", "all_zero", "dead", "do not")
 
 
 def sound(one: Study, values: list[float]) -> None:
@@ -110,7 +110,7 @@ def test_a_suspected_trial_behind_the_sound_ones_is_stopped_and_counts_for_no_ru
     assert ending.reason == f"the weights are zero; {behind}"
     assert sweep.tell(number, ending).values == {1: 0.2}
     # Of six values at the rung two go on, of five only one: that of the stopped one is none.
-    assert sweep.report(begin(sweep).number, 1, 0.75) == Ending(
+    assert sweep.report(begin(sweep).number, 1, 0.75) == TrialEnd(
         "pruned", "not among the best 1 of 3 trials at epoch 1"
     )
 
@@ -141,7 +141,7 @@ def test_sound_trials_that_do_not_learn_are_no_measure() -> None:
 
 @pytest.mark.parametrize("suspicion", [None, SUSPECTED])
 def test_nobody_is_compared_with_what_a_trial_reports_that_is_to_end(
-    suspicion: Ending | None,
+    suspicion: TrialEnd | None,
 ) -> None:
     sweep = study(pruner="asha")
     sound(sweep, [0.5, 0.6, 0.7, 0.8])
@@ -153,7 +153,7 @@ def test_nobody_is_compared_with_what_a_trial_reports_that_is_to_end(
     other = begin(sweep).number
     assert sweep.report(other, 1, 0.85) is None
     assert sweep.report(other, 3, 0.86) is None
-    assert sweep.tell(number, Ending("pruned")).values == {1: 0.2, 2: 0.9, 3: 0.95}
+    assert sweep.tell(number, TrialEnd("pruned")).values == {1: 0.2, 2: 0.9, 3: 0.95}
 
 
 def test_a_suspected_trial_that_learns_is_left_to_the_comparison() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -18,7 +19,7 @@ from vinedresser.cli.starting import init
 from vinedresser.cli.stores import reconcile, status
 from vinedresser.cli.sweeping import sweep
 from vinedresser.cli.training import train
-from vinedresser.errors import VinedresserError
+from vinedresser.errors import ConfigError, VinedresserError
 
 __all__ = ["app", "main"]
 
@@ -36,10 +37,20 @@ _SCRIPT_LINE = {"allow_interspersed_args": False, "ignore_unknown_options": True
 def main() -> None:
     """Run the command line; bad input ends with one line on stderr and exit code 2."""
     try:
+        _refuse_renamed(sys.argv[1:])
         app()
     except VinedresserError as error:
         print(f"vinedresser: {error}", file=sys.stderr)  # noqa: T201
         sys.exit(2)
+
+
+def _refuse_renamed(arguments: Sequence[str]) -> None:
+    """Refuse an option by its old name, unless it belongs to a script."""
+    if arguments[:1] not in (["train"], ["sweep"]):
+        return
+    for argument in arguments[1:]:
+        if argument.partition("=")[0] == "--at-once":
+            raise ConfigError("--at-once: renamed to --max-concurrent")
 
 
 @app.callback(invoke_without_command=True)

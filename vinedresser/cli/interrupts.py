@@ -18,7 +18,7 @@ __all__ = ["interrupts_stop"]
 @contextmanager
 def interrupts_stop(where: Path | str | list[Path]) -> Iterator[None]:
     """On the first Ctrl-C ask the runs to stop, with their checkpoint; on the second end now."""
-    from vinedresser.tasks.lifecycle.interruption import INTERRUPTED, INTERRUPTION, interrupt
+    from vinedresser.tasks.interruption import INTERRUPTED, INTERRUPTION, interrupt
 
     def ask(_signal: int, _frame: FrameType | None) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)

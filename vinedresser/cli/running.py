@@ -79,12 +79,12 @@ def run(
     prepare(directory)
     with interrupts_stop([directory]):
         end = run_script(directory)
-    from vinedresser.capture.attach.launching import further_runs
-    from vinedresser.cli.views.terminal import error_console, print_outcome
-    from vinedresser.tasks.lifecycle.outcome import outcome
+    from vinedresser.capture.attach.launching import additional_runs
+    from vinedresser.cli.views.terminal import error_console, print_result
+    from vinedresser.tasks.lifecycle.run_result import run_result
 
-    for one in [directory, *further_runs(directory)]:
-        print_outcome(outcome(one), to=error_console)
+    for one in [directory, *additional_runs(directory)]:
+        print_result(run_result(one), to=error_console)
     if attach and end.cause == "finished" and not training_seen(directory):
         print_nothing_seen(error_console)
     sys.exit(_exit_code(end))
@@ -94,8 +94,8 @@ def _run_remote(
     store: str, name: str, prepare: Callable[..., None], *, numbered: bool, attach: bool
 ) -> int:
     """Run a script whose run lies on an object store; return the exit code."""
-    from vinedresser.cli.views.terminal import error_console, print_outcome
-    from vinedresser.tasks.lifecycle.outcome import outcome
+    from vinedresser.cli.views.terminal import error_console, print_result
+    from vinedresser.tasks.lifecycle.run_result import run_result
     from vinedresser.tasks.places.remote_place import free_url
     from vinedresser.tasks.places.remote_script import RemoteScript
 
@@ -108,7 +108,7 @@ def _run_remote(
     with interrupts_stop([script.directory]):
         end = script.run()
     for one in script.uploaded:
-        print_outcome(outcome(one), to=error_console)
+        print_result(run_result(one), to=error_console)
     if attach and end.cause == "finished" and not script.seen:
         print_nothing_seen(error_console)
     return _exit_code(end)

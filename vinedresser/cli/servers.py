@@ -20,7 +20,7 @@ def ui(
     from vinedresser.cli.views.terminal import console
     from vinedresser.infra.guard import guard_descendants
     from vinedresser.infra.servers import mlflow_page, start_mlflow_ui, stop_server
-    from vinedresser.tasks.reconcile.stores import as_store, tracking
+    from vinedresser.tasks.stores import as_store, tracking
 
     record = tracking(as_store(store))
     guard_descendants()

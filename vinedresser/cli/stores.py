@@ -21,13 +21,13 @@ def status(
     store: StoreArgument = str(DEFAULT_STORE),
 ) -> None:
     """Show how the runs of a store stand."""
-    from vinedresser.cli.views.terminal import console, outcome_table
-    from vinedresser.tasks.lifecycle.outcome import outcome
-    from vinedresser.tasks.reconcile.stores import as_store, runs_in
+    from vinedresser.cli.views.terminal import console, results_table
+    from vinedresser.tasks.lifecycle.run_result import run_result
+    from vinedresser.tasks.stores import as_store, runs_in
 
     place = as_store(store)
     _check_directory(place)
-    console.print(outcome_table([outcome(run) for run in runs_in(place)]))
+    console.print(results_table([run_result(run) for run in runs_in(place)]))
 
 
 def reconcile(store: StoreArgument = str(DEFAULT_STORE)) -> None:
@@ -41,7 +41,7 @@ def reconcile(store: StoreArgument = str(DEFAULT_STORE)) -> None:
     from vinedresser.tasks.reconcile.flow_record import dead_flows
     from vinedresser.tasks.reconcile.reconcile import reconcile as reconcile_store
     from vinedresser.tasks.reconcile.reconcile import reconcile_spools
-    from vinedresser.tasks.reconcile.stores import as_store, local_state
+    from vinedresser.tasks.stores import as_store, local_state
     from vinedresser.tasks.sweeping.sweep_record import sweeps_in
 
     place = as_store(store)

@@ -18,7 +18,9 @@ def sweep(
     store: Annotated[
         str | None, typer.Option(help="Takes the place of run.store in the file.")
     ] = None,
-    at_once: Annotated[int | None, typer.Option(min=1, help="Trials at the same time.")] = None,
+    max_concurrent: Annotated[
+        int | None, typer.Option(min=1, help="Trials at the same time.")
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the sweep that the store has.")
     ] = False,
@@ -29,10 +31,10 @@ def sweep(
     """
     from vinedresser.infra.prefect_environment import prepare_prefect
     from vinedresser.tasks.config.sweep_file import load_sweep
-    from vinedresser.tasks.reconcile.earlier_runs import adopt_living
-    from vinedresser.tasks.reconcile.stores import ensure_store
+    from vinedresser.tasks.lifecycle.earlier_runs import adopt_living
+    from vinedresser.tasks.stores import ensure_store
 
-    searched = load_sweep(file, store=store, at_once=at_once)
+    searched = load_sweep(file, store=store, max_concurrent=max_concurrent)
     place = searched.experiment.store
     ensure_store(place)
     if resume:
@@ -47,9 +49,13 @@ def sweep(
 
     shown = relative(place)
     trials = "trials" if searched.settings.trials is None else f"{searched.settings.trials} trials"
-    console.print(f"{trials}, {searched.experiment.at_once} at a time, in {shown}", soft_wrap=True)
+    console.print(
+        f"{trials}, {searched.experiment.max_concurrent} at a time, in {shown}", soft_wrap=True
+    )
     with sweep_progress(), interrupts_stop(place):
-        state = sweep_flow(searched.experiment.path, store, at_once, resume, return_state=True)
+        state = sweep_flow(
+            searched.experiment.path, store, max_concurrent, resume, return_state=True
+        )
     swept = state.result(raise_on_failure=False)
     if isinstance(swept, BaseException):
         raise swept

@@ -21,7 +21,9 @@ def train(
     store: Annotated[
         str | None, typer.Option(help="Takes the place of run.store in the file.")
     ] = None,
-    at_once: Annotated[int | None, typer.Option(min=1, help="Trainings at the same time.")] = None,
+    max_concurrent: Annotated[
+        int | None, typer.Option(min=1, help="Trainings at the same time.")
+    ] = None,
     remedy: Annotated[
         bool | None,
         typer.Option(
@@ -40,36 +42,36 @@ def train(
     """
     from vinedresser.infra.prefect_environment import prepare_prefect
     from vinedresser.tasks.config.experiment import load_experiment
-    from vinedresser.tasks.reconcile.stores import ensure_store, local_state
+    from vinedresser.tasks.stores import ensure_store, local_state
 
-    experiment = load_experiment(file, store=store, at_once=at_once)
+    experiment = load_experiment(file, store=store, max_concurrent=max_concurrent)
     times = _times(experiment.remedy.times, remedy, attempts)
     ensure_store(experiment.store)
     state = local_state(experiment.store)
     prepare_prefect(state)
-    from vinedresser.cli.views.terminal import console, outcome_table, progress, relative
+    from vinedresser.cli.views.terminal import console, progress, relative, results_table
     from vinedresser.flows.train import train as train_flow
 
-    count = len(experiment.plans)
-    together = min(experiment.at_once, count)
+    count = len(experiment.specs)
+    together = min(experiment.max_concurrent, count)
     trainings = "1 training" if count == 1 else f"{count} trainings, {together} at a time"
     shown = relative(experiment.store)
     console.print(f"{trainings}, in {shown}", soft_wrap=True)
     if state != experiment.store:
         console.print(f"MLflow {experiment.tracking_uri}, Prefect {state}", soft_wrap=True)
     with progress(experiment.store), interrupts_stop(experiment.store):
-        trained = train_flow(experiment.path, experiment.store, at_once, times)
-    console.print(outcome_table(trained.outcomes))
+        trained = train_flow(experiment.path, experiment.store, max_concurrent, times)
+    console.print(results_table(trained.results))
     for entry in trained.remedied:
         print_remedied(entry, console)
     for problem in trained.problems:
         console.print(f"vinedresser: {problem}", style="red", markup=False)
     if experiment.run.attach:
-        for run in trained.outcomes:
+        for run in trained.results:
             if run.status.state == "finished" and not run.seen:
                 print_nothing_seen(console, run.name)
     console.print(f"reports in {shown}/*/report.html; compare the runs: vinedresser ui {shown}")
-    failed = any(run.status.state not in ("finished", "stopped") for run in trained.outcomes)
+    failed = any(run.status.state not in ("finished", "stopped") for run in trained.results)
     sys.exit(1 if failed or trained.problems else 0)
 
 

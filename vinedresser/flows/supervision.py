@@ -12,7 +12,7 @@ from prefect.futures import PrefectFuture
 
 from vinedresser.infra.clusters.cluster import Cluster
 from vinedresser.tasks.config.experiment import Experiment
-from vinedresser.tasks.lifecycle.further_trainings import see_to_further
+from vinedresser.tasks.lifecycle.additional_runs import follow_additional_runs
 from vinedresser.tasks.places.cluster_place import ClusterPlace
 from vinedresser.tasks.places.run_place import RunPlace
 from vinedresser.tasks.stages import finish, judge, launch, record
@@ -57,7 +57,7 @@ def supervise(
     else:
         others += [judge.submit(place, group) for group in groups]
         if experiment.run.attach:
-            follow.append(partial(see_to_further, place, groups))
+            follow.append(partial(follow_additional_runs, place, groups))
     launched = launch.submit(place)
     others.append(record.submit(place, follow))
     # A judge that failed or an MLflow that is away must not keep a run from its end.

@@ -17,16 +17,21 @@ from vinedresser.flows.supervision import Supervision, complaints, supervise
 from vinedresser.infra.clusters.cluster import Cluster
 from vinedresser.tasks.config.experiment import Experiment
 from vinedresser.tasks.config.sweep_file import Sweep, load_sweep
-from vinedresser.tasks.lifecycle.termination import ends_in_order
+from vinedresser.tasks.lifecycle.earlier_runs import adopt_living
 from vinedresser.tasks.places.experiment_cluster import cluster_of
-from vinedresser.tasks.reconcile.earlier_runs import adopt_living
 from vinedresser.tasks.reconcile.flow_record import forget_flow, remember_flow
-from vinedresser.tasks.reconcile.stores import ensure_store
 from vinedresser.tasks.stages import reconcile
-from vinedresser.tasks.sweeping.conductor import Conductor
+from vinedresser.tasks.stores import ensure_store
 from vinedresser.tasks.sweeping.sweep_record import JOURNAL
-from vinedresser.tasks.sweeping.sweep_result import Swept, begin_sweep, finish_sweep, has_begun
-from vinedresser.tasks.sweeping.trial_course import TrialCourse
+from vinedresser.tasks.sweeping.sweep_result import (
+    SweepResult,
+    begin_sweep,
+    finish_sweep,
+    has_begun,
+)
+from vinedresser.tasks.sweeping.sweep_runner import SweepRunner
+from vinedresser.tasks.sweeping.trial_runs import TrialRuns
+from vinedresser.tasks.termination import ends_in_order
 
 __all__ = ["sweep"]
 
@@ -35,10 +40,10 @@ __all__ = ["sweep"]
 def sweep(
     path: Path,
     store: Path | str | None = None,
-    at_once: int | None = None,
+    max_concurrent: int | None = None,
     resume: bool = False,
     dated: bool = False,
-) -> Swept:
+) -> SweepResult:
     """Search for the best configuration, at most so many trials at a time.
 
     Each trial is a training with its judges and recorder. A rule ends one that is broken, the study
@@ -48,14 +53,14 @@ def sweep(
     Args:
         path: the sweep file.
         store: takes the place of the file's ``run.store``: a path, or the URL of an object store.
-        at_once: takes the place of the file's ``run.at_once``.
+        max_concurrent: takes the place of the file's ``run.max_concurrent``.
         resume: go on with the sweep that the store has.
         dated: make a sweep of its own for each time that Prefect has scheduled, NAME-TIME; one that
             has begun, since its flow run is retried, is gone on with.
 
     Returns:
         What became of the trials, and what went wrong beside them; in a failed state, where the
-        sweep as a whole came to nothing (`Swept.problem`), so that Prefect says so too.
+        sweep as a whole came to nothing (`SweepResult.problem`), so that Prefect says so too.
 
     Raises:
         ConfigError: the file is not right, or the sweep in the store is another; nothing was
@@ -67,17 +72,17 @@ def sweep(
         TerminationSignal: it was cancelled; its trials have saved their checkpoint and ended.
     """
     mark = f"{flow_run.scheduled_start_time:%Y%m%dT%H%M%SZ}" if dated else ""
-    searched = load_sweep(path, store=store, at_once=at_once, mark=mark)
+    searched = load_sweep(path, store=store, max_concurrent=max_concurrent, mark=mark)
     searched.experiment.refuse_missing_gpus()
     goes_on = resume or (dated and has_begun(searched))
     swept = ends_in_order(lambda: _search(searched, goes_on), searched.experiment.store)
     if not swept.problem:
         return swept
     # Of a state that is returned Prefect hands on what is in it.
-    return cast(Swept, Failed(message=swept.problem, data=swept))
+    return cast(SweepResult, Failed(message=swept.problem, data=swept))
 
 
-def _search(searched: Sweep, resume: bool) -> Swept:
+def _search(searched: Sweep, resume: bool) -> SweepResult:
     """Do what `sweep` does, of a file that has been read."""
     experiment = searched.experiment
     place = experiment.store
@@ -91,12 +96,12 @@ def _search(searched: Sweep, resume: bool) -> Swept:
         this = remember_flow(searched.state, str(flow_run.id), str(flow_run.name))
         try:
             tracking = begin_sweep(searched, resume=resume)
-            conductor = Conductor(searched, study, tracking, flow=this.id)
+            conductor = SweepRunner(searched, study, tracking, flow=this.id)
             with cluster_of(experiment) as cluster:
                 trials = _Trials(conductor, experiment, cluster)
                 trials.run()
             conductor.finish()
-            swept = Swept(
+            swept = SweepResult(
                 name=searched.name,
                 store=place,
                 trials=tuple(conductor.trials()),
@@ -124,7 +129,7 @@ class _Trials:
     """
 
     def __init__(
-        self, conductor: Conductor, experiment: Experiment, cluster: Cluster | None
+        self, conductor: SweepRunner, experiment: Experiment, cluster: Cluster | None
     ) -> None:
         self._conductor = conductor
         self._cluster = cluster
@@ -132,12 +137,12 @@ class _Trials:
         # What went wrong beside the trials, each thing once; their tasks are not kept.
         self._problems: dict[str, None] = {}
         # A trial whose run is settled, and the tasks around it; None: a slot is free.
-        self._ended: SimpleQueue[tuple[TrialCourse, Supervision] | None] = SimpleQueue()
-        self._again: deque[TrialCourse] = deque()
+        self._ended: SimpleQueue[tuple[TrialRuns, Supervision] | None] = SimpleQueue()
+        self._again: deque[TrialRuns] = deque()
 
     def run(self) -> None:
         """Begin trials until there are no more, and see all of them to their end."""
-        slots = self._experiment.at_once
+        slots = self._experiment.max_concurrent
         free, under_way = slots, 0
         while True:
             # Trials that wait to be settled are few: what they tell decides on the next.
@@ -159,10 +164,10 @@ class _Trials:
         """Return what the failed tasks said."""
         return list(self._problems)
 
-    def _next(self) -> TrialCourse | None:
+    def _next(self) -> TrialRuns | None:
         return self._again.popleft() if self._again else self._conductor.next()
 
-    def _begin(self, trial: TrialCourse) -> bool:
+    def _begin(self, trial: TrialRuns) -> bool:
         """Start the next run of a trial, if it can be made and the trial is not over already."""
         if trial.earlier and self._was_over(trial):
             return False
@@ -178,7 +183,7 @@ class _Trials:
         around.finished.add_done_callback(lambda _: self._ended.put((trial, around)))
         return True
 
-    def _was_over(self, trial: TrialCourse) -> bool:
+    def _was_over(self, trial: TrialRuns) -> bool:
         """Conclude a trial that an earlier process began, if it is over already."""
         try:
             over = self._conductor.restore(trial)
@@ -189,7 +194,7 @@ class _Trials:
             self._conclude(trial)
         return over
 
-    def _conclude(self, trial: TrialCourse) -> None:
+    def _conclude(self, trial: TrialRuns) -> None:
         """Tell the study of a trial whose run is over, or have it begun again."""
         try:
             told = self._conductor.conclude(trial)
@@ -199,6 +204,6 @@ class _Trials:
         if told is None:
             self._again.append(trial)
 
-    def _give_up(self, trial: TrialCourse, error: VinedresserError) -> None:
+    def _give_up(self, trial: TrialRuns, error: VinedresserError) -> None:
         self._problems[str(error)] = None
         self._conductor.give_up(trial, error)

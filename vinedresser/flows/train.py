@@ -16,16 +16,16 @@ from prefect.runtime import flow_run
 from vinedresser.flows.supervision import complaints, supervise
 from vinedresser.infra.clusters.cluster import Cluster
 from vinedresser.tasks.config.experiment import Experiment, load_experiment
-from vinedresser.tasks.lifecycle.outcome import Trained
 from vinedresser.tasks.lifecycle.prepare import prepare
-from vinedresser.tasks.lifecycle.termination import ends_in_order
-from vinedresser.tasks.lifecycle.training_result import training_result
+from vinedresser.tasks.lifecycle.run_result import TrainResult
 from vinedresser.tasks.places.experiment_cluster import cluster_of
 from vinedresser.tasks.reconcile.flow_record import forget_flow, remember_flow
-from vinedresser.tasks.reconcile.stores import ensure_store, local_state
-from vinedresser.tasks.remedy.attempt import RemedyCourse
+from vinedresser.tasks.remedy.remedy_attempts import RemedyAttempts
 from vinedresser.tasks.remedy.remedying import courses_of
+from vinedresser.tasks.remedy.train_result import training_result
 from vinedresser.tasks.stages import begin, correct, reconcile
+from vinedresser.tasks.stores import ensure_store, local_state
+from vinedresser.tasks.termination import ends_in_order
 
 __all__ = ["train"]
 
@@ -34,9 +34,9 @@ __all__ = ["train"]
 def train(
     path: Path,
     store: Path | str | None = None,
-    at_once: int | None = None,
+    max_concurrent: int | None = None,
     remedy: int | None = None,
-) -> Trained:
+) -> TrainResult:
     """Run the trainings of an experiment file, at most so many at a time.
 
     Beside each training a judge per rule group and a recorder run; when a rule stops a run, it is
@@ -46,7 +46,7 @@ def train(
     Args:
         path: the experiment file.
         store: takes the place of the file's ``run.store``: a path, or the URL of an object store.
-        at_once: takes the place of the file's ``run.at_once``.
+        max_concurrent: takes the place of the file's ``run.max_concurrent``.
         remedy: takes the place of the file's ``remedy.times``: attempts in the place of a run that
             a rule stopped, at the most.
 
@@ -59,12 +59,12 @@ def train(
         TrackingError: MLflow could not be prepared; nothing was started.
         TerminationSignal: it was cancelled; its trainings have saved their checkpoint and ended.
     """
-    experiment = load_experiment(path, store=store, at_once=at_once, remedy=remedy)
+    experiment = load_experiment(path, store=store, max_concurrent=max_concurrent, remedy=remedy)
     experiment.refuse_missing_gpus()
     return ends_in_order(lambda: _train(experiment), experiment.store)
 
 
-def _train(experiment: Experiment) -> Trained:
+def _train(experiment: Experiment) -> TrainResult:
     """Do what `train` does, of a file that has been read."""
     ensure_store(experiment.store)
     reconcile(experiment.store)
@@ -96,12 +96,12 @@ class _Trainings:
         self._states: list[State[Any]] = []
         self._futures: list[PrefectFuture[Any]] = []
         # A course whose last run is over, judged and recorded; None: a slot is free.
-        self._ended: SimpleQueue[RemedyCourse | None] = SimpleQueue()
+        self._ended: SimpleQueue[RemedyAttempts | None] = SimpleQueue()
 
-    def run(self, courses: Sequence[RemedyCourse]) -> None:
+    def run(self, courses: Sequence[RemedyAttempts]) -> None:
         """Train in each place, and in those that take a stopped one's, until all are over."""
         waiting = deque(courses)
-        free, under_way = self._experiment.at_once, 0
+        free, under_way = self._experiment.max_concurrent, 0
         while waiting or under_way:
             if waiting and free:
                 begun = self._begin(waiting.popleft())
@@ -117,7 +117,7 @@ class _Trainings:
         """Return what the failed tasks said."""
         return complaints([*self._states, *(future.state for future in self._futures)])
 
-    def _begin(self, course: RemedyCourse) -> bool:
+    def _begin(self, course: RemedyAttempts) -> bool:
         """Start the last run of a course, if its place can be made ready."""
         # Before anything follows it: what is there until then may be somebody else's.
         ready = begin(course.places[-1], return_state=True)
@@ -126,14 +126,14 @@ class _Trainings:
             self._start(course)
         return bool(ready.is_completed())
 
-    def _start(self, course: RemedyCourse) -> None:
+    def _start(self, course: RemedyAttempts) -> None:
         """Start a training with its judges and recorder."""
         around = supervise(course.places[-1], self._experiment, cluster=self._cluster)
         around.launched.add_done_callback(lambda _: self._ended.put(None))
         around.finished.add_done_callback(lambda _: self._ended.put(course))
         self._futures += around.futures
 
-    def _again(self, course: RemedyCourse) -> bool:
+    def _again(self, course: RemedyAttempts) -> bool:
         """Make the run that takes the place of a course's last one, if anything is to be tried."""
         if not self._experiment.remedy.times:
             return False

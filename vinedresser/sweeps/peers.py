@@ -7,7 +7,7 @@ from dataclasses import replace
 from statistics import median
 
 from vinedresser.sweeps.settings import Objective
-from vinedresser.sweeps.trial import Ending
+from vinedresser.sweeps.trial import TrialEnd
 
 __all__ = ["behind_sound_trials"]
 
@@ -18,13 +18,13 @@ _GOOD_SHARE = 0.8
 
 
 def behind_sound_trials(
-    suspicion: Ending,
+    suspicion: TrialEnd,
     epoch: int,
     value: float,
     *,
     sound: Sequence[tuple[float, float]],
     goal: Objective,
-) -> Ending | None:
+) -> TrialEnd | None:
     """Say whether a trial that shows a symptom is to end, by what sound trials had come to.
 
     A symptom alone is in many trainings that learn; one alone has to wait until its outcome is

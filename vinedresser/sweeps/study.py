@@ -25,7 +25,7 @@ from vinedresser.sweeps.pruners import make_pruner
 from vinedresser.sweeps.samplers import make_sampler
 from vinedresser.sweeps.settings import SweepTable
 from vinedresser.sweeps.space import Space
-from vinedresser.sweeps.trial import Ending, Proposal, Trial
+from vinedresser.sweeps.trial import Proposal, Trial, TrialEnd
 
 __all__ = ["Study"]
 
@@ -140,8 +140,8 @@ class Study:
         return self.comparing and self._pruner.compares(epoch)
 
     def report(
-        self, number: int, epoch: int, value: float, suspicion: Ending | None = None
-    ) -> Ending | None:
+        self, number: int, epoch: int, value: float, suspicion: TrialEnd | None = None
+    ) -> TrialEnd | None:
         """Take in a value of the first objective, and say whether the trial is to end.
 
         One that a rule suspects is compared with the sound ones first (`behind_sound_trials`), and
@@ -164,7 +164,7 @@ class Study:
             return None
         if not math.isfinite(value):
             metric = self.settings.goals[0].metric
-            return Ending("stopped", f"{metric} is {value} at epoch {epoch}", fault="nonfinite")
+            return TrialEnd("stopped", f"{metric} is {value} at epoch {epoch}", fault="nonfinite")
         if len(self.settings.goals) > 1:
             # Optuna keeps no course of several objectives, and compares no trials by them.
             return None
@@ -176,7 +176,7 @@ class Study:
             self._cut.add(number)
         return ending
 
-    def tell(self, number: int, ending: Ending, result: Sequence[float] = ()) -> Trial:
+    def tell(self, number: int, ending: TrialEnd, result: Sequence[float] = ()) -> Trial:
         """Take in the end of a trial.
 
         Args:
@@ -190,7 +190,7 @@ class Study:
         trial = self._running[number]
         if ending.state == "finished" and not self._complete(result):
             said = ", ".join(goal.metric for goal in self.settings.goals)
-            ending = Ending("stopped", f"it ended without a number for {said}", fault="nonfinite")
+            ending = TrialEnd("stopped", f"it ended without a number for {said}", fault="nonfinite")
         attributes = {"state": ending.state, "reason": ending.reason}
         attributes |= {"rule": ending.rule, "fault": ending.fault, "remedy": ending.remedy}
         trial.set_user_attr(_ENDING, attributes)
@@ -251,8 +251,8 @@ class Study:
         return self._proposal(trial.number, parameters)
 
     def _compared(
-        self, trial: optuna.Trial, epoch: int, value: float, suspicion: Ending | None
-    ) -> Ending | None:
+        self, trial: optuna.Trial, epoch: int, value: float, suspicion: TrialEnd | None
+    ) -> TrialEnd | None:
         """Return how a trial is to end by comparison with others; None: it goes on."""
         if suspicion is not None and self.compares(epoch):
             if _SUSPECTED not in self._frozen(trial.number).user_attrs:
@@ -267,7 +267,7 @@ class Study:
             if ending is not None:
                 # Pruners compare with those that were asked about, below.
                 return ending
-        return Ending("pruned", self._pruner.why(epoch)) if trial.should_prune() else None
+        return TrialEnd("pruned", self._pruner.why(epoch)) if trial.should_prune() else None
 
     def _proposal(self, number: int, parameters: dict[str, Any]) -> Proposal:
         seeds = self.settings.seeds
@@ -308,5 +308,5 @@ def _trial(found: FrozenTrial) -> Trial:
         parameters=found.user_attrs.get(_CHOSEN) or dict(found.params),
         values=dict(found.intermediate_values),
         result=tuple(found.values) if finished and found.values else (),
-        ending=Ending(**ending) if ending and found.state.is_finished() else Ending("running"),
+        ending=TrialEnd(**ending) if ending and found.state.is_finished() else TrialEnd("running"),
     )

@@ -8,7 +8,7 @@ from typing import Literal
 
 from vinedresser.sweeps.dimension import Choice
 
-__all__ = ["Ending", "Proposal", "Trial", "TrialState", "trial_name"]
+__all__ = ["TrialEnd", "Proposal", "Trial", "TrialState", "trial_name"]
 
 # "stopped": by a rule or a person, for what it does itself; "pruned": by comparison with others.
 TrialState = Literal["running", "finished", "pruned", "stopped", "failed"]
@@ -30,7 +30,7 @@ class Proposal:
 
 
 @dataclass(frozen=True)
-class Ending:
+class TrialEnd:
     """How a trial ended.
 
     Attributes:
@@ -64,7 +64,7 @@ class Trial:
     parameters: Mapping[str, Choice]
     values: Mapping[int, float] = field(default_factory=dict)
     result: tuple[float, ...] = ()
-    ending: Ending = field(default_factory=lambda: Ending("running"))
+    ending: TrialEnd = field(default_factory=lambda: TrialEnd("running"))
 
     @property
     def name(self) -> str:

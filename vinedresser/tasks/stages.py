@@ -12,7 +12,7 @@ from prefect.cache_policies import NO_CACHE
 from vinedresser.errors import StillRunning
 from vinedresser.infra.launcher import request_stop
 from vinedresser.tasks.config.experiment import Experiment
-from vinedresser.tasks.lifecycle.interruption import INTERRUPTED
+from vinedresser.tasks.interruption import INTERRUPTED
 from vinedresser.tasks.lifecycle.judging import run_judge
 from vinedresser.tasks.lifecycle.recording import record_metrics, send_metrics
 from vinedresser.tasks.lifecycle.settle import settle_run
@@ -20,7 +20,7 @@ from vinedresser.tasks.lifecycle.side_by_side import side_by_side
 from vinedresser.tasks.places.run_place import RunPlace
 from vinedresser.tasks.reconcile.reconcile import Reconciled
 from vinedresser.tasks.reconcile.reconcile import reconcile as reconcile_store
-from vinedresser.tasks.remedy.attempt import RemedyCourse
+from vinedresser.tasks.remedy.remedy_attempts import RemedyAttempts
 from vinedresser.tasks.remedy.remedying import begin_again
 
 __all__ = ["begin", "correct", "finish", "judge", "launch", "reconcile", "record"]
@@ -103,7 +103,7 @@ def finish(place: RunPlace) -> None:
             # The store or MLflow was away for longer than a recorder waits.
             send_metrics(one.location)
         settle_run(one.location)
-    if missing := [one.name for one in (place, *place.further) if one not in arrived]:
+    if missing := [one.name for one in (place, *place.additional) if one not in arrived]:
         raise StillRunning(
             f"{', '.join(missing)}: not all is in the store yet, so MLflow does not know the end; "
             "`vinedresser reconcile` sees to both"
@@ -111,7 +111,7 @@ def finish(place: RunPlace) -> None:
 
 
 @task(name="remedy", task_run_name="remedy {course.name}", cache_policy=NO_CACHE)
-def correct(course: RemedyCourse, experiment: Experiment, flow: str) -> RunPlace | None:
+def correct(course: RemedyAttempts, experiment: Experiment, flow: str) -> RunPlace | None:
     """Make the run that takes the place of the last one of a course, if anything is to be tried.
 
     Raises:

@@ -13,7 +13,7 @@ from vinedresser.explain.reports.sweep.report import SweepPage, write_sweep_repo
 from vinedresser.sweeps.dimension import Choice
 from vinedresser.sweeps.settings import SweepTable
 from vinedresser.sweeps.space import Space
-from vinedresser.sweeps.trial import Ending, Trial
+from vinedresser.sweeps.trial import Trial, TrialEnd
 
 SPACE = Space.parse(
     {
@@ -24,7 +24,7 @@ SPACE = Space.parse(
     "space",
 )
 SETTINGS = SweepTable(metric="accuracy", direction="maximize", trials=1000, epochs=9)
-TOO_HIGH = Ending(
+TOO_HIGH = TrialEnd(
     "stopped", "the loss rose", "loss_not_decreasing", "learning_rate_too_high", "lr 1 instead of 9"
 )
 
@@ -41,9 +41,9 @@ def trials(count: int) -> list[Trial]:
         stopped, pruned = rate > 1, number % 3
         epochs = 2 if stopped or pruned else 9
         values = {epoch: epoch / 10 + draw.gauss(0, 0.02) for epoch in range(1, epochs + 1)}
-        ending = TOO_HIGH if stopped else Ending("pruned", "worse <b>") if pruned else None
+        ending = TOO_HIGH if stopped else TrialEnd("pruned", "worse <b>") if pruned else None
         result = (values[9],) if ending is None else ()
-        found.append(Trial(number, parameters, values, result, ending or Ending("finished")))
+        found.append(Trial(number, parameters, values, result, ending or TrialEnd("finished")))
     return found
 
 
@@ -110,8 +110,8 @@ def test_stopped_trials_are_grouped_by_cause_with_their_place_in_the_space() -> 
     [
         [],
         [Trial(0, {"lr": 1.0, "act": "relu", "momentum": 0.0})],
-        [Trial(0, {"lr": 1.0, "act": "tanh"}, {1: 0.5}, (0.5,), Ending("finished"))],
-        [Trial(0, {"lr": 1.0, "act": "tanh"}, {1: 1e300, 2: -1e300}, (), Ending("failed", "x"))],
+        [Trial(0, {"lr": 1.0, "act": "tanh"}, {1: 0.5}, (0.5,), TrialEnd("finished"))],
+        [Trial(0, {"lr": 1.0, "act": "tanh"}, {1: 1e300, 2: -1e300}, (), TrialEnd("failed", "x"))],
     ],
 )
 def test_a_page_of_next_to_nothing_can_be_written(found: list[Trial], tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from vinedresser.store.records import RUN_ID_VARIABLE, ExitRecord, read_record
 from vinedresser.store.storage import open_storage
 from vinedresser.tasks.places.shipment import Shipment, pack, unpack
 from vinedresser.tasks.places.worker_run import run_shipment
-from vinedresser.tasks.reconcile.stores import runs_in
+from vinedresser.tasks.stores import runs_in
 
 SCRIPT = SCRIPTS / "cluster_trainer.py"
 SWEEP = f"""
@@ -46,7 +46,7 @@ x = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
 name = "search"
 command = ["python", "{SCRIPT}"]
 store = "{{store}}"
-at_once = 2
+max_concurrent = 2
 runner = {{runner}}
 parameters = {{{{ epochs = 3, hold = "{{hold}}" }}}}
 

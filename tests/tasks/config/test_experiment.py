@@ -49,7 +49,7 @@ def write(tmp_path: Path, text: str) -> Path:
 
 def test_variants_are_laid_on_what_all_share(tmp_path: Path) -> None:
     experiment = load_experiment(write(tmp_path, GOOD))
-    slow, fast = experiment.plans
+    slow, fast = experiment.specs
     assert slow.name == "digits-slow"
     assert slow.argv == [
         *(sys.executable, "train.py", "--lr", "0.001", "--epochs", "3", "--verbose"),
@@ -71,15 +71,15 @@ def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
 def test_trainings_side_by_side_share_the_cores(tmp_path: Path) -> None:
     cores = len(os.sched_getaffinity(0))
     path = write(tmp_path, GOOD)
-    for at_once, threads in ((1, cores), (2, max(cores // 2, 1))):
-        plan, _ = load_experiment(path, at_once=at_once).plans
+    for max_concurrent, threads in ((1, cores), (2, max(cores // 2, 1))):
+        plan, _ = load_experiment(path, max_concurrent=max_concurrent).specs
         assert plan.environment["OMP_NUM_THREADS"] == str(threads)
 
 
 def test_without_variants_there_is_one_run(tmp_path: Path) -> None:
     text = '[run]\nname = "one"\ncommand = ["python", "train.py"]\n'
     experiment = load_experiment(write(tmp_path, text))
-    assert [plan.name for plan in experiment.plans] == ["one"]
+    assert [plan.name for plan in experiment.specs] == ["one"]
     assert experiment.tracking_uri == f"sqlite:///{tmp_path}/runs/mlflow.db"
     assert experiment.tracking_experiment == "one"
 
@@ -126,7 +126,14 @@ def test_rules_are_grouped_and_left_out(tmp_path: Path) -> None:
         (GOOD + "[runs]\n", "runs: no such table; did you mean run, rules?"),
         (GOOD.replace("total_steps = 100", "total_step = 1"), "did you mean total_steps?"),
         (GOOD.replace("= 100", "= 'many'"), "run.total_steps: input should be a valid integer"),
-        (GOOD.replace("total_steps = 100", "at_once = 0"), "at_once: must be at least 1, not 0"),
+        (
+            GOOD.replace("total_steps = 100", "max_concurrent = 0"),
+            "max_concurrent: must be at least 1, not 0",
+        ),
+        (
+            GOOD.replace("total_steps = 100", "at_once = 2"),
+            "run.at_once: renamed to run.max_concurrent",
+        ),
         (GOOD.replace("total_steps = 100", "cwd = 'away'"), "away: no such directory"),
         (GOOD.replace("total_steps = 200", "steps = 2"), "variants.slow.steps: no such key"),
         (GOOD.replace("capture.gradients", "capture.gradient"), "did you mean gradients?"),

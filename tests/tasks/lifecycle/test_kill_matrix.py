@@ -35,7 +35,9 @@ ReadMlflow = Callable[[Path], dict[str, Any]]
 pytestmark = pytest.mark.timeout(300)
 
 
-def start_flow(tmp_path: Path, variants: dict[str, str], at_once: int) -> subprocess.Popen[bytes]:
+def start_flow(
+    tmp_path: Path, variants: dict[str, str], max_concurrent: int
+) -> subprocess.Popen[bytes]:
     """Start `vinedresser train` on a few trainings; its output is in flow.log."""
     tables = "\n".join(f"[variants.{name}]\n{text}" for name, text in variants.items())
     (tmp_path / "experiment.toml").write_text(
@@ -44,7 +46,7 @@ def start_flow(tmp_path: Path, variants: dict[str, str], at_once: int) -> subpro
         name = "kill"
         command = ["python", "{SCRIPT}"]
         store = "runs"
-        at_once = {at_once}
+        max_concurrent = {max_concurrent}
         grace = 5.0
         parameters = {{ model = "mlp", steps = {LONG} }}
         {tables}
@@ -138,7 +140,7 @@ def test_trainer_supervisor_and_judge(tmp_path: Path, seed: int, mlflow_runs: Re
             "judge": "parameters = { naive-loss = true, scale = 1.0 }",
             "bystander": "parameters = { steps = 300 }",
         },
-        at_once=4,
+        max_concurrent=4,
     )
     runs = {name: store / f"kill-{name}" for name in ("trainer", "supervisor", "judge")}
     until(lambda: judge_of(runs["judge"]), "the judge")
@@ -178,7 +180,7 @@ def test_trainer_supervisor_and_judge(tmp_path: Path, seed: int, mlflow_runs: Re
 def test_flow(tmp_path: Path, seed: int, mlflow_runs: ReadMlflow) -> None:
     draw = random.Random(seed)
     store = tmp_path / "runs"
-    flow = start_flow(tmp_path, {"one": "", "two": "", "three": ""}, at_once=2)
+    flow = start_flow(tmp_path, {"one": "", "two": "", "three": ""}, max_concurrent=2)
     runs = [store / f"kill-{name}" for name in ("one", "two")]
     for run in runs:
         moment = draw.randrange(20, 300)

@@ -32,7 +32,7 @@ x = [0.1, 0.2, 0.3, 0.4]
 [run]
 name = "search"
 command = ["python", "{SCRIPT}"]
-at_once = 2
+max_concurrent = 2
 parameters = {{ epochs = 900, pause = 0.1 }}
 
 [rules.nonfinite]

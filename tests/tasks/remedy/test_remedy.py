@@ -27,12 +27,12 @@ from vinedresser.store.records import (
 )
 from vinedresser.store.storage import LocalStorage
 from vinedresser.tasks.config.experiment import load_experiment
-from vinedresser.tasks.config.plan import Plan
 from vinedresser.tasks.config.remedy_settings import NO_REMEDY, RemedySettings
+from vinedresser.tasks.config.run_spec import RunSpec
 from vinedresser.tasks.lifecycle.healthy_checkpoint import healthy_checkpoint
-from vinedresser.tasks.lifecycle.outcome import Remedied, outcome
+from vinedresser.tasks.lifecycle.run_result import RemedyResult, run_result
 from vinedresser.tasks.places.run_place import RunPlace
-from vinedresser.tasks.remedy.attempt import RemedyCourse
+from vinedresser.tasks.remedy.remedy_attempts import RemedyAttempts
 from vinedresser.testing.runs import make_run, step_record
 
 LOSSES = [2.0, 1.9, 1.8, 1.7, 1.6, 1.5, 1.4, 1.3, 1.2, 1.1, 9.0, 99.0, 999.0, 9e4, 9e5, 9e6]
@@ -76,13 +76,13 @@ def stopped(
     write_record(storage, ExitRecord(cause, "", 2.0, stop=stop.to_json()))
 
 
-def course(place: Path, parameters: dict[str, Any], **settings: Any) -> RemedyCourse:
-    plan = Plan(place.name, ["train"], parameters, {}, 100)
+def course(place: Path, parameters: dict[str, Any], **settings: Any) -> RemedyAttempts:
+    plan = RunSpec(place.name, ["train"], parameters, {}, 100)
     tracking = TrackingRecord("sqlite:///none", "0", "id")
-    return RemedyCourse(RunPlace(place), plan, RemedySettings(**settings), tracking)
+    return RemedyAttempts(RunPlace(place), plan, RemedySettings(**settings), tracking)
 
 
-def attempt_after(tmp_path: Path, correction: dict[str, Any], **settings: Any) -> RemedyCourse:
+def attempt_after(tmp_path: Path, correction: dict[str, Any], **settings: Any) -> RemedyAttempts:
     """Return the course of a run with lr 100 that was stopped."""
     stopped(tmp_path / "run", finding(correction))
     return course(tmp_path / "run", {"lr": 100, "fast": True}, **settings)
@@ -290,12 +290,12 @@ def test_what_the_command_line_says_at_the_end(tmp_path: Path) -> None:
     ends: dict[str, ExitCause] = {"bad": "stopped", "good": "finished"}
     for name, cause in ends.items():
         stopped(tmp_path / name, finding({}), cause=cause, parameters={"lr": 1}, remedy=changed)
-    run, bad, good = (outcome(tmp_path / name) for name in ("run", "bad", "good"))
+    run, bad, good = (run_result(tmp_path / name) for name in ("run", "bad", "good"))
     for remedied, line in (
-        (Remedied(run, (), "why"), "run: not begun again: why"),
-        (Remedied(run, (bad,), "why"), "run: not cured by lr 1 instead of 100: why"),
+        (RemedyResult(run, (), "why"), "run: not begun again: why"),
+        (RemedyResult(run, (bad,), "why"), "run: not cured by lr 1 instead of 100: why"),
         (
-            Remedied(run, (bad, good), ""),
+            RemedyResult(run, (bad, good), ""),
             "run: cured by lr 1 instead of 100 (good): own 9e+06 against 9e+06",
         ),
     ):

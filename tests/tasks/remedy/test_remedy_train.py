@@ -28,7 +28,7 @@ EXPERIMENT = f"""
 name = "line"
 command = ["python", "{SCRIPT}"]
 store = "runs"
-at_once = 1
+max_concurrent = 1
 grace = 5.0
 total_steps = 200
 [rules]

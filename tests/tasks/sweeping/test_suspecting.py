@@ -11,7 +11,7 @@ import pytest
 from vinedresser.rules.suspicions import SuspicionRecord
 from vinedresser.store.records import suspicions_key, write_record
 from vinedresser.store.storage import LocalStorage
-from vinedresser.sweeps.trial import Ending
+from vinedresser.sweeps.trial import TrialEnd
 from vinedresser.tasks.sweeping import suspecting
 from vinedresser.tasks.sweeping.suspecting import Suspects
 
@@ -47,7 +47,7 @@ def test_it_is_waited_for_until_all_judges_have_seen_the_step(tmp_path: Path) ->
     asked = threading.Timer(0.2, write, (storage, "a", 7))
     asked.start()
     found = Suspects(storage, ["a", "b"], "trial-0001").at(7)
-    assert found == Ending("stopped", "w is zero", "all_zero", "dead", "do not")
+    assert found == TrialEnd("stopped", "w is zero", "all_zero", "dead", "do not")
     assert Suspects(storage, ["a"], "trial-0001").at(7) is None
 
 
@@ -57,7 +57,7 @@ def test_a_judge_that_is_behind_is_told_of_once_and_keeps_nobody_for_long(
     monkeypatch.setattr(suspecting, "_PATIENCE", 0.1)
     storage = LocalStorage(tmp_path)
     suspects = Suspects(storage, ["a"], "trial-0001")
-    found: list[Ending | None] = []
+    found: list[TrialEnd | None] = []
     # As in a sweep it is a thread that asks.
     asking = threading.Thread(target=lambda: found.extend(suspects.at(step) for step in (1, 2)))
     with caplog.at_level(logging.WARNING):

@@ -21,7 +21,7 @@ from vinedresser.store.records import (
 )
 from vinedresser.store.storage import Storage, open_storage
 
-__all__ = ["MOST_RUNS", "claim", "further_location"]
+__all__ = ["MOST_RUNS", "claim", "additional_location"]
 
 # A script that trains again and again in a loop shall not fill the store with its runs.
 MOST_RUNS = 100
@@ -36,7 +36,7 @@ _JOB_VARIABLES = (
 )
 
 
-def further_location(location: str, number: int) -> str:
+def additional_location(location: str, number: int) -> str:
     """Return where the training of a number goes whose script was launched for a run.
 
     Args:
@@ -70,7 +70,7 @@ def claim(environment: Environment) -> OpenedRun:
             continue
         if number == 1:
             return first
-        return OpenedRun(storage, write_first(storage, _further(first, number)), launched=False)
+        return OpenedRun(storage, write_first(storage, _additional(first, number)), launched=False)
     raise SecondWriter(
         f"{environment.run}: its script has begun more than {MOST_RUNS} trainings; the further "
         "ones are not captured"
@@ -79,15 +79,15 @@ def claim(environment: Environment) -> OpenedRun:
 
 def _candidates(location: str) -> Iterator[tuple[int, Storage]]:
     for number in range(1, MOST_RUNS + 1):
-        yield number, open_storage(further_location(location, number))
+        yield number, open_storage(additional_location(location, number))
 
 
-def _further(first: OpenedRun, number: int) -> RunRecord:
+def _additional(first: OpenedRun, number: int) -> RunRecord:
     """Return the record of a further training's run."""
     return replace(
         first.record,
         id=uuid.uuid4().hex,
-        name=further_location(first.record.name, number),
+        name=additional_location(first.record.name, number),
         created=time.time(),
         framework="",
         modules={},

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from vinedresser.capture.attach.claims import MOST_RUNS, further_location
+from vinedresser.capture.attach.claims import MOST_RUNS, additional_location
 from vinedresser.store.records import (
     ATTACH_VARIABLE,
     ClaimRecord,
@@ -14,7 +14,7 @@ from vinedresser.store.records import (
     RunRecord,
 )
 
-__all__ = ["attach_environment", "further_runs"]
+__all__ = ["attach_environment", "additional_runs"]
 
 _SITE = str(Path(__file__).with_name("site"))
 
@@ -31,14 +31,14 @@ def attach_environment(variables: Mapping[str, str] | None = None) -> dict[str, 
     return {ATTACH_VARIABLE: "1", "PYTHONPATH": os.pathsep.join([_SITE, *paths])}
 
 
-def further_runs(directory: Path) -> list[Path]:
+def additional_runs(directory: Path) -> list[Path]:
     """Return the runs of the further trainings that a launched script has made."""
     # Texts, not paths: this is asked ten times a second for as long as a script runs.
-    places = (further_location(str(directory), number) for number in range(2, MOST_RUNS + 1))
+    places = (additional_location(str(directory), number) for number in range(2, MOST_RUNS + 1))
     claimed = (one for one in places if os.path.exists(f"{one}/{ClaimRecord.KEY}"))
-    return [place for place in map(Path, claimed) if _is_further(place)]
+    return [place for place in map(Path, claimed) if _is_additional(place)]
 
 
-def _is_further(place: Path) -> bool:
+def _is_additional(place: Path) -> bool:
     """Say whether a run was made where a training has a claim; a launched one may have it, too."""
     return (place / RunRecord.KEY).is_file() and not (place / LaunchRecord.KEY).exists()

@@ -10,12 +10,12 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from vinedresser.tasks.lifecycle.outcome import Outcome, Remedied
+    from vinedresser.tasks.lifecycle.run_result import RemedyResult, RunResult
 
 __all__ = ["print_remedied"]
 
 
-def print_remedied(remedied: Remedied, to: Console) -> None:
+def print_remedied(remedied: RemedyResult, to: Console) -> None:
     """Say in one line which correction cured a run, or why it is not cured.
 
     Args:
@@ -25,7 +25,7 @@ def print_remedied(remedied: Remedied, to: Console) -> None:
     to.print(f"{remedied.first.name}: {_verdict(remedied)}", soft_wrap=True, markup=False)
 
 
-def _verdict(remedied: Remedied) -> str:
+def _verdict(remedied: RemedyResult) -> str:
     cure = remedied.cure
     if cure is not None:
         figures = ", ".join(_compared(cure, remedied.first))
@@ -35,7 +35,7 @@ def _verdict(remedied: Remedied) -> str:
     return f"not cured by {remedied.change}: {remedied.left}"
 
 
-def _compared(cure: Outcome, first: Outcome) -> Iterator[str]:
+def _compared(cure: RunResult, first: RunResult) -> Iterator[str]:
     """Yield the last loss and the accuracies of an attempt, against those of the first run."""
     for values, before in (
         (dict(list(cure.losses.items())[:1]), first.losses),

@@ -17,7 +17,7 @@ from vinedresser.cli.views.sweep_terminal import STYLES
 from vinedresser.cli.views.terminal import console
 from vinedresser.sweeps.settings import Objective
 from vinedresser.sweeps.trial import Trial
-from vinedresser.tasks.sweeping.conductor import Conductor, Standing, onlooker
+from vinedresser.tasks.sweeping.sweep_runner import Standing, SweepRunner, observer
 
 __all__ = ["SweepView", "sweep_progress"]
 
@@ -36,15 +36,15 @@ def sweep_progress() -> Iterator[None]:
     over = threading.Event()
     views: list[threading.Thread] = []
 
-    def look(conductor: Conductor) -> None:
+    def look(conductor: SweepRunner) -> None:
         views.append(threading.Thread(target=_show, args=(conductor, over), daemon=True))
         views[-1].start()
 
-    token = onlooker.set(look)
+    token = observer.set(look)
     try:
         yield
     finally:
-        onlooker.reset(token)
+        observer.reset(token)
         over.set()
         for view in views:
             view.join()
@@ -99,7 +99,7 @@ class SweepView:
         done = len(standing.ended) - self._earlier
         spent = now - self._begun
         left = []
-        if settings.trials is not None and done > standing.sweep.experiment.at_once:
+        if settings.trials is not None and done > standing.sweep.experiment.max_concurrent:
             left.append((settings.trials - len(standing.ended)) * spent / done)
         if settings.seconds is not None:
             left.append(max(settings.seconds - spent, 0.0))
@@ -115,7 +115,7 @@ class SweepView:
             self._best = trial
 
 
-def _show(conductor: Conductor, over: threading.Event) -> None:
+def _show(conductor: SweepRunner, over: threading.Event) -> None:
     """Show the sweep until it is over."""
     view = SweepView(conductor.standing(), time.monotonic())
     if not console.is_terminal:
@@ -132,7 +132,7 @@ def _show(conductor: Conductor, over: threading.Event) -> None:
             live.update(Group(_table(standing), text), refresh=True)
 
 
-def _show_lines(conductor: Conductor, view: SweepView, over: threading.Event) -> None:
+def _show_lines(conductor: SweepRunner, view: SweepView, over: threading.Event) -> None:
     """Print a line whenever a trial ends, and a summary at each tenth of them."""
     tenths = 0
     last = False

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from vinedresser.sweeps.settings import Objective, SweepTable
 from vinedresser.sweeps.trial import Trial
-from vinedresser.tasks.sweeping.sweep_result import Swept
+from vinedresser.tasks.sweeping.sweep_result import SweepResult
 
 __all__ = ["STYLES", "summary", "trials_table"]
 
@@ -26,7 +26,7 @@ STYLES = {
 _ROWS = 30
 
 
-def trials_table(swept: Swept, settings: SweepTable) -> Table:
+def trials_table(swept: SweepResult, settings: SweepTable) -> Table:
     """Return the table of the trials: all of few, and of many the best that finished."""
     table = Table(header_style="bold", box=None, padding=(0, 2, 0, 0), pad_edge=False)
     table.add_column("trial", no_wrap=True)
@@ -50,7 +50,7 @@ def trials_table(swept: Swept, settings: SweepTable) -> Table:
     return table
 
 
-def summary(swept: Swept, settings: SweepTable) -> Iterator[str]:
+def summary(swept: SweepResult, settings: SweepTable) -> Iterator[str]:
     """Yield what came of a sweep, in a line each."""
     for trial in swept.best:
         both = zip(settings.goals, trial.result, strict=True)

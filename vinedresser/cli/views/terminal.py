@@ -29,16 +29,16 @@ from vinedresser.store.finding import Finding
 from vinedresser.store.records import RemedyRecord, RunRecord, read_record
 from vinedresser.store.status import Status, run_status
 from vinedresser.store.storage import open_storage
-from vinedresser.tasks.lifecycle.outcome import Outcome, outcome
+from vinedresser.tasks.lifecycle.run_result import RunResult, run_result
 from vinedresser.tasks.lifecycle.settle import REPORT
-from vinedresser.tasks.reconcile.stores import places_in
+from vinedresser.tasks.stores import places_in
 
 __all__ = [
     "console",
     "error_console",
-    "outcome_table",
+    "results_table",
     "print_finding",
-    "print_outcome",
+    "print_result",
     "print_trial",
     "progress",
     "relative",
@@ -65,7 +65,7 @@ _STYLES = {
 }
 
 
-def outcome_table(outcomes: Sequence[Outcome]) -> Table:
+def results_table(outcomes: Sequence[RunResult]) -> Table:
     """Return the table that sets runs side by side; the reasons in full are in their stories."""
     table = Table(header_style="bold", box=None, padding=(0, 2, 0, 0), pad_edge=False)
     table.add_column("run", no_wrap=True)
@@ -85,12 +85,12 @@ def outcome_table(outcomes: Sequence[Outcome]) -> Table:
     return table
 
 
-def _state(entry: Outcome) -> Text:
+def _state(entry: RunResult) -> Text:
     """Return how a run stands, in its colour."""
     return Text(entry.status.state, style=_STYLES[entry.status.state])
 
 
-def _why(entry: Outcome) -> str:
+def _why(entry: RunResult) -> str:
     """Return in a few words why a run ended before its time."""
     if entry.stopping is not None:
         return entry.stopping.rule
@@ -99,7 +99,7 @@ def _why(entry: Outcome) -> str:
     return entry.status.rule or entry.status.reason
 
 
-def print_outcome(entry: Outcome, *, to: Console = console) -> None:
+def print_result(entry: RunResult, *, to: Console = console) -> None:
     """Print the story of one run that has ended."""
     of = f" of {entry.total_steps}" if entry.total_steps else ""
     loss = f"loss {_figure(entry.losses)}   " if entry.losses else ""
@@ -124,7 +124,7 @@ def print_outcome(entry: Outcome, *, to: Console = console) -> None:
     _say(Text("  " + "   ".join(where), style="dim"), to)
 
 
-def _print_others(entry: Outcome, to: Console) -> None:
+def _print_others(entry: RunResult, to: Console) -> None:
     """Print in one line each what was found besides that for which a run was stopped."""
     finding = entry.stopping
     roots = root_causes(entry.findings)
@@ -263,7 +263,7 @@ def _glances(
             yield location, info, status
             if status.over:
                 told.add(location)
-                print_outcome(outcome(location))
+                print_result(run_result(location))
         except VinedresserError as error:
             if isinstance(location, str) and isinstance(error, StoreError):
                 # The store is away, which its upload says; the next look may find it again.

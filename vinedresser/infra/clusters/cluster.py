@@ -74,7 +74,7 @@ def open_cluster(
     settings: RunnerSettings,
     store: Path | str,
     *,
-    at_once: int,
+    max_concurrent: int,
     cpus: int | None,
     gpus: int,
 ) -> Iterator[Cluster | None]:
@@ -86,7 +86,7 @@ def open_cluster(
     Args:
         settings: which engine, and where it is.
         store: of the runs.
-        at_once: maximum number of trainings at the same time.
+        max_concurrent: maximum number of trainings at the same time.
         cpus: cores that each training reserves; None: no reservation.
         gpus: GPUs that each training reserves.
 
@@ -99,10 +99,10 @@ def open_cluster(
         return
     with temporary_settings({PREFECT_API_URL: _server(settings)}), gives_signs(store):
         if settings.name == "dask":
-            runner = _dask(settings, at_once)
+            runner = _dask(settings, max_concurrent)
             needs = partial(_dask_needs, settings, gpus)
         else:
-            runner = _ray(settings, at_once * (cpus or 1))
+            runner = _ray(settings, max_concurrent * (cpus or 1))
             needs = partial(_ray_needs, cpus, gpus)
         try:
             runner.__enter__()
@@ -145,7 +145,7 @@ def _is_here(address: str | None) -> bool:
         return False
 
 
-def _dask(settings: RunnerSettings, at_once: int) -> TaskRunner[Any]:
+def _dask(settings: RunnerSettings, max_concurrent: int) -> TaskRunner[Any]:
     from prefect_dask.task_runners import DaskTaskRunner
 
     # It tells at length of workers that come and go, which is no news here.
@@ -153,7 +153,7 @@ def _dask(settings: RunnerSettings, at_once: int) -> TaskRunner[Any]:
     if settings.address is not None:
         return DaskTaskRunner(address=settings.address)
     local = {
-        "n_workers": at_once,
+        "n_workers": max_concurrent,
         "threads_per_worker": 1,
         "host": "127.0.0.1",
         "dashboard_address": None,

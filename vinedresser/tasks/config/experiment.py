@@ -1,6 +1,6 @@
 """`experiment.toml`: which trainings to run, what to capture, which rules judge, where to record.
 
-    [run]            name, command or entry, store, cwd, total_steps, at_once, grace, attach,
+    [run]            name, command or entry, store, cwd, total_steps, max_concurrent, grace, attach,
                      runner, parameters, environment
     [variants.NAME]  parameters, environment, total_steps: one run each, on top of [run]
     [capture.NAME]   a save config: every, start, stop, steps, modes, reductions, tensor; regex
@@ -32,10 +32,10 @@ from vinedresser.infra.tracking import absolute_uri
 from vinedresser.rules.actions.plan import ActionPlan
 from vinedresser.rules.base import Rule, capture_for
 from vinedresser.rules.registry import rules_from_table
-from vinedresser.tasks.config.plan import Plan, RunTable, refuse_missing_program, run_plans
 from vinedresser.tasks.config.remedy_settings import RemedySettings, remedy_settings
 from vinedresser.tasks.config.rule_groups import grouped
-from vinedresser.tasks.reconcile.stores import as_store, local_state
+from vinedresser.tasks.config.run_spec import RunSpec, RunTable, refuse_missing_program, run_specs
+from vinedresser.tasks.stores import as_store, local_state
 
 __all__ = [
     "Experiment",
@@ -71,7 +71,7 @@ class Experiment:
         runner: what they run on.
         store: the directory that gets the run directories, or the URL of an object store.
         cwd: the directory to start commands in.
-        plans: the runs to make.
+        specs: the runs to make.
         capture: what the file asks the hook to capture.
         needs: what the rules ask it to capture.
         rules: the rules' tables by group, as `rules.worker` takes them.
@@ -88,7 +88,7 @@ class Experiment:
     runner: RunnerSettings
     store: Path | str
     cwd: Path
-    plans: tuple[Plan, ...]
+    specs: tuple[RunSpec, ...]
     capture: CaptureConfig
     needs: CaptureConfig
     rules: Mapping[str, Mapping[str, Any]]
@@ -99,7 +99,7 @@ class Experiment:
     suspicions: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def at_once(self) -> int:
+    def max_concurrent(self) -> int:
         """How many runs train at the same time."""
         return self.run.slots
 
@@ -109,9 +109,9 @@ class Experiment:
         Raises:
             ConfigError: how many are wanted, and how many there are.
         """
-        wanted, there = self.run.gpus * self.at_once, len(visible_gpus())
+        wanted, there = self.run.gpus * self.max_concurrent, len(visible_gpus())
         if self.runner.address is None and wanted > there:
-            each = f"{self.run.gpus} for each of {self.at_once} trainings at the same time"
+            each = f"{self.run.gpus} for each of {self.max_concurrent} trainings at the same time"
             raise ConfigError(f"{self.path}: run.gpus: {each}; this machine shows {there}")
 
 
@@ -119,7 +119,7 @@ def load_experiment(
     path: Path,
     *,
     store: Path | str | None = None,
-    at_once: int | None = None,
+    max_concurrent: int | None = None,
     remedy: int | None = None,
 ) -> Experiment:
     """Read and check an experiment file.
@@ -128,13 +128,15 @@ def load_experiment(
         path: the TOML file.
         store: takes the place of the file's ``run.store``: a path, relative to the working
             directory, or the URL of an object store.
-        at_once: takes the place of the file's ``run.at_once``.
+        max_concurrent: overrides ``run.max_concurrent``.
         remedy: takes the place of the file's ``remedy.times``.
 
     Raises:
         ConfigError: the file, key, rule or collection that is wrong, and what would be right.
     """
-    return experiment_of(load_toml(path), path, store=store, at_once=at_once, remedy=remedy)
+    return experiment_of(
+        load_toml(path), path, store=store, max_concurrent=max_concurrent, remedy=remedy
+    )
 
 
 def experiment_of(
@@ -142,7 +144,7 @@ def experiment_of(
     path: Path,
     *,
     store: Path | str | None = None,
-    at_once: int | None = None,
+    max_concurrent: int | None = None,
     remedy: int | None = None,
     trials: int = 0,
 ) -> Experiment:
@@ -152,7 +154,7 @@ def experiment_of(
         document: what the file holds.
         path: the file, to which paths are relative, and for messages.
         store: as there.
-        at_once: as there.
+        max_concurrent: as there.
         remedy: as there.
         trials: how many runs are made of it later; 0: its variants are.
 
@@ -165,8 +167,10 @@ def experiment_of(
             raise ConfigError(f"{path}: {table}: no such table{known}")
     if "run" not in document:
         raise ConfigError(f"{path}: run: is missing; it holds at least name and command")
+    if isinstance(document["run"], Mapping) and "at_once" in document["run"]:
+        raise ConfigError(f"{path}: run.at_once: renamed to run.max_concurrent")
     run = build(RunTable, document["run"], f"{path}: run")
-    run = replace(run, at_once=at_once or run.at_once)
+    run = replace(run, max_concurrent=max_concurrent or run.max_concurrent)
     base = path.absolute().parent
     place = _store(store or run.store, Path.cwd() if store else base)
     cwd = (base / run.cwd).resolve()
@@ -174,10 +178,10 @@ def experiment_of(
         raise ConfigError(f"{path}: run.cwd: {cwd}: no such directory")
     runner = runner_settings(run.runner, f"{path}: run.runner")
     variants, here = document.get("variants", {}), runner.address is None
-    plans = run_plans(run, variants, f"{path}: variants", runs=trials, here=here)
-    _refuse_both_ways(run, plans, path)
+    specs = run_specs(run, variants, f"{path}: variants", runs=trials, here=here)
+    _refuse_both_ways(run, specs, path)
     # Variants differ in options, not in the program.
-    refuse_missing_program(plans[0], cwd, f"{path}: run")
+    refuse_missing_program(specs[0], cwd, f"{path}: run")
     tables = grouped(document.get("rules", {}), where=f"{path}: rules", base=base)
     rules: list[Rule] = []
     for group in tables.values():
@@ -193,7 +197,7 @@ def experiment_of(
         runner=runner,
         store=place,
         cwd=cwd,
-        plans=tuple(plans),
+        specs=tuple(specs),
         capture=capture,
         needs=needs,
         rules=tables,
@@ -206,9 +210,9 @@ def experiment_of(
     )
 
 
-def _refuse_both_ways(run: RunTable, plans: Sequence[Plan], path: Path) -> None:
+def _refuse_both_ways(run: RunTable, specs: Sequence[RunSpec], path: Path) -> None:
     """Refuse GPUs that are both shared out and named."""
-    if run.gpus and any(VISIBLE_GPUS in plan.environment for plan in plans):
+    if run.gpus and any(VISIBLE_GPUS in spec.environment for spec in specs):
         raise ConfigError(
             f"{path}: run.gpus: each run gets its own; leave {VISIBLE_GPUS} out of environment"
         )

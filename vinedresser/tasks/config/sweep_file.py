@@ -23,8 +23,8 @@ from vinedresser.sweeps.space import Space
 from vinedresser.sweeps.study import Study
 from vinedresser.sweeps.trial import Proposal, trial_name
 from vinedresser.tasks.config.experiment import Experiment, experiment_of
-from vinedresser.tasks.config.plan import Plan
-from vinedresser.tasks.reconcile.stores import local_state
+from vinedresser.tasks.config.run_spec import RunSpec
+from vinedresser.tasks.stores import local_state
 
 __all__ = ["Sweep", "load_sweep"]
 
@@ -70,9 +70,9 @@ class Sweep:
         where = f"{self.experiment.path}: sweep"
         return Study(self.settings, self.space, path, where=where)
 
-    def plan(self, proposal: Proposal) -> Plan:
+    def run_spec(self, proposal: Proposal) -> RunSpec:
         """Return the run of a trial."""
-        shared = self.experiment.plans[0]
+        shared = self.experiment.specs[0]
         seed: dict[str, Choice] = {} if proposal.seed is None else {"seed": proposal.seed}
         parameters = {**shared.parameters, **seed, **proposal.parameters}
         return replace(shared, name=trial_name(proposal.number), parameters=parameters)
@@ -82,15 +82,15 @@ def load_sweep(
     path: Path,
     *,
     store: Path | str | None = None,
-    at_once: int | None = None,
+    max_concurrent: int | None = None,
     mark: str = "",
 ) -> Sweep:
     """Read and check a sweep file.
 
     Args:
         path: the TOML file.
-        store: takes the place of the file's ``run.store``, in which the sweep's own store is.
-        at_once: takes the place of the file's ``run.at_once``: trials at the same time.
+        store: overrides ``run.store``, the directory that gets the sweep's own store.
+        max_concurrent: overrides ``run.max_concurrent``.
         mark: makes it another sweep than that of any other mark: it is called NAME-MARK.
 
     Raises:
@@ -112,7 +112,9 @@ def load_sweep(
     rest = {key: value for key, value in document.items() if key not in _OWN}
     # Where nobody says how many there will be, as many as find room train side by side.
     trials = settings.trials or sys.maxsize
-    experiment = experiment_of(rest, path, store=store, at_once=at_once, trials=trials)
+    experiment = experiment_of(
+        rest, path, store=store, max_concurrent=max_concurrent, trials=trials
+    )
     _refuse_twice(experiment, space, settings, path)
     inner = _inner(experiment, mark)
     sweep = Sweep(inner, settings, space)

@@ -2,36 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import NamedTuple
-
 import numpy as np
 
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.reading.series import Column
-from vinedresser.tasks.lifecycle.checkpoints import saved_checkpoints
+from vinedresser.tasks.places.checkpoints import SavedCheckpoint, saved_checkpoints
 
-__all__ = ["Checkpoint", "healthy_checkpoint"]
+__all__ = ["healthy_checkpoint"]
 
 # A loss is taken as the median of so many steps.
 _STEPS = 5
 
 
-class Checkpoint(NamedTuple):
-    """A saved model.
-
-    Attributes:
-        key: in the run directory.
-        path: absolute.
-        steps: optimizer steps of the run that were done then.
-    """
-
-    key: str
-    path: Path
-    steps: int
-
-
-def healthy_checkpoint(run: Run, since: int) -> Checkpoint | None:
+def healthy_checkpoint(run: Run, since: int) -> SavedCheckpoint | None:
     """Return the last checkpoint before a step at which all was well; None where there is none.
 
     Its steps all came before, and no loss was then higher than at the beginning: a rule may have
@@ -44,7 +27,7 @@ def healthy_checkpoint(run: Run, since: int) -> Checkpoint | None:
     losses = [column.of("train") for column in run.scalars("losses").values()]
     for one in saved_checkpoints(run.storage):
         if one.steps <= since and all(_not_risen(loss, one.steps) for loss in losses):
-            return Checkpoint(one.key, Path(run.path, one.key).absolute(), one.steps)
+            return one
     return None
 
 

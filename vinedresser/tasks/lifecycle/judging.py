@@ -11,8 +11,8 @@ from vinedresser.errors import StoreError, VinedresserError
 from vinedresser.rules.judge_server import Request
 from vinedresser.rules.registry import RULES
 from vinedresser.tasks.lifecycle.judge_pool import JudgePool
-from vinedresser.tasks.lifecycle.outages import through_outages
 from vinedresser.tasks.lifecycle.prepare import rules_key
+from vinedresser.tasks.retry_outages import retry_outages
 
 __all__ = ["JudgeFailed", "run_judge"]
 
@@ -44,7 +44,7 @@ def run_judge(directory: Path, group: str, *, location: Path | str) -> None:
         JudgeFailed: the judge failed, with the end of its output.
     """
     try:
-        through_outages(lambda: _judge(directory, group, location), location)
+        retry_outages(lambda: _judge(directory, group, location), location)
     except StoreError as error:
         raise JudgeFailed(str(error)) from error
 

@@ -19,11 +19,11 @@ from vinedresser.processes import this_process
 from vinedresser.store.records import RemedyRecord, RunRecord, TrackingRecord, write_record
 from vinedresser.store.storage import LocalStorage
 from vinedresser.tasks.config.experiment import Experiment
-from vinedresser.tasks.config.plan import Plan
+from vinedresser.tasks.config.run_spec import RunSpec
 from vinedresser.tasks.places.remote_place import RemotePlace, reserve_url
 from vinedresser.tasks.places.run_place import RunPlace
-from vinedresser.tasks.reconcile.stores import ensure_store
 from vinedresser.tasks.remedy.tags import PARENT_TAG, remedy_tags
+from vinedresser.tasks.stores import ensure_store
 
 __all__ = ["find_or_create", "prepare", "prepare_one", "rules_key"]
 
@@ -44,7 +44,7 @@ def rules_key(group: str) -> str:
 
 
 def prepare(experiment: Experiment, *, flow: str) -> list[RunPlace]:
-    """Make the run directory and the MLflow run of every plan; nothing is started.
+    """Make the run directory and the MLflow run of every spec; nothing is started.
 
     One process makes them all: several that create a fresh database at once break it.
 
@@ -53,7 +53,7 @@ def prepare(experiment: Experiment, *, flow: str) -> list[RunPlace]:
         flow: id of the flow run that they belong to.
 
     Returns:
-        Where the runs are, in the order of the plans.
+        Where the runs are, in the order of the specs.
 
     Raises:
         TrackingError: MLflow's database or server refused.
@@ -63,23 +63,23 @@ def prepare(experiment: Experiment, *, flow: str) -> list[RunPlace]:
     uri = experiment.tracking_uri
     experiment_id = prepare_tracking(uri, experiment.tracking_experiment)
     tracking = TrackingRecord(uri, experiment_id, run_id="")
-    return [prepare_one(experiment, plan, tracking, flow=flow) for plan in experiment.plans]
+    return [prepare_one(experiment, spec, tracking, flow=flow) for spec in experiment.specs]
 
 
 def prepare_one(
     experiment: Experiment,
-    plan: Plan,
+    spec: RunSpec,
     tracking: TrackingRecord,
     *,
     flow: str,
     remedy: RemedyRecord | None = None,
     patience: float = 0.0,
 ) -> RunPlace:
-    """Make the run directory and the MLflow run of a plan; nothing is started.
+    """Make the run directory and the MLflow run of a spec; nothing is started.
 
     Args:
         experiment: to which it belongs.
-        plan: what to make.
+        spec: what to make.
         tracking: where MLflow is to keep it, which is prepared; without a run yet.
         flow: id of the flow run that it belongs to.
         remedy: of which stopped run it takes the place, if of any.
@@ -89,18 +89,18 @@ def prepare_one(
         TrackingError: MLflow's database or server refused.
         StoreError: the store refused.
     """
-    place, run = _make_run(experiment, plan, _Launch(flow, remedy, patience))
+    place, run = _make_run(experiment, spec, _Launch(flow, remedy, patience))
     _make_mlflow_run(tracking, place, run)
     return place
 
 
-def _make_run(experiment: Experiment, plan: Plan, launch: _Launch) -> tuple[RunPlace, RunRecord]:
+def _make_run(experiment: Experiment, spec: RunSpec, launch: _Launch) -> tuple[RunPlace, RunRecord]:
     """Make a run under the first free name: NAME, NAME-2, NAME-3 and so on."""
     for number in itertools.count(1):
-        name = plan.name if number == 1 else f"{plan.name}-{number}"
+        name = spec.name if number == 1 else f"{spec.name}-{number}"
         try:
             place = _place(experiment, name)
-            return place, _make_directory(experiment, plan, place, launch)
+            return place, _make_directory(experiment, spec, place, launch)
         except AlreadyARun:
             continue
     raise AssertionError("names never run out")
@@ -119,19 +119,19 @@ def _place(experiment: Experiment, name: str) -> RunPlace:
 
 
 def _make_directory(
-    experiment: Experiment, plan: Plan, place: RunPlace, launch: _Launch
+    experiment: Experiment, spec: RunSpec, place: RunPlace, launch: _Launch
 ) -> RunRecord:
     """Make a run that can be started."""
-    environment = plan.environment
+    environment = spec.environment
     if experiment.run.attach and experiment.runner == LOCAL:
         environment = environment | attach_environment(os.environ | environment)
     record = prepare_run(
         place.directory,
         name=place.name,
-        argv=plan.argv,
+        argv=spec.argv,
         cwd=experiment.cwd,
-        parameters=plan.parameters,
-        total_steps=plan.total_steps,
+        parameters=spec.parameters,
+        total_steps=spec.total_steps,
         capture=experiment.capture.to_json(),
         needs=experiment.needs.to_json(),
         digest=experiment.capture.digest(),
@@ -145,10 +145,10 @@ def _make_directory(
     )
     storage = LocalStorage(place.directory)
     for group, table in experiment.rules.items():
-        spec = {"rules": table, "actions": experiment.actions}
+        judged = {"rules": table, "actions": experiment.actions}
         if experiment.suspicions:
-            spec["suspicions"] = experiment.suspicions
-        storage.put(rules_key(group), [json.dumps(spec, indent=1).encode()])
+            judged["suspicions"] = experiment.suspicions
+        storage.put(rules_key(group), [json.dumps(judged, indent=1).encode()])
     return record
 
 

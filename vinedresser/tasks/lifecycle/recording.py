@@ -9,10 +9,10 @@ from vinedresser.infra.tracking import MetricNames, MetricSink, thin
 from vinedresser.store.reading.reader import open_run
 from vinedresser.store.records import TrackingRecord, read_record
 from vinedresser.store.storage import LocalStorage
-from vinedresser.tasks.lifecycle.outages import through_outages
 from vinedresser.tasks.lifecycle.prepare import find_or_create
 from vinedresser.tasks.lifecycle.tagging import RuleTags
 from vinedresser.tasks.places.run_place import RunPlace
+from vinedresser.tasks.retry_outages import retry_outages
 
 __all__ = ["record_metrics", "send_metrics"]
 
@@ -49,7 +49,7 @@ def send_metrics(location: Path | str, tracking: TrackingRecord | None = None) -
             in the run directory, and `reconcile` sends them.
         StoreError: the run cannot be read, and could not for some minutes.
     """
-    through_outages(lambda: _send(location, tracking), location)
+    retry_outages(lambda: _send(location, tracking), location)
 
 
 def _send(location: Path | str, tracking: TrackingRecord | None) -> None:

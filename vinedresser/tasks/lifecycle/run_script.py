@@ -19,7 +19,7 @@ from vinedresser.rules.base import capture_for
 from vinedresser.rules.registry import rules_from_table
 from vinedresser.store.records import ExitRecord, heartbeats
 from vinedresser.store.storage import LocalStorage
-from vinedresser.tasks.lifecycle.further_trainings import accompany
+from vinedresser.tasks.lifecycle.additional_runs import accompany
 from vinedresser.tasks.lifecycle.judging import run_judge
 from vinedresser.tasks.lifecycle.prepare import rules_key
 from vinedresser.tasks.lifecycle.settle import settle_run

@@ -22,15 +22,15 @@ from vinedresser.store.records import (
 )
 from vinedresser.store.status import run_status
 from vinedresser.store.storage import open_storage
-from vinedresser.tasks.lifecycle.interruption import INTERRUPTED
+from vinedresser.tasks.interruption import INTERRUPTED
 from vinedresser.tasks.lifecycle.judging import JudgeFailed
-from vinedresser.tasks.lifecycle.outages import through_outages
 from vinedresser.tasks.places.remote_place import reserve_url
 from vinedresser.tasks.places.run_place import RunPlace
 from vinedresser.tasks.places.shipment import Delivery, pack
 from vinedresser.tasks.places.staging import settle_unborn, stage
 from vinedresser.tasks.places.worker_run import run_shipment
-from vinedresser.tasks.reconcile.stores import as_store
+from vinedresser.tasks.retry_outages import retry_outages
+from vinedresser.tasks.stores import as_store
 
 __all__ = ["ClusterPlace"]
 
@@ -95,9 +95,9 @@ class ClusterPlace(RunPlace):
     def appear(self) -> bool:
         """See `RunPlace.appear`."""
         storage = open_storage(self._location)
-        while not through_outages(lambda: storage.exists(RunRecord.KEY), self._location):
+        while not retry_outages(lambda: storage.exists(RunRecord.KEY), self._location):
             if self._over.wait(_LOOK):
-                return through_outages(lambda: storage.exists(RunRecord.KEY), self._location)
+                return retry_outages(lambda: storage.exists(RunRecord.KEY), self._location)
         return True
 
     def train(self) -> ExitRecord:
@@ -118,7 +118,7 @@ class ClusterPlace(RunPlace):
             self._over.set()
         for location in delivery.arrived if delivery else ():
             if location != str(self._location):
-                self.further.append(ClusterPlace(Path(location), as_store(location)))
+                self.additional.append(ClusterPlace(Path(location), as_store(location)))
         if delivery is not None and delivery.failures:
             raise JudgeFailed(delivery.failures[0])
         return end
@@ -154,7 +154,7 @@ class ClusterPlace(RunPlace):
         deadline = time.monotonic() + _PATIENCE
         while True:
             try:
-                return through_outages(lambda: self._settle(problem), self._location)
+                return retry_outages(lambda: self._settle(problem), self._location)
             except StillRunning:
                 if time.monotonic() >= deadline:
                     raise
@@ -185,7 +185,7 @@ class ClusterPlace(RunPlace):
         if self._asked:
             return
         storage = open_storage(self._location)
-        through_outages(
+        retry_outages(
             lambda: write_first(storage, StopRecord(by, reason, time.time())), self._location
         )
         self._asked = True

@@ -21,7 +21,7 @@ def cluster_of(experiment: Experiment) -> AbstractContextManager[Cluster | None]
     return open_cluster(
         experiment.runner,
         experiment.store,
-        at_once=experiment.at_once,
+        max_concurrent=experiment.max_concurrent,
         cpus=run.cpus,
         gpus=run.gpus,
     )

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 
-from vinedresser.capture.attach.claims import further_location
+from vinedresser.capture.attach.claims import additional_location
 from vinedresser.errors import AlreadyARun, KeyTaken, VinedresserError
 from vinedresser.store.records import RunRecord
 from vinedresser.store.storage import open_storage
@@ -125,7 +125,7 @@ class RemotePlace(RunPlace):
     def complete(self) -> list[RunPlace]:
         """See `RunPlace.complete`; it waits a minute, and then the upload goes on by itself."""
         deadline = time.monotonic() + _PATIENCE
-        places = [place for place in (self, *self.further) if isinstance(place, RemotePlace)]
+        places = [place for place in (self, *self.additional) if isinstance(place, RemotePlace)]
         return [place for place in places if place._arrive(deadline)]
 
     def _arrive(self, deadline: float) -> bool:
@@ -146,7 +146,7 @@ class RemotePlace(RunPlace):
 
     def _beside(self, directory: Path) -> RunPlace | None:
         """Return the place of a further training, whose upload begins."""
-        url = further_location(self.url, int(directory.name.rpartition(".")[2]))
+        url = additional_location(self.url, int(directory.name.rpartition(".")[2]))
         try:
             place = RemotePlace(url, directory, adopt_spool(directory, url), self._say)
             place.begin()

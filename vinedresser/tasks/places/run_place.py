@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path, PurePath
 
-from vinedresser.capture.attach.launching import further_runs
+from vinedresser.capture.attach.launching import additional_runs
 from vinedresser.infra.launcher import settle, start, wait_for_exit
 from vinedresser.store.records import ExitRecord
 
@@ -26,7 +26,7 @@ class RunPlace:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.further: list[RunPlace] = []
+        self.additional: list[RunPlace] = []
         self.recorded = False
         self._known: set[Path] = set()
 
@@ -74,12 +74,12 @@ class RunPlace:
         Args:
             equip: puts into a directory what is to be there before anybody looks into it.
         """
-        begun = [one for one in further_runs(self.directory) if one not in self._known]
+        begun = [one for one in additional_runs(self.directory) if one not in self._known]
         self._known.update(begun)
         for directory in begun:
             equip(directory)
         places = [place for one in begun if (place := self._beside(one)) is not None]
-        self.further += places
+        self.additional += places
         return places
 
     def complete(self) -> list[RunPlace]:
@@ -88,7 +88,7 @@ class RunPlace:
         Returns:
             Those of them that are.
         """
-        return [self, *self.further]
+        return [self, *self.additional]
 
     def _beside(self, directory: Path) -> RunPlace | None:
         """Return the place of a further training; None where it cannot be used."""

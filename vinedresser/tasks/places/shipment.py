@@ -16,7 +16,7 @@ from vinedresser.store.records import LaunchRecord, WorkerRecord, read_record, w
 from vinedresser.store.storage import LocalStorage, open_storage
 from vinedresser.store.storage.locate import is_remote
 from vinedresser.store.storage.spool import PRIVATE
-from vinedresser.tasks.lifecycle.checkpoints import Saved, fetch_checkpoint
+from vinedresser.tasks.places.checkpoints import SavedCheckpoint, fetch_checkpoint
 from vinedresser.tasks.places.remote_place import RemotePlace
 from vinedresser.tasks.places.run_place import RunPlace
 
@@ -136,7 +136,7 @@ def _adapt(storage: LocalStorage, shipment: Shipment) -> None:
 
 def _here(argument: str, shipment: Shipment, storage: LocalStorage) -> str:
     """Return an argument, or the copy here of the checkpoint on an object store that it names."""
-    saved = Saved.at(argument)
+    saved = SavedCheckpoint.at(argument)
     if saved is None or not is_remote(shipment.location):
         return argument
     there = open_storage(f"{shipment.store}/{saved.run}")

@@ -13,7 +13,7 @@ from pathlib import Path
 from vinedresser.processes import this_process
 from vinedresser.store.records import ExitRecord, RunRecord, WorkerRecord, write_first
 from vinedresser.store.storage import LocalStorage, open_storage
-from vinedresser.tasks.reconcile.stores import local_state, owner_is_gone
+from vinedresser.tasks.stores import local_state, owner_is_gone
 
 __all__ = ["settle_staged", "settle_unborn", "stage"]
 

@@ -43,6 +43,6 @@ def run_shipment(name: str, shipment: dict[str, Any]) -> dict[str, Any]:  # noqa
     with watches_for_signs(sent.store, stop):
         _, failures = run_to_end(place, sent.groups)
     arrived = [str(one.location) for one in place.complete()]
-    every = [str(one.location) for one in (place, *place.further)]
+    every = [str(one.location) for one in (place, *place.additional)]
     missing = [one for one in every if one not in arrived]
     return asdict(Delivery(arrived, missing, [str(error) for error in failures]))

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePath
 
-from vinedresser.capture.attach.claims import further_location
+from vinedresser.capture.attach.claims import additional_location
 from vinedresser.errors import StillRunning, VinedresserError
 from vinedresser.processes import kill_marked
 from vinedresser.store.records import (
@@ -27,11 +27,11 @@ from vinedresser.store.records import (
 from vinedresser.store.storage import open_storage
 from vinedresser.store.storage.relay_process import recover_spools
 from vinedresser.store.storage.spool import adopt_spool, read_target, spools
-from vinedresser.tasks.lifecycle.further_trainings import equip_further
+from vinedresser.tasks.lifecycle.additional_runs import equip_additional
+from vinedresser.tasks.lifecycle.earlier_runs import settle_left
 from vinedresser.tasks.places.staging import settle_staged
-from vinedresser.tasks.reconcile.earlier_runs import settle_left
 from vinedresser.tasks.reconcile.flow_record import dead_flows, forget_flow, mark_crashed
-from vinedresser.tasks.reconcile.stores import (
+from vinedresser.tasks.stores import (
     is_owned,
     local_state,
     owner_is_gone,
@@ -105,7 +105,7 @@ def reconcile_spools(patience: float = 300.0, *, store: str = "") -> list[Reconc
     """
     for folder in spools(store):
         if owner_is_gone(folder):
-            _adopt_further(folder)
+            _adopt_additional(folder)
     results = []
     for url, done in recover_spools(_log.warning, timeout=patience, store=store):
         said = "uploaded to its end" if done else "not all of it is uploaded yet"
@@ -125,12 +125,12 @@ def _unsettled(store: Path | str) -> list[Path] | list[str]:
     return [run for run, record in found if record and not json.loads(record).get("settled")]
 
 
-def _adopt_further(folder: Path) -> None:
+def _adopt_additional(folder: Path) -> None:
     """Make spools of what further trainings have left beside the spool of a killed script."""
     target = read_target(folder)
-    for further in equip_further(folder):
+    for further in equip_additional(folder):
         if target is not None and read_target(further) is None:
-            url = further_location(target.url, int(further.name.rpartition(".")[2]))
+            url = additional_location(target.url, int(further.name.rpartition(".")[2]))
             os.close(adopt_spool(further, url))
 
 

@@ -10,30 +10,30 @@ from vinedresser.infra.tracking import set_tags
 from vinedresser.store.records import TrackingRecord, read_record
 from vinedresser.store.storage import LocalStorage
 from vinedresser.tasks.config.experiment import Experiment
-from vinedresser.tasks.lifecycle.interruption import INTERRUPTED
-from vinedresser.tasks.lifecycle.outcome import Remedied
+from vinedresser.tasks.interruption import INTERRUPTED
 from vinedresser.tasks.lifecycle.prepare import prepare_one
+from vinedresser.tasks.lifecycle.run_result import RemedyResult
 from vinedresser.tasks.places.run_place import RunPlace
-from vinedresser.tasks.remedy.attempt import RemedyCourse
+from vinedresser.tasks.remedy.remedy_attempts import RemedyAttempts
 
 __all__ = ["begin_again", "courses_of", "tell_mlflow"]
 
 
-def courses_of(places: Sequence[RunPlace], experiment: Experiment) -> list[RemedyCourse]:
+def courses_of(places: Sequence[RunPlace], experiment: Experiment) -> list[RemedyAttempts]:
     """Return the course of each run, none of which has begun.
 
     Raises:
         StoreError: a run cannot be read.
     """
     courses = []
-    for place, plan in zip(places, experiment.plans, strict=True):
+    for place, spec in zip(places, experiment.specs, strict=True):
         tracking = read_record(LocalStorage(place.directory), TrackingRecord)
         assert tracking is not None, "it was prepared"
-        courses.append(RemedyCourse(place, plan, experiment.remedy, tracking))
+        courses.append(RemedyAttempts(place, spec, experiment.remedy, tracking))
     return courses
 
 
-def begin_again(course: RemedyCourse, experiment: Experiment, *, flow: str) -> RunPlace | None:
+def begin_again(course: RemedyAttempts, experiment: Experiment, *, flow: str) -> RunPlace | None:
     """Make the run that takes the place of the last one of a course; it is not started.
 
     Args:
@@ -56,7 +56,7 @@ def begin_again(course: RemedyCourse, experiment: Experiment, *, flow: str) -> R
     parent = course.tracking
     # All attempts are shown under the first run: they are to be set beside it.
     tracking = replace(parent, run_id="", settled=False, parent=parent.run_id)
-    place = prepare_one(experiment, attempt.plan, tracking, flow=flow, remedy=attempt.remedy)
+    place = prepare_one(experiment, attempt.spec, tracking, flow=flow, remedy=attempt.remedy)
     if INTERRUPTED.is_set():
         # Whoever asked all runs to stop may have done so before there was this one.
         request_stop(place.directory, reason=INTERRUPTED.reason)
@@ -64,7 +64,7 @@ def begin_again(course: RemedyCourse, experiment: Experiment, *, flow: str) -> R
     return place
 
 
-def tell_mlflow(remedied: Remedied, tracking: TrackingRecord) -> None:
+def tell_mlflow(remedied: RemedyResult, tracking: TrackingRecord) -> None:
     """Mark a run that was begun again with what came of it.
 
     Args:

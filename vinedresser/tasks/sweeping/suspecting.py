@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from vinedresser.rules.suspicions import read_suspicions
 from vinedresser.store.storage import Storage
-from vinedresser.sweeps.trial import Ending
+from vinedresser.sweeps.trial import TrialEnd
 
 __all__ = ["Suspects"]
 
@@ -40,7 +40,7 @@ class Suspects:
         self._patience = _PATIENCE
         self._told = False
 
-    def at(self, step: int) -> Ending | None:
+    def at(self, step: int) -> TrialEnd | None:
         """Return how a rule would end the trial if the outcome agreed, once it has seen a step.
 
         Args:
@@ -64,7 +64,7 @@ class Suspects:
                 time.sleep(_LOOK)
             if first is None and found[1]:
                 one = found[1][0]
-                first = Ending("stopped", one.seen, one.rule, one.fault, one.remedy)
+                first = TrialEnd("stopped", one.seen, one.rule, one.fault, one.remedy)
         self._patience = _PATIENCE
         return first
 

@@ -12,7 +12,7 @@ from vinedresser.store.records import read_record, write_record
 from vinedresser.store.storage import LocalStorage, open_storage
 from vinedresser.sweeps.journal_lock import is_held
 from vinedresser.sweeps.spec import SweepRecord
-from vinedresser.tasks.reconcile.stores import local_state
+from vinedresser.tasks.stores import local_state
 
 __all__ = ["JOURNAL", "PAGE", "end_sweep", "go_on_with", "settle_sweep", "sweeps_in"]
 

@@ -18,14 +18,14 @@ from vinedresser.store.storage import LocalStorage
 from vinedresser.sweeps.spec import SweepRecord
 from vinedresser.sweeps.trial import Trial
 from vinedresser.tasks.config.sweep_file import Sweep
-from vinedresser.tasks.lifecycle.interruption import Interruption
+from vinedresser.tasks.interruption import Interruption
 from vinedresser.tasks.sweeping.sweep_record import PAGE, end_sweep, go_on_with
 
-__all__ = ["Swept", "begin_sweep", "finish_sweep", "has_begun"]
+__all__ = ["SweepResult", "begin_sweep", "finish_sweep", "has_begun"]
 
 
 @dataclass(frozen=True)
-class Swept:
+class SweepResult:
     """What a sweep came to.
 
     Attributes:
@@ -94,7 +94,7 @@ def begin_sweep(sweep: Sweep, *, resume: bool) -> TrackingRecord:
     return TrackingRecord(record.tracking_uri, record.experiment_id, "", parent=record.run_id)
 
 
-def finish_sweep(sweep: Sweep, swept: Swept) -> Swept:
+def finish_sweep(sweep: Sweep, swept: SweepResult) -> SweepResult:
     """Write the page about a sweep, and give MLflow's run of it its tags, that page and its status.
 
     Args:
@@ -140,13 +140,13 @@ def finish_sweep(sweep: Sweep, swept: Swept) -> Swept:
 
 
 def _record(sweep: Sweep) -> SweepRecord:
-    plan = sweep.experiment.plans[0]
-    program = ["python" if one == sys.executable else one for one in plan.program]
+    spec = sweep.experiment.specs[0]
+    program = ["python" if one == sys.executable else one for one in spec.program]
     return SweepRecord(
         name=sweep.name,
         space=sweep.space.to_json(),
         command=program,
-        parameters=dict(plan.parameters),
+        parameters=dict(spec.parameters),
         objectives=[asdict(goal) for goal in sweep.settings.goals],
         epochs=sweep.settings.epochs,
         created=time.time(),

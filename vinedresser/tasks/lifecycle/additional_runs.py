@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from vinedresser.capture.attach.launching import further_runs
+from vinedresser.capture.attach.launching import additional_runs
 from vinedresser.infra.launcher import request_stop
 from vinedresser.store.records import (
     ExitRecord,
@@ -26,7 +26,7 @@ from vinedresser.tasks.lifecycle.judging import run_judge
 from vinedresser.tasks.lifecycle.recording import record_metrics
 from vinedresser.tasks.places.run_place import RunPlace
 
-__all__ = ["accompany", "equip", "equip_further", "see_to_further"]
+__all__ = ["accompany", "equip", "equip_additional", "follow_additional_runs"]
 
 # Seconds between two looks for a further training, and for a stop of one.
 _LOOK = 0.1
@@ -62,7 +62,7 @@ def accompany(
     return [error for job in jobs if (error := job.exception()) is not None]
 
 
-def see_to_further(place: RunPlace, groups: Sequence[str]) -> None:
+def follow_additional_runs(place: RunPlace, groups: Sequence[str]) -> None:
     """Judge and record the further trainings of a script until it has ended; see `accompany`.
 
     Raises:
@@ -91,7 +91,7 @@ def equip(first: Path, further: Path) -> None:
         write_record(storage, replace(tracking, run_id="", settled=False))
 
 
-def equip_further(first: Path) -> list[Path]:
+def equip_additional(first: Path) -> list[Path]:
     """Equip all further runs of a script, and return them.
 
     Args:
@@ -100,7 +100,7 @@ def equip_further(first: Path) -> list[Path]:
     Raises:
         StoreError: a directory cannot be read or written.
     """
-    runs = further_runs(first)
+    runs = additional_runs(first)
     for further in runs:
         equip(first, further)
     return runs
@@ -116,7 +116,7 @@ def _jobs(further: RunPlace, groups: Sequence[str], record: bool) -> list[Callab
 
 def _pass_stop_on(place: RunPlace) -> None:
     """Have the script stopped when one of its further trainings is asked to end."""
-    for further in place.further:
+    for further in place.additional:
         stop = read_record(LocalStorage(further.directory), StopRecord)
         if stop is not None:
             request_stop(

@@ -18,11 +18,11 @@ from vinedresser.store.records import (
 from vinedresser.store.status import Status
 from vinedresser.store.step_record import Mode
 
-__all__ = ["Outcome", "Remedied", "Trained", "outcome"]
+__all__ = ["RunResult", "RemedyResult", "TrainResult", "run_result"]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunResult:
     """One row of the table at the end.
 
     Attributes:
@@ -69,7 +69,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Remedied:
+class RemedyResult:
     """What became of a run that a rule had stopped, where it was to be begun again.
 
     Attributes:
@@ -78,12 +78,12 @@ class Remedied:
         left: why there is no further attempt; "" where the last one finished.
     """
 
-    first: Outcome
-    attempts: tuple[Outcome, ...]
+    first: RunResult
+    attempts: tuple[RunResult, ...]
     left: str
 
     @property
-    def cure(self) -> Outcome | None:
+    def cure(self) -> RunResult | None:
         """The attempt that no rule stopped and that came to its end."""
         last = self.attempts[-1] if self.attempts else None
         return last if last is not None and last.status.state == "finished" else None
@@ -99,11 +99,11 @@ class Remedied:
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainResult:
     """What a flow that trained came to.
 
     Attributes:
-        outcomes: one per run, the further trainings of a script after its first, and behind these
+        results: one per run, the further trainings of a script after its first, and behind these
             the attempts in the place of a run; none of a run on an object store that could not be
             read there.
         problems: what went wrong beside the trainings, such as a judge that failed or an MLflow
@@ -111,12 +111,12 @@ class Trained:
         remedied: one per run that a rule stopped, where such are to be begun again.
     """
 
-    outcomes: tuple[Outcome, ...]
+    results: tuple[RunResult, ...]
     problems: tuple[str, ...]
-    remedied: tuple[Remedied, ...] = ()
+    remedied: tuple[RemedyResult, ...] = ()
 
 
-def outcome(directory: Path | str) -> Outcome:
+def run_result(directory: Path | str) -> RunResult:
     """Read what became of a run.
 
     Args:
@@ -129,7 +129,7 @@ def outcome(directory: Path | str) -> Outcome:
     run = open_run(directory)
     tracking = read_record(run.storage, TrackingRecord)
     status = run.status
-    return Outcome(
+    return RunResult(
         name=run.info.name,
         directory=directory,
         status=status,

@@ -21,7 +21,7 @@ from prefect.exceptions import TerminationSignal
 from vinedresser.errors import VinedresserError
 from vinedresser.infra.guard import guard_descendants
 from vinedresser.store.records import FLOW_VARIABLE
-from vinedresser.tasks.lifecycle.interruption import TERMINATION, interrupt
+from vinedresser.tasks.interruption import TERMINATION, interrupt
 
 __all__ = ["ends_in_order"]
 

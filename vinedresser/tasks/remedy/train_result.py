@@ -6,27 +6,27 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from vinedresser.errors import VinedresserError
-from vinedresser.tasks.lifecycle.outcome import Outcome, Remedied, Trained, outcome
-from vinedresser.tasks.remedy.attempt import RemedyCourse
+from vinedresser.tasks.lifecycle.run_result import RemedyResult, RunResult, TrainResult, run_result
+from vinedresser.tasks.remedy.remedy_attempts import RemedyAttempts
 from vinedresser.tasks.remedy.remedying import tell_mlflow
 
 __all__ = ["training_result"]
 
 
-def training_result(courses: Sequence[RemedyCourse], problems: Sequence[str]) -> Trained:
+def training_result(courses: Sequence[RemedyAttempts], problems: Sequence[str]) -> TrainResult:
     """Return what became of all runs, and mark in MLflow those that were begun again.
 
     Args:
         courses: they are over.
         problems: what went wrong so far.
     """
-    outcomes: dict[Path | str, Outcome] = {}
+    outcomes: dict[Path | str, RunResult] = {}
     failures = list(problems)
     remedied = []
     for course in courses:
-        for one in (further for place in course.places for further in (place, *place.further)):
+        for one in (further for place in course.places for further in (place, *place.additional)):
             try:
-                outcomes[one.location] = outcome(one.location)
+                outcomes[one.location] = run_result(one.location)
             except VinedresserError as error:
                 failures.append(str(error))
         entry = _remedied(course, outcomes)
@@ -36,12 +36,14 @@ def training_result(courses: Sequence[RemedyCourse], problems: Sequence[str]) ->
                 tell_mlflow(entry, course.tracking)
             except VinedresserError as error:
                 failures.append(str(error))
-    return Trained(tuple(outcomes.values()), tuple(failures), tuple(remedied))
+    return TrainResult(tuple(outcomes.values()), tuple(failures), tuple(remedied))
 
 
-def _remedied(course: RemedyCourse, outcomes: Mapping[Path | str, Outcome]) -> Remedied | None:
+def _remedied(
+    course: RemedyAttempts, outcomes: Mapping[Path | str, RunResult]
+) -> RemedyResult | None:
     """Return what became of a run that was to be begun again; None where no rule stopped it."""
     runs = [outcomes[place.location] for place in course.places if place.location in outcomes]
     if not course.asked_for or len(runs) < len(course.places) or runs[0].status.by != "rule":
         return None
-    return Remedied(runs[0], tuple(runs[1:]), course.left)
+    return RemedyResult(runs[0], tuple(runs[1:]), course.left)

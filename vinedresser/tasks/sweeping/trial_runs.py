@@ -14,22 +14,22 @@ from vinedresser.store.reading.step import Step
 from vinedresser.store.records import ExitRecord, read_record
 from vinedresser.store.status import Status
 from vinedresser.store.storage import open_storage
-from vinedresser.sweeps.course import Course
-from vinedresser.sweeps.trial import Ending, Proposal, TrialState, trial_name
-from vinedresser.tasks.config.plan import Plan
+from vinedresser.sweeps.objective_history import ObjectiveHistory
+from vinedresser.sweeps.trial import Proposal, TrialEnd, TrialState, trial_name
+from vinedresser.tasks.config.run_spec import RunSpec
 from vinedresser.tasks.config.sweep_file import Sweep
-from vinedresser.tasks.lifecycle.checkpoints import Saved, fetch_checkpoint, last_checkpoint
-from vinedresser.tasks.lifecycle.interruption import Interruption
+from vinedresser.tasks.interruption import Interruption
+from vinedresser.tasks.lifecycle.earlier_runs import bring_to_end, runs_of_trial
+from vinedresser.tasks.places.checkpoints import SavedCheckpoint, fetch_checkpoint, last_checkpoint
 from vinedresser.tasks.places.run_place import AdoptedPlace, RunPlace
-from vinedresser.tasks.reconcile.earlier_runs import bring_to_end, runs_of_trial
 
-__all__ = ["TrialCourse"]
+__all__ = ["TrialRuns"]
 
 # Beside the journal: checkpoints of runs on an object store, a folder for each run.
 _FETCHED = "fetched"
 
 
-class TrialCourse:
+class TrialRuns:
     """A trial: one run, and more where one crashed or was broken off.
 
     Args:
@@ -53,16 +53,16 @@ class TrialCourse:
         self.adopted = False
         self.places: list[RunPlace] = []
         self.followed = False
-        self.cut: Ending | None = None
+        self.cut: TrialEnd | None = None
         self.crashes = 0
         self._sweep = sweep
-        self._course = Course(sweep.settings.goals)
+        self._course = ObjectiveHistory(sweep.settings.goals)
         # All of its runs by name: where they are, the checkpoint from which each began, and how
         # many steps of the trial had been taken then.
         self._runs: dict[str, Path | str] = {}
-        self._origins: dict[str, Saved | None] = {}
+        self._origins: dict[str, SavedCheckpoint | None] = {}
         self._taken: dict[str, int] = {}
-        self._next_origin: Saved | None = None
+        self._next_origin: SavedCheckpoint | None = None
         self._seen, self._last_step = 0, -1
 
     @property
@@ -76,12 +76,12 @@ class TrialCourse:
         return trial_name(self.number)
 
     @property
-    def course(self) -> Course:
+    def course(self) -> ObjectiveHistory:
         """What it has reported."""
         return self._course
 
     def begins(self, place: RunPlace) -> None:
-        """Take note of a run of it, which was made for the last plan."""
+        """Take note of a run of it, which was made for the last spec."""
         self.places.append(place)
         self._begin(place.location, self._next_origin)
 
@@ -145,7 +145,7 @@ class TrialCourse:
             self._course.add(step)
         self.followed = True
 
-    def next_plan(self) -> Plan:
+    def next_spec(self) -> RunSpec:
         """Return its next run: from the last checkpoint of the runs before, or from the start.
 
         What these had reported after that is forgotten: it will be reported again.
@@ -153,21 +153,21 @@ class TrialCourse:
         Raises:
             VinedresserError: a run of it cannot be read, or its checkpoint cannot be fetched.
         """
-        plan = self._sweep.plan(self.proposal)
+        spec = self._sweep.run_spec(self.proposal)
         found = self._checkpoint() if self._sweep.settings.resume else None
         self._next_origin = found
         if found is None:
-            return plan
+            return spec
         storage = open_storage(self._runs[found.run])
         path = fetch_checkpoint(storage, found, self._sweep.state / _FETCHED)
         taken = self._taken[found.run] + found.steps
         return replace(
-            plan,
-            parameters={**plan.parameters, str(self._sweep.settings.resume): str(path)},
-            total_steps=plan.total_steps and max(plan.total_steps - taken, 1),
+            spec,
+            parameters={**spec.parameters, str(self._sweep.settings.resume): str(path)},
+            total_steps=spec.total_steps and max(spec.total_steps - taken, 1),
         )
 
-    def ending(self) -> Ending | None:
+    def ending(self) -> TrialEnd | None:
         """Return how it ended, whose last run is over; None where that only broke off.
 
         One that was to end has, though it crashed, was killed or broken off over it.
@@ -181,7 +181,7 @@ class TrialCourse:
             return self._stopped(run, status)
         if status.state == "finished":
             missing = self._course.missing()
-            return Ending("failed", missing) if missing else Ending("finished")
+            return TrialEnd("failed", missing) if missing else TrialEnd("finished")
         return self.cut
 
     def broken_off(self) -> bool:
@@ -210,7 +210,7 @@ class TrialCourse:
         """Where its last run is."""
         return [*self._runs.values()][-1]
 
-    def _begin(self, location: Path | str, origin: Saved | None) -> None:
+    def _begin(self, location: Path | str, origin: SavedCheckpoint | None) -> None:
         """Have a run begin: from a checkpoint, or from the start."""
         name = PurePath(location).name
         self._seen, self._last_step, self.followed = 0, -1, False
@@ -218,20 +218,20 @@ class TrialCourse:
         self._origins[name] = origin
         self._taken[name] = 0
         if origin is None:
-            self._course = Course(self._sweep.settings.goals)
+            self._course = ObjectiveHistory(self._sweep.settings.goals)
         else:
             self._taken[name] = self._taken[origin.run] + origin.steps
             self._course.go_on(self._taken[name])
 
-    def _origin(self, run: Run) -> Saved | None:
+    def _origin(self, run: Run) -> SavedCheckpoint | None:
         """Return the checkpoint of an earlier run of the trial from which a run began."""
         given = run.info.parameters.get(self._sweep.settings.resume or "")
-        saved = Saved.at(given) if isinstance(given, str) else None
+        saved = SavedCheckpoint.at(given) if isinstance(given, str) else None
         return saved if saved is not None and saved.run in self._runs else None
 
-    def _checkpoint(self) -> Saved | None:
+    def _checkpoint(self) -> SavedCheckpoint | None:
         """Return the last checkpoint: of the last run, or else of those from which that began."""
-        useless: list[Saved] = []
+        useless: list[SavedCheckpoint] = []
         name = next(reversed(self._runs), None)
         while name is not None:
             run = open_run(self._runs[name])
@@ -246,14 +246,14 @@ class TrialCourse:
             name = origin.run
         return None
 
-    def _stopped(self, run: Run, status: Status) -> Ending | None:
+    def _stopped(self, run: Run, status: Status) -> TrialEnd | None:
         """Return how a stopped run ended; None where only the sweep was broken off."""
         if status.by == "sweep":
             # A rule suspected it, and the comparison bore that out.
             state: TrialState = "stopped" if status.rule else "pruned"
-            return self.cut or Ending(state, status.reason, status.rule)
+            return self.cut or TrialEnd(state, status.reason, status.rule)
         if status.by == "owner" or Interruption.is_reason(status.reason):
             return self.cut
         found = next((one for one in run.findings() if one.rule == status.rule), None)
         fault, remedy = (found.fault, found.remedy) if found else ("", "")
-        return Ending("stopped", status.reason, status.rule, fault, remedy)
+        return TrialEnd("stopped", status.reason, status.rule, fault, remedy)

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from vinedresser.errors import StoreError
 
-__all__ = ["through_outages"]
+__all__ = ["retry_outages"]
 
 _log = logging.getLogger(__name__)
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 _PAUSES = (2.0, 5.0, 10.0, 20.0, 40.0, 60.0, 60.0)
 
 
-def through_outages(action: Callable[[], T], location: Path | str) -> T:
+def retry_outages(action: Callable[[], T], location: Path | str) -> T:
     """Do something that reads a run, again and again while its store is away.
 
     Args:

@@ -11,10 +11,10 @@ from vinedresser.errors import StillRunning, TrackingError
 from vinedresser.infra.launcher import adopt
 from vinedresser.store.records import ExitRecord, RunRecord, TrackingRecord, read_record
 from vinedresser.store.storage import open_storage
-from vinedresser.tasks.lifecycle.further_trainings import equip_further
+from vinedresser.tasks.lifecycle.additional_runs import equip_additional
 from vinedresser.tasks.lifecycle.recording import send_metrics
 from vinedresser.tasks.lifecycle.settle import end_of_run, settle_run
-from vinedresser.tasks.reconcile.stores import run_directories
+from vinedresser.tasks.stores import run_directories
 
 __all__ = ["adopt_living", "bring_to_end", "runs_of_trial", "settle_left"]
 
@@ -104,7 +104,7 @@ def settle_left(location: Path | str) -> str:
     """
     storage = open_storage(location)
     if isinstance(location, Path):
-        equip_further(location)
+        equip_additional(location)
     was_over = storage.exists(ExitRecord.KEY)
     end = end_of_run(location)
     tracking = read_record(storage, TrackingRecord)

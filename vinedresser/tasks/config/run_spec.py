@@ -17,7 +17,7 @@ from vinedresser.infra.entry import parameters_as_arguments
 from vinedresser.infra.gpus import visible_gpus
 from vinedresser.infra.launcher import check_command
 
-__all__ = ["Plan", "RunTable", "VariantTable", "refuse_missing_program", "run_plans"]
+__all__ = ["RunSpec", "RunTable", "VariantTable", "refuse_missing_program", "run_specs"]
 
 _ENTRY = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
@@ -36,8 +36,8 @@ class RunTable:
         store: the directory that gets the run directories, or ``s3://bucket/prefix``.
         cwd: the directory to start the command in.
         total_steps: optimizer steps that a whole run takes, for progress and for steps saved.
-        at_once: how many runs train at the same time; if not given, as many as `cpus` and `gpus`
-            leave room for on this machine.
+        max_concurrent: maximum number of runs that train at the same time; default: as many as
+            `cpus` and `gpus` leave room for on this machine.
         cpus: cores of each run, which OMP_NUM_THREADS tells it; if not given, the cores are shared
             out among the runs that train at the same time.
         gpus: GPUs that each run gets for itself (CUDA_VISIBLE_DEVICES); 0: it sees all.
@@ -55,7 +55,7 @@ class RunTable:
     store: str = "runs"
     cwd: str = "."
     total_steps: int | None = None
-    at_once: int | None = None
+    max_concurrent: int | None = None
     cpus: int | None = None
     gpus: int = 0
     grace: float = 10.0
@@ -75,7 +75,7 @@ class RunTable:
             raise ValueError(f'entry: must be "module:function", not {self.entry!r}')
         if not self.name or "/" in self.name or self.name.startswith("."):
             raise ValueError(f"name: {self.name!r} cannot name a directory")
-        for name, least in (("at_once", 1), ("cpus", 1), ("gpus", 0)):
+        for name, least in (("max_concurrent", 1), ("cpus", 1), ("gpus", 0)):
             given = getattr(self, name)
             if given is not None and given < least:
                 raise ValueError(f"{name}: must be at least {least}, not {given}")
@@ -85,8 +85,8 @@ class RunTable:
     @property
     def slots(self) -> int:
         """How many runs train at the same time."""
-        if self.at_once is not None:
-            return self.at_once
+        if self.max_concurrent is not None:
+            return self.max_concurrent
         room = _cores() // (self.cpus or 1)
         return max(min(room, len(visible_gpus()) // self.gpus) if self.gpus else room, 1)
 
@@ -101,7 +101,7 @@ class VariantTable:
 
 
 @dataclass(frozen=True)
-class Plan:
+class RunSpec:
     """One run to be made.
 
     Attributes:
@@ -134,7 +134,9 @@ class Plan:
         return argv
 
 
-def run_plans(run: RunTable, variants: object, where: str, *, runs: int, here: bool) -> list[Plan]:
+def run_specs(
+    run: RunTable, variants: object, where: str, *, runs: int, here: bool
+) -> list[RunSpec]:
     """Lay every variant on what all share.
 
     Args:
@@ -155,8 +157,8 @@ def run_plans(run: RunTable, variants: object, where: str, *, runs: int, here: b
     if threads is not None:
         run = replace(run, environment={"OMP_NUM_THREADS": str(threads), **run.environment})
     if not variants:
-        return [_plan(run, run.name)]
-    plans = []
+        return [_spec(run, run.name)]
+    specs = []
     for name, table in variants.items():
         variant = build(VariantTable, table, f"{where}.{name}")
         merged = replace(
@@ -165,31 +167,31 @@ def run_plans(run: RunTable, variants: object, where: str, *, runs: int, here: b
             environment=run.environment | variant.environment,
             total_steps=variant.total_steps or run.total_steps,
         )
-        plans.append(_plan(merged, f"{run.name}-{name}"))
-    return plans
+        specs.append(_spec(merged, f"{run.name}-{name}"))
+    return specs
 
 
-def _plan(run: RunTable, name: str) -> Plan:
+def _spec(run: RunTable, name: str) -> RunSpec:
     shared = (run.parameters, run.environment, run.total_steps)
     if run.entry is not None:
         command = [sys.executable, "-m", "vinedresser.infra.entry", run.entry]
-        return Plan(name, command, *shared, calls=True)
+        return RunSpec(name, command, *shared, calls=True)
     program, *arguments = run.command
     command = [sys.executable if program in ("python", "python3") else program, *arguments]
-    return Plan(name, command, *shared)
+    return RunSpec(name, command, *shared)
 
 
-def refuse_missing_program(plan: Plan, cwd: Path, where: str) -> None:
+def refuse_missing_program(spec: RunSpec, cwd: Path, where: str) -> None:
     """Refuse a program, script or module that is not there before anything is started."""
-    if plan.calls:
-        package = plan.program[-1].partition(":")[0].partition(".")[0]
+    if spec.calls:
+        package = spec.program[-1].partition(":")[0].partition(".")[0]
         # To look for more than the package would import the package.
         if PathFinder.find_spec(package, [str(cwd), *sys.path]) is None:
             raise ConfigError(f"{where}.entry: no module {package} in {cwd}, and none is installed")
         return
     where = f"{where}.command"
     try:
-        check_command(plan.argv, cwd, plan.environment)
+        check_command(spec.argv, cwd, spec.environment)
     except LaunchError as error:
         raise ConfigError(f"{where}: {error}") from error
 

@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 
 from vinedresser.infra.launcher import request_stop
-from vinedresser.tasks.reconcile.stores import owned_here
+from vinedresser.tasks.stores import owned_here
 
 __all__ = ["INTERRUPTED", "INTERRUPTION", "TERMINATION", "Interruption", "interrupt"]
 

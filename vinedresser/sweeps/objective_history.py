@@ -10,10 +10,10 @@ from vinedresser.sweeps.settings import Objective
 if TYPE_CHECKING:
     from vinedresser.store.reading.step import Step
 
-__all__ = ["Course"]
+__all__ = ["ObjectiveHistory"]
 
 
-class Course:
+class ObjectiveHistory:
     """What a trial has reported of its objectives.
 
     An epoch is one value of the first objective: what a training evaluates once an epoch comes once

@@ -10,32 +10,33 @@ from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import Run, open_run
 from vinedresser.store.records import ExitRecord, RemedyRecord, TrackingRecord, read_record
 from vinedresser.store.status import Status
-from vinedresser.tasks.config.plan import Plan
 from vinedresser.tasks.config.remedy_settings import RemedySettings
-from vinedresser.tasks.lifecycle.healthy_checkpoint import Checkpoint, healthy_checkpoint
+from vinedresser.tasks.config.run_spec import RunSpec
+from vinedresser.tasks.lifecycle.healthy_checkpoint import healthy_checkpoint
+from vinedresser.tasks.places.checkpoints import SavedCheckpoint
 from vinedresser.tasks.places.run_place import RunPlace
 
-__all__ = ["Attempt", "RemedyCourse"]
+__all__ = ["Attempt", "RemedyAttempts"]
 
 
 class Attempt(NamedTuple):
     """A run to be made in the place of a stopped one.
 
     Attributes:
-        plan: of the run.
+        spec: of the run.
         remedy: what is different in it, and why.
     """
 
-    plan: Plan
+    spec: RunSpec
     remedy: RemedyRecord
 
 
-class RemedyCourse:
+class RemedyAttempts:
     """A run, and the attempts in its place.
 
     Args:
         place: of the run.
-        plan: of which it was made.
+        spec: of which it was made.
         settings: how often it is begun again, and from where.
         tracking: its MLflow run.
 
@@ -47,12 +48,12 @@ class RemedyCourse:
     """
 
     def __init__(
-        self, place: RunPlace, plan: Plan, settings: RemedySettings, tracking: TrackingRecord
+        self, place: RunPlace, spec: RunSpec, settings: RemedySettings, tracking: TrackingRecord
     ) -> None:
         self.places = [place]
         self.tracking = tracking
         self.left = ""
-        self._plans = [plan]
+        self._specs = [spec]
         self._settings = settings
 
     @property
@@ -68,7 +69,7 @@ class RemedyCourse:
     def begun(self, place: RunPlace, attempt: Attempt) -> None:
         """Take note of an attempt that was made."""
         self.places.append(place)
-        self._plans.append(attempt.plan)
+        self._specs.append(attempt.spec)
         self.left = ""
 
     def next(self) -> Attempt | None:
@@ -92,7 +93,7 @@ class RemedyCourse:
 
     def _why_not(self, finding: Finding) -> str:
         """Return why a finding leads to no attempt, "" if it does."""
-        rule, stopped = finding.rule, self._plans[-1].parameters
+        rule, stopped = finding.rule, self._specs[-1].parameters
         done = len(self.places) - 1
         if done >= self._settings.times:
             return f"{rule} again, after {done} attempt{'s' if done > 1 else ''}"
@@ -106,12 +107,12 @@ class RemedyCourse:
                     f"{rule} proposes {proposal}, but {name} is no parameter of the experiment "
                     f"file (they are: {known})"
                 )
-        if self._settled(finding) in [self._without_resume(plan) for plan in self._plans]:
+        if self._settled(finding) in [self._without_resume(spec) for spec in self._specs]:
             return f"{rule} proposes {proposal}, which was tried before"
         return ""
 
     def _attempt(self, run: Run, finding: Finding) -> Attempt:
-        stopped, first = self._plans[-1], self._plans[0]
+        stopped, first = self._specs[-1], self._specs[0]
         number = len(self.places)
         parameters = self._settled(finding)
         changed = {
@@ -121,12 +122,12 @@ class RemedyCourse:
         total = first.total_steps
         if checkpoint is not None:
             assert self._settings.resume is not None, "else no checkpoint is looked for"
-            parameters[self._settings.resume] = str(checkpoint.path)
+            parameters[self._settings.resume] = str(Path(run.path, checkpoint.key).absolute())
             # As many as the stopped run had left, which may have begun from a checkpoint itself.
             total = stopped.total_steps and max(stopped.total_steps - checkpoint.steps, 1)
         elif self._settings.resume in first.parameters:
             parameters[self._settings.resume] = first.parameters[self._settings.resume]
-        plan = Plan(
+        spec = RunSpec(
             name=f"{self.name}-remedy-{number}",
             program=first.program,
             parameters=parameters,
@@ -141,9 +142,9 @@ class RemedyCourse:
             changed=changed,
             checkpoint=checkpoint.key if checkpoint else "",
         )
-        return Attempt(plan, remedy)
+        return Attempt(spec, remedy)
 
-    def _checkpoint(self, run: Run, finding: Finding) -> Checkpoint | None:
+    def _checkpoint(self, run: Run, finding: Finding) -> SavedCheckpoint | None:
         """Return what an attempt begins from; None for the start."""
         # The steps of a finding in a further training of the script are not those of this run.
         own = any(_same(finding, one) for one in run.findings())
@@ -154,15 +155,15 @@ class RemedyCourse:
 
     def _settled(self, finding: Finding) -> dict[str, Any]:
         """Return the parameters of the last run with a correction."""
-        parameters = self._without_resume(self._plans[-1])
+        parameters = self._without_resume(self._specs[-1])
         for name, value in finding.correction.items():
             parameters[name] = _like(value, parameters[name])
         return parameters
 
-    def _without_resume(self, plan: Plan) -> dict[str, Any]:
+    def _without_resume(self, spec: RunSpec) -> dict[str, Any]:
         """Return parameters without that which takes a checkpoint."""
         return {
-            name: value for name, value in plan.parameters.items() if name != self._settings.resume
+            name: value for name, value in spec.parameters.items() if name != self._settings.resume
         }
 
 

@@ -16,19 +16,19 @@ from vinedresser.infra.launcher import request_stop
 from vinedresser.store.records import TrackingRecord
 from vinedresser.store.storage import open_storage
 from vinedresser.sweeps.study import Study
-from vinedresser.sweeps.trial import Ending, Proposal, Trial
+from vinedresser.sweeps.trial import Proposal, Trial, TrialEnd
 from vinedresser.tasks.config.sweep_file import Sweep
-from vinedresser.tasks.lifecycle.interruption import INTERRUPTED
-from vinedresser.tasks.lifecycle.outages import through_outages
+from vinedresser.tasks.interruption import INTERRUPTED
 from vinedresser.tasks.lifecycle.prepare import prepare_one
 from vinedresser.tasks.places.run_place import RunPlace
+from vinedresser.tasks.retry_outages import retry_outages
 from vinedresser.tasks.sweeping.suspecting import Suspects
-from vinedresser.tasks.sweeping.trial_course import TrialCourse
+from vinedresser.tasks.sweeping.trial_runs import TrialRuns
 
-__all__ = ["Conductor", "Standing", "onlooker"]
+__all__ = ["SweepRunner", "Standing", "observer"]
 
 # Looks on while a sweep runs, in this process.
-onlooker: ContextVar[Callable[[Conductor], None] | None] = ContextVar("onlooker", default=None)
+observer: ContextVar[Callable[[SweepRunner], None] | None] = ContextVar("observer", default=None)
 
 # Seconds for which a trial trains on when its flow was killed, for `--resume` to adopt it.
 _PATIENCE = 60.0
@@ -48,7 +48,7 @@ class Standing(NamedTuple):
     ended: Sequence[Trial]
 
 
-class Conductor:
+class SweepRunner:
     """Conducts a sweep; its methods may be called by several threads at once.
 
     Args:
@@ -74,21 +74,21 @@ class Conductor:
         self._deadline = time.monotonic() + seconds if seconds is not None else None
         self.over = ""
         self.problem = ""
-        if (looks_on := onlooker.get()) is not None:
+        if (looks_on := observer.get()) is not None:
             looks_on(self)
 
-    def next(self) -> TrialCourse | None:
+    def next(self) -> TrialRuns | None:
         """Return the next trial; None when there is to be none any more.
 
         What was running when an earlier process of this sweep ended comes first.
         """
         with self._lock:
             if self._left and not INTERRUPTED.is_set():
-                return TrialCourse(self._sweep, self._left.pop(0), earlier=True)
+                return TrialRuns(self._sweep, self._left.pop(0), earlier=True)
             proposal = self._next()
-        return TrialCourse(self._sweep, proposal) if proposal is not None else None
+        return TrialRuns(self._sweep, proposal) if proposal is not None else None
 
-    def give_up(self, trial: TrialCourse, error: object) -> None:
+    def give_up(self, trial: TrialRuns, error: object) -> None:
         """Take note of a trial whose run cannot be made or read.
 
         When MLflow or the store is away the trial is not to blame: the study is not told, so that
@@ -100,45 +100,45 @@ class Conductor:
                 self.problem = self.problem or f"{trial.name} waits for --resume: {reason}"
                 self.over = self.over or self.problem
                 return
-            self._look_for_one_reason(self._study.tell(trial.number, Ending("failed", reason)))
+            self._look_for_one_reason(self._study.tell(trial.number, TrialEnd("failed", reason)))
 
-    def restore(self, trial: TrialCourse) -> bool:
+    def restore(self, trial: TrialRuns) -> bool:
         """Take in what an earlier process of the sweep left of a trial.
 
         Returns:
-            Whether the trial is over; see `TrialCourse.restore`.
+            Whether the trial is over; see `TrialRuns.restore`.
 
         Raises:
             VinedresserError: a run of it cannot be read, or does not end.
         """
-        over = through_outages(trial.restore, self._sweep.experiment.store)
+        over = retry_outages(trial.restore, self._sweep.experiment.store)
         self._tell_values(trial)
         if trial.cut is not None and trial.adopted:
             self._end(trial.places[-1], trial.cut)
         return over or (trial.cut is not None and not trial.adopted)
 
-    def make_run(self, trial: TrialCourse) -> RunPlace:
+    def make_run(self, trial: TrialRuns) -> RunPlace:
         """Make the next run of a trial; it is ready to be started.
 
         Raises:
             TrackingError: MLflow's database or server refused.
             StoreError: the store refused.
         """
-        place = through_outages(lambda: self._make(trial), self._sweep.experiment.store)
+        place = retry_outages(lambda: self._make(trial), self._sweep.experiment.store)
         if INTERRUPTED.is_set():
             # Whoever asked all runs to stop may have done so before there was this one.
             request_stop(place.directory, reason=INTERRUPTED.reason)
         trial.begins(place)
         return place
 
-    def _make(self, trial: TrialCourse) -> RunPlace:
+    def _make(self, trial: TrialRuns) -> RunPlace:
         """Make the next run of a trial, ready to be started."""
         experiment = self._sweep.experiment
         # Of an object store the directory is a spool, which goes when it is uploaded.
         adoptable = isinstance(experiment.store, Path) and experiment.runner == LOCAL
         place = prepare_one(
             experiment,
-            trial.next_plan(),
+            trial.next_spec(),
             self._tracking,
             flow=self._flow,
             patience=_PATIENCE if adoptable else 0.0,
@@ -146,7 +146,7 @@ class Conductor:
         place.begin()
         return place
 
-    def follow(self, trial: TrialCourse) -> None:
+    def follow(self, trial: TrialRuns) -> None:
         """Follow the last run of a trial to its end, and end it when the study says so.
 
         Raises:
@@ -164,10 +164,10 @@ class Conductor:
                     self._report(trial, place, epoch, value, suspicion)
 
         if place.appear():
-            through_outages(once, place.location)
+            retry_outages(once, place.location)
         trial.followed = True
 
-    def conclude(self, trial: TrialCourse) -> Trial | None:
+    def conclude(self, trial: TrialRuns) -> Trial | None:
         """Tell the study how a trial ended, whose run is over.
 
         Returns:
@@ -177,9 +177,9 @@ class Conductor:
         Raises:
             VinedresserError: the run cannot be read.
         """
-        through_outages(trial.catch_up, self._sweep.experiment.store)
+        retry_outages(trial.catch_up, self._sweep.experiment.store)
         self._tell_values(trial)
-        ending = through_outages(trial.ending, self._sweep.experiment.store)
+        ending = retry_outages(trial.ending, self._sweep.experiment.store)
         if ending is None:
             if INTERRUPTED.is_set():
                 return self._study.trial(trial.number)
@@ -189,7 +189,7 @@ class Conductor:
             trial.crashes += 1
             if trial.crashes <= self._sweep.settings.retries:
                 return None
-            ending = Ending("failed", trial.crash())
+            ending = TrialEnd("failed", trial.crash())
         with self._lock:
             result = trial.course.result() if ending.state == "finished" else ()
             told = self._study.tell(trial.number, ending, result)
@@ -219,7 +219,7 @@ class Conductor:
         with self._lock:
             return self._study.best()
 
-    def _tell_values(self, trial: TrialCourse) -> None:
+    def _tell_values(self, trial: TrialRuns) -> None:
         """Tell the study what a trial reported when nobody was there to do so."""
         with self._lock:
             for epoch, value in enumerate(trial.course.values[0], start=1):
@@ -250,11 +250,11 @@ class Conductor:
 
     def _report(
         self,
-        trial: TrialCourse,
+        trial: TrialRuns,
         place: RunPlace,
         epoch: int,
         value: float,
-        suspicion: Ending | None,
+        suspicion: TrialEnd | None,
     ) -> None:
         with self._lock:
             ending = self._study.report(trial.number, epoch, value, suspicion)
@@ -264,7 +264,7 @@ class Conductor:
         self._end(place, ending)
 
     @staticmethod
-    def _end(place: RunPlace, ending: Ending) -> None:
+    def _end(place: RunPlace, ending: TrialEnd) -> None:
         """Ask a run to end."""
         request_stop(place.control, by="sweep", reason=ending.reason, rule=ending.rule)
 

@@ -12,14 +12,14 @@ from vinedresser.store.reading.reader import Run
 from vinedresser.store.records import heartbeats
 from vinedresser.store.storage import LocalStorage, Storage
 
-__all__ = ["Saved", "fetch_checkpoint", "last_checkpoint", "saved_checkpoints"]
+__all__ = ["SavedCheckpoint", "fetch_checkpoint", "last_checkpoint", "saved_checkpoints"]
 
 _FOLDER = "checkpoints"
 # As the hook calls them; a user's own may have any ending, and be a folder.
 _NAME = re.compile(r"step-(\d+)")
 
 
-class Saved(NamedTuple):
+class SavedCheckpoint(NamedTuple):
     """A checkpoint, and of which run.
 
     Attributes:
@@ -33,7 +33,7 @@ class Saved(NamedTuple):
     steps: int
 
     @classmethod
-    def at(cls, path: str) -> Saved | None:
+    def at(cls, path: str) -> SavedCheckpoint | None:
         """Return the checkpoint that a path leads to; None where it is none of a run's."""
         parts = PurePath(path).parts[-3:]
         if len(parts) < 3 or parts[1] != _FOLDER or not (name := _NAME.match(parts[2])):
@@ -41,7 +41,7 @@ class Saved(NamedTuple):
         return cls(parts[0], f"{_FOLDER}/{parts[2]}", int(name[1]))
 
 
-def saved_checkpoints(storage: Storage) -> list[Saved]:
+def saved_checkpoints(storage: Storage) -> list[SavedCheckpoint]:
     """Return the checkpoints of a run that can be gone on from, the latest first.
 
     These are ``checkpoints/step-<steps>`` with any ending. Of a training that saves several files
@@ -56,7 +56,7 @@ def saved_checkpoints(storage: Storage) -> list[Saved]:
     run = PurePath(storage.location).name
     names = {key.split("/")[1] for key in storage.list(f"{_FOLDER}/")}
     found = [
-        Saved(run, f"{_FOLDER}/{name}", int(steps[1]))
+        SavedCheckpoint(run, f"{_FOLDER}/{name}", int(steps[1]))
         for name in names
         if (steps := _NAME.match(name))
     ]
@@ -65,7 +65,7 @@ def saved_checkpoints(storage: Storage) -> list[Saved]:
     return sorted(alone, key=lambda one: one.steps, reverse=True)
 
 
-def last_checkpoint(run: Run, besides: Collection[Saved] = ()) -> Saved | None:
+def last_checkpoint(run: Run, besides: Collection[SavedCheckpoint] = ()) -> SavedCheckpoint | None:
     """Return the checkpoint from which a run that broke off is gone on with; None: from the start.
 
     Nothing that came before it is missing in the run: of one that was killed, the last steps and
@@ -88,7 +88,7 @@ def last_checkpoint(run: Run, besides: Collection[Saved] = ()) -> Saved | None:
     return None
 
 
-def fetch_checkpoint(storage: Storage, saved: Saved, folder: Path) -> Path:
+def fetch_checkpoint(storage: Storage, saved: SavedCheckpoint, folder: Path) -> Path:
     """Return the path of a checkpoint on this machine.
 
     Args:
