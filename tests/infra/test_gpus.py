@@ -228,6 +228,7 @@ def test_trials_side_by_side_share_the_cores(tmp_path: Path, max_concurrent: int
     ).experiment.specs
     assert plan.environment["OMP_NUM_THREADS"] == "7"
     # Nobody knows the cores of workers elsewhere.
-    far = f'max_concurrent = {max_concurrent}\nrunner = {{ name = "dask", address = "tcp://far:8786" }}'
+    runner = 'runner = { name = "dask", address = "tcp://far:8786" }'
+    far = f"max_concurrent = {max_concurrent}\n{runner}"
     [plan] = load_sweep(write(tmp_path, far)).experiment.specs
     assert "OMP_NUM_THREADS" not in plan.environment

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from vinedresser.rules.signals.results.learning_outcome import LearningOutcome
+from vinedresser.rules.signals.outcomes.learning_outcome import LearningOutcome
 
 from tests.paths import ROOT
 from vinedresser.errors import ConfigError

@@ -62,7 +62,7 @@ def test_a_function_is_called_with_the_parameters_by_name(tmp_path: Path) -> Non
     sweep = load_sweep(write(tmp_path, text))
     proposal = sweep.study().ask()
     assert proposal is not None
-    argv = sweep.plan(proposal).argv
+    argv = sweep.run_spec(proposal).argv
     assert argv[1:-1] == ["-m", "vinedresser.infra.entry", "train:main"]
     assert argv[-1] == f"lr={proposal.parameters['lr']!r}"
 

@@ -91,10 +91,10 @@ def attempt_after(tmp_path: Path, correction: dict[str, Any], **settings: Any) -
 def test_the_correction_is_laid_on_the_parameters(tmp_path: Path) -> None:
     attempt = attempt_after(tmp_path, {"lr": 1.0}).next()
     assert attempt is not None
-    assert attempt.plan.name == "run-remedy-1"
+    assert attempt.spec.name == "run-remedy-1"
     # The script took a whole number.
-    assert attempt.plan.argv == ["train", "--lr", "1", "--fast"]
-    assert attempt.plan.total_steps == 100
+    assert attempt.spec.argv == ["train", "--lr", "1", "--fast"]
+    assert attempt.spec.total_steps == 100
     assert attempt.remedy.changed == {"lr": [100, 1]}
     assert (attempt.remedy.first, attempt.remedy.stopped) == ("run", "run")
     assert attempt.remedy.beginning == "from the start"
@@ -105,8 +105,8 @@ def test_the_next_correction_builds_on_the_last_and_nothing_is_tried_twice(tmp_p
     for value, expected in ((1.0, 1), (0.5, 0.5)):
         attempt = one.next()
         assert attempt is not None
-        assert attempt.plan.parameters["lr"] == expected
-        place = tmp_path / attempt.plan.name
+        assert attempt.spec.parameters["lr"] == expected
+        place = tmp_path / attempt.spec.name
         # The first attempt proposes 0.5, the second one 100: with that it began.
         stopped(place, finding({"lr": 0.5 if value == 1.0 else 100.0}))
         one.begun(RunPlace(place), attempt)
@@ -192,7 +192,7 @@ def test_the_last_checkpoint_at_which_all_was_well(tmp_path: Path) -> None:
     found = healthy_checkpoint(run, since=14)
     assert found is not None
     assert (found.key, found.steps) == ("checkpoints/step-7.safetensors", 7)
-    assert found.path == tmp_path / "run" / "checkpoints" / "step-7.safetensors"
+    assert found.run == "run"
     earlier = healthy_checkpoint(run, since=6)
     assert earlier is not None
     assert earlier.steps == 5
@@ -205,16 +205,16 @@ def test_an_attempt_begins_from_a_checkpoint_with_the_steps_that_are_left(tmp_pa
     attempt = one.next()
     assert attempt is not None
     path = str(tmp_path / "run" / "checkpoints" / "step-8.pt")
-    assert attempt.plan.parameters == {"lr": 1, "fast": True, "load": path}
-    assert attempt.plan.total_steps == 92
+    assert attempt.spec.parameters == {"lr": 1, "fast": True, "load": path}
+    assert attempt.spec.total_steps == 92
     assert attempt.remedy.beginning == "from checkpoints/step-8.pt of run"
     # What went wrong at once in the attempt sends the next one back to the start.
     stopped(tmp_path / "again", finding({"lr": 0.01}, since=0))
     one.begun(RunPlace(tmp_path / "again"), attempt)
     again = one.next()
     assert again is not None
-    assert again.plan.parameters == {"lr": 0.01, "fast": True}
-    assert again.plan.total_steps == 100
+    assert again.spec.parameters == {"lr": 0.01, "fast": True}
+    assert again.spec.total_steps == 100
 
 
 def test_without_a_parameter_for_it_no_checkpoint_is_used(tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ def test_without_a_parameter_for_it_no_checkpoint_is_used(tmp_path: Path) -> Non
     save(tmp_path / "run", "step-8.pt")
     attempt = one.next()
     assert attempt is not None
-    assert attempt.plan.parameters == {"lr": 1, "fast": True}
+    assert attempt.spec.parameters == {"lr": 1, "fast": True}
 
 
 def experiment(tmp_path: Path, table: str, **settings: Any) -> RemedySettings:
