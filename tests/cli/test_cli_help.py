@@ -60,7 +60,7 @@ def test_everything_is_explained(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name])
 def test_every_command_is_in_the_readme(name: str) -> None:
-    assert f"vinedresser {name}" in (HERE.parent / "README.md").read_text(encoding="utf-8")
+    assert f"vinedresser {name}" in (HERE.parents[1] / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("command", ["train", "sweep"])

@@ -8,13 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from vinedresser.rules.signals.outcomes.learning_outcome import LearningOutcome
 
 from tests.paths import ROOT
 from vinedresser.errors import ConfigError
 from vinedresser.rules.presets import PRESETS, preset_table
 from vinedresser.rules.registry import RULES, rules_from_table
 from vinedresser.rules.signals.base import signals_of
+from vinedresser.rules.signals.outcomes.learning_outcome import LearningOutcome
 from vinedresser.tasks.config.experiment import load_experiment
 from vinedresser.testing.runs import make_run, step_record
 
