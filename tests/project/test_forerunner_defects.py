@@ -238,7 +238,7 @@ def ended(path: Path, how: str) -> float:
 @pytest.mark.parametrize(
     ("how", "state", "reason"),
     [
-        ("killed", "dead", "no process runs it any more"),
+        ("killed", "dead", "no process runs it and no exit was recorded"),
         ("crashed", "crashed", "ValueError: no data left"),
         ("stopped", "stopped", "seen enough"),
         ("finished", "finished", "without an error"),

@@ -56,7 +56,7 @@ def run(
     What it trains is captured in STORE/NAME; its output and exit code are passed on. The exit code
     is 3 when a rule stopped it.
     """
-    from vinedresser.store.storage.locate import is_remote
+    from vinedresser.store.storage.location import is_remote
     from vinedresser.tasks.lifecycle.run_script import (
         prepare_script,
         run_name,

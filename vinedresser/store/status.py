@@ -1,4 +1,4 @@
-"""How a run stands: is it running, and if not, how did it end."""
+"""The status of a run: running, or how it ended."""
 
 from __future__ import annotations
 
@@ -7,6 +7,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from vinedresser.errors import NotARun
+from vinedresser.store.liveness import (
+    LOST_AFTER,
+    RankLiveness,
+    process_alive,
+    rank_liveness,
+    read_record_or_none,
+)
 from vinedresser.store.records import (
     ExitRecord,
     LaunchRecord,
@@ -15,33 +22,32 @@ from vinedresser.store.records import (
     heartbeat_key,
     read_record,
 )
-from vinedresser.store.signs_of_life import LOST, Sign, lives, read_or_none, signs_of_life
 from vinedresser.store.storage import Storage
 
 __all__ = ["RunState", "Status", "rank_is_over", "run_status"]
 
 RunState = Literal["running", "finished", "stopped", "crashed", "killed", "dead"]
 
-# Seconds that a run may take from its making to the first sign of life.
-_STARTING = 60.0
+# Seconds that a run may take from its creation to its first heartbeat.
+_START_TIMEOUT = 60.0
 
 
 @dataclass(frozen=True)
 class Status:
-    """How a run stands.
+    """The status of a run.
 
     Attributes:
-        state: "running"; or how it ended: "finished" (exit code 0), "stopped" (asked to by a rule,
-            a person or its owner), "crashed" (it failed by itself), "killed" (by a signal from
-            outside); or "dead": nobody runs it any more, and nobody wrote down how it ended.
-        reason: one sentence; while it runs, which ranks are gone, and which
-            have been silent for long; "" where nothing is to be said.
-        by: of a stopped run, "rule", "sweep", "person" or "owner"; else "".
-        rule: the rule that asked for the stop; else "".
-        step: the last optimizer step that ended, None where it never said.
-        code: its exit code, None when a signal ended it or nobody knows.
-        signal: the name of the signal that ended it; else "".
-        ended: when it ended, seconds since the epoch; None where it runs or nobody knows.
+        state: "running"; or how the run ended: "finished" (exit code 0), "stopped" (by a rule, a
+            person or its owner), "crashed" (failed on its own), "killed" (by a signal from
+            outside); or "dead": no process runs it and no exit was recorded.
+        reason: one sentence; for a running run, ranks that are gone or silent; "" if there is
+            nothing to report.
+        by: "rule", "sweep", "person" or "owner" for a stopped run; else "".
+        rule: name of the rule that requested the stop; else "".
+        step: last completed optimizer step, None if unknown.
+        code: exit code, None if a signal ended the run or the code is unknown.
+        signal: name of the signal that ended the run; else "".
+        ended: end time in seconds since the epoch; None if it is running or the time is unknown.
     """
 
     state: RunState
@@ -55,46 +61,47 @@ class Status:
 
     @property
     def over(self) -> bool:
-        """Whether nothing more will come."""
+        """Whether the run has ended."""
         return self.state != "running"
 
 
 def run_status(storage: Storage) -> Status:
-    """Find out how the run in a storage stands.
+    """Return the status of the run in a storage.
 
-    A record that is damaged counts as missing, and the reason says so.
+    A corrupt record counts as missing; the reason reports it.
 
     Raises:
-        NotARun: there is no run.json, nor any other sign of a run.
+        NotARun: there is neither a run.json nor any heartbeat.
         StoreError: the storage refused.
     """
     faults: list[str] = []
-    ending = read_or_none(storage, ExitRecord, ExitRecord.KEY, faults)
-    supervisor = read_or_none(storage, SupervisorRecord, SupervisorRecord.KEY, faults)
-    # A supervisor speaks for all ranks, the hook of rank 0 for itself.
-    if ending is not None and supervisor is not None:
-        return _ended(ending)
-    signs = signs_of_life(storage, storage.list("heartbeat/"), faults)
-    if ending is not None and not any(
-        sign.rank and sign.goes_on and not sign.closed for sign in signs
+    exited = read_record_or_none(storage, ExitRecord, ExitRecord.KEY, faults)
+    supervisor = read_record_or_none(storage, SupervisorRecord, SupervisorRecord.KEY, faults)
+    # A supervisor reports the exit of all ranks, the hook of rank 0 only its own.
+    if exited is not None and supervisor is not None:
+        return _ended(exited)
+    ranks = rank_liveness(storage, storage.list("heartbeat/"), faults)
+    if exited is not None and not any(
+        each.rank and each.alive and not each.closed for each in ranks
     ):
-        return _ended(ending)
-    step = max((sign.last_step for sign in signs if sign.last_step >= 0), default=None)
-    begun = len(signs)
-    if _lives(supervisor, signs) or (not supervisor and _more_may_begin(storage, begun, faults)):
-        return Status("running", "; ".join([*_missed(signs), *faults]), step=step)
-    reason = "no process runs it any more, and none wrote down how it ended"
+        return _ended(exited)
+    step = max((each.last_step for each in ranks if each.last_step >= 0), default=None)
+    if _has_live_process(supervisor, ranks) or (
+        not supervisor and _may_start(storage, len(ranks), faults)
+    ):
+        return Status("running", "; ".join([*_missing_ranks(ranks), *faults]), step=step)
+    reason = "no process runs it and no exit was recorded"
     return Status("dead", "; ".join([reason, *faults]), step=step)
 
 
 def rank_is_over(storage: Storage, rank: int) -> bool:
-    """Say whether one process of a run will write nothing more; not before its first heartbeat.
+    """Return whether a rank will write nothing more; False before its first heartbeat.
 
     Raises:
         StoreError: the storage refused.
     """
-    signs = signs_of_life(storage, [heartbeat_key(rank)], [])
-    return any(sign.closed or not sign.goes_on for sign in signs)
+    ranks = rank_liveness(storage, [heartbeat_key(rank)], [])
+    return any(each.closed or not each.alive for each in ranks)
 
 
 def _ended(record: ExitRecord) -> Status:
@@ -111,38 +118,38 @@ def _ended(record: ExitRecord) -> Status:
     )
 
 
-def _lives(supervisor: SupervisorRecord | None, signs: list[Sign]) -> bool:
-    """Say whether the supervisor lives, or any process that writes."""
+def _has_live_process(supervisor: SupervisorRecord | None, ranks: list[RankLiveness]) -> bool:
+    """Return whether the supervisor or any rank is alive."""
     if supervisor is not None:
-        alive = lives(supervisor.supervisor)
-        started_lately = time.time() - supervisor.started < _STARTING
-        if alive or (alive is None and not signs and started_lately):
+        alive = process_alive(supervisor.supervisor)
+        started_recently = time.time() - supervisor.started < _START_TIMEOUT
+        if alive or (alive is None and not ranks and started_recently):
             return True
-    return any(sign.goes_on for sign in signs)
+    return any(each.alive for each in ranks)
 
 
-def _missed(signs: list[Sign]) -> list[str]:
-    """Return a sentence for each rank that has died or is silent, while others may wait for it."""
-    said = []
-    for sign in sorted(signs, key=lambda sign: sign.rank):
-        if not sign.closed and not sign.goes_on:
-            said.append(f"rank {sign.rank} is gone")
-        elif not sign.closed and sign.silent:
-            said.append(
-                f"rank {sign.rank} has been silent for {sign.silent:.0f} s: it has died, or what "
-                f"it captures does not reach the store now; it counts as gone after {LOST:.0f} s"
+def _missing_ranks(ranks: list[RankLiveness]) -> list[str]:
+    """Return a sentence for each rank that is gone or silent."""
+    sentences = []
+    for each in sorted(ranks, key=lambda each: each.rank):
+        if not each.closed and not each.alive:
+            sentences.append(f"rank {each.rank} is gone")
+        elif not each.closed and each.silent:
+            sentences.append(
+                f"rank {each.rank} has been silent for {each.silent:.0f} s: it has died, or its "
+                f"uploads are interrupted; it counts as gone after {LOST_AFTER:.0f} s"
             )
-    return said
+    return sentences
 
 
-def _more_may_begin(storage: Storage, begun: int, faults: list[str]) -> bool:
-    """Say whether ranks are still to begin, besides so many that have shown a sign of life."""
+def _may_start(storage: Storage, started: int, faults: list[str]) -> bool:
+    """Return whether more ranks may still start, besides those with a heartbeat."""
     record = read_record(storage, RunRecord)
     if record is None:
         raise NotARun(f"{storage.location}: not a run: there is no {RunRecord.KEY}")
-    if begun >= record.world_size:
+    if started >= record.world_size:
         return False
-    launch = read_or_none(storage, LaunchRecord, LaunchRecord.KEY, faults)
-    owner = lives(launch.owner) if launch is not None and launch.owner else None
-    # Prepared runs wait for their turn as long as the process lives that will start them.
-    return time.time() - record.created < _STARTING if owner is None else owner
+    launch = read_record_or_none(storage, LaunchRecord, LaunchRecord.KEY, faults)
+    owner = process_alive(launch.owner) if launch is not None and launch.owner else None
+    # Prepared runs wait for their start as long as the process that will start them is alive.
+    return time.time() - record.created < _START_TIMEOUT if owner is None else owner

@@ -18,7 +18,7 @@ from vinedresser.store.records import (
     read_record,
 )
 from vinedresser.store.storage import open_storage
-from vinedresser.store.storage.locate import is_remote
+from vinedresser.store.storage.location import is_remote
 from vinedresser.store.storage.spool import spools
 
 __all__ = [

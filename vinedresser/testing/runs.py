@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vinedresser.store.dtypes import dtype_name
 from vinedresser.store.reading.reader import Run, open_run
 from vinedresser.store.records import (
     ExitCause,
@@ -18,7 +19,6 @@ from vinedresser.store.records import (
     RunRecord,
     write_record,
 )
-from vinedresser.store.segments.dtypes import dtype_name
 from vinedresser.store.step_record import HostTensor, Mode, StepRecord
 from vinedresser.store.storage import open_storage
 from vinedresser.store.writing.writer import RunWriter

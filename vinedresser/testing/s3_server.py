@@ -61,17 +61,17 @@ class TestServer:
         """Where S3 is served, on loopback."""
         return int(self._server.url.rpartition(":")[2])
 
-    def halt(self) -> None:
+    def pause(self) -> None:
         """Let it take connections, but answer nobody."""
         os.killpg(self._server.process.pid, signal.SIGSTOP)
 
-    def go_on(self) -> None:
-        """End a halt."""
+    def resume(self) -> None:
+        """End a pause."""
         os.killpg(self._server.process.pid, signal.SIGCONT)
 
     def kill(self) -> None:
         """End it without a word; what it has stored stays."""
-        self.go_on()
+        self.resume()
         stop_server(self._server, grace=0.0)
 
     def restart(self, *, volumes: int | None = None) -> None:

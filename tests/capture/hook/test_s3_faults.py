@@ -19,8 +19,8 @@ from vinedresser import open_run
 from vinedresser.capture import Hook
 from vinedresser.processes import identify, is_alive
 from vinedresser.store.collections.schedule import SaveConfig
+from vinedresser.store.relay_process import recover_spools
 from vinedresser.store.storage import open_storage
-from vinedresser.store.storage.relay_process import recover_spools
 from vinedresser.store.storage.spool import lock_spool, spools
 from vinedresser.testing.s3_server import BUCKET, TestServer, seaweed
 
@@ -103,7 +103,7 @@ def is_busy(folder: Path) -> bool:
     return lock is None
 
 
-def outage(server: TestServer, url: str, seconds: float, *, halt: bool) -> list[str]:
+def outage(server: TestServer, url: str, seconds: float, *, pause: bool) -> list[str]:
     """Train while the server is away for a time; return what was said of it."""
     with Hook(url, collections=INPUTS) as hook:
         step = 0
@@ -118,9 +118,9 @@ def outage(server: TestServer, url: str, seconds: float, *, halt: bool) -> list[
             time.sleep(0.05)
             if time.monotonic() >= until and not away:
                 away = True
-                server.halt() if halt else server.kill()
+                server.pause() if pause else server.kill()
                 until = time.monotonic() + seconds
-        server.go_on() if halt else server.restart()
+        server.resume() if pause else server.restart()
     run = open_run(url)
     assert check_steps(run) == step
     assert run.status.state == "finished"
@@ -131,7 +131,7 @@ def outage(server: TestServer, url: str, seconds: float, *, halt: bool) -> list[
 def test_a_server_that_is_killed_and_comes_back_loses_nothing(
     frail: tuple[TestServer, str],
 ) -> None:
-    said = [one for one in outage(*frail, 4.0, halt=False) if "waiting for the upload" not in one]
+    said = [one for one in outage(*frail, 4.0, pause=False) if "waiting for the upload" not in one]
     assert len(said) == 2
     assert re.search(r"no server answers at http://.* uploaded later; training goes on", said[0])
     assert re.search(r"takes uploads again, after \d+ s; nothing was lost", said[1])
@@ -141,15 +141,15 @@ def test_a_server_that_is_killed_and_comes_back_loses_nothing(
 def test_a_server_that_answers_nobody_for_a_while_loses_nothing(
     frail: tuple[TestServer, str],
 ) -> None:
-    outage(*frail, 3.0, halt=True)
+    outage(*frail, 3.0, pause=True)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("halt", [False, True])
+@pytest.mark.parametrize("pause", [False, True])
 def test_a_minute_without_the_server_loses_nothing(
-    frail: tuple[TestServer, str], halt: bool
+    frail: tuple[TestServer, str], pause: bool
 ) -> None:
-    outage(*frail, 60.0, halt=halt)
+    outage(*frail, 60.0, pause=pause)
 
 
 def test_a_full_bucket_is_said_once_and_filled_up_when_there_is_room(
@@ -277,7 +277,7 @@ def take_forty_steps(hook: Hook, server: TestServer, *, one_by_one: bool) -> Non
     """
     hook.step(inputs=batch(0), loss=0.0)
     hook.flush()
-    server.halt()
+    server.pause()
     for step in range(1, 40):
         hook.step(inputs=batch(step), loss=0.0)
         if one_by_one:
@@ -291,7 +291,7 @@ def test_a_full_spool_drops_and_says_so(
     monkeypatch.setenv("VINEDRESSER_SPOOL_MIB", "16")
     with Hook(url, collections=INPUTS, policy="drop") as hook:
         take_forty_steps(hook, server, one_by_one=True)
-        server.go_on()
+        server.resume()
     assert any("wait to be uploaded, which is all that may" in one for one in hook.problems)
     steps = open_run(url).steps().tolist()
     assert 16 <= len(steps) < 40
@@ -306,5 +306,5 @@ def test_a_full_spool_waits_and_says_so(
         take_forty_steps(hook, server, one_by_one=False)
         eventually(lambda: any("the training may have to wait" in one for one in hook.problems))
         assert not hook.flush(0.5)
-        server.go_on()
+        server.resume()
     assert check_steps(open_run(url)) == 40

@@ -17,7 +17,7 @@ from vinedresser.errors import ConfigError, KeyMissing, KeyTaken, StoreError, St
 from vinedresser.store.storage import open_storage
 from vinedresser.store.storage.base import Buffer
 from vinedresser.store.storage.s3_client import s3_client
-from vinedresser.store.storage.s3_upload import pieces_of
+from vinedresser.store.storage.s3_upload import split_chunks
 from vinedresser.testing.s3_server import BUCKET, seaweed
 from vinedresser.testing.storage import StorageConformance
 
@@ -96,13 +96,13 @@ def test_large_objects_go_up_in_parts_and_come_back_whole(s3: str, sizes: list[i
 def test_pieces_are_the_concatenation() -> None:
     parts: list[Buffer] = [b"abc", b"", bytearray(b"d"), memoryview(b"efghijkl"), b"m"]
     for size in range(1, 15):
-        pieces = list(pieces_of(parts, size))
+        pieces = list(split_chunks(parts, size))
         assert b"".join(pieces) == b"abcdefghijklm"
         assert all(len(piece) == size for piece in pieces[:-1])
         assert 0 < len(pieces[-1]) <= size
-    assert list(pieces_of([], 4)) == [b""]
+    assert list(split_chunks([], 4)) == [b""]
     whole = b"whole"
-    assert next(pieces_of([whole], 64)) is whole
+    assert next(split_chunks([whole], 64)) is whole
 
 
 def test_a_client_of_the_parent_is_not_used_by_a_forked_child(s3: str) -> None:

@@ -10,9 +10,9 @@ import numpy as np
 from vinedresser.capture.config.capture_config import Ask
 from vinedresser.capture.hook.recording import Recording
 from vinedresser.store.collections.modules import ModuleInfo
+from vinedresser.store.dtypes import dtype_name
 from vinedresser.store.reductions import channel_axis, compute_statistics
 from vinedresser.store.reductions.strided_rows import affordable_rows, some_rows
-from vinedresser.store.segments.dtypes import dtype_name
 from vinedresser.store.step_record import HostTensor, StepRecord
 
 __all__ = ["Adapter", "ArrayKeeper", "Keeper", "LossTaker", "TabularAdapter", "Watchful"]

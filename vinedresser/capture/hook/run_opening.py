@@ -19,7 +19,7 @@ from vinedresser.capture.hook.uploading import Upload
 from vinedresser.errors import AlreadyARun, ConfigError, KeyTaken, NotARun
 from vinedresser.store.records import RUN_VARIABLE, RunRecord, read_record, write_record
 from vinedresser.store.storage import Storage, open_storage
-from vinedresser.store.storage.locate import is_remote
+from vinedresser.store.storage.location import is_remote
 
 __all__ = ["OpenedRun", "create_run", "launched_run"]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Self
 
 from vinedresser.processes import this_process
-from vinedresser.store.storage.relay_process import RelayProcess, recover_spools
+from vinedresser.store.relay_process import RelayProcess, recover_spools
 from vinedresser.store.storage.spool import SpoolStorage, make_spool, read_target
 from vinedresser.store.writing.record_queue import QueuePolicy
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vinedresser.errors import CorruptData
+from vinedresser.store.dtypes import ITEM_BYTES
 from vinedresser.store.index.document import Document
 from vinedresser.store.index.index_record import (
     FORMAT,
@@ -22,7 +23,6 @@ from vinedresser.store.index.index_record import (
 )
 from vinedresser.store.index.layout import AliasLayout, ColumnLayout, LayoutPool, TensorLayout
 from vinedresser.store.index.sealing import unseal
-from vinedresser.store.segments.dtypes import ITEM_BYTES
 
 __all__ = ["Layouts", "body_of", "check_format", "decode_record", "layouts_in"]
 

@@ -11,7 +11,7 @@ from itertools import accumulate
 from math import prod
 from typing import NamedTuple
 
-from vinedresser.store.segments.dtypes import ITEM_BYTES
+from vinedresser.store.dtypes import ITEM_BYTES
 
 __all__ = ["AliasLayout", "ColumnLayout", "LayoutPool", "TensorLayout"]
 

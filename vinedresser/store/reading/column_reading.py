@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from vinedresser.errors import CorruptData
 from vinedresser.store.index.layout import ColumnLayout
+from vinedresser.store.problems import Problems
 from vinedresser.store.reading.history import History
-from vinedresser.store.reading.problems import Problems
 from vinedresser.store.reading.series import Column, Columns
 from vinedresser.store.step_record import Mode
 
@@ -71,7 +71,7 @@ def _pieces(
         wanted, history.storage.get_spans(spans), strict=True
     ):
         try:
-            matrix = segment.matrix_in(group, content)
+            matrix = segment.decode_matrix(group, content)
         except CorruptData as error:
             problems.note(str(error))
             continue

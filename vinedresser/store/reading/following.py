@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 
 from vinedresser.errors import NotARun, StoreError
 from vinedresser.store.index.layout import LayoutPool
-from vinedresser.store.index.reading import IndexCursor
-from vinedresser.store.reading.pacing import Pacing
-from vinedresser.store.reading.problems import Problems
+from vinedresser.store.problems import Problems
+from vinedresser.store.reading.index_reading import IndexCursor
+from vinedresser.store.reading.polling import Polling
 from vinedresser.store.reading.selection import Selector
 from vinedresser.store.reading.step import SegmentColumns, Step
 from vinedresser.store.records import (
@@ -54,7 +54,7 @@ class Urgency:
             _logger.warning("steps will come in batches, since the wish failed: %s", error)
 
 
-class _Source:
+class _RankSteps:
     """The steps of one rank, as far as they are read.
 
     Attributes:
@@ -105,7 +105,7 @@ class _Source:
         return rank_is_over(self._storage, self._rank)
 
 
-class _Ending:
+class _EndDetector:
     """Knows whether a run is over; looking costs one look-up, and a few more now and then."""
 
     def __init__(self, storage: Storage, life: float) -> None:
@@ -136,13 +136,13 @@ def follow(
     Args:
         storage: the run's.
         problems: where damage is noted.
-        poll: seconds between two looks when there is nothing new; None: see `Pacing`.
+        poll: seconds between two looks when there is nothing new; None: see `Polling`.
         urgency: what keeps the writer hurrying, if it should.
         on_idle: called after each look that found nothing new.
     """
-    pacing = Pacing(storage, poll, urgent=urgency is not None)
-    ending = _Ending(storage, pacing.life)
-    sources: list[_Source] = []
+    pacing = Polling(storage, poll, urgent=urgency is not None)
+    ending = _EndDetector(storage, pacing.life)
+    sources: list[_RankSteps] = []
     while True:
         if urgency is not None:
             urgency.renew()
@@ -170,7 +170,7 @@ def follow(
             pacing.came()
 
 
-def _sources(storage: Storage, problems: Problems, life: float) -> list[_Source]:
+def _sources(storage: Storage, problems: Problems, life: float) -> list[_RankSteps]:
     """Return a source for each rank; rank 0 says before its first commit how many there are."""
     info = read_record(storage, RunRecord)
     if info is None:
@@ -178,12 +178,12 @@ def _sources(storage: Storage, problems: Problems, life: float) -> list[_Source]
     pool = LayoutPool()
     selector = Selector(info.capture)
     return [
-        _Source(storage, rank, IndexCursor(storage, rank, pool, problems), selector, life)
+        _RankSteps(storage, rank, IndexCursor(storage, rank, pool, problems), selector, life)
         for rank in range(info.world_size)
     ]
 
 
-def _order(source: _Source) -> tuple[int, int, int]:
+def _order(source: _RankSteps) -> tuple[int, int, int]:
     step = source.ahead
     assert step is not None, "filled before"
     return step.step, step.ordinal, step.rank

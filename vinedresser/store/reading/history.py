@@ -15,10 +15,10 @@ from vinedresser.store.index.layout import (
     LayoutPool,
     TensorLayout,
 )
-from vinedresser.store.index.lookup import IndexLookup
-from vinedresser.store.index.reading import IndexCursor
-from vinedresser.store.reading.problems import Problems
-from vinedresser.store.segments.segment import Segment, Spot
+from vinedresser.store.problems import Problems
+from vinedresser.store.reading.index_lookup import IndexLookup
+from vinedresser.store.reading.index_reading import IndexCursor
+from vinedresser.store.segments.segment import Segment, TensorRow
 from vinedresser.store.step_record import MODES, Mode
 from vinedresser.store.storage import Storage
 
@@ -136,7 +136,7 @@ class History:
             return True
         return any(name in layout.places for layout in self.layouts())
 
-    def find(self, name: str, step: int, mode: Mode) -> tuple[Segment, Spot] | None:
+    def find(self, name: str, step: int, mode: Mode) -> tuple[Segment, TensorRow] | None:
         """Return where the last full tensor of this name, step and mode lies; None: nowhere."""
         if not self._loaded and (found := self._lookup.find(name, step, mode)) is not None:
             return found
@@ -148,7 +148,7 @@ class History:
             ordinals = np.flatnonzero(steps == step)
         for ordinal in reversed(ordinals[modes[ordinals] == MODES.index(mode)].tolist()):
             number = bisect_right(self._firsts, ordinal) - 1
-            spot = self._segments[number].spot(name, ordinal - self._firsts[number])
-            if spot is not None:
-                return self._segments[number], spot
+            entry = self._segments[number].locate(name, ordinal - self._firsts[number])
+            if entry is not None:
+                return self._segments[number], entry
         return None

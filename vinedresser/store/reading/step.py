@@ -14,7 +14,7 @@ from vinedresser.store.index.layout import ColumnLayout
 from vinedresser.store.reading.selection import Selector
 from vinedresser.store.reductions import base_name, derived_name
 from vinedresser.store.segments.matrix_parts import MatrixParts
-from vinedresser.store.segments.segment import Segment, row_place
+from vinedresser.store.segments.segment import Segment, row_position
 from vinedresser.store.step_record import MODES, Mode
 
 __all__ = ["SegmentColumns", "Step"]
@@ -52,7 +52,7 @@ class SegmentColumns:
         for number, group in enumerate(self.segment.record.columns):
             if (group.layout.reductions is None) is not scalars:
                 continue
-            place = row_place(group, row)
+            place = row_position(group, row)
             if place is None:
                 continue
             yield group.layout, self._parts.row(number, place)
@@ -122,7 +122,7 @@ class Step:
         return tuple(
             name
             for group in groups
-            if row_place(group, self._row) is not None
+            if row_position(group, self._row) is not None
             for name in group.layout.names
             if base_name(name) is None
         )
@@ -139,13 +139,13 @@ class Step:
             UnknownTensor: it was not captured in full at this step.
             CorruptData: the bytes on disk do not match their checksum.
         """
-        spot = self._columns.segment.spot(name, self._row)
-        if spot is None:
+        entry = self._columns.segment.locate(name, self._row)
+        if entry is None:
             hint = did_you_mean(name, self.tensor_names)
             raise UnknownTensor(
                 f"{name}: not captured in full at {self.mode} step {self.step}{hint}"
             )
-        return self._columns.segment.tensor(name, spot)
+        return self._columns.segment.tensor(name, entry)
 
     def scalars_of(self, collection: str) -> dict[str, float]:
         """Return the scalars of a collection, such as "losses".
@@ -193,7 +193,7 @@ class Step:
         member = self._columns.selector.members(collection)
         found = {}
         for group in self._columns.segment.record.named:
-            if row_place(group, self._row) is None:
+            if row_position(group, self._row) is None:
                 continue
             for name in group.layout.names:
                 base = base_name(name)

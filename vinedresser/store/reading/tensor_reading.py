@@ -10,9 +10,9 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from vinedresser.store.problems import Problems
 from vinedresser.store.reading.history import History
-from vinedresser.store.reading.problems import Problems
-from vinedresser.store.segments.segment import Piece, Segment
+from vinedresser.store.segments.segment import ContiguousRows, Segment
 from vinedresser.store.step_record import Mode
 from vinedresser.store.storage import Span
 
@@ -38,13 +38,13 @@ def read_tensor(
         The place of the record among all of the rank, ascending, and the tensor: read-only.
     """
     # What is being read; the storage draws from it ahead of what it yields.
-    reading: deque[tuple[int, Segment, Piece]] = deque()
+    reading: deque[tuple[int, Segment, ContiguousRows]] = deque()
 
     def spans() -> Iterator[Span]:
         for number, segment in enumerate(history.segments):
-            for piece in segment.pieces(name, mode):
+            for piece in segment.contiguous_rows(name, mode):
                 reading.append((history.first(number), segment, piece))
-                yield segment.piece_span(piece)
+                yield segment.rows_span(piece)
 
     # Read, but perhaps later than what the next piece begins with: rows of several pieces of a
     # segment may come in turns.
@@ -54,7 +54,7 @@ def read_tensor(
         passed = bisect_left(ready, first + int(piece.rows[0]), key=itemgetter(0))
         yield from ready[:passed]
         del ready[:passed]
-        found = segment.piece_in(name, piece, content, problems)
+        found = segment.decode_rows(name, piece, content, problems)
         ready += ((first + row, value) for row, value in found)
         ready.sort(key=itemgetter(0))
         del content

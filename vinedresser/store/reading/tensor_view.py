@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vinedresser.errors import UnknownStep, UnknownTensor, did_you_mean
+from vinedresser.store.dtypes import numpy_dtype
+from vinedresser.store.problems import Problems
 from vinedresser.store.reading.column_reading import read_columns
 from vinedresser.store.reading.history import History
-from vinedresser.store.reading.problems import Problems
 from vinedresser.store.reading.series import Column
 from vinedresser.store.reading.tensor_reading import read_tensor
 from vinedresser.store.reductions import (
@@ -20,8 +21,7 @@ from vinedresser.store.reductions import (
     derived_name,
     reduce_array,
 )
-from vinedresser.store.segments.dtypes import numpy_dtype
-from vinedresser.store.segments.segment import Block
+from vinedresser.store.segments.segment import TensorRows
 from vinedresser.store.step_record import MODES, Mode
 
 __all__ = ["TensorView"]
@@ -68,7 +68,7 @@ class TensorView:
         found = [
             history.first(number) + block.rows
             for number, segment in enumerate(history.segments)
-            for block in segment.blocks(self.name)
+            for block in segment.tensor_rows(self.name)
         ]
         ordinals = np.concatenate([np.empty(0, np.int64), *found])
         return history.steps_of(ordinals, mode)
@@ -85,8 +85,8 @@ class TensorView:
         history = self._histories.get(rank)
         found = history and history.find(self.name, step, mode)
         if found:
-            segment, spot = found
-            return segment.tensor(self.name, spot)
+            segment, entry = found
+            return segment.tensor(self.name, entry)
         raise UnknownStep(
             f"{self.name}: not captured in full at {mode} step {step} of rank {rank}"
             + self._hint(step, mode, rank)
@@ -257,10 +257,10 @@ class TensorView:
     def _is_it(self, name: str) -> bool:
         return name == self.name
 
-    def _last_block(self) -> Block:
+    def _last_block(self) -> TensorRows:
         for history in self._histories.values():
             for segment in reversed(history.segments):
-                blocks = list(segment.blocks(self.name))
+                blocks = list(segment.tensor_rows(self.name))
                 if blocks:
                     return max(blocks, key=lambda block: block.rows[-1])
         raise UnknownStep(f"{self.name}: only its statistics were captured, never the tensor")

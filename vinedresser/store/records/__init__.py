@@ -31,28 +31,17 @@ more, and stays small.
 
 from __future__ import annotations
 
-from vinedresser.store.records.acting import (
+from vinedresser.store.records.actions import (
     ActionRecord,
     TagsRecord,
     TrainerAnswer,
     TrainerRequest,
 )
-from vinedresser.store.records.asking import (
+from vinedresser.store.records.capture_requests import (
     CaptureChange,
     CaptureRequest,
     ClaimRecord,
     WaitingRecord,
-)
-from vinedresser.store.records.course import (
-    ExitCause,
-    ExitRecord,
-    LaunchRecord,
-    OwnerRecord,
-    StopBy,
-    StopRecord,
-    SupervisorRecord,
-    WorkerRecord,
-    owner_of,
 )
 from vinedresser.store.records.environment import (
     ATTACH_VARIABLE,
@@ -82,6 +71,17 @@ from vinedresser.store.records.keys import (
     trainer_answer_key,
     trainer_request_key,
 )
+from vinedresser.store.records.lifecycle import (
+    ExitCause,
+    ExitRecord,
+    LaunchRecord,
+    OwnerRecord,
+    StopBy,
+    StopRecord,
+    SupervisorRecord,
+    WorkerRecord,
+    owner_of,
+)
 from vinedresser.store.records.record import (
     Record,
     read_record,
@@ -89,7 +89,7 @@ from vinedresser.store.records.record import (
     write_numbered,
     write_record,
 )
-from vinedresser.store.records.remedy import RemedyRecord, in_words
+from vinedresser.store.records.remedy import RemedyRecord, describe_changes
 from vinedresser.store.records.run_record import (
     FORMAT_VERSION,
     RunRecord,
@@ -132,7 +132,7 @@ __all__ = [
     "findings_key",
     "heartbeat_key",
     "heartbeats",
-    "in_words",
+    "describe_changes",
     "index_key",
     "last_step",
     "manifest_key",

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from vinedresser.store.records.record import Record
 
-__all__ = ["RemedyRecord", "in_words"]
+__all__ = ["RemedyRecord", "describe_changes"]
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class RemedyRecord(Record):
     @property
     def change(self) -> str:
         """What was changed, in words, such as "lr 1 instead of 100"."""
-        return in_words(self.changed)
+        return describe_changes(self.changed)
 
     @property
     def beginning(self) -> str:
@@ -46,7 +46,7 @@ class RemedyRecord(Record):
         return f"from {self.checkpoint} of {self.stopped}" if self.checkpoint else "from the start"
 
 
-def in_words(changed: Mapping[str, Sequence[Any]]) -> str:
+def describe_changes(changed: Mapping[str, Sequence[Any]]) -> str:
     """Return a change of hyperparameters in words.
 
     Args:

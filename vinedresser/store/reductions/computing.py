@@ -15,7 +15,7 @@ from vinedresser.store.reductions.naming import parse_reduction, plan_reductions
 from vinedresser.store.reductions.sampling import sample_rows
 from vinedresser.store.reductions.statistics import Statistics
 from vinedresser.store.reductions.strided_rows import some_rows
-from vinedresser.store.reductions.units import UNITS
+from vinedresser.store.reductions.unit_similarity import UNITS
 
 __all__ = ["reduce_array", "compute_statistics"]
 

@@ -10,20 +10,20 @@ from fastcrc import crc32
 from numpy.typing import NDArray
 
 from vinedresser.errors import CorruptData, KeyMissing
+from vinedresser.store.dtypes import numpy_dtype
 from vinedresser.store.index.index_record import AliasGroup, ColumnGroup, IndexRecord, TensorGroup
-from vinedresser.store.reading.problems import Problems
-from vinedresser.store.segments.dtypes import numpy_dtype
+from vinedresser.store.problems import Problems
 from vinedresser.store.step_record import MODES, Mode
 from vinedresser.store.storage import Span, Storage
 
-__all__ = ["Block", "Piece", "Segment", "Spot", "row_place"]
+__all__ = ["TensorRows", "ContiguousRows", "Segment", "TensorRow", "row_position"]
 
 
 # Bytes of a tensor's rows that are read at once, unless a single row has more.
 _AT_ONCE = 4 << 20
 
 
-class Spot(NamedTuple):
+class TensorRow(NamedTuple):
     """Where the elements lie that a tensor had at one row.
 
     Attributes:
@@ -37,7 +37,7 @@ class Spot(NamedTuple):
     place: int
 
 
-class Block(NamedTuple):
+class TensorRows(NamedTuple):
     """Where the elements lie that a tensor had at several rows.
 
     Attributes:
@@ -51,7 +51,7 @@ class Block(NamedTuple):
     rows: NDArray[np.int64]
 
 
-class Piece(NamedTuple):
+class ContiguousRows(NamedTuple):
     """Rows of a tensor that follow each other in the file, as many as are read at a time.
 
     Attributes:
@@ -67,7 +67,7 @@ class Piece(NamedTuple):
     places: NDArray[np.int64]
 
 
-def row_place(group: ColumnGroup | TensorGroup | AliasGroup, row: int) -> int | None:
+def row_position(group: ColumnGroup | TensorGroup | AliasGroup, row: int) -> int | None:
     """Return where a row of the segment is among the rows of a group, None where it is not."""
     if group.rows is None:
         return row
@@ -106,9 +106,9 @@ class Segment:
         Raises:
             CorruptData: the file is missing or truncated, or its bytes do not match their checksum.
         """
-        return self.matrix_in(group, self._read(self.matrix_span(group)))
+        return self.decode_matrix(group, self._read(self.matrix_span(group)))
 
-    def matrix_in(self, group: ColumnGroup, content: bytes | None) -> NDArray[np.float64]:
+    def decode_matrix(self, group: ColumnGroup, content: bytes | None) -> NDArray[np.float64]:
         """Return scalars or statistics from what was read of them; see `matrix`.
 
         Args:
@@ -169,28 +169,28 @@ class Segment:
         """Say whether a tensor was captured in full, at any row."""
         return any(name in group.layout.places for group in self.record.named)
 
-    def spot(self, name: str, row: int) -> Spot | None:
+    def locate(self, name: str, row: int) -> TensorRow | None:
         """Return where a tensor lies that was captured at a row; None: it was not."""
-        spot = self._stored(name, row)
-        for alias in self.record.aliases if spot is None else ():
+        entry = self._stored(name, row)
+        for alias in self.record.aliases if entry is None else ():
             which = alias.layout.places.get(name)
-            if which is not None and row_place(alias, row) is not None:
-                spot = self._stored(alias.layout.targets[which], row)
-        return spot
+            if which is not None and row_position(alias, row) is not None:
+                entry = self._stored(alias.layout.targets[which], row)
+        return entry
 
-    def find(self, name: str, step: int, mode: Mode) -> Spot | None:
+    def find(self, name: str, step: int, mode: Mode) -> TensorRow | None:
         """Return where a tensor lies at the last row of a step that has it; None: there is none."""
         modes, steps, _ = self.record.rows
         rows = np.flatnonzero((steps == step) & (modes == MODES.index(mode)))
-        spots = (self.spot(name, int(row)) for row in rows[::-1])
-        return next((spot for spot in spots if spot is not None), None)
+        entries = (self.locate(name, int(row)) for row in rows[::-1])
+        return next((entry for entry in entries if entry is not None), None)
 
-    def blocks(self, name: str) -> Iterator[Block]:
+    def tensor_rows(self, name: str) -> Iterator[TensorRows]:
         """Yield where a tensor lies, at all rows at which it was captured."""
         for group in self.record.tensors:
             which = group.layout.places.get(name)
             if which is not None:
-                yield Block(group, which, self.rows_of(group))
+                yield TensorRows(group, which, self.rows_of(group))
         for alias in self.record.aliases:
             if name not in alias.layout.places:
                 continue
@@ -200,32 +200,32 @@ class Segment:
                 if which is not None:
                     rows = np.intersect1d(self.rows_of(alias), self.rows_of(group), True)
                     if len(rows):
-                        yield Block(group, which, rows)
+                        yield TensorRows(group, which, rows)
 
-    def of_mode(self, block: Block, mode: Mode) -> Block:
+    def in_mode(self, block: TensorRows, mode: Mode) -> TensorRows:
         """Return what of a block was captured in a mode."""
         right = self.record.rows.modes[block.rows] == MODES.index(mode)
         return block._replace(rows=block.rows[right])
 
-    def tensor(self, name: str, spot: Spot) -> NDArray[Any]:
+    def tensor(self, name: str, entry: TensorRow) -> NDArray[Any]:
         """Read a full tensor; read-only.
 
         Args:
             name: what it is called, for messages.
-            spot: where it lies.
+            entry: where it lies.
 
         Raises:
             CorruptData: the file is missing or truncated, or its bytes do not match their checksum.
         """
-        group, which, place = spot
+        group, which, place = entry
         row = place if group.rows is None else int(group.rows[place])
         size = group.layout.row_bytes[which]
         start = self._start(group, which) + size * place
         what = self._said(name, row)
         content = self._present(self._read(Span(self.record.segment, start, size)), what)
-        return self._array(content, spot, what)
+        return self._array(content, entry, what)
 
-    def pieces(self, name: str, mode: Mode | None) -> list[Piece]:
+    def contiguous_rows(self, name: str, mode: Mode | None) -> list[ContiguousRows]:
         """Return what to read of a tensor at a time, by the first row of each.
 
         Args:
@@ -233,22 +233,22 @@ class Segment:
             mode: only rows of this mode; None: all.
         """
         found = []
-        for block in self.blocks(name):
-            group, which, rows = block if mode is None else self.of_mode(block, mode)
+        for block in self.tensor_rows(name):
+            group, which, rows = block if mode is None else self.in_mode(block, mode)
             places = rows if group.rows is None else np.searchsorted(group.rows, rows)
             most = max(1, _AT_ONCE // max(1, group.layout.row_bytes[which]))
             for first, last in _runs(places, most):
-                found.append(Piece(group, which, rows[first:last], places[first:last]))
+                found.append(ContiguousRows(group, which, rows[first:last], places[first:last]))
         return sorted(found, key=lambda piece: int(piece.rows[0]))
 
-    def piece_span(self, piece: Piece) -> Span:
+    def rows_span(self, piece: ContiguousRows) -> Span:
         """Return where a piece lies."""
         size = piece.group.layout.row_bytes[piece.which]
         start = self._start(piece.group, piece.which) + size * int(piece.places[0])
         return Span(self.record.segment, start, size * len(piece.places))
 
-    def piece_in(
-        self, name: str, piece: Piece, content: bytes | None, problems: Problems
+    def decode_rows(
+        self, name: str, piece: ContiguousRows, content: bytes | None, problems: Problems
     ) -> list[tuple[int, NDArray[Any]]]:
         """Return a tensor at the rows of a piece, from what was read of it.
 
@@ -275,19 +275,19 @@ class Segment:
         ):
             part = whole[size * number : size * (number + 1)]
             try:
-                spot = Spot(piece.group, piece.which, place)
-                found.append((row, self._array(part, spot, self._said(name, row))))
+                entry = TensorRow(piece.group, piece.which, place)
+                found.append((row, self._array(part, entry, self._said(name, row))))
             except CorruptData as error:
                 problems.note(str(error))
         return found
 
-    def _stored(self, name: str, row: int) -> Spot | None:
+    def _stored(self, name: str, row: int) -> TensorRow | None:
         """Return where a tensor lies that is stored at a row under its own name."""
         for group in self.record.tensors:
             which = group.layout.places.get(name)
-            place = None if which is None else row_place(group, row)
+            place = None if which is None else row_position(group, row)
             if which is not None and place is not None:
-                return Spot(group, which, place)
+                return TensorRow(group, which, place)
         return None
 
     def _start(self, group: TensorGroup, which: int) -> int:
@@ -299,12 +299,12 @@ class Segment:
         modes, steps, _ = self.record.rows
         return f"{name} of {MODES[modes[row]]} step {steps[row]}"
 
-    def _array(self, content: bytes | memoryview, spot: Spot, what: str) -> NDArray[Any]:
+    def _array(self, content: bytes | memoryview, entry: TensorRow, what: str) -> NDArray[Any]:
         """Return what was read of one tensor at one row, checked."""
-        layout = spot.group.layout
-        checksum = int(spot.group.checksums[spot.which, spot.place])
-        checked = self._checked(content, layout.row_bytes[spot.which], checksum, what)
-        return np.frombuffer(checked, numpy_dtype(layout.dtype)).reshape(layout.shapes[spot.which])
+        layout = entry.group.layout
+        checksum = int(entry.group.checksums[entry.which, entry.place])
+        checked = self._checked(content, layout.row_bytes[entry.which], checksum, what)
+        return np.frombuffer(checked, numpy_dtype(layout.dtype)).reshape(layout.shapes[entry.which])
 
     def _columns(self, group: ColumnGroup) -> str:
         """Return in words what scalars or statistics are there."""

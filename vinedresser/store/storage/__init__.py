@@ -7,6 +7,6 @@ from __future__ import annotations
 
 from vinedresser.store.storage.base import Span, Storage
 from vinedresser.store.storage.local import LocalStorage
-from vinedresser.store.storage.locate import open_storage
+from vinedresser.store.storage.location import open_storage
 
 __all__ = ["LocalStorage", "Span", "Storage", "open_storage"]

@@ -14,7 +14,7 @@ from vinedresser.store.storage.base import Buffer, Span, check_key
 from vinedresser.store.storage.read_ahead import read_ahead
 from vinedresser.store.storage.s3_client import CONNECTIONS, s3_client
 from vinedresser.store.storage.s3_errors import code_of, translated
-from vinedresser.store.storage.s3_upload import pieces_of, put_parts, put_whole, read_object
+from vinedresser.store.storage.s3_upload import get_object, put_object, put_parts, split_chunks
 
 __all__ = ["S3Storage"]
 
@@ -58,12 +58,12 @@ class S3Storage:
     def put(self, key: str, parts: Iterable[Buffer], *, exclusive: bool = False) -> None:
         """See `Storage.put`; an object of more than 64 MiB goes up in parts of that size."""
         where = self._where(key)
-        pieces = pieces_of(parts, _PART)
+        pieces = split_chunks(parts, _PART)
         first = [next(pieces), *itertools.islice(pieces, 1)]
         condition = {"IfNoneMatch": "*"} if exclusive else {}
         with translated(self._url(key), self._endpoint):
             if len(first) == 1:
-                put_whole(s3_client(), where, first[0], condition)
+                put_object(s3_client(), where, first[0], condition)
             else:
                 put_parts(s3_client(), where, itertools.chain(first, pieces), condition)
 
@@ -78,7 +78,7 @@ class S3Storage:
             last = "" if length is None else start + length - 1
             where["Range"] = f"bytes={start}-{last}"
         with translated(self._url(key), self._endpoint):
-            return read_object(s3_client(), where)
+            return get_object(s3_client(), where)
 
     def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
         """See `Storage.get_many`; up to 16 are under way at a time."""

@@ -10,7 +10,7 @@ from botocore import exceptions as boto
 
 from vinedresser.errors import KeyMissing, KeyTaken, StoreError, StoreFull
 
-__all__ = ["code_of", "retried", "translated"]
+__all__ = ["code_of", "was_retried", "translated"]
 
 _MISSING = frozenset({"NoSuchKey", "404", "NotFound"})
 _TAKEN = frozenset({"PreconditionFailed", "412"})
@@ -76,7 +76,7 @@ def code_of(error: boto.ClientError) -> str:
     return str(error.response.get("Error", {}).get("Code", ""))
 
 
-def retried(error: boto.ClientError) -> bool:
+def was_retried(error: boto.ClientError) -> bool:
     """Say whether the request was sent more than once, so that an earlier one may have worked."""
     return bool(error.response.get("ResponseMetadata", {}).get("RetryAttempts", 0))
 

@@ -13,9 +13,9 @@ import fastcrc
 from botocore import exceptions as boto
 
 from vinedresser.store.storage.base import Buffer
-from vinedresser.store.storage.s3_errors import code_of, retried
+from vinedresser.store.storage.s3_errors import code_of, was_retried
 
-__all__ = ["pieces_of", "put_parts", "put_whole", "read_object"]
+__all__ = ["split_chunks", "put_parts", "put_object", "get_object"]
 
 # Answers that broke off on their way are asked for again so many times.
 _READS = 4
@@ -23,7 +23,7 @@ _READS = 4
 _MEETINGS = 5
 
 
-def put_whole(client: Any, where: dict[str, Any], body: bytes, condition: dict[str, str]) -> None:
+def put_object(client: Any, where: dict[str, Any], body: bytes, condition: dict[str, str]) -> None:
     """Put an object with one request.
 
     Args:
@@ -45,7 +45,7 @@ def put_whole(client: Any, where: dict[str, Any], body: bytes, condition: dict[s
                 time.sleep(0.05 * 2**meeting)
                 continue
             taken = code_of(error) in ("PreconditionFailed", "412")
-            if not (taken and retried(error) and read_object(client, where) == body):
+            if not (taken and was_retried(error) and get_object(client, where) == body):
                 raise
         return
 
@@ -81,7 +81,7 @@ def put_parts(
         raise
 
 
-def read_object(client: Any, where: dict[str, Any]) -> bytes:
+def get_object(client: Any, where: dict[str, Any]) -> bytes:
     """Return the bytes of an object, or of the range of it that is asked for.
 
     Args:
@@ -106,7 +106,7 @@ def read_object(client: Any, where: dict[str, Any]) -> bytes:
     raise AssertionError("the loop has no end")
 
 
-def pieces_of(parts: Iterable[Buffer], size: int) -> Iterator[bytes]:
+def split_chunks(parts: Iterable[Buffer], size: int) -> Iterator[bytes]:
     """Cut the concatenation of buffers into pieces of one size; at least one, the last smaller.
 
     Args:

@@ -11,8 +11,8 @@ from vinedresser.store.reading.reader import Run, open_run
 from vinedresser.store.records import (
     RemedyRecord,
     TrackingRecord,
+    describe_changes,
     heartbeats,
-    in_words,
     read_record,
 )
 from vinedresser.store.status import Status
@@ -95,7 +95,7 @@ class RemedyResult:
         for attempt in self.attempts:
             for name in attempt.remedy.changed if attempt.remedy else ():
                 changed[name] = [self.first.parameters[name], attempt.parameters[name]]
-        return in_words(changed)
+        return describe_changes(changed)
 
 
 @dataclass(frozen=True)

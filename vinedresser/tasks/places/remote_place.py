@@ -12,8 +12,8 @@ from pathlib import Path
 from vinedresser.capture.attach.claims import additional_location
 from vinedresser.errors import AlreadyARun, KeyTaken, VinedresserError
 from vinedresser.store.records import RunRecord
+from vinedresser.store.relay_process import RelayProcess
 from vinedresser.store.storage import open_storage
-from vinedresser.store.storage.relay_process import RelayProcess
 from vinedresser.store.storage.spool import adopt_spool, make_spool
 from vinedresser.tasks.places.run_place import RunPlace
 

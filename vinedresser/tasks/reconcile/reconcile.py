@@ -24,8 +24,8 @@ from vinedresser.store.records import (
     FLOW_VARIABLE,
     TrackingRecord,
 )
+from vinedresser.store.relay_process import recover_spools
 from vinedresser.store.storage import open_storage
-from vinedresser.store.storage.relay_process import recover_spools
 from vinedresser.store.storage.spool import adopt_spool, read_target, spools
 from vinedresser.tasks.lifecycle.additional_runs import equip_additional
 from vinedresser.tasks.lifecycle.earlier_runs import settle_left

@@ -12,9 +12,9 @@ from vinedresser.capture.adapters.keeper import ArrayKeeper
 from vinedresser.capture.config.capture_config import Ask
 from vinedresser.capture.hook.recording import Recording
 from vinedresser.capture.keras_.backends.figures import take_now
+from vinedresser.store.dtypes import dtype_name
 from vinedresser.store.reductions import Statistics, channel_axis
 from vinedresser.store.reductions.strided_rows import affordable_rows, strided_rows
-from vinedresser.store.segments.dtypes import dtype_name
 from vinedresser.store.step_record import HostTensor
 
 __all__ = ["TensorFlowKeeper"]

@@ -18,7 +18,7 @@ from vinedresser.capture.torch_.copies.some_rows import chosen, some_rows
 from vinedresser.store.reductions import Statistics, compute_statistics, plan_reductions
 from vinedresser.store.reductions.fingerprint import fingerprint
 from vinedresser.store.reductions.sampling import place_count, places
-from vinedresser.store.reductions.units import UNITS
+from vinedresser.store.reductions.unit_similarity import UNITS
 
 __all__ = ["Later", "take_later", "take_now"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 
 from vinedresser.store.storage import Storage
-from vinedresser.store.storage.locate import is_remote
+from vinedresser.store.storage.location import is_remote
 
-__all__ = ["Pacing"]
+__all__ = ["Polling"]
 
 # Seconds between two looks when there is nothing new: of a directory; and on an object store, where
 # each look costs a journey and money, from the first to the longest.
@@ -19,7 +19,7 @@ _URGENT, _LONGEST_URGENT = 0.05, 0.25
 _LIFE, _LIFE_REMOTE = 0.25, 1.0
 
 
-class Pacing:
+class Polling:
     """The pauses of a reader that waits; they double up to a limit while nothing comes.
 
     Args:

@@ -9,7 +9,7 @@ from vinedresser.store.index.decoding import decode_record
 from vinedresser.store.index.index_record import IndexRecord
 from vinedresser.store.index.layout import LayoutPool
 from vinedresser.store.index.manifest import SPAN, decode_manifest
-from vinedresser.store.reading.problems import Problems
+from vinedresser.store.problems import Problems
 from vinedresser.store.records import index_key, manifest_key
 from vinedresser.store.segments.segment import Segment
 from vinedresser.store.storage import Storage

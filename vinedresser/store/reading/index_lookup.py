@@ -6,10 +6,10 @@ from itertools import count
 
 from vinedresser.errors import CorruptData
 from vinedresser.store.index.layout import LayoutPool
-from vinedresser.store.index.reading import IndexReader
-from vinedresser.store.reading.problems import Problems
+from vinedresser.store.problems import Problems
+from vinedresser.store.reading.index_reading import IndexReader
 from vinedresser.store.records import index_key
-from vinedresser.store.segments.segment import Segment, Spot
+from vinedresser.store.segments.segment import Segment, TensorRow
 from vinedresser.store.step_record import Mode
 from vinedresser.store.storage import Storage
 
@@ -48,7 +48,7 @@ class IndexLookup:
             name in layout.places for layout in layouts if layout.reductions is not None
         )
 
-    def find(self, name: str, step: int, mode: Mode) -> tuple[Segment, Spot] | None:
+    def find(self, name: str, step: int, mode: Mode) -> tuple[Segment, TensorRow] | None:
         """Return where the last full tensor of this name, step and mode lies; None: not found."""
         try:
             # All that begin later are out; the step may go back over several that begin with it.
