@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from vinedresser.capture.config.capture_config import CaptureConfig as CaptureConfig
     from vinedresser.capture.hook.hook import Hook as Hook
-    from vinedresser.capture.requests.stopping import TrainingStopped as TrainingStopped
+    from vinedresser.capture.recording.stopping import TrainingStopped as TrainingStopped
     from vinedresser.store.collections.collection import Collection as Collection
     from vinedresser.store.collections.schedule import SaveConfig as SaveConfig
     from vinedresser.store.finding import Finding as Finding
@@ -40,7 +40,7 @@ _HOMES = {
     "Step": "store.reading.step",
     "StepRecord": "store.step_record",
     "TensorView": "store.reading.tensor_view",
-    "TrainingStopped": "capture.requests.stopping",
+    "TrainingStopped": "capture.recording.stopping",
     "open_run": "store.reading.reader",
 }
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from vinedresser.capture.attach import claims
-from vinedresser.capture.attach.claims import claim
-from vinedresser.capture.hook.environment import Environment
+from vinedresser.capture.run import claims
+from vinedresser.capture.run.claims import claim
+from vinedresser.capture.run.environment import Environment
 from vinedresser.errors import NotARun, SecondWriter
 from vinedresser.store.records import ClaimRecord, RunRecord, write_record
 from vinedresser.store.storage import LocalStorage
@@ -48,8 +48,8 @@ def test_a_run_is_needed(tmp_path: Path) -> None:
 
 def test_processes_do_not_share_a_run(environment: Environment) -> None:
     program = (
-        "import sys; from vinedresser.capture.attach.claims import claim; "
-        "from vinedresser.capture.hook.environment import Environment; "
+        "import sys; from vinedresser.capture.run.claims import claim; "
+        "from vinedresser.capture.run.environment import Environment; "
         "print(claim(Environment(sys.argv[1])).storage.location)"
     )
     processes = [

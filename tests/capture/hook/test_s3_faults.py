@@ -155,7 +155,7 @@ def test_a_minute_without_the_server_loses_nothing(
 def test_a_full_bucket_is_said_once_and_filled_up_when_there_is_room(
     s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("vinedresser.capture.hook.uploading._PATIENCE", 4.0)
+    monkeypatch.setattr("vinedresser.capture.run.uploading._PATIENCE", 4.0)
     with seaweed(tmp_path / "server", volume_megabytes=4, volumes=4) as server:
         for name, value in server.environment.items():
             monkeypatch.setenv(name, value)

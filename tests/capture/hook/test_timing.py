@@ -12,7 +12,7 @@ import xgboost
 from torch import Tensor, nn
 
 from vinedresser.capture import Hook, SaveConfig, open_run
-from vinedresser.capture.hook.timing import StepTiming
+from vinedresser.capture.recording.timing import StepTiming
 
 ALWAYS = SaveConfig(every=1)
 

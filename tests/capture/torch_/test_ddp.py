@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from tests.capture.torch_.ddp_training import STEPS, TRAININGS, TwoHeads, batch, plain_model
 from tests.capture.torch_.ranks import ROOT, rank_environment, run_ranks, start_ranks
 from vinedresser.capture import Hook, open_run
-from vinedresser.capture.hook.environment import Environment
+from vinedresser.capture.run.environment import Environment
 from vinedresser.errors import ConfigError, SecondWriter
 from vinedresser.store.reading.reader import Run
 

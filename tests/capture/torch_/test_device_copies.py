@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from vinedresser.capture.config.capture_config import CaptureConfig
-from vinedresser.capture.hook.recording import Recording
+from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.torch_.copies.coming import coming
 from vinedresser.capture.torch_.copies.device_copies import DeviceCopies
 from vinedresser.capture.torch_.copies.reductions import take_later

@@ -71,9 +71,9 @@ def test_everything_is_of_its_moment_and_the_training_bit_identical(
 
     plain, _, _ = train(None, scaler=scaler())
     hook = Hook(tmp_path / "run", collections=EVERYTHING)
-    from vinedresser.capture.torch_.copies.keeper import TorchKeeper
+    from vinedresser.capture.torch_.copies.torch_copier import TorchCopier
 
-    hook._session.keeper(TorchKeeper)._copies._most_staged = staged
+    hook._session.copier(TorchCopier)._copies._most_staged = staged
     hooked, seen, losses = train(hook, scaler=scaler())
     hook.close()
     assert hook.problems == []

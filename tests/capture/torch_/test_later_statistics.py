@@ -11,7 +11,7 @@ from torch import nn
 
 from vinedresser.capture import Hook, SaveConfig
 from vinedresser.capture.config.capture_config import CaptureConfig
-from vinedresser.capture.hook.recording import Recording
+from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.torch_.copies.later_statistics import LaterStatistics
 from vinedresser.store.reading.reader import open_run
 

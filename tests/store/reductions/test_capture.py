@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from tests.store.reductions.reference import FIGURES, RELATIVE, assert_close, expected_figures
 from vinedresser.capture import Collection, Hook, SaveConfig, open_run
-from vinedresser.capture.adapters.keeper import ArrayKeeper
 from vinedresser.capture.config.capture_config import CaptureConfig
-from vinedresser.capture.hook.recording import Recording
+from vinedresser.capture.recording.recording import Recording
+from vinedresser.capture.recording.tensor_copier import ArrayCopier
 from vinedresser.errors import ConfigError, UnknownStep, UnknownTensor
 from vinedresser.store.reductions import REDUCTIONS, Statistics, compute_statistics, parse_reduction
 from vinedresser.store.step_record import StepRecord
@@ -219,7 +219,7 @@ def test_a_statistic_that_cannot_be_computed_is_lost_alone(tmp_path: Path) -> No
     problems: list[str] = []
     writer = RunWriter(open_storage(tmp_path), on_problem=problems.append)
     good = compute_statistics(np.arange(5.0), frozenset(["p50", "histogram", "mean"]), None)
-    # No keeper lets such a sample through.
+    # No copier lets such a sample through.
     words = (parse_reduction("p50"), parse_reduction("channel_p5"))
     bad = Statistics(True, scalars={"l2": 2.0}, samples=[(words, np.array([["a", "b"]]))])
     record = StepRecord("train", 3, 0.0, scalars={"losses/a": 1.0})
@@ -263,13 +263,13 @@ def test_dear_statistics_are_left_to_the_writer() -> None:
 
 
 def test_a_framework_with_channels_last_says_so() -> None:
-    class ChannelsLast(ArrayKeeper):
+    class ChannelsLast(ArrayCopier):
         channels_last = True
 
     due = CaptureConfig.of({"outputs": SaveConfig(reductions=("channel_max",))}).due(0, "train")
-    for keeper, shape in ((ArrayKeeper(), (3,)), (ChannelsLast(), (5,))):
+    for copier, shape in ((ArrayCopier(), (3,)), (ChannelsLast(), (5,))):
         recording = Recording("train", 0, due)
-        keeper.keep(recording, "outputs/a", np.zeros((2, 3, 4, 5)), due.ask("outputs/a"))
+        copier.keep(recording, "outputs/a", np.zeros((2, 3, 4, 5)), due.ask("outputs/a"))
         assert recording.names() == {"outputs/a"}
         assert not recording.empty
         record = recording.to_record()

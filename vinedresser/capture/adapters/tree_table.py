@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.capture.adapters.keeper import ArrayKeeper
-from vinedresser.capture.hook.recording import Recording
+from vinedresser.capture.recording.recording import Recording
+from vinedresser.capture.recording.tensor_copier import ArrayCopier
 
 __all__ = ["TreeTable", "keep_trees", "tree_names"]
 
@@ -110,7 +110,7 @@ def tree_names(prefix: str = "") -> list[str]:
 
 
 def keep_trees(
-    recording: Recording, keeper: ArrayKeeper, trees: Sequence[TreeTable], prefix: str = ""
+    recording: Recording, copier: ArrayCopier, trees: Sequence[TreeTable], prefix: str = ""
 ) -> None:
     """Take what is asked of the trees that a step has grown.
 
@@ -121,7 +121,7 @@ def keep_trees(
 
     Args:
         recording: takes them.
-        keeper: copies the columns.
+        copier: copies the columns.
         trees: in the order in which they were grown; at least one.
         prefix: comes before the names, such as "fold0.".
     """
@@ -141,7 +141,7 @@ def keep_trees(
     for column, values in _end_to_end(trees).items():
         name = f"trees/{prefix}{column}"
         if ask := recording.due.ask(name):
-            keeper.keep(recording, name, values, ask)
+            copier.keep(recording, name, values, ask)
 
 
 def _end_to_end(trees: Sequence[TreeTable]) -> dict[str, NDArray[Any]]:

@@ -12,10 +12,10 @@ from functools import partial
 from multiprocessing.util import Finalize
 from typing import Any
 
-from vinedresser.capture.attach.claims import claim
 from vinedresser.capture.hook.hook import Hook
-from vinedresser.capture.hook.run_opening import OpenedRun
-from vinedresser.capture.requests.stopping import StopSignal, TrainingStopped
+from vinedresser.capture.recording.stopping import StopSignal, TrainingStopped
+from vinedresser.capture.run.claims import claim
+from vinedresser.capture.run.opening import OpenedRun
 
 __all__ = ["AttachedHook"]
 
@@ -98,8 +98,8 @@ class AttachedHook(Hook):
         """Store what was captured, and end as without us."""
         self._told_to_end = True
         if not self._closing:
-            if self._ending is not None:
-                self._ending.note(TrainingStopped())
+            if self._exit_recorder is not None:
+                self._exit_recorder.note(TrainingStopped())
             self.close()
 
     def let_go(self) -> None:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import keras
 
-from vinedresser.capture.attach.attachment import ATTACHMENT, Attachment
+from vinedresser.capture.attach.attaching import attach_hook
 from vinedresser.capture.attach.fetching import listen
 from vinedresser.capture.attach.tracebacks import PlainTracebacks, without_ours
+from vinedresser.capture.run.attachment import ATTACHMENT, Attachment
 
 if TYPE_CHECKING:
     from vinedresser.capture.attach.attached_hook import AttachedHook
@@ -83,7 +84,7 @@ class KerasTrainings:
         if hook is None or alone or self._alone or hook.steps > _SOON:
             self._alone = alone
             self._known.clear()
-            hook = self._hook = self._attachment.begin(hook)
+            hook = self._hook = attach_hook(self._attachment, hook)
             if self._tracebacks is None:
                 self._tracebacks = PlainTracebacks(self._attachment.shield, without_ours)
         name = model.name if self._known else None

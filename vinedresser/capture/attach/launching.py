@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from vinedresser.capture.attach.claims import MOST_RUNS, additional_location
+from vinedresser.capture.run.claims import MOST_RUNS, additional_location
 from vinedresser.store.records import (
     ATTACH_VARIABLE,
     ClaimRecord,

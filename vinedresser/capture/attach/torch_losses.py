@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
-from vinedresser.capture.attach.attachment import Attachment
+from vinedresser.capture.run.attachment import Attachment
 from vinedresser.capture.torch_.forward.module_hook import ModuleHook
 from vinedresser.capture.torch_.setup import described_loss
 

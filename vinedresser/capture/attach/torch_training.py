@@ -16,13 +16,14 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
-from vinedresser.capture.attach.attachment import ATTACHMENT, Attachment
+from vinedresser.capture.attach.attaching import attach_hook
 from vinedresser.capture.attach.fetching import listen
 from vinedresser.capture.attach.torch_backwards import listen_to_backwards
 from vinedresser.capture.attach.torch_losses import TorchLosses
 from vinedresser.capture.attach.torch_models import WatchedModels, holders, parameters
 from vinedresser.capture.attach.torch_tracebacks import without_capture
 from vinedresser.capture.attach.tracebacks import PlainTracebacks
+from vinedresser.capture.run.attachment import ATTACHMENT, Attachment
 
 if TYPE_CHECKING:
     from vinedresser.capture.attach.attached_hook import AttachedHook
@@ -167,7 +168,7 @@ class TorchTrainings:
         """Return the hook of the training that optimizers belong to, which may begin with them."""
         if self._hook is None or all(self._made[one] for one in optimizers):
             self._forget()
-            self._hook = self._attachment.begin(self._hook)
+            self._hook = attach_hook(self._attachment, self._hook)
             if self._tracebacks is None:
                 self._tracebacks = PlainTracebacks(self._attachment.shield, without_capture)
             self._losses.hook = self._hook

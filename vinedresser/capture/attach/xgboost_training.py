@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from xgboost.callback import CallbackContainer
 
-from vinedresser.capture.attach.attachment import ATTACHMENT, Attachment
+from vinedresser.capture.attach.attaching import attach_hook
 from vinedresser.capture.attach.fetching import listen
+from vinedresser.capture.run.attachment import ATTACHMENT, Attachment
 
 if TYPE_CHECKING:
     from vinedresser.capture.attach.attached_hook import AttachedHook
@@ -45,7 +46,7 @@ class XGBoostTrainings:
 
     def _training_begins(self, callbacks: CallbackContainer) -> None:
         if not callbacks.is_cv:
-            self._hook = self._attachment.begin(self._hook)
+            self._hook = attach_hook(self._attachment, self._hook)
             callbacks.callbacks.append(self._hook.xgboost())
 
 

@@ -10,13 +10,15 @@ from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 from vinedresser.capture.config.timetable import Timetable
-from vinedresser.capture.hook.timing import TIMES
 from vinedresser.errors import ConfigError
 from vinedresser.store.collections.collection import Collection, check_collection_name
 from vinedresser.store.collections.modules import ModuleInfo
 from vinedresser.store.collections.schedule import Predicate, SaveConfig
 
-__all__ = ["DEFAULT", "NOTHING", "NOTHING_DUE", "Ask", "CaptureConfig", "Due"]
+__all__ = ["DEFAULT", "NOTHING", "NOTHING_DUE", "TIMES", "Ask", "CaptureConfig", "Due"]
+
+# Durations that a hook can measure, in seconds.
+TIMES = ("timing/step", "timing/wait", "timing/evaluation")
 
 # Collections of numbers that come one by one, and of what is handed over by hand.
 _PLAIN = frozenset({"losses", "metrics", "saved", "timing"})

@@ -1,1 +1,1 @@
-"""The hook: what a training script uses, and the machinery behind it."""
+"""The hook: the interface between a training script and the capture."""

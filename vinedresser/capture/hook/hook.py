@@ -12,21 +12,22 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from vinedresser.capture.adapters.frameworks import make_adapter, needed
-from vinedresser.capture.adapters.keeper import Adapter
+from vinedresser.capture.adapters.adapter import Adapter
 from vinedresser.capture.adapters.model_names import ModelNames
-from vinedresser.capture.attach.yielding import make_way
+from vinedresser.capture.adapters.packages import needed
 from vinedresser.capture.config.capture_config import CaptureConfig
-from vinedresser.capture.config.user_values import UserValues
-from vinedresser.capture.hook.ending import Ending
-from vinedresser.capture.hook.environment import Environment
 from vinedresser.capture.hook.loop_steps import LoopSteps
+from vinedresser.capture.hook.model_adapters import make_adapter
 from vinedresser.capture.hook.reported_values import ReportedValues
-from vinedresser.capture.hook.run_opening import OpenedRun, create_run
-from vinedresser.capture.hook.session import Session
+from vinedresser.capture.hook.user_values import UserValues
+from vinedresser.capture.recording.session import Session
+from vinedresser.capture.recording.stopping import TrainingStopped
 from vinedresser.capture.requests.control import CaptureControl
-from vinedresser.capture.requests.stopping import TrainingStopped
 from vinedresser.capture.requests.trainer_requests import TrainerRequests
+from vinedresser.capture.run.environment import Environment
+from vinedresser.capture.run.exit_recorder import ExitRecorder
+from vinedresser.capture.run.opening import OpenedRun, create_run
+from vinedresser.capture.run.yielding import yield_run
 from vinedresser.errors import ConfigError
 from vinedresser.store.collections.collection import Collection
 from vinedresser.store.collections.schedule import SaveConfig
@@ -124,7 +125,7 @@ class Hook(ReportedValues):
         for one, of in (tunable or {}).items():
             self.tunable(one, *(of if isinstance(of, (list, tuple)) else (of,)))
         says_its_end = not self._run.launched and self._environment.rank == 0
-        self._ending = Ending(self._run.storage) if says_its_end else None
+        self._exit_recorder = ExitRecorder(self._run.storage) if says_its_end else None
         self._values = UserValues(self._session)
         self._steps = LoopSteps(self._session, self._values)
         guard = self._session.shield.guard
@@ -208,7 +209,16 @@ class Hook(ReportedValues):
         self._check_name(None)
         with needed("a Lightning module", "lightning"):
             from vinedresser.capture.lightning_.callback import LightningCallback
-        return LightningCallback(self)
+            from vinedresser.capture.lightning_.hook_access import HookAccess
+        access = HookAccess(
+            self._session,
+            lambda: self._closed,
+            lambda: self._begin(describe=False),
+            self._introduce,
+            self._note_error,
+            self.metric,
+        )
+        return LightningCallback(access)
 
     def on_stop(self, callback: Callable[[Path, int], None]) -> None:
         """Save one's own way when the training is stopped, instead of the model's weights.
@@ -261,9 +271,11 @@ class Hook(ReportedValues):
         self._session.close()
         guard("answering a capture request", self._control.close)()
         guard("answering a request to the trainer", self._requests.close)()
-        if self._ending is not None:
+        if self._exit_recorder is not None:
             steps = self._session.recorder.steps
-            write = guard("writing the exit record", self._ending.write, then="readers may wait")
+            write = guard(
+                "writing the exit record", self._exit_recorder.write, then="readers may wait"
+            )
             write(steps - 1 if steps else None)
         if upload is not None:
             guard("the upload", upload.finish)(self._session.shield.report)
@@ -279,8 +291,8 @@ class Hook(ReportedValues):
         trace: TracebackType | None,
     ) -> None:
         """Close, and say that the run crashed if the block did."""
-        if self._ending is not None and error is not None:
-            self._ending.note(error)
+        if error is not None:
+            self._note_error(error)
         self.close()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -289,15 +301,22 @@ class Hook(ReportedValues):
             "out of data sets and arguments of processes; a rank makes a hook of its own"
         )
 
+    def _note_error(self, error: BaseException | None) -> None:
+        """Note the error with which the training ends, or None, for the exit record."""
+        if self._exit_recorder is not None and not self._closed:
+            self._exit_recorder.note(error)
+
     def _check_name(self, name: str | None) -> None:
         """Raise `ConfigError` where a model cannot be watched (any more) under a name."""
         if self._closed:
             raise ConfigError("this hook is closed; make a new one")
         self._names.check(name)
 
-    def _introduce(self, adapter: Adapter) -> None:
-        """Take in a model that is watched from now on."""
+    def _introduce(self, adapter: Adapter, world_size: int | None = None) -> None:
+        """Take in a model that is watched from now on, and the number of ranks if it changed."""
         self._begin(describe=False)
+        if world_size is not None:
+            self._control.world_size = world_size
         self._control.introduce(adapter)
 
     def _begin(self, *, describe: bool = True) -> None:
@@ -327,7 +346,7 @@ class Hook(ReportedValues):
         if launched:
             if path is not None:
                 _LOG.info("captures into %s, for which it was launched, not %s", launched, path)
-            return make_way(self._environment)
+            return yield_run(self._environment)
         return create_run(
             path,
             self._environment,
@@ -354,8 +373,7 @@ class Hook(ReportedValues):
                 saving(directory, self._session.recorder.steps)
         asked = guard("looking for the stop record", storage.exists)(StopRecord.KEY)
         stopped = TrainingStopped(0 if asked else 128 + signal.SIGTERM)
-        if self._ending is not None:
-            self._ending.note(stopped)
+        self._note_error(stopped)
         self.close()
         # At its end the interpreter would look once more for garbage among all that a framework has
         # made, for about a second with torch, while whoever asked for the stop waits.

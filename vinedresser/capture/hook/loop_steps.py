@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from vinedresser.capture.config.user_values import UserValues
-from vinedresser.capture.hook.session import Session
+from vinedresser.capture.hook.user_values import UserValues
+from vinedresser.capture.recording.session import Session
 
 __all__ = ["LoopSteps"]
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, ParamSpec, TypeVar
 
-from vinedresser.capture.config.user_values import UserValues
 from vinedresser.capture.hook.loop_steps import LoopSteps
-from vinedresser.capture.hook.session import Session
+from vinedresser.capture.hook.user_values import UserValues
 from vinedresser.capture.hook.watched_loss import watched_loss
+from vinedresser.capture.recording.session import Session
 from vinedresser.capture.requests.control import CaptureControl
 from vinedresser.errors import ConfigError
 from vinedresser.store.step_record import MODES, Mode

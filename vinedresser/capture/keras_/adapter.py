@@ -11,9 +11,8 @@ import keras
 from keras.src.backend.common.keras_tensor import any_symbolic_tensors
 from keras.src.backend.common.symbolic_scope import in_symbolic_scope
 
-from vinedresser.capture.adapters.keeper import Adapter
+from vinedresser.capture.adapters.adapter import Adapter
 from vinedresser.capture.adapters.training_setup import TrainingSetup
-from vinedresser.capture.hook.session import Session
 from vinedresser.capture.keras_.calls.fitting import Fitting
 from vinedresser.capture.keras_.calls.interception import (
     Original,
@@ -26,6 +25,7 @@ from vinedresser.capture.keras_.calls.loops import Loop
 from vinedresser.capture.keras_.checkpoint import save_checkpoint
 from vinedresser.capture.keras_.setup import training_setup
 from vinedresser.capture.keras_.watched import Watched
+from vinedresser.capture.recording.session import Session
 from vinedresser.errors import ConfigError
 from vinedresser.store.collections.modules import ModuleInfo
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import keras
 
-from vinedresser.capture.requests.tunables import Change, Changed
+from vinedresser.capture.adapters.tunable import Change, Changed
 from vinedresser.errors import ConfigError
 
-__all__ = ["LearningRate"]
+__all__ = ["KerasLearningRate"]
 
 
-class LearningRate:
+class KerasLearningRate:
     """The learning rate of optimizers, which compiled functions read at every step.
 
     Args:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from vinedresser.capture.hook.session import Session
 from vinedresser.capture.keras_.backends.backend import Backend, backend_in_use
 from vinedresser.capture.keras_.names import Names
 from vinedresser.capture.keras_.steps.asking import Asks
 from vinedresser.capture.keras_.steps.collector import Collector, Take
 from vinedresser.capture.keras_.steps.counting import StepCount
 from vinedresser.capture.keras_.steps.keeping import Keeping
+from vinedresser.capture.recording.session import Session
 
 __all__ = ["Watched"]
 

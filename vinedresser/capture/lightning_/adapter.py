@@ -11,8 +11,8 @@ from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
 from vinedresser.capture.adapters.training_setup import TrainingSetup
-from vinedresser.capture.hook.session import Session
 from vinedresser.capture.lightning_.stand_in import StandIn
+from vinedresser.capture.recording.session import Session
 from vinedresser.capture.torch_.adapter import TorchAdapter
 from vinedresser.capture.torch_.forward.stepped import Stepped
 from vinedresser.store.collections.modules import ModuleInfo

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
 
 from vinedresser.capture.lightning_.adapter import LightningAdapter
+from vinedresser.capture.lightning_.hook_access import HookAccess
 from vinedresser.capture.lightning_.package import CALLBACK, VERSION
-from vinedresser.capture.requests.stopping import TrainingStopped
+from vinedresser.capture.recording.stopping import TrainingStopped
 from vinedresser.store.step_record import Mode
-
-if TYPE_CHECKING:
-    from vinedresser.capture.hook.hook import Hook
 
 __all__ = ["LightningCallback"]
 
@@ -34,12 +32,12 @@ class LightningCallback(CALLBACK):  # type: ignore[misc]
       sanity check before a training is none.
 
     Args:
-        hook: captures.
+        hook: parts of the hook that captures.
     """
 
-    def __init__(self, hook: Hook) -> None:
+    def __init__(self, hook: HookAccess) -> None:
         self._hook = hook
-        self._session = hook._session
+        self._session = hook.session
         guard = self._session.shield.guard
         versions = {"torch": torch.__version__, "lightning": VERSION}
         self._adapter = LightningAdapter(self._session, versions, self._take_logged)
@@ -62,9 +60,9 @@ class LightningCallback(CALLBACK):  # type: ignore[misc]
                 "nothing is captured in a process that the trainer forked; take another strategy, "
                 "such as 'ddp'"
             )
-        elif not self._hook._closed:
-            self._hook._begin(describe=False)
-            self._note(None)
+        elif not self._hook.closed():
+            self._hook.begin()
+            self._hook.note(None)
 
     def on_train_start(self, trainer: Any, module: Any) -> None:
         """Watch the module and its optimizers."""
@@ -116,7 +114,7 @@ class LightningCallback(CALLBACK):  # type: ignore[misc]
             # Lightning may see SIGTERM first, and then ends the training in its own way.
             with suppress(TrainingStopped):
                 self._session.stop_if_asked()
-        self._note(exception)
+        self._hook.note(exception)
         self._leave()
 
     def teardown(self, *_: Any, **__: Any) -> None:
@@ -133,20 +131,15 @@ class LightningCallback(CALLBACK):  # type: ignore[misc]
         # Lightning's tuner copies callbacks, to bring them back as they were.
         return self
 
-    def _note(self, error: BaseException | None) -> None:
-        if self._hook._ending is not None and not self._hook._closed:
-            self._hook._ending.note(error)
-
     def _watch(self, trainer: Any, module: nn.Module) -> None:
-        if self._hook._closed or self._watched is module:
+        if self._hook.closed() or self._watched is module:
             return
         optimizers = trainer.optimizers if trainer.training else ()
         manual = trainer.training and not module.automatic_optimization
         self._adapter.attach(module, optimizers, manual=manual)
         self._watched = module
         # A trainer starts its other ranks after the hook was made.
-        self._hook._control.world_size = trainer.world_size
-        self._hook._introduce(self._adapter)
+        self._hook.introduce(self._adapter, trainer.world_size)
 
     def _detach(self) -> None:
         self._block.close()

@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from vinedresser.capture.adapters.keeper import Adapter, LossTaker, TabularAdapter, Watchful
+from vinedresser.capture.adapters.adapter import Adapter, LossTaker, TabularAdapter, Watchful
 from vinedresser.capture.adapters.training_setup import SetUp, TrainingSetup, described_function
 from vinedresser.capture.config.capture_config import CaptureConfig
-from vinedresser.capture.hook.run_opening import OpenedRun
-from vinedresser.capture.hook.session import Session
+from vinedresser.capture.recording.session import Session
+from vinedresser.capture.run.opening import OpenedRun
 from vinedresser.errors import ConfigError, CorruptData
 from vinedresser.store.collections.modules import ModuleInfo
 from vinedresser.store.records import (

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from vinedresser.capture.hook.run_opening import OpenedRun
-from vinedresser.capture.hook.session import Session
-from vinedresser.capture.requests.tunables import Change, Tunable, make_tunable
+from vinedresser.capture.adapters.tunable import Change, Tunable
+from vinedresser.capture.recording.session import Session
+from vinedresser.capture.requests.tunables import make_tunable
+from vinedresser.capture.run.opening import OpenedRun
 from vinedresser.errors import ConfigError, CorruptData
 from vinedresser.store.records import (
     TrainerAnswer,

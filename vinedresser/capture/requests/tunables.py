@@ -2,42 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
-from vinedresser.capture.adapters.frameworks import is_a, needed
+from vinedresser.capture.adapters.packages import is_a, needed
+from vinedresser.capture.adapters.tunable import Guard, Tunable
 from vinedresser.errors import ConfigError
 
-__all__ = ["TUNABLE", "Change", "Changed", "Guard", "Tunable", "make_tunable"]
+__all__ = ["TUNABLE", "make_tunable"]
 
 # The learning rate, and the norm to which the gradients of all parameters together are clipped.
 TUNABLE = ("lr", "clip")
-
-# From an old value to the new one.
-Change = Callable[[float], float]
-
-
-# `Shield.guard`.
-Guard = Callable[[str, Callable[..., Any]], Callable[..., Any]]
-
-
-class Changed(NamedTuple):
-    """What became of a parameter: a number for each group of the optimizer.
-
-    Attributes:
-        old: what it was; [] where it was not set.
-        new: what it is.
-    """
-
-    old: list[float]
-    new: list[float]
-
-
-class Tunable(Protocol):
-    """A parameter that may be changed between two steps."""
-
-    def change(self, change: Change) -> Changed:
-        """Change it in all groups, or, where the change of one raises an error, in none."""
 
 
 def make_tunable(name: str, targets: tuple[Any, ...], guard: Guard) -> Tunable:
@@ -58,13 +32,13 @@ def make_tunable(name: str, targets: tuple[Any, ...], guard: Guard) -> Tunable:
         raise ConfigError(f"tunable({name!r}): needs the optimizer that has it")
     if is_a(targets[0], "torch", "optim.Optimizer"):
         with needed("a torch optimizer", "torch"):
-            from vinedresser.capture.torch_.optimizers.tuning import GradientClip, LearningRate
+            from vinedresser.capture.torch_.optimizers.tuning import GradientClip, TorchLearningRate
         if name == "lr":
-            return LearningRate(targets[0], targets[1:])
+            return TorchLearningRate(targets[0], targets[1:])
         return GradientClip(targets, guard)
     if is_a(targets[0], "keras", "optimizers.Optimizer") and name == "lr":
         with needed("a Keras optimizer", "tensorflow"):
-            from vinedresser.capture.keras_.tuning import LearningRate as KerasLearningRate
+            from vinedresser.capture.keras_.tuning import KerasLearningRate
         return KerasLearningRate(targets)
     kind = f"{type(targets[0]).__module__}.{type(targets[0]).__qualname__}"
     raise ConfigError(

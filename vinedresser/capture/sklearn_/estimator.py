@@ -11,9 +11,9 @@ from typing import Any
 import sklearn
 from sklearn.base import clone
 
-from vinedresser.capture.adapters.keeper import Adapter
+from vinedresser.capture.adapters.adapter import Adapter
 from vinedresser.capture.adapters.training_setup import TrainingSetup
-from vinedresser.capture.hook.session import Session
+from vinedresser.capture.recording.session import Session
 from vinedresser.capture.sklearn_.aside import aside
 from vinedresser.capture.sklearn_.checkpoint import save_checkpoint
 from vinedresser.capture.sklearn_.sample import Sample

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.capture.adapters.keeper import ArrayKeeper
 from vinedresser.capture.adapters.tree_table import keep_trees, tree_names
 from vinedresser.capture.config.due_evaluations import DueEvaluations
-from vinedresser.capture.hook.recording import Recording
-from vinedresser.capture.hook.session import Session
+from vinedresser.capture.recording.recording import Recording
+from vinedresser.capture.recording.session import Session
+from vinedresser.capture.recording.tensor_copier import ArrayCopier
 from vinedresser.capture.sklearn_.parameters import learned_figures, learned_parameters
 from vinedresser.capture.sklearn_.prediction import (
     FIGURES,
@@ -47,7 +47,7 @@ class Taker:
         self._estimator = estimator
         self._validation = validation
         self._rows = rows
-        self._keeper = session.keeper(ArrayKeeper)
+        self._copier = session.copier(ArrayCopier)
         self._evaluations = DueEvaluations()
         # A fault in taking one thing must not keep the others out.
         guard = session.shield.guard
@@ -118,7 +118,7 @@ class Taker:
         if any(recording.due.ask(name) for name in tree_names()):
             trees = stages.trees(stage)
             if trees:
-                keep_trees(recording, self._keeper, trees)
+                keep_trees(recording, self._copier, trees)
             elif recording.due.ask("trees/depth"):
                 self._missing("trees", inner, "there are none to be seen")
 
@@ -220,7 +220,7 @@ class Taker:
         if not ask:
             return
         if values.dtype.kind in "biuf":
-            self._keeper.keep(recording, name, values, ask)
+            self._copier.keep(recording, name, values, ask)
         else:
             self._session.shield.report(
                 f"{name} is asked for, but has no numbers ({values.dtype}); watch the estimator "

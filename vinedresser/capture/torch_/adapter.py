@@ -12,10 +12,10 @@ from torch import nn
 from torch.optim import Optimizer
 
 from vinedresser.capture.adapters.training_setup import TrainingSetup
-from vinedresser.capture.hook.recording import Recording
-from vinedresser.capture.hook.session import Session
+from vinedresser.capture.recording.recording import Recording
+from vinedresser.capture.recording.session import Session
 from vinedresser.capture.torch_.checkpoint import save_checkpoint
-from vinedresser.capture.torch_.copies.keeper import TorchKeeper
+from vinedresser.capture.torch_.copies.torch_copier import TorchCopier
 from vinedresser.capture.torch_.forward.activations import activation_name
 from vinedresser.capture.torch_.forward.calls import Removable, before_calls
 from vinedresser.capture.torch_.forward.forward_hooks import (
@@ -79,16 +79,16 @@ class TorchAdapter:
         self._model = unwrapped(model)
         self._names = Names(self._model, name)
         self._notes = SetupNotes(self._names)
-        self._keeper = session.keeper(TorchKeeper)
+        self._copier = session.copier(TorchCopier)
         self._progress = ProgressOf()
         self._modes = ForwardModes(self._model, self._recorder)
         guard = session.shield.guard
-        keep = guard("keeping a tensor", self._keeper.keep, names=1)
-        keep_state = guard("keeping a tensor", self._keeper.keep_parameter, names=1)
-        self._losses = Losses(self._keeper, keep)
-        keep_states = guard("keeping tensors", self._keeper.keep_parameters)
-        self._state = ModelState(self._names, self._keeper, keep_state, keep_states)
-        self._running = TrainingState(model, self._names, self._keeper, session)
+        keep = guard("keeping a tensor", self._copier.keep, names=1)
+        keep_state = guard("keeping a tensor", self._copier.keep_parameter, names=1)
+        self._losses = Losses(self._copier, keep)
+        keep_states = guard("keeping tensors", self._copier.keep_parameters)
+        self._state = ModelState(self._names, self._copier, keep_state, keep_states)
+        self._running = TrainingState(model, self._names, self._copier, session)
         self._plain = PlainSteps(
             self._model,
             self._recorder,

@@ -8,8 +8,8 @@ from typing import Any
 from torch import Tensor
 
 from vinedresser.capture.config.capture_config import Ask
-from vinedresser.capture.hook.recording import Recording
-from vinedresser.capture.torch_.copies.keeper import TorchKeeper
+from vinedresser.capture.recording.recording import Recording
+from vinedresser.capture.torch_.copies.torch_copier import TorchCopier
 from vinedresser.capture.torch_.nesting import leaves
 
 __all__ = ["Losses", "batch_size"]
@@ -21,12 +21,12 @@ class Losses:
     """Takes into a recording what a loss has returned and was called with.
 
     Args:
-        keeper: takes single numbers.
-        keep: takes tensors, as `TorchKeeper.keep` does.
+        copier: takes single numbers.
+        keep: takes tensors, as `TorchCopier.keep` does.
     """
 
-    def __init__(self, keeper: TorchKeeper, keep: _Keep) -> None:
-        self._keeper = keeper
+    def __init__(self, copier: TorchCopier, keep: _Keep) -> None:
+        self._copier = copier
         self._keep = keep
 
     def take_value(
@@ -43,8 +43,8 @@ class Losses:
         """
         for full, tensor in leaves(value, f"losses/{name}"):
             ask = recording.due.ask(full)
-            if ask and self._keeper.is_scalar(tensor):
-                self._keeper.keep_scalar(recording, full, tensor, recording.weight(batch))
+            if ask and self._copier.is_scalar(tensor):
+                self._copier.keep_scalar(recording, full, tensor, recording.weight(batch))
             elif ask and first_batch:
                 self._keep(recording, full, tensor, ask)
 

@@ -10,8 +10,8 @@ from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
 from vinedresser.capture.config.capture_config import Ask, Due
-from vinedresser.capture.hook.recording import Recording
-from vinedresser.capture.torch_.copies.keeper import TorchKeeper
+from vinedresser.capture.recording.recording import Recording
+from vinedresser.capture.torch_.copies.torch_copier import TorchCopier
 from vinedresser.capture.torch_.names import NamedParameter, Names
 from vinedresser.capture.torch_.optimizers.optimizer_state import (
     hyperparameters,
@@ -36,17 +36,17 @@ class ModelState:
 
     Args:
         names: of the model.
-        keeper: takes single numbers.
-        keep: takes tensors, as `TorchKeeper.keep_parameter` does.
-        keep_all: takes many at once, as `TorchKeeper.keep_parameters` does.
+        copier: takes single numbers.
+        keep: takes tensors, as `TorchCopier.keep_parameter` does.
+        keep_all: takes many at once, as `TorchCopier.keep_parameters` does.
     """
 
-    def __init__(self, names: Names, keeper: TorchKeeper, keep: _Keep, keep_all: _KeepAll) -> None:
+    def __init__(self, names: Names, copier: TorchCopier, keep: _Keep, keep_all: _KeepAll) -> None:
         self._names = names
-        self._keeper = keeper
+        self._copier = copier
         self._keep = keep
         self._keep_all = keep_all
-        self._updates = Updates(keeper, keep)
+        self._updates = Updates(copier, keep)
         self._schedulers = Schedulers()
         # With which due, and how much that it keeps, nothing of an optimizer's slots was asked for.
         self._unasked: weakref.WeakKeyDictionary[Optimizer, tuple[Due, int]] = (
@@ -225,7 +225,7 @@ class ModelState:
 
     def _take_number(self, recording: Recording, name: str, number: float | Tensor) -> None:
         if isinstance(number, Tensor):
-            self._keeper.keep_scalar(recording, name, number, 1.0)
+            self._copier.keep_scalar(recording, name, number, 1.0)
         else:
             recording.add_scalar(name, number)
 

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from vinedresser.capture.hook.plain_step import PlainStep
-from vinedresser.capture.hook.recorder import Recorder
+from vinedresser.capture.recording.plain_step import PlainStep
+from vinedresser.capture.recording.recorder import Recorder
 from vinedresser.capture.torch_.forward.forward_hooks import is_elsewhere
 from vinedresser.capture.torch_.forward.forward_modes import ForwardModes
 from vinedresser.capture.torch_.progress import ProgressOf

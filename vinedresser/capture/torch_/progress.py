@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from torch.optim import Optimizer
 
-from vinedresser.capture.hook.recording import Recording
+from vinedresser.capture.recording.recording import Recording
 
 __all__ = ["Progress", "ProgressOf"]
 

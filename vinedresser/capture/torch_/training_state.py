@@ -5,9 +5,9 @@ from __future__ import annotations
 from torch import nn
 
 from vinedresser.capture.config.capture_config import Due
-from vinedresser.capture.hook.recording import Recording
-from vinedresser.capture.hook.session import Session
-from vinedresser.capture.torch_.copies.keeper import TorchKeeper
+from vinedresser.capture.recording.recording import Recording
+from vinedresser.capture.recording.session import Session
+from vinedresser.capture.torch_.copies.torch_copier import TorchCopier
 from vinedresser.capture.torch_.forward.backward_end import BackwardEnd
 from vinedresser.capture.torch_.names import Names
 from vinedresser.capture.torch_.optimizers.scaling import Scaling
@@ -24,16 +24,16 @@ class TrainingState:
     Args:
         root: the model as it is called.
         names: of the user's own model inside of it.
-        keeper: takes numbers.
+        copier: takes numbers.
         session: whose steps are measured.
     """
 
     def __init__(
-        self, root: nn.Module, names: Names, keeper: TorchKeeper, session: Session
+        self, root: nn.Module, names: Names, copier: TorchCopier, session: Session
     ) -> None:
         self._root = root
         self._names = names
-        self._keeper = keeper
+        self._copier = copier
         self._recorder = session.recorder
         self._scaling = Scaling(root, session.shield)
         # The step before had several batches, so the training waits after a backward too.
@@ -91,7 +91,7 @@ class TrainingState:
         if figures is not None:
             for name, value in zip((self._scale, self._skipped), figures, strict=True):
                 if recording.due.ask(name):
-                    self._keeper.keep_scalar(recording, name, value, 1.0)
+                    self._copier.keep_scalar(recording, name, value, 1.0)
 
     def detach(self) -> None:
         """Leave model and scalers as they were found."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from vinedresser.capture.hook.recorder import Recorder
+from vinedresser.capture.recording.recorder import Recorder
 from vinedresser.capture.shield import Shield
 from vinedresser.capture.torch_.names import own_class
 

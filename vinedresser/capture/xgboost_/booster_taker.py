@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from xgboost import Booster
 
-from vinedresser.capture.adapters.keeper import ArrayKeeper
 from vinedresser.capture.adapters.tree_table import keep_trees, tree_names
-from vinedresser.capture.hook.recording import Recording
+from vinedresser.capture.recording.recording import Recording
+from vinedresser.capture.recording.tensor_copier import ArrayCopier
 from vinedresser.capture.shield import Shield
 from vinedresser.capture.xgboost_.contributions import Contributions
 from vinedresser.capture.xgboost_.data import DataSet
@@ -41,7 +41,7 @@ class BoosterTaker:
     """Takes importance, trees, predictions and Shapley values of a booster.
 
     Args:
-        keeper: copies arrays.
+        copier: copies arrays.
         shield: keeps a fault in taking one thing from the others, and says what cannot be had.
         train: of the training data; empty where nobody has given any.
         validation: evaluation sets.
@@ -51,7 +51,7 @@ class BoosterTaker:
 
     def __init__(
         self,
-        keeper: ArrayKeeper,
+        copier: ArrayCopier,
         shield: Shield,
         train: Sequence[DataSet],
         validation: Sequence[DataSet],
@@ -59,7 +59,7 @@ class BoosterTaker:
         shap_rows: int,
         prefix: str = "",
     ) -> None:
-        self._keeper = keeper
+        self._copier = copier
         self._guard = shield.guard
         self._report = shield.report
         self._train = train
@@ -179,7 +179,7 @@ class BoosterTaker:
         """Have the writer's thread read trees that were written down."""
 
         def complete(record: StepRecord) -> None:
-            keep_trees(recording, self._keeper, newest_trees(document), self._prefix)
+            keep_trees(recording, self._copier, newest_trees(document), self._prefix)
             record.scalars = recording.scalars()
 
         recording.arriving.append(self._guard("reading trees", complete))
@@ -230,13 +230,13 @@ class BoosterTaker:
             return
         if ask.tensor:
             rows = chosen(values, ask.rows)
-            self._keeper.keep(recording, name, rows, ask._replace(reductions=frozenset()))
+            self._copier.keep(recording, name, rows, ask._replace(reductions=frozenset()))
         if ask.reductions:
-            self._keeper.keep(recording, name, values, ask._replace(tensor=False))
+            self._copier.keep(recording, name, values, ask._replace(tensor=False))
 
     def _keep(self, recording: Recording, name: str, values: NDArray[np.generic]) -> None:
         if ask := recording.due.ask(name):
-            self._keeper.keep(recording, name, values, ask)
+            self._copier.keep(recording, name, values, ask)
 
 
 def _drawn(values: NDArray[Any], most: int | None, *, seed: int) -> NDArray[Any]:

@@ -10,7 +10,7 @@ import xgboost
 from xgboost.callback import TrainingCallback
 
 from vinedresser.capture.adapters.training_setup import TrainingSetup
-from vinedresser.capture.hook.session import Session
+from vinedresser.capture.recording.session import Session
 from vinedresser.capture.xgboost_.checkpoint import save_checkpoint
 from vinedresser.capture.xgboost_.data import named_sets
 from vinedresser.capture.xgboost_.evaluations import EvalsLog

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from vinedresser.capture.hook.recording import Recording
+from vinedresser.capture.recording.recording import Recording
 
 __all__ = ["EvalsLog", "is_training_set", "take_metrics"]
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from xgboost import Booster
 
-from vinedresser.capture.adapters.keeper import ArrayKeeper
 from vinedresser.capture.config.due_evaluations import DueEvaluations
-from vinedresser.capture.hook.recording import Recording
-from vinedresser.capture.hook.session import Session
+from vinedresser.capture.recording.recording import Recording
+from vinedresser.capture.recording.session import Session
+from vinedresser.capture.recording.tensor_copier import ArrayCopier
 from vinedresser.capture.xgboost_.booster_taker import BoosterTaker
 from vinedresser.capture.xgboost_.data import DataSet
 from vinedresser.capture.xgboost_.evaluations import EvalsLog, is_training_set, take_metrics
@@ -49,17 +49,17 @@ class Rounds:
         self._training_set = training_set
         self._evaluations = DueEvaluations()
         self._first = True
-        keeper, shield = session.keeper(ArrayKeeper), session.shield
+        copier, shield = session.copier(ArrayCopier), session.shield
         folds = getattr(model, "cvfolds", None)
         if folds is None:
             self.boosters: dict[str, Booster] = {"": model}
-            taker = BoosterTaker(keeper, shield, train, validation, shap_rows=shap_rows)
+            taker = BoosterTaker(copier, shield, train, validation, shap_rows=shap_rows)
             self._takers = {"": taker}
         else:
             self.boosters = {f"fold{number}.": fold.bst for number, fold in enumerate(folds)}
             self._takers = {
                 prefix: BoosterTaker(
-                    keeper,
+                    copier,
                     shield,
                     [DataSet("train", fold.dtrain, rows)],
                     [DataSet("test", fold.dtest, rows)],

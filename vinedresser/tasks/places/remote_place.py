@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 
-from vinedresser.capture.attach.claims import additional_location
+from vinedresser.capture.run.claims import additional_location
 from vinedresser.errors import AlreadyARun, KeyTaken, VinedresserError
 from vinedresser.store.records import RunRecord
 from vinedresser.store.relay_process import RelayProcess

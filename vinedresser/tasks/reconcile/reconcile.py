@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePath
 
-from vinedresser.capture.attach.claims import additional_location
+from vinedresser.capture.run.claims import additional_location
 from vinedresser.errors import StillRunning, VinedresserError
 from vinedresser.processes import kill_marked
 from vinedresser.store.records import (

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import keras
 
-from vinedresser.capture.adapters.keeper import Keeper
-from vinedresser.capture.hook.session import Session
+from vinedresser.capture.recording.session import Session
+from vinedresser.capture.recording.tensor_copier import TensorCopier
 from vinedresser.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ class Backend(Protocol):
 
     versions: dict[str, str]
 
-    def keeper(self, session: Session) -> Keeper:
-        """Return the session's keeper of its tensors."""
+    def copier(self, session: Session) -> TensorCopier:
+        """Return the session's copier of its tensors."""
 
     def is_tensor(self, value: Any) -> bool:
         """Say whether a value is something of numbers that can be kept, `dense` permitting."""

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from vinedresser.store.reductions import Statistics, compute_statistics, plan_reductions
 from vinedresser.store.reductions.elementwise import elementwise_statistics
 
-__all__ = ["fast_figures", "take_now"]
+__all__ = ["host_statistics", "take_now"]
 
 # A row is summed in float32, its sum goes on in float64: 1024 elements cost no accuracy.
 _ROW = 1 << 10
@@ -47,13 +47,13 @@ def take_now(array: NDArray[Any], words: frozenset[str], axis: int | None) -> St
     wanted = plan_reductions(words)
     found = compute_statistics(array, wanted.late, axis) if wanted.late else Statistics()
     if wanted.elementwise:
-        values = fast_figures(array.reshape(-1), wanted.elementwise_names)
+        values = host_statistics(array.reshape(-1), wanted.elementwise_names)
         for word in wanted.elementwise:
             found.scalars[word.text] = values[word.canonical]
     return found
 
 
-def fast_figures(flat: NDArray[np.float32], figures: tuple[str, ...]) -> dict[str, float]:
+def host_statistics(flat: NDArray[np.float32], figures: tuple[str, ...]) -> dict[str, float]:
     """Return figures of an array, by their names.
 
     Args:

@@ -8,14 +8,14 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from vinedresser.capture.hook.session import Session
-from vinedresser.capture.keras_.backends.tensorflow_keeper import TensorFlowKeeper
+from vinedresser.capture.keras_.backends.tensorflow_copier import TensorFlowCopier
 from vinedresser.capture.keras_.calls.interception import Place
 from vinedresser.capture.keras_.steps.eager_runner import EagerRunner
 from vinedresser.capture.keras_.steps.graph_runner import GraphRunner, TensorFlowRunner
 from vinedresser.capture.keras_.steps.runner import Runner
 from vinedresser.capture.keras_.steps.user_functions import UserFunctions
 from vinedresser.capture.keras_.watched import Watched
+from vinedresser.capture.recording.session import Session
 
 __all__ = ["TensorFlowBackend"]
 
@@ -31,9 +31,9 @@ class TensorFlowBackend:
     def __init__(self) -> None:
         self.versions: dict[str, str] = {"tensorflow": tf.__version__}
 
-    def keeper(self, session: Session) -> TensorFlowKeeper:
-        """See `Backend.keeper`."""
-        return session.keeper(TensorFlowKeeper)
+    def copier(self, session: Session) -> TensorFlowCopier:
+        """See `Backend.copier`."""
+        return session.copier(TensorFlowCopier)
 
     def is_tensor(self, value: Any) -> bool:
         """See `Backend.is_tensor`."""

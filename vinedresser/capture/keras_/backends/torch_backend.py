@@ -9,12 +9,12 @@ import keras
 import numpy as np
 import torch
 
-from vinedresser.capture.hook.session import Session
-from vinedresser.capture.keras_.backends.torch_keeper import KerasTorchKeeper
+from vinedresser.capture.keras_.backends.torch_copier import KerasTorchCopier
 from vinedresser.capture.keras_.calls.interception import Place
 from vinedresser.capture.keras_.steps.eager_runner import EagerRunner
 from vinedresser.capture.keras_.steps.runner import Runner
 from vinedresser.capture.keras_.watched import Watched
+from vinedresser.capture.recording.session import Session
 
 __all__ = ["TorchBackend"]
 
@@ -25,16 +25,16 @@ class TorchBackend:
     def __init__(self) -> None:
         self.versions: dict[str, str] = {"torch": str(torch.__version__)}
 
-    def keeper(self, session: Session) -> KerasTorchKeeper:
-        """See `Backend.keeper`."""
-        return session.keeper(KerasTorchKeeper)
+    def copier(self, session: Session) -> KerasTorchCopier:
+        """See `Backend.copier`."""
+        return session.copier(KerasTorchCopier)
 
     def is_tensor(self, value: Any) -> bool:
         """See `Backend.is_tensor`."""
         return isinstance(value, (torch.Tensor, np.ndarray))
 
     def dense(self, value: Any) -> Any:
-        """See `Backend.dense`; the keeper sees to it."""
+        """See `Backend.dense`; the copier sees to it."""
         return value
 
     def read(self, variable: Any) -> Any:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
-from vinedresser.capture.hook.recording import Recording
 from vinedresser.capture.keras_.steps.runner import Plain, Runner, Shown
 from vinedresser.capture.keras_.watched import Watched
+from vinedresser.capture.recording.recording import Recording
 from vinedresser.store.step_record import Mode
 
 __all__ = ["Evaluation"]

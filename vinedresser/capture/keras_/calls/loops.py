@@ -6,13 +6,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal
 
-from vinedresser.capture.hook.recording import Recording
 from vinedresser.capture.keras_.backends.backend import first_length
 from vinedresser.capture.keras_.calls.interception import Original, collecting
 from vinedresser.capture.keras_.nesting import leaves
 from vinedresser.capture.keras_.steps.updates import Update, updates_made
 from vinedresser.capture.keras_.training_mode import differs_in_training
 from vinedresser.capture.keras_.watched import Watched
+from vinedresser.capture.recording.recording import Recording
 from vinedresser.store.step_record import Mode
 
 __all__ = ["Loop"]

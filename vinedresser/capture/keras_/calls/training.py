@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from vinedresser.capture.hook.recording import Recording
 from vinedresser.capture.keras_.steps.asking import OF_UPDATES
 from vinedresser.capture.keras_.steps.runner import Plain, Runner, Shown
 from vinedresser.capture.keras_.watched import Watched
+from vinedresser.capture.recording.recording import Recording
 
 __all__ = ["Training"]
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from vinedresser.capture.hook.recording import Recording
 from vinedresser.capture.keras_.calls.interception import collecting
 from vinedresser.capture.keras_.steps.asking import asks_of
 from vinedresser.capture.keras_.steps.runner import Plain, Shown
 from vinedresser.capture.keras_.watched import Watched
+from vinedresser.capture.recording.recording import Recording
 
 __all__ = ["EagerRunner"]
 

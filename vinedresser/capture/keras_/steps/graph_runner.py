@@ -8,12 +8,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from vinedresser.capture.hook.recording import Recording
 from vinedresser.capture.keras_.steps.asking import Asks
 from vinedresser.capture.keras_.steps.runner import Plain, Runner, Shown
 from vinedresser.capture.keras_.steps.traced_step import TracedStep
 from vinedresser.capture.keras_.steps.variants import Variants
 from vinedresser.capture.keras_.watched import Watched
+from vinedresser.capture.recording.recording import Recording
 
 __all__ = ["GraphRunner", "TensorFlowRunner"]
 

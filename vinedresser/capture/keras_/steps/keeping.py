@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from vinedresser.capture.adapters.keeper import Keeper
-from vinedresser.capture.hook.recording import Recording
-from vinedresser.capture.hook.session import Session
 from vinedresser.capture.keras_.backends.backend import Backend
 from vinedresser.capture.keras_.names import Names
 from vinedresser.capture.keras_.steps.collector import is_loss
+from vinedresser.capture.recording.recording import Recording
+from vinedresser.capture.recording.session import Session
+from vinedresser.capture.recording.tensor_copier import TensorCopier
 
 __all__ = ["Keeping"]
 
@@ -29,7 +29,7 @@ class Keeping:
     def __init__(self, session: Session, names: Names, backend: Backend) -> None:
         self._names = names
         self._backend = backend
-        self._keeper: Keeper = backend.keeper(session)
+        self._copier: TensorCopier = backend.copier(session)
         self.keep = session.shield.guard("keeping a tensor", self._keep, names=1)
 
     def logs(self, recording: Recording, logs: Any, *, known: frozenset[str] = frozenset()) -> None:
@@ -61,7 +61,7 @@ class Keeping:
         if not ask:
             return
         number = name.startswith(_SCALARS) and not tuple(getattr(value, "shape", ()))
-        if number and self._keeper.is_scalar(value):
-            self._keeper.keep_scalar(recording, name, value, weight)
+        if number and self._copier.is_scalar(value):
+            self._copier.keep_scalar(recording, name, value, weight)
         else:
-            self._keeper.keep(recording, name, self._backend.dense(value), ask)
+            self._copier.keep(recording, name, self._backend.dense(value), ask)

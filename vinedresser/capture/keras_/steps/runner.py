@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from vinedresser.capture.hook.recording import Recording
+from vinedresser.capture.recording.recording import Recording
 
 __all__ = ["Plain", "Runner", "Shown"]
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from vinedresser.capture.hook.recording import Recording
 from vinedresser.capture.keras_.backends.backend import first_length
 from vinedresser.capture.keras_.nesting import leaves
 from vinedresser.capture.keras_.steps.asking import OF_UPDATES, Asks
@@ -16,6 +15,7 @@ from vinedresser.capture.keras_.steps.traced_function import TracedFunction
 from vinedresser.capture.keras_.steps.updates import updates_made
 from vinedresser.capture.keras_.steps.variants import Variants
 from vinedresser.capture.keras_.watched import Watched
+from vinedresser.capture.recording.recording import Recording
 
 __all__ = ["UserFunction"]
 

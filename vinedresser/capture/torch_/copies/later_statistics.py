@@ -9,7 +9,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from vinedresser.capture.hook.recording import Recording
+from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.torch_.copies.host_view import host_view
 from vinedresser.store.reductions import Statistics, compute_statistics
 

@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vinedresser.capture.torch_.copies.device_figures import device_figures
-from vinedresser.capture.torch_.copies.figures import fast_figures
+from vinedresser.capture.torch_.copies.device_statistics import device_statistics
+from vinedresser.capture.torch_.copies.host_statistics import host_statistics
 from vinedresser.capture.torch_.copies.host_view import host_view
 from vinedresser.capture.torch_.copies.some_rows import chosen, some_rows
 from vinedresser.store.reductions import Statistics, compute_statistics, plan_reductions
@@ -47,7 +47,7 @@ def take_now(tensor: Tensor, words: frozenset[str], axis: int | None) -> Statist
     if wanted.late:
         found = compute_statistics(host_view(tensor), wanted.late, axis)
     if wanted.elementwise:
-        values = fast_figures(tensor.reshape(-1), wanted.elementwise_names)
+        values = host_statistics(tensor.reshape(-1), wanted.elementwise_names)
         for word in wanted.elementwise:
             found.scalars[word.text] = values[word.canonical]
     return found
@@ -91,8 +91,8 @@ def take_later(
         found.samples.append((wanted.units, _to_host(_sample(some_rows(rows, UNITS)))))
     if wanted.bits:
         found.samples.append((wanted.bits, _to_host(_octets(tensor))))
-    figures = device_figures(whole, wanted.elementwise_names) if wanted.elementwise else []
-    vectors = device_figures(rows, wanted.channel_names) if wanted.channels else []
+    figures = device_statistics(whole, wanted.elementwise_names) if wanted.elementwise else []
+    vectors = device_statistics(rows, wanted.channel_names) if wanted.channels else []
     if not (figures or vectors):
         return found, None
 

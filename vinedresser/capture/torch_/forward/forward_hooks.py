@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from vinedresser.capture.config.capture_config import Ask
-from vinedresser.capture.hook.recording import Recording
+from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.shield import Shield
 from vinedresser.capture.torch_.forward.activations import activation_name
 from vinedresser.capture.torch_.forward.aside import Aside
@@ -68,7 +68,7 @@ class ForwardHooks:
     Args:
         root: the model that is called, with its wrappers.
         names: of the user's own model inside of them.
-        keep: takes a tensor, as `Keeper.keep` does.
+        keep: takes a tensor, as `TensorCopier.keep` does.
         shield: around every hook.
 
     Attributes:

@@ -7,8 +7,8 @@ from typing import Literal
 import torch
 from torch import nn
 
-from vinedresser.capture.hook.recorder import Recorder
-from vinedresser.capture.hook.recording import Recording
+from vinedresser.capture.recording.recorder import Recorder
+from vinedresser.capture.recording.recording import Recording
 from vinedresser.store.step_record import Mode
 
 __all__ = ["ForwardModes", "Running"]

@@ -9,13 +9,13 @@ import torch
 from torch.nn.utils import clip_grad_norm_
 from torch.optim import Optimizer
 
-from vinedresser.capture.requests.tunables import Change, Changed, Guard
+from vinedresser.capture.adapters.tunable import Change, Changed, Guard
 from vinedresser.errors import ConfigError
 
-__all__ = ["GradientClip", "LearningRate"]
+__all__ = ["GradientClip", "TorchLearningRate"]
 
 
-class LearningRate:
+class TorchLearningRate:
     """The learning rates of an optimizer's parameter groups.
 
     Args:

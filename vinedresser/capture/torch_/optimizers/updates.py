@@ -12,8 +12,8 @@ from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
 from vinedresser.capture.config.capture_config import Ask
-from vinedresser.capture.hook.recording import Recording
-from vinedresser.capture.torch_.copies.keeper import TorchKeeper
+from vinedresser.capture.recording.recording import Recording
+from vinedresser.capture.torch_.copies.torch_copier import TorchCopier
 from vinedresser.capture.torch_.forward.aside import Aside
 from vinedresser.capture.torch_.names import NamedParameter
 
@@ -43,12 +43,12 @@ class Updates:
     """Takes the value of parameters after an optimizer's step minus that before it.
 
     Args:
-        keeper: leaves statistics for later.
-        keep: takes tensors, as `TorchKeeper.keep_parameter` does.
+        copier: leaves statistics for later.
+        keep: takes tensors, as `TorchCopier.keep_parameter` does.
     """
 
-    def __init__(self, keeper: TorchKeeper, keep: _Keep) -> None:
-        self._keeper = keeper
+    def __init__(self, copier: TorchCopier, keep: _Keep) -> None:
+        self._copier = copier
         self._keep = keep
         # By an optimizer whose step is going on.
         self._before: weakref.WeakKeyDictionary[Recording, dict[Optimizer, _Before]] = (
@@ -73,7 +73,7 @@ class Updates:
                     # Its statistics are asked for as well, so that it was copied right before.
                     copied if copied is not None else _here(one.value).clone()
                     for one in asked
-                    for copied in [self._keeper.copy_of(recording, one.value)]
+                    for copied in [self._copier.copy_of(recording, one.value)]
                 ]
             self._before.setdefault(recording, {})[optimizer] = _Before(asked, values)
 
@@ -87,11 +87,11 @@ class Updates:
         with Aside(), torch.no_grad():
             after = [_here(one.value) for one in before.asked]
             late = not any(ask.tensor for ask in asks)
-            later = self._keeper.copied_for_later(recording, after) if late else None
+            later = self._copier.copied_for_later(recording, after) if late else None
             if later is not None:
                 torch._foreach_sub_(later.tensors, before.values)
                 named = list(zip(names, asks, strict=True))
-                self._keeper.keep_copies(recording, named, later)
+                self._copier.keep_copies(recording, named, later)
                 return
             changes = torch._foreach_sub(after, before.values)
         for name, change, ask in zip(names, changes, asks, strict=True):

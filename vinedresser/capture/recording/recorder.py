@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from vinedresser.capture.config.capture_config import CaptureConfig, Due
-from vinedresser.capture.hook.plain_step import PlainStep
-from vinedresser.capture.hook.recording import Recording
-from vinedresser.capture.hook.timing import TIMES, StepTiming
+from vinedresser.capture.config.capture_config import TIMES, CaptureConfig, Due
+from vinedresser.capture.recording.plain_step import PlainStep
+from vinedresser.capture.recording.recording import Recording
+from vinedresser.capture.recording.timing import StepTiming
 from vinedresser.errors import ConfigError
 from vinedresser.store.step_record import Mode
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from time import perf_counter
 
-__all__ = ["TIMES", "StepTiming"]
+from vinedresser.capture.config.capture_config import TIMES
 
-# What there is to capture, in this order.
-TIMES = ("timing/step", "timing/wait", "timing/evaluation")
+__all__ = ["StepTiming"]
 
 
 class StepTiming:

@@ -8,16 +8,16 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from vinedresser.capture.adapters.keeper import ArrayKeeper
 from vinedresser.capture.config.capture_config import Ask
-from vinedresser.capture.hook.recording import Recording
 from vinedresser.capture.keras_.backends.figures import take_now
+from vinedresser.capture.recording.recording import Recording
+from vinedresser.capture.recording.tensor_copier import ArrayCopier
 from vinedresser.store.dtypes import dtype_name
 from vinedresser.store.reductions import Statistics, channel_axis
 from vinedresser.store.reductions.strided_rows import affordable_rows, strided_rows
 from vinedresser.store.step_record import HostTensor
 
-__all__ = ["TensorFlowKeeper"]
+__all__ = ["TensorFlowCopier"]
 
 
 class _Known:
@@ -54,8 +54,8 @@ class _Known:
         return most
 
 
-class TensorFlowKeeper(ArrayKeeper):
-    """The `Keeper` of tensors that are no variables.
+class TensorFlowCopier(ArrayCopier):
+    """The `TensorCopier` of tensors that are no variables.
 
     A tensor in host memory is never changed once it is there (a variable that is written to while
     a tensor read from it is still in use gets memory of its own), so a view of it is kept, which
@@ -65,7 +65,7 @@ class TensorFlowKeeper(ArrayKeeper):
     channels_last = True
 
     def keep(self, recording: Recording, name: str, value: Any, ask: Ask) -> None:
-        """See `Keeper.keep`.
+        """See `TensorCopier.keep`.
 
         Raises:
             TypeError: its elements cannot be stored.
@@ -86,7 +86,7 @@ class TensorFlowKeeper(ArrayKeeper):
             recording.add_statistics(name, known.statistics[key])
 
     def finish(self, recording: Recording) -> None:
-        """See `Keeper.finish`."""
+        """See `TensorCopier.finish`."""
         recording.kept.clear()
 
 

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from vinedresser.capture.config.capture_config import Ask
-from vinedresser.capture.hook.recording import Recording
+from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.torch_.copies.buffers import BufferPool
 from vinedresser.capture.torch_.copies.coming import coming
 from vinedresser.capture.torch_.copies.device_copies import DeviceCopies
@@ -21,13 +21,13 @@ from vinedresser.store.reductions import Statistics, channel_axis
 from vinedresser.store.reductions.strided_rows import affordable_rows
 from vinedresser.store.step_record import StepRecord
 
-__all__ = ["TorchKeeper"]
+__all__ = ["TorchCopier"]
 
 _ORDINARY = (torch.Tensor, torch.nn.Parameter)
 
 
-class TorchKeeper:
-    """The `Keeper` of torch tensors.
+class TorchCopier:
+    """The `TensorCopier` of torch tensors.
 
     A tensor that comes again in the same step under another name, unchanged (what a module returns
     that hands its child's output on), is neither copied nor reduced again. On a CUDA device copies
@@ -51,7 +51,7 @@ class TorchKeeper:
         return value.numel() == 1 and not value.is_complex()
 
     def keep(self, recording: Recording, name: str, value: torch.Tensor, ask: Ask) -> None:
-        """See `Keeper.keep`.
+        """See `TensorCopier.keep`.
 
         Raises:
             TypeError: its dtype cannot be stored.
@@ -154,7 +154,7 @@ class TorchKeeper:
     def keep_scalar(
         self, recording: Recording, name: str, value: torch.Tensor, weight: float
     ) -> None:
-        """See `Keeper.keep_scalar`."""
+        """See `TensorCopier.keep_scalar`."""
         if not value.is_cuda:
             recording.add_scalar(name, float(value.item()), weight)
             return
@@ -169,7 +169,7 @@ class TorchKeeper:
         recording.awaited.add(name)
 
     def finish(self, recording: Recording) -> None:
-        """See `Keeper.finish`."""
+        """See `TensorCopier.finish`."""
         recording.kept.clear()
         if not self._copies.busy:
             return
@@ -187,7 +187,7 @@ class TorchKeeper:
         recording.arriving.append(complete)
 
     def release(self, record: StepRecord) -> None:
-        """See `Keeper.release`."""
+        """See `TensorCopier.release`."""
         self._pool.release(record.tensors.values())
 
     def _seen(self, recording: Recording, value: torch.Tensor) -> dict[Any, Any]:

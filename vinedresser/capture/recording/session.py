@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from vinedresser.capture.adapters.keeper import Keeper
 from vinedresser.capture.config.capture_config import CaptureConfig
-from vinedresser.capture.config.unmatched import Unmatched
-from vinedresser.capture.hook.recorder import Recorder
-from vinedresser.capture.hook.recording import Recording
-from vinedresser.capture.requests.stopping import StopSignal
+from vinedresser.capture.recording.recorder import Recorder
+from vinedresser.capture.recording.recording import Recording
+from vinedresser.capture.recording.stopping import StopSignal
+from vinedresser.capture.recording.tensor_copier import TensorCopier
+from vinedresser.capture.recording.unmatched import Unmatched
 from vinedresser.capture.shield import Shield
 from vinedresser.store.step_record import ScalarStep, StepRecord
 from vinedresser.store.storage import Storage
@@ -21,7 +21,7 @@ from vinedresser.store.writing.writer import RunWriter
 
 __all__ = ["Session"]
 
-K = TypeVar("K", bound=Keeper)
+K = TypeVar("K", bound=TensorCopier)
 
 
 class Session:
@@ -81,8 +81,8 @@ class Session:
         self._stop = stop
         self._unmatched = Unmatched(names)
         self._unmatched.expect(config.collections.values())
-        self._keepers: dict[type[Keeper], Keeper] = {}
-        self._keepers_lock = threading.Lock()
+        self._copiers: dict[type[TensorCopier], TensorCopier] = {}
+        self._copiers_lock = threading.Lock()
         self._writer = RunWriter(
             storage,
             rank,
@@ -111,12 +111,12 @@ class Session:
         self._unmatched.expect(config.collections.values())
         self.recorder.reconfigure(config, steps)
 
-    def keeper(self, kind: type[K]) -> K:
-        """Return this session's keeper of a kind."""
-        found = self._keepers.get(kind)
+    def copier(self, kind: type[K]) -> K:
+        """Return this session's copier of a kind."""
+        found = self._copiers.get(kind)
         if found is None:
-            with self._keepers_lock:
-                found = self._keepers[kind] = kind()
+            with self._copiers_lock:
+                found = self._copiers[kind] = kind()
         assert isinstance(found, kind)
         return found
 
@@ -155,8 +155,8 @@ class Session:
         self.signal.restore()
 
     def _deliver(self, recording: Recording) -> None:
-        for keeper in self._keepers.values():
-            keeper.finish(recording)
+        for copier in self._copiers.values():
+            copier.finish(recording)
         for complaint in self._unmatched.complaints(recording):
             self.shield.report(complaint)
         if recording.empty:
@@ -177,10 +177,10 @@ class Session:
         self._writer.add_scalars(ScalarStep(step, time.time(), scalars))
 
     def _release(self, record: StepRecord) -> None:
-        with self._keepers_lock:
-            keepers = list(self._keepers.values())
-        for keeper in keepers:
-            keeper.release(record)
+        with self._copiers_lock:
+            copiers = list(self._copiers.values())
+        for copier in copiers:
+            copier.release(record)
 
     def _on_problem(self, problem: str) -> None:
         self.shield.report(f"{problem}; training goes on")

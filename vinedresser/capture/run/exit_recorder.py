@@ -8,7 +8,7 @@ import time
 import traceback
 from types import TracebackType
 
-from vinedresser.capture.requests.stopping import TrainingStopped
+from vinedresser.capture.recording.stopping import TrainingStopped
 from vinedresser.store.records import (
     ExitCause,
     ExitRecord,
@@ -18,10 +18,10 @@ from vinedresser.store.records import (
 )
 from vinedresser.store.storage import Storage
 
-__all__ = ["Ending"]
+__all__ = ["ExitRecorder"]
 
 
-class Ending:
+class ExitRecorder:
     """Notes how the program ends and writes the exit record.
 
     An uncaught error is seen through `sys.excepthook`, which goes on to whoever had it before. The

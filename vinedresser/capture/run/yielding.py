@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from vinedresser.capture.attach.attachment import ATTACHMENT
-from vinedresser.capture.attach.claims import claim
-from vinedresser.capture.hook.environment import Environment
-from vinedresser.capture.hook.run_opening import OpenedRun, launched_run
+from vinedresser.capture.run.attachment import ATTACHMENT
+from vinedresser.capture.run.claims import claim
+from vinedresser.capture.run.environment import Environment
+from vinedresser.capture.run.opening import OpenedRun, launched_run
 from vinedresser.store.records import ClaimRecord
 from vinedresser.store.storage import open_storage
 
-__all__ = ["make_way"]
+__all__ = ["yield_run"]
 
 
-def make_way(environment: Environment) -> OpenedRun:
+def yield_run(environment: Environment) -> OpenedRun:
     """Open the run for a hook that the script of a launched process makes by itself.
 
     Whatever was attached to this process lets go. Where an attached hook had the run already, there

@@ -8,23 +8,23 @@ import numpy as np
 import torch
 
 from vinedresser.capture.config.capture_config import Ask
-from vinedresser.capture.hook.recording import Recording
-from vinedresser.capture.torch_.copies.keeper import TorchKeeper
+from vinedresser.capture.recording.recording import Recording
+from vinedresser.capture.torch_.copies.torch_copier import TorchCopier
 
-__all__ = ["KerasTorchKeeper"]
+__all__ = ["KerasTorchCopier"]
 
 
-class KerasTorchKeeper(TorchKeeper):
-    """The `Keeper` of torch tensors in the layout of Keras; a training hands it arrays as well."""
+class KerasTorchCopier(TorchCopier):
+    """Copier of torch tensors and numpy arrays in the layout of Keras."""
 
     channels_last = True
 
     def is_scalar(self, value: Any) -> bool:
-        """See `Keeper.is_scalar`."""
+        """See `TensorCopier.is_scalar`."""
         return super().is_scalar(_tensor(value))
 
     def keep(self, recording: Recording, name: str, value: Any, ask: Ask) -> None:
-        """See `Keeper.keep`.
+        """See `TensorCopier.keep`.
 
         Raises:
             TypeError: its dtype cannot be stored.
@@ -32,7 +32,7 @@ class KerasTorchKeeper(TorchKeeper):
         super().keep(recording, name, _tensor(value), ask)
 
     def keep_scalar(self, recording: Recording, name: str, value: Any, weight: float) -> None:
-        """See `Keeper.keep_scalar`."""
+        """See `TensorCopier.keep_scalar`."""
         super().keep_scalar(recording, name, _tensor(value), weight)
 
 

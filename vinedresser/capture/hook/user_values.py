@@ -6,8 +6,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from vinedresser.capture.adapters.keeper import ArrayKeeper, Keeper
-from vinedresser.capture.hook.session import Session
+from vinedresser.capture.recording.session import Session
+from vinedresser.capture.recording.tensor_copier import ArrayCopier, TensorCopier
 from vinedresser.errors import ConfigError, did_you_mean
 from vinedresser.store.collections.collection import BUILT_IN
 
@@ -82,17 +82,17 @@ class UserValues:
         if isinstance(value, (bool, int, float)):
             recording.add_scalar(name, float(value), recording.weight())
             return
-        keeper = self._keeper_of(value)
-        if name.startswith(_SCALAR_KINDS) and keeper.is_scalar(value):
-            keeper.keep_scalar(recording, name, value, recording.weight())
+        copier = self._copier_of(value)
+        if name.startswith(_SCALAR_KINDS) and copier.is_scalar(value):
+            copier.keep_scalar(recording, name, value, recording.weight())
         else:
-            keeper.keep(recording, name, value, ask)
+            copier.keep(recording, name, value, ask)
 
-    def _keeper_of(self, value: Any) -> Keeper:
-        """Return the keeper for a value's framework."""
+    def _copier_of(self, value: Any) -> TensorCopier:
+        """Return the copier for a value's framework."""
         torch = sys.modules.get("torch")
         if torch is not None and isinstance(value, torch.Tensor):
-            from vinedresser.capture.torch_.copies.keeper import TorchKeeper
+            from vinedresser.capture.torch_.copies.torch_copier import TorchCopier
 
-            return self._session.keeper(TorchKeeper)
-        return self._session.keeper(ArrayKeeper)
+            return self._session.copier(TorchCopier)
+        return self._session.copier(ArrayCopier)

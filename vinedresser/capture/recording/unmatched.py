@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-from vinedresser.capture.hook.recording import Recording
+from vinedresser.capture.recording.recording import Recording
 from vinedresser.errors import did_you_mean
 from vinedresser.store.collections.collection import BUILT_IN, Collection
 from vinedresser.store.collections.modules import module_of

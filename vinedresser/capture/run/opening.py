@@ -14,8 +14,8 @@ from typing import Any
 
 from vinedresser.capture.adapters.training_setup import TrainingSetup
 from vinedresser.capture.config.capture_config import CaptureConfig
-from vinedresser.capture.hook.environment import Environment, versions
-from vinedresser.capture.hook.uploading import Upload
+from vinedresser.capture.run.environment import Environment, versions
+from vinedresser.capture.run.uploading import Upload
 from vinedresser.errors import AlreadyARun, ConfigError, KeyTaken, NotARun
 from vinedresser.store.records import RUN_VARIABLE, RunRecord, read_record, write_record
 from vinedresser.store.storage import Storage, open_storage

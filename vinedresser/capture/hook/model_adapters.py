@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
-from vinedresser.capture.adapters.keeper import Adapter
-from vinedresser.capture.hook.session import Session
-from vinedresser.errors import ConfigError, MissingDependency
+from vinedresser.capture.adapters.adapter import Adapter
+from vinedresser.capture.adapters.packages import is_a, needed
+from vinedresser.capture.recording.session import Session
+from vinedresser.errors import ConfigError
 
-__all__ = ["is_a", "make_adapter", "needed"]
+__all__ = ["make_adapter"]
 
 
 def make_adapter(
@@ -48,33 +47,6 @@ def make_adapter(
         return TorchAdapter(session, model, loss, optimizer, name)
     kind = f"{type(model).__module__}.{type(model).__qualname__}"
     raise ConfigError(f"model: a {kind} cannot be watched; {_remedy(model)}")
-
-
-@contextmanager
-def needed(what: str, extra: str) -> Iterator[None]:
-    """Import within the block what is needed to watch something.
-
-    Args:
-        what: is watched.
-        extra: of vinedresser, which brings the packages.
-
-    Raises:
-        MissingDependency: one of them is not installed.
-    """
-    try:
-        yield
-    except ImportError as error:
-        raise MissingDependency(
-            f"watching {what} needs {error.name}: pip install 'vinedresser[{extra}]'"
-        ) from error
-
-
-def is_a(model: Any, package: str, path: str) -> bool:
-    """Say whether a model is of a class of a package, which is not imported for that."""
-    found: Any = sys.modules.get(package)
-    for part in path.split("."):
-        found = getattr(found, part, None)
-    return isinstance(found, type) and isinstance(model, found)
 
 
 def _remedy(model: Any) -> str:

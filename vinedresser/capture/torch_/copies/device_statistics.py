@@ -9,12 +9,12 @@ from torch import Tensor
 
 from vinedresser.store.reductions.elementwise import statistic_of_empty
 
-__all__ = ["device_figures"]
+__all__ = ["device_statistics"]
 
 _WIDE = torch.float64
 
 
-def device_figures(rows: Tensor, figures: tuple[str, ...]) -> list[Tensor]:
+def device_statistics(rows: Tensor, figures: tuple[str, ...]) -> list[Tensor]:
     """Return figures of each row, in their order: float64, [C], on the rows' device.
 
     Sums are taken in float64. Single elements stay as wide as they are; so the variance is good to

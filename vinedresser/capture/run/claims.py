@@ -9,8 +9,8 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 
-from vinedresser.capture.hook.environment import Environment
-from vinedresser.capture.hook.run_opening import OpenedRun, launched_run
+from vinedresser.capture.run.environment import Environment
+from vinedresser.capture.run.opening import OpenedRun, launched_run
 from vinedresser.errors import SecondWriter
 from vinedresser.processes import identify, this_process
 from vinedresser.store.records import (

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import atexit
 import os
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from typing import Protocol, TypeVar
 
 from vinedresser.capture.shield import Shield
 from vinedresser.errors import VinedresserError
 
-if TYPE_CHECKING:
-    from vinedresser.capture.attach.attached_hook import AttachedHook
+__all__ = ["ATTACHMENT", "Attachment", "Attached", "Finder"]
 
-__all__ = ["ATTACHMENT", "Attachment", "Finder"]
+
+class Attached(Protocol):
+    """The hook of a training that was found."""
+
+    def let_go(self) -> None:
+        """Close, and keep nothing of the models."""
+
+
+H = TypeVar("H", bound=Attached)
 
 
 class Finder(Protocol):
@@ -39,7 +47,7 @@ class Attachment:
         self.shield = Shield()
         self._retired = False
         self._finders: list[Finder] = []
-        self._hooks: list[AttachedHook] = []
+        self._hooks: list[Attached] = []
         os.register_at_fork(after_in_child=self._forked)
 
     def search(self, finder: Finder) -> None:
@@ -48,24 +56,22 @@ class Attachment:
             self._finders.append(finder)
             finder.start()
 
-    def begin(self, before: AttachedHook | None) -> AttachedHook:
+    def begin(self, make: Callable[[], H], before: Attached | None) -> H:
         """Return the hook for a training that has just been found.
 
         Args:
+            make: returns the hook.
             before: that of the training of the same framework that has ended with this; closed.
 
         Raises:
             SecondWriter: there were too many trainings.
             VinedresserError: the run cannot be opened.
         """
-        # It takes numpy along, for which a process that trains nothing has no use.
-        from vinedresser.capture.attach.attached_hook import AttachedHook
-
         if before is not None:
             before.let_go()
             self._hooks.remove(before)
         try:
-            hook = AttachedHook()
+            hook = make()
         except VinedresserError:
             # Not to be tried again at every step.
             self.retire()

@@ -1,4 +1,4 @@
-"""Ending a training that was asked to end, between two steps and with its weights saved."""
+"""ExitRecorder a training that was asked to end, between two steps and with its weights saved."""
 
 from __future__ import annotations
 

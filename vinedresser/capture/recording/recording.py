@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from vinedresser.capture.config.capture_config import Due
-from vinedresser.capture.hook.plain_step import PlainStep
+from vinedresser.capture.recording.plain_step import PlainStep
 from vinedresser.store.reductions import Statistics
 from vinedresser.store.step_record import HostTensor, Mode, StepRecord
 

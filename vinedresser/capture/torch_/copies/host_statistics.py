@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from vinedresser.capture.torch_.copies.host_view import host_view
 from vinedresser.store.reductions.elementwise import elementwise_statistics
 
-__all__ = ["fast_figures"]
+__all__ = ["host_statistics"]
 
 # A row is summed in float32, its sum goes on in float64: 4096 elements cost no accuracy.
 _ROW = 4096
@@ -34,7 +34,7 @@ _LEAST_RMS = 1e-15
 _RARE = frozenset({"abs_min", "abs_std", "abs_variance"})
 
 
-def fast_figures(flat: torch.Tensor, figures: tuple[str, ...]) -> dict[str, float]:
+def host_statistics(flat: torch.Tensor, figures: tuple[str, ...]) -> dict[str, float]:
     """Return figures of a tensor, by their names.
 
     Args:

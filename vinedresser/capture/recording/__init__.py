@@ -1,0 +1,1 @@
+"""Recordings: what is captured in a step, from the adapter to the writer."""

@@ -1,0 +1,1 @@
+"""The run that a hook writes to: finding, creating, uploading and closing it."""
