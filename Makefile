@@ -1,29 +1,32 @@
-# `make demo` and `make test` are all that a newcomer needs; each makes the environment first.
+# `make demo` and `make test` are all you need to start; each creates the environment first.
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help env demo ui test test-slow chaos lint format bench clean
+.PHONY: help env demo ui test test-all test-thorough test-slow test-random test-gpu chaos lint \
+        format bench clean
 
 BIN := .venv/bin
 LOG := .venv/install.log
-# The interpreters to make .venv from, in order; `make env PYTHON=/opt/python/bin/python3` names one.
+# Neighbouring tests share fixtures, so each worker begins with half of the tests in a row.
+PYTEST := $(BIN)/pytest -n 2 --dist worksteal
+# Interpreters to create .venv with, in order; `make env PYTHON=/opt/python/bin/python3` sets one.
 PYTHON ?=
 CANDIDATES := $(or $(PYTHON),python3.11 python3)
 
-# What a shell may carry that would lead Python or pip out of .venv. How pip finds packages
-# (PIP_INDEX_URL, PIP_FIND_LINKS, certificates, proxies) stays as it is.
+# Variables that would lead Python or pip out of .venv. Those that say where pip finds packages
+# (PIP_INDEX_URL, PIP_FIND_LINKS, certificates, proxies) are kept.
 unexport PYTHONPATH PYTHONHOME PYTHONSTARTUP VIRTUAL_ENV
 unexport PIP_TARGET PIP_PREFIX PIP_ROOT PIP_CONSTRAINT PIP_REQUIREMENT
 unexport PIP_REQUIRE_VIRTUALENV PIP_NO_DEPS PIP_DRY_RUN PIP_PYTHON
 export PIP_USER := 0
-# Nobody is told that we ran: Prefect and MLflow both heed these.
+# No telemetry: Prefect and MLflow read these.
 export DO_NOT_TRACK := true
 export PREFECT_SERVER_ANALYTICS_ENABLED := false
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-env: .venv/.complete  ## make .venv with every package pinned; at once when it is there
+env: .venv/.complete  ## create .venv with pinned packages, unless it is up to date
 
 .venv/.complete: pyproject.toml constraints.txt
 	@found=; if ! $(BIN)/python -m pip --version >/dev/null 2>&1; then \
@@ -32,44 +35,59 @@ env: .venv/.complete  ## make .venv with every package pinned; at once when it i
 	            >/dev/null 2>&1; then found="$$candidate"; break; fi; \
 	    done; \
 	    if [ -z "$$found" ]; then \
-	        echo "make env: none of '$(CANDIDATES)' is a Python 3.11 or newer with venv and" >&2; \
-	        echo "ensurepip (Debian: python3-venv); name one: make env PYTHON=/path/to/python" >&2; \
+	        echo "make env: no Python 3.11 or newer with venv and ensurepip (Debian:" >&2; \
+	        echo "python3-venv) among '$(CANDIDATES)'; set one: make env PYTHON=/path/to/python" >&2; \
 	        exit 1; \
 	    fi; \
 	    "$$found" -m venv --clear .venv; \
 	fi
-	@echo "installing the packages of constraints.txt into .venv (minutes, the first time) ..."
+	@echo "installing the packages of constraints.txt into .venv (takes minutes the first time) ..."
 	@{ $(BIN)/python -m pip install -c constraints.txt pip setuptools && \
 	   $(BIN)/python -m pip install -c constraints.txt --no-build-isolation -e '.[dev]'; \
 	 } >$(LOG) 2>&1 || { tail -n 20 $(LOG) >&2; echo "make env: pip failed; see $(LOG)" >&2; exit 1; }
 	@touch $@
 
-demo: env  ## train five networks on real digits, stop the four that go wrong, say why
+demo: env  ## train five networks on real digits, stop the four that fail, say why
 	@$(BIN)/vinedresser train examples/digits/demo.toml
 
-ui: env  ## open MLflow on what the demo recorded
+ui: env  ## open the demo's runs in MLflow
 	@$(BIN)/vinedresser ui runs/demo
 
-test: lint  ## all checks, then the tests that take minutes at most
-	$(BIN)/pytest -n 2 -m "not slow and not chaos"
+test: lint  ## lint, then the quick tests (minutes)
+	$(PYTEST) -m "not thorough and not slow and not chaos"
 
-test-slow: env  ## the tests that take longer
-	$(BIN)/pytest -n 2 -m slow
+test-all: test test-thorough  ## everything that has to pass before a change lands
 
-chaos: env  ## kill whatever sweeps and their servers consist of, fifty times (KILLS=…)
+test-thorough: env  ## the tests that `make test` leaves out
+	$(PYTEST) -m "thorough and not slow and not chaos"
+
+test-slow: env  ## tests that take minutes each
+	$(PYTEST) -m "slow and not chaos"
+
+test-random: env  ## property tests with many random examples
+	$(PYTEST) -m hypothesis --hypothesis-profile=random --timeout 3600
+
+test-gpu: env  ## tests that need a CUDA device
+	@if $(BIN)/python -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; then \
+	    $(BIN)/pytest -n 0 -m gpu; \
+	else \
+	    echo "no CUDA device: the GPU tests were not run"; \
+	fi
+
+chaos: env  ## kill processes of sweeps and their servers, fifty times (KILLS=...)
 	CHAOS_KILLS=$(or $(KILLS),50) $(BIN)/pytest -n 0 -m chaos tests/flows/test_chaos.py
 
-lint: env  ## style, types and import layers
+lint: env  ## check style, types and import layers
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-format: env  ## put the code into the one format
+format: env  ## format the code
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-bench: env  ## print the measurements beside their budgets
+bench: env  ## run the benchmarks and print them beside their budgets
 	$(BIN)/python -m benchmarks.imports
 	$(BIN)/python -m benchmarks.store
 	$(BIN)/python -m benchmarks.long_run
@@ -86,7 +104,7 @@ bench: env  ## print the measurements beside their budgets
 	$(BIN)/python -m benchmarks.sweep
 	$(BIN)/python -m benchmarks.orchestration
 
-clean:  ## remove what can be made again, .venv too; runs/ stays
+clean:  ## remove generated files and .venv; keep runs/
 	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	rm -rf .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,4 +1,4 @@
-"""What every test gets: a home of its own, nothing from outside, fixed seeds."""
+"""Isolation and fixtures of all tests: an own home, a clean environment, fixed seeds."""
 
 from __future__ import annotations
 
@@ -17,26 +17,34 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.property_tests import register_profiles
 from vinedresser.testing.s3_server import BUCKET, TestServer, seaweed
+
+register_profiles()
 
 _HOME = pytest.StashKey[Path]()
 
-# Settings of whoever runs the tests; they would reach the programs that we start.
+# Settings of the calling shell, which would reach the programs that tests start.
 _FOREIGN = ("VINEDRESSER_", "AWS_", "PREFECT_", "MLFLOW_", "XDG_", "FORCE_COLOR", "GITHUB_ACTIONS")
 _FOREIGN_RANKS = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
+# Bytes; a whole run of the tests fills less than a tenth of it.
+_ROOM = 4 * 2**30
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Set the environment before anything is imported that reads it.
+    """Set the environment before anything that reads it is imported.
 
-    Each worker of xdist gets a home of its own: several Prefect servers that start on one fail.
-    Temporary files lie in the home, and so do the homes of the workers: all goes with it.
+    Each xdist worker gets its own home, since Prefect servers that share one fail to start. The
+    homes of the workers and all temporary files are inside the home of the main process.
     """
-    # What pytest keeps for a look afterwards, and what is slow to make anew, stays where it was.
-    shared = os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", f"{shared}/vinedresser-tests-inductor")
-    # Short, since sockets lie below it, whose paths have 108 bytes at the most.
     worker = hasattr(config, "workerinput")
+    if not worker:
+        # The compiler's cache outlives the session: filling it takes minutes.
+        cache = f"{tempfile.gettempdir()}/vinedresser-tests-inductor"
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", cache)
+        # Also read by pytest.
+        tempfile.tempdir = os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", _temporary_root())
+    # A short name: paths of sockets have at most 108 bytes.
     home = Path(tempfile.mkdtemp(prefix="w-" if worker else "vinedresser-tests-"))
     config.stash[_HOME] = home
     temporary = home / "tmp"
@@ -53,21 +61,30 @@ def pytest_configure(config: pytest.Config) -> None:
         "DO_NOT_TRACK": "true",
         # More threads than cores make small trainings slower, and their sums differ.
         "OMP_NUM_THREADS": "1",
-        # Help texts and tables must not depend on who looks at them.
+        # Help texts and tables must not depend on the terminal.
         "NO_COLOR": "1",
         "COLUMNS": "100",
     }
 
 
+def _temporary_root() -> str:
+    """Return a directory in memory if there is room: databases wait for the disk at each commit."""
+    memory = "/dev/shm"
+    chosen = "TMPDIR" in os.environ or not os.access(memory, os.W_OK)
+    if chosen or shutil.disk_usage(memory).free < _ROOM:
+        return tempfile.gettempdir()
+    return memory
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Remove the home, with all that is in it."""
+    """Remove the home and its contents."""
     tempfile.tempdir = None
     shutil.rmtree(config.stash[_HOME], ignore_errors=True)
 
 
 @pytest.fixture(autouse=True)
 def seeded() -> None:
-    """Seed every generator that is loaded; a test that wants another seed sets its own."""
+    """Seed every loaded generator."""
     random.seed(0)
     np.random.seed(0)
     if "torch" in sys.modules:
@@ -76,7 +93,7 @@ def seeded() -> None:
 
 @pytest.fixture
 def fresh_compiler() -> Iterator[None]:
-    """Forget what torch has compiled, before the test and after it."""
+    """Clear what torch has compiled, before and after the test."""
     import torch
 
     torch._dynamo.reset()
@@ -102,9 +119,9 @@ print(json.dumps(found))
 
 @pytest.fixture
 def mlflow_runs() -> Callable[[Path], dict[str, Any]]:
-    """Return a function that reads a store's MLflow database in a process of its own.
+    """Return a function that reads a store's MLflow database in another process.
 
-    By run name it gives id, status, tags, params, metrics, files, and the steps of train/loss.
+    It maps run names to id, status, tags, params, metrics, files, and the steps of train/loss.
     """
 
     def read(store: Path) -> dict[str, Any]:
@@ -122,16 +139,16 @@ def mlflow_runs() -> Callable[[Path], dict[str, Any]]:
 
 @pytest.fixture(scope="session")
 def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestServer]:
-    """Return a real S3 server, one for each worker of xdist, with a bucket."""
+    """Return an S3 server with a bucket, one per xdist worker."""
     with seaweed(tmp_path_factory.mktemp("s3")) as server:
         yield server
 
 
 @pytest.fixture
 def s3(s3_server: TestServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Return the URL of a fresh place on it, which this process and its children can reach.
+    """Return the URL of an empty prefix on the server, for this process and its children.
 
-    What is to be uploaded waits in a place of its own, too.
+    The spool is empty, too.
     """
     for name, value in s3_server.environment.items():
         monkeypatch.setenv(name, value)

@@ -1,4 +1,4 @@
-"""Waiting for what other processes and threads do."""
+"""Wait for other processes and threads."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ __all__ = ["until"]
 
 
 def until(condition: Callable[[], object], what: str = "", seconds: float = 120.0) -> None:
-    """Wait until a condition is met, which is asked again and again.
+    """Wait until a condition holds.
 
     Args:
-        condition: met when what it returns is true.
-        what: is waited for, for the message.
-        seconds: at the most.
+        condition: Called repeatedly until it returns a true value.
+        what: Description of the condition, for the error message.
+        seconds: Maximum time to wait.
 
     Raises:
-        AssertionError: it is not met in time.
+        AssertionError: The condition did not hold in time.
     """
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, f"waited {seconds:.0f} s in vain for: {what}"
+        assert time.monotonic() < deadline, f"not met within {seconds:.0f} s: {what}"
         time.sleep(0.02)

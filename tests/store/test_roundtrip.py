@@ -11,10 +11,11 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from tests.property_tests import examples
 from vinedresser.store.reading.reader import Run, open_run
 from vinedresser.store.reductions import base_name
 from vinedresser.store.step_record import MODES, StepRecord
@@ -110,7 +111,7 @@ def same(found: object, expected: object) -> None:
     np.testing.assert_equal(found, expected)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@examples(60)
 @given(histories(), st.lists(st.integers(0, 8), max_size=3))
 def test_steps_come_back_equal(records: list[StepRecord], cuts: list[int]) -> None:
     with stored(records, cuts) as run:
@@ -128,7 +129,7 @@ def test_steps_come_back_equal(records: list[StepRecord], cuts: list[int]) -> No
         assert run.problems == []
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@examples(60)
 @given(histories(), st.lists(st.integers(0, 8), max_size=3), st.booleans())
 def test_values_and_columns_come_back_equal(
     records: list[StepRecord], cuts: list[int], loaded: bool

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 
+from tests.property_tests import examples
 from tests.store.reductions.reference import FIGURES, RELATIVE, assert_close, expected_figures
 from vinedresser.store.reductions import compute_statistics
 
@@ -57,7 +58,7 @@ def test_figures_are_those_of_float64(kind: str, size: int) -> None:
     assert_close(figures(x), expected_figures(x), RELATIVE)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(arrays.arrays(np.float32, st.integers(1, 40)))
 def test_figures_of_any_floats_are_those_of_float64(x: NDArray[np.float32]) -> None:
     assert_close(figures(x), expected_figures(x), RELATIVE)

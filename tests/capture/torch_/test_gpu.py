@@ -14,7 +14,10 @@ from tests.capture.torch_.zoo import EVERYTHING
 from tests.capture.torch_.zoo_modules import Block
 from vinedresser.capture import Hook, SaveConfig, open_run
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+]
 
 
 def net() -> nn.Module:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.paths import ROOT
@@ -65,7 +65,6 @@ def test_metrics_beyond_the_cap_are_named_and_warned_of_once(
     assert [record.message.count("metrics/m2") for record in caplog.records] == [1]
 
 
-@settings(deadline=None)  # the first call imports mlflow
 @given(st.text(max_size=300))
 def test_every_name_becomes_a_key_that_mlflow_takes(name: str) -> None:
     # MLflow's own check is the reference.

@@ -7,12 +7,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tests.property_tests import examples
 from tests.store.reductions.reference import FIGURES, RELATIVE, assert_close, expected_figures
 from vinedresser.capture.torch_.copies.reductions import take_later, take_now
 from vinedresser.store.reductions import (
@@ -82,7 +83,7 @@ def test_figures_are_those_of_a_loop(take: Take, shape: tuple[int, ...], axis: i
         assert_close(figures, expected_figures(channels[place]), RELATIVE)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     arrays.arrays(
         st.sampled_from(["f4", "i2", "?", "c8"]),

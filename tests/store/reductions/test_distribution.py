@@ -10,12 +10,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tests.property_tests import examples
 from vinedresser.capture.torch_.copies.reductions import take_later, take_now
 from vinedresser.store.reductions import Histogram, Statistics, compute_statistics, reduce_array
 from vinedresser.store.reductions.sampling import SAMPLE, places, sample_rows
@@ -32,7 +33,7 @@ def histogram(array: NDArray[np.generic], word: str = "histogram") -> Histogram:
     return Histogram.unpacked(statistics.vectors[word])
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(arrays.arrays("f8", st.integers(1, 50), elements=FINITE))
 def test_quantiles_are_those_of_numpy(array: NDArray[np.float64]) -> None:
     found = reduce_array(array, QUANTILES)
@@ -63,7 +64,7 @@ def test_quantiles_of_what_is_not_finite() -> None:
     assert math.isnan(reduce_array(np.empty((0, 3)), ["p50"])["p50"])
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(
     arrays.arrays(st.sampled_from(["f4", "f8", "i8", "u1", "?"]), arrays.array_shapes(max_dims=3))
 )

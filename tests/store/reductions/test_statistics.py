@@ -10,12 +10,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tests.property_tests import examples
 from tests.store.reductions.reference import FIGURES, RELATIVE, assert_close, expected_figures
 from vinedresser.capture.torch_.copies.reductions import take_later, take_now
 from vinedresser.store.reductions import reduce_array
@@ -39,7 +40,7 @@ def reference(tensor: Tensor) -> dict[str, float]:
     return expected_figures((tensor.double() if narrow else tensor.resolve_conj()).numpy())
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(st.floats(-1e150, 1e150), min_size=1, max_size=30))
 def test_the_figures_are_those_of_rational_arithmetic(values: list[float]) -> None:
     x = [Fraction(value) for value in values]
@@ -173,7 +174,7 @@ def tensors(draw: st.DrawFn) -> Tensor:
     return tensor
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(tensors())
 def test_torch_agrees_with_the_plain_implementation_on_anything(tensor: Tensor) -> None:
     expected = reference(tensor)
@@ -181,7 +182,7 @@ def test_torch_agrees_with_the_plain_implementation_on_anything(tensor: Tensor) 
     assert_close(later(tensor), expected, RELATIVE)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(
     arrays.arrays(
         st.sampled_from(["f4", ">f8", "i1", "u2", "i8", "?", "c8", "c16"]),
