@@ -35,6 +35,7 @@ class Rule(ABC):
         silent_after_stop: report nothing once a finding of severity "stop" was made: for rules
             that explain less than others, or matter only in a run worth keeping.
         needs: what the hook has to capture for it, besides what its signals need.
+        expected_steps: optimizer steps that the run will take, known before `begin`; None: unknown.
     """
 
     name: ClassVar[str]
@@ -42,6 +43,7 @@ class Rule(ABC):
     fault: Fault = ""
     silent_after_stop: ClassVar[bool] = False
     needs: tuple[Need, ...]
+    expected_steps: int | None = None
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -151,7 +153,6 @@ def capture_for(rules: Iterable[Rule]) -> CaptureConfig:
             mean different tensors by one collection.
     """
     config = CaptureConfig()
-    for rule in rules:
-        for need in rule.all_needs:
-            config = config.merged(CaptureConfig({need.collection: need.selection}))
+    for need in dict.fromkeys(need for rule in rules for need in rule.all_needs):
+        config = config.merged(CaptureConfig({need.collection: need.selection}))
     return config

@@ -66,6 +66,7 @@ class RuleRunner:
     def begin(self, info: RunRecord) -> None:
         """See `Rule.begin`."""
         self._framework = info.framework
+        self._rule.expected_steps = info.total_steps
         self._shielded(lambda: self._rule.begin(info))
 
     def update(self, step: Step) -> list[Finding]:

@@ -13,7 +13,6 @@ from vinedresser.store.finding import Finding
 
 if TYPE_CHECKING:
     from vinedresser.store.reading.step import Step
-    from vinedresser.store.records import RunRecord
 
 __all__ = ["StaleBatchNorm"]
 
@@ -55,17 +54,12 @@ class StaleBatchNorm(Rule):
         self.every = every
         self.patience = patience
         self.needs = (Need("buffers", every=every, reductions=("l2",), required=False),)
-        self._total: int | None = None
         # (step, norm) of the looks since half of the steps.
         self._norms: deque[tuple[int, float]] = deque()
         self._looks: list[Step] = []
         self._shown: dict[str, float] = {}
         self._last_way = 0.0
         self._fired = False
-
-    def begin(self, info: RunRecord) -> None:
-        """Take note of how long the run is to be."""
-        self._total = info.total_steps
 
     def update(self, step: Step) -> Finding | None:
         """See `Rule.update`."""
@@ -89,12 +83,12 @@ class StaleBatchNorm(Rule):
             return None
         self._shown, self._last_way = norms, way
         self._looks = [*self._looks[-self.patience :], step]
-        late = self._total is not None and step.step >= _LATE * self._total
+        late = self.expected_steps is not None and step.step >= _LATE * self.expected_steps
         return self._finding(way) if late and len(self._looks) >= self.patience else None
 
     def finish(self) -> Finding | None:
         """Return what is there at the end of a run of unknown length."""
-        if self._fired or self._total is not None or len(self._looks) < self.patience:
+        if self._fired or self.expected_steps is not None or len(self._looks) < self.patience:
             return None
         return self._finding(self._last_way)
 

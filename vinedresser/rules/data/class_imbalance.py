@@ -77,16 +77,14 @@ class ClassImbalance(Rule):
         self.fit = Fit()
         self.outcome = Outcome()
         self._names: list[str] = []
-        self._total: int | None = None
         self._counts: dict[str, NDArray[np.int64]] = {}
         self._looks: dict[str, deque[NDArray[np.int64]]] = {}
         self._last: Step | None = None
         self._fired = False
 
     def begin(self, info: RunRecord) -> None:
-        """Take note of the names of the classes, and of how long the run is to be."""
+        """Take note of the names of the classes."""
         self._names = list(info.classes)
-        self._total = info.total_steps
 
     def update(self, step: Step) -> Finding | None:
         """See `Rule.update`."""
@@ -101,7 +99,9 @@ class ClassImbalance(Rule):
             if counts.shape == matrix.shape[:1]:
                 counts += matrix.sum(1)
                 self._looks.setdefault(compared.loss, deque(maxlen=_LOOKS)).append(matrix)
-        ripe = step.step >= (_PATIENCE if self._total is None else _SHARE * self._total)
+        ripe = step.step >= (
+            _PATIENCE if self.expected_steps is None else _SHARE * self.expected_steps
+        )
         return self._finding(step) if ripe and self.batches.compared else None
 
     def finish(self) -> Finding | None:

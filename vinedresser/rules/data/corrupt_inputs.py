@@ -17,7 +17,6 @@ from vinedresser.store.finding import Finding
 
 if TYPE_CHECKING:
     from vinedresser.store.reading.step import Step
-    from vinedresser.store.records import RunRecord
 
 __all__ = ["CorruptInputs"]
 
@@ -78,7 +77,6 @@ class CorruptInputs(Rule):
         self.needs = ()
         self.batches = Batches()
         self.outcome = Outcome()
-        self._total: int | None = None
         self._positions = RowPositions()
         self._seen: set[bytes] = set()
         self._lows = self._highs = np.zeros(0)
@@ -86,10 +84,6 @@ class CorruptInputs(Rule):
         self._alike = True
         self._last: tuple[Step, str] | None = None
         self._over = False
-
-    def begin(self, info: RunRecord) -> None:
-        """Take note of how long the run is to be."""
-        self._total = info.total_steps
 
     def update(self, step: Step) -> Finding | None:
         """See `Rule.update`."""
@@ -100,7 +94,7 @@ class CorruptInputs(Rule):
             return None
         self._last = (step, next(iter(self.batches.inputs)))
         self._take(values)
-        if step.step < max(_PATIENCE, _SHARE * (self._total or 0)):
+        if step.step < max(_PATIENCE, _SHARE * (self.expected_steps or 0)):
             return None
         return self._finding()
 

@@ -18,7 +18,6 @@ from vinedresser.store.finding import Finding
 
 if TYPE_CHECKING:
     from vinedresser.store.reading.step import Step
-    from vinedresser.store.records import RunRecord
 
 __all__ = ["CorruptLabels"]
 
@@ -118,14 +117,9 @@ class CorruptLabels(Rule):
         self.outcome = Outcome()
         self.guessing = Guessing()
         self.held_out = HeldOut()
-        self._total: int | None = None
         self._evaluated: dict[str, _Evaluations] = {}
         self._last: Step | None = None
         self._fired = False
-
-    def begin(self, info: RunRecord) -> None:
-        """Take note of how long the run is to be."""
-        self._total = info.total_steps
 
     def update(self, step: Step) -> Finding | None:
         """See `Rule.update`."""
@@ -137,7 +131,7 @@ class CorruptLabels(Rule):
         if not self.batches.compared:
             return None
         self._last = step
-        if step.step < max(_PATIENCE, _SHARE * (self._total or 0)):
+        if step.step < max(_PATIENCE, _SHARE * (self.expected_steps or 0)):
             return None
         return self._finding(step, over=False)
 

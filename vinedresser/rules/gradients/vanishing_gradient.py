@@ -14,7 +14,6 @@ from vinedresser.rules.symptom import Symptom, SymptomRule
 
 if TYPE_CHECKING:
     from vinedresser.store.reading.step import Step
-    from vinedresser.store.records import RunRecord
 
 __all__ = ["VanishingGradient"]
 
@@ -65,15 +64,10 @@ class VanishingGradient(SymptomRule):
             Need("weights", every=every, reductions=("std", "l2", "mean"), required=False),
             Need("updates", every=every, reductions=("l2",), required=False),
         )
-        self._total: int | None = None
-
-    def begin(self, info: RunRecord) -> None:
-        """Take note of how long the run is to be."""
-        self._total = info.total_steps
 
     def ripe(self, step: Step) -> bool:
         """See `SymptomRule.ripe`."""
-        wait = _WAIT_STEPS if self._total is None else _WAIT_SHARE * self._total
+        wait = _WAIT_STEPS if self.expected_steps is None else _WAIT_SHARE * self.expected_steps
         return step.step >= wait or not _moving(step)
 
     def look(self, step: Step) -> Symptom | None:

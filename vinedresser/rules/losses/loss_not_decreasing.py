@@ -67,12 +67,10 @@ class LossNotDecreasing(Rule):
         self.progress = NoProgress(patience, drop, rise)
         self.rate = LearningRateSignal()
         self._diagnosis = LossDiagnosis()
-        self._total = 0
         self._fired = False
 
     def begin(self, info: RunRecord) -> None:
-        """Take note of how long the run is to be, and of what each boosted tree counts."""
-        self._total = info.total_steps or 0
+        """Take note of what each boosted tree counts."""
         self._diagnosis.shrinkage = Ensemble(info).shrinkage
 
     def update(self, step: Step) -> Finding | None:
@@ -94,7 +92,7 @@ class LossNotDecreasing(Rule):
 
     def _may_be_a_plateau(self, step: Step, trajectory: LossTrajectory) -> bool:
         stands = trajectory.kind == "standing" and self._diagnosis.trains
-        return stands and step.step < PLATEAU * self._total
+        return stands and step.step < PLATEAU * (self.expected_steps or 0)
 
     def _finding(self, step: Step, trajectory: LossTrajectory) -> Finding:
         self._fired = True

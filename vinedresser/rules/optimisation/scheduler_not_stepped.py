@@ -13,7 +13,6 @@ from vinedresser.rules.symptom import Symptom, SymptomRule
 if TYPE_CHECKING:
     from vinedresser.store.finding import Finding
     from vinedresser.store.reading.step import Step
-    from vinedresser.store.records import RunRecord
 
 __all__ = ["SchedulerNotStepped"]
 
@@ -53,21 +52,16 @@ class SchedulerNotStepped(SymptomRule):
             Need("scheduler", every=20, regex=_STEPS, stop=400, required=False),
             Need("scheduler", every=100, regex=_STEPS, required=False),
         )
-        self._total: int | None = None
         self._unstepped: Step | None = None
         self._name = ""
         self._unstepped_looks = 0
         self._decayed: tuple[int, float] | None = None
 
-    def begin(self, info: RunRecord) -> None:
-        """Take note of how long the run is to be."""
-        self._total = info.total_steps
-
     def update(self, step: Step) -> Finding | None:
         """See `Rule.update`."""
         if self._fired or step.rank != 0 or step.mode != "train":
             return None
-        late = self._total is not None and step.step >= _HALF * self._total
+        late = self.expected_steps is not None and step.step >= _HALF * self.expected_steps
         if self._counted(step) and late and self._stands():
             return self._never_stepped()
         return super().update(step)
@@ -91,7 +85,7 @@ class SchedulerNotStepped(SymptomRule):
         if self._decayed is None:
             self._decayed = (step.step, now)
         at, _ = self._decayed
-        if not self._total or at >= self.share * self._total:
+        if not self.expected_steps or at >= self.share * self.expected_steps:
             return None
         return Symptom(
             tensor=next(iter(self.rate.captured)),
@@ -100,10 +94,10 @@ class SchedulerNotStepped(SymptomRule):
             threshold=self.decay,
             confidence=0.9,
             seen=f"the learning rate came down from {greatest:.3g} to less than {self.decay:g} of "
-            f"that by step {at} of {self._total}, and is {now:.3g}",
+            f"that by step {at} of {self.expected_steps}, and is {now:.3g}",
             cause="the schedule runs far ahead of the training: it is made for epochs and stepped "
             "at each batch, or for a much shorter run",
-            remedy=f"scheduler.step() once an epoch, or a schedule of {self._total} steps",
+            remedy=f"scheduler.step() once an epoch, or a schedule of {self.expected_steps} steps",
             evidence={"learning_rate": now, "greatest": greatest, "since": at},
             fault="learning_rate_too_low",
         )

@@ -11,7 +11,6 @@ from vinedresser.store.finding import Finding
 
 if TYPE_CHECKING:
     from vinedresser.store.reading.step import Step
-    from vinedresser.store.records import RunRecord
 
 __all__ = ["StalledTraining"]
 
@@ -44,14 +43,9 @@ class StalledTraining(Rule):
             raise ConfigError(f"times = {times:g}: must be at least 1")
         self.seconds = seconds
         self.times = times
-        self._total: int | None = None
         self._last: Step | None = None
         self._pauses: deque[float] = deque(maxlen=_KEPT)
         self._fired = False
-
-    def begin(self, info: RunRecord) -> None:
-        """Take note of how many steps there are to be."""
-        self._total = info.total_steps
 
     def update(self, step: Step) -> Finding | None:
         """See `Rule.update`."""
@@ -92,4 +86,4 @@ class StalledTraining(Rule):
         )
 
     def _done(self, last: Step) -> bool:
-        return self._total is not None and last.step >= self._total - 1
+        return self.expected_steps is not None and last.step >= self.expected_steps - 1
