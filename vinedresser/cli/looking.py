@@ -49,7 +49,7 @@ def show(
     mode: Annotated[str, typer.Option(help="train, eval or predict.")] = "train",
     rank: Annotated[int, typer.Option(help="Of a distributed run.")] = 0,
     draw: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw it into a .png or .svg file.")
+        Path | None, typer.Option(metavar="FILE", help="Draw it to a .svg or .html file; images also to .png.")
     ] = None,
     as_: Annotated[
         str | None,

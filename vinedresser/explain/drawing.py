@@ -1,4 +1,4 @@
-"""One tensor or scalar of a run as a picture: its curve, its histogram over steps, its images."""
+"""Pictures of one tensor or scalar of a run: its curve, its histogram or its images."""
 
 from __future__ import annotations
 
@@ -7,36 +7,40 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.errors import (
-    ConfigError,
-    MissingDependency,
-    UnknownStep,
-    UnknownTensor,
-    did_you_mean,
-)
+from vinedresser.errors import ConfigError, UnknownStep, UnknownTensor, did_you_mean
+from vinedresser.explain.charts.axes import TICK_ROOM, Size
+from vinedresser.explain.charts.bar_chart import bar_chart
+from vinedresser.explain.charts.histogram_map import LEAST_SHARE, HistogramMap, histogram_chart
+from vinedresser.explain.charts.line_chart import has_trend, line_chart
+from vinedresser.explain.charts.markers import marker_room
+from vinedresser.explain.charts.palette import colour_bar
+from vinedresser.explain.charts.png import colour_png, data_url
+from vinedresser.explain.charts.standalone import WIDTH, Panel, legend_line, standalone
+from vinedresser.explain.charts.svg import Svg, element
 from vinedresser.explain.charts.tensor_images import mosaic, tile_images
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.reading.series import Column
-from vinedresser.store.step_record import MODES, Mode
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from vinedresser.store.step_record import Mode
 
 __all__ = ["DRAWINGS", "Drawing", "draw"]
 
 Drawing = Literal["curve", "histogram", "images"]
-# By the words of the command line.
+# By the values of --as.
 DRAWINGS: Mapping[str, Drawing] = MappingProxyType({one: one for one in get_args(Drawing)})
-_FORMATS = (".png", ".svg")
+_FORMATS = (".svg", ".html", ".png")
+_LARGE, _SMALL = Size(WIDTH - 40, 380), Size(WIDTH - 40, 180)
 _BINS = 64
-# Steps that can be told apart in a histogram over steps.
-_MOST_STEPS = 400
-_NOT_FINITE = "#e5383b"
+# Columns that can be told apart in a histogram over steps.
+_MOST_COLUMNS = 400
+_TALLEST_IMAGE = 640.0
+# Pixels on the longer side of images, at least.
+_LEAST_PIXELS = 512
+_LABELS = {"train": "training", "eval": "evaluation", "predict": "prediction"}
 
 
 def draw(
@@ -49,58 +53,57 @@ def draw(
     rank: int = 0,
     kind: Drawing | None = None,
 ) -> Drawing:
-    """Draw a tensor or scalar into a PNG or SVG file.
+    """Draw a tensor or scalar into an SVG, HTML or PNG file.
 
     A curve shows a scalar in all modes, or the statistics of a tensor, over the steps. A histogram
-    shows the distribution of a tensor's elements, over the steps or at one; images show a tensor at
-    one step: convolution filters, a batch of images, feature maps, a matrix.
+    shows the distribution of a tensor's elements, over the steps or at one step. Images show a
+    tensor at one step: convolution filters, a batch of images, feature maps, a matrix.
 
     Args:
         run: the run.
-        name: of a tensor or scalar of it.
-        target: the file, ``.png`` or ``.svg``.
+        name: name of a tensor or scalar.
+        target: the file: ``.svg``, ``.html``, or for images also ``.png``.
         step: only this step; None: all steps.
-        mode: of the tensor's steps.
-        rank: whose.
-        kind: what to draw; None: images for a step of a tensor with two axes or more, a histogram
-            for other tensors that were captured in full, else a curve.
+        mode: mode of the tensor's steps.
+        rank: rank of a distributed run.
+        kind: what to draw; None: images for one step of a tensor with two axes or more, a
+            histogram for other tensors captured in full, else a curve.
 
     Returns:
         What was drawn.
 
     Raises:
-        ConfigError: the file is of another kind or cannot be written, or this cannot be drawn of
-            it.
-        MissingDependency: matplotlib is not installed.
-        UnknownTensor: no such tensor or scalar; the message has the nearest names.
-        UnknownStep: it was not captured at this step, or never in this mode.
+        ConfigError: the file's suffix does not fit or it cannot be written, or the tensor cannot be
+            drawn this way.
+        UnknownTensor: no such tensor or scalar; the message names the nearest.
+        UnknownStep: not captured at this step, or never in this mode.
         CorruptData: the bytes on disk do not match their checksum.
     """
-    if target.suffix.lower() not in _FORMATS:
-        raise ConfigError(f"{target}: pictures are {' or '.join(_FORMATS)} files")
+    suffix = target.suffix.lower()
+    if suffix not in _FORMATS:
+        raise ConfigError(f"{target}: unknown picture format; use .svg, .html or .png")
     known = [*run.scalar_names(), *run.tensor_names()]
     if name not in known:
         raise UnknownTensor(f"{run.path}: no tensor or scalar {name}{did_you_mean(name, known)}")
     subject = _Subject(run, name, step, mode, rank)
-    figure = _figure()
-    chosen = kind or subject.fitting()
-    if chosen == "curve":
-        _draw_curves(figure, subject)
-    elif chosen == "images":
-        _draw_images(figure, subject)
-    elif step is None:
-        _draw_histograms(figure, subject)
-    else:
-        _draw_histogram(figure, subject)
+    chosen = kind or subject.default_drawing()
+    if suffix == ".png":
+        if chosen != "images":
+            raise ConfigError(f"{target}: only images can be drawn as PNG; use .svg for a {chosen}")
+        _save(target, colour_png(subject.mosaic()))
+        return chosen
     where = f"{mode} step {step}" if step is not None else ""
-    figure.suptitle("   ".join(filter(None, [run.info.name, name, where])), fontsize=10)
-    _save(figure, target)
+    title = " · ".join(filter(None, [run.info.name, name, where]))
+    legend, panels = _PANELS[chosen](subject)
+    svg = standalone(title, legend, panels)
+    text = svg if suffix == ".svg" else f'<!DOCTYPE html><html><meta charset="utf-8">{svg}</html>'
+    _save(target, f"{text}\n".encode(errors="replace"))
     return chosen
 
 
 @dataclass(frozen=True)
 class _Subject:
-    """What is drawn."""
+    """A tensor or scalar, and the step, mode and rank to draw."""
 
     run: Run
     name: str
@@ -113,17 +116,34 @@ class _Subject:
         return self.name in self.run.scalar_names()
 
     def value(self) -> NDArray[Any]:
-        """Return the tensor at the one step.
+        """Return the tensor at the step.
 
         Raises:
-            ConfigError: it is not said which step that is.
+            ConfigError: no step is given.
         """
         if self.step is None:
-            raise ConfigError(f"{self.name}: images are of one step; say which, with --step")
+            raise ConfigError(f"{self.name}: images need one step; choose it with --step")
         return self.run.tensor(self.name).value(self.step, self.mode, self.rank)
 
-    def fitting(self) -> Drawing:
-        """Return what shows most of it."""
+    def mosaic(self) -> NDArray[np.float64]:
+        """Return the tensor at the step as a grid of pictures: float64 [H, W, 3], from 0 to 1.
+
+        Raises:
+            ConfigError: no step is given, or the tensor's shape does not make a picture.
+        """
+        value = self.value()
+        filters = self.name.startswith(("weights/", "gradients/")) and value.ndim == 4
+        last = self.run.info.framework == "keras"
+        try:
+            pixels = mosaic(tile_images(value, filters=filters, channels_last=last))
+        except ValueError as error:
+            raise ConfigError(f"{self.name}: {error}; try --as histogram") from error
+        # Enlarged here, since many viewers blur a small picture.
+        factor = max(1, -(-_LEAST_PIXELS // max(pixels.shape[:2])))
+        return pixels.repeat(factor, axis=0).repeat(factor, axis=1)
+
+    def default_drawing(self) -> Drawing:
+        """Return the drawing that shows most of it."""
         if self.is_scalar:
             return "curve"
         if self.step is not None:
@@ -131,124 +151,150 @@ class _Subject:
         full = self.run.tensor(self.name).steps(self.mode, self.rank)
         return "histogram" if len(full) else "curve"
 
-    def missing(self, what: str) -> UnknownStep:
-        """Return the error for something that was never captured of it."""
+    def missing(self, problem: str) -> UnknownStep:
+        """Return the error for something that was never captured."""
         return UnknownStep(
-            f"{self.run.path}: {self.name}: {what} in mode {self.mode} of rank {self.rank}"
+            f"{self.run.path}: {self.name}: {problem} in mode {self.mode} of rank {self.rank}"
         )
 
 
-def _figure() -> Figure:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingDependency(
-            "drawing needs matplotlib, which is not installed: pip install 'vinedresser[plot]'"
-        ) from error
-    return Figure(figsize=(8, 5), dpi=120, layout="constrained")
+_Drawn = tuple[list[Svg], list[Panel]]
 
 
-def _save(figure: Figure, target: Path) -> None:
-    """Save the picture; the same run gives the same bytes."""
-    import matplotlib as mpl
+def _curves(subject: _Subject) -> _Drawn:
+    """Draw a scalar in all its modes, or each statistic of a tensor."""
+    run, name = subject.run, subject.name
+    if subject.is_scalar:
+        columns = {"": run.scalars(rank=subject.rank).get(name, Column.empty(name))}
+    else:
+        view = run.tensor(name)
+        columns = {one: view.reduction(one, subject.mode, subject.rank) for one in view.reductions}
+    columns = {word: column for word, column in columns.items() if len(column)}
+    if not columns:
+        raise subject.missing("no statistics were captured")
+    size = _LARGE if len(columns) == 1 else _SMALL
+    steps = np.concatenate([column.steps for column in columns.values()])
+    extent = int(steps.min()), int(steps.max())
+    panels = [
+        _panel(word, line_chart(column, [], size, extent, f"{name} {word}".strip()), size)
+        for word, column in columns.items()
+    ]
+    return legend_line(_curve_legend(list(columns.values()))), panels
 
-    metadata = {"Date": None} if target.suffix.lower() == ".svg" else {"Software": None}
+
+def _curve_legend(columns: list[Column]) -> list[tuple[str, str]]:
+    """Return the line styles that occur in curves, each with its label."""
+    if any(has_trend(column) for column in columns):
+        entries = [("raw", "training, every step"), ("trend", "trend")]
+    else:
+        entries = [("trend", _LABELS["train"])] if _occurs(columns, "train") else []
+    entries += [(one, _LABELS[one]) for one in ("eval", "predict") if _occurs(columns, one)]
+    if not all(np.isfinite(column.values).all() for column in columns):
+        entries.append(("nonfinite", "not finite"))
+    return entries
+
+
+def _occurs(columns: list[Column], mode: Literal["train", "eval", "predict"]) -> bool:
+    return any(len(column.of(mode)) for column in columns)
+
+
+def _histogram(subject: _Subject) -> _Drawn:
+    """Draw the distribution of a tensor's elements, over the steps or at one step."""
+    if subject.step is None:
+        return _histogram_over_steps(subject)
+    flat, lost = _finite(subject.value())
+    counts, edges = np.histogram(flat, _BINS)
+    caption = f"elements by value{f' ({lost} not finite)' if lost else ''}"
+    label = f"Distribution of {subject.name}"
+    return [], [_panel(caption, bar_chart(counts, edges, _LARGE, label), _LARGE)]
+
+
+def _histogram_over_steps(subject: _Subject) -> _Drawn:
+    view = subject.run.tensor(subject.name)
+    captured = view.steps(subject.mode, subject.rank)
+    if not len(captured):
+        raise subject.missing("never captured in full")
+    steps = captured[_columns(captured)]
+    read = {int(step): view.value(step, subject.mode, subject.rank) for step in np.unique(steps)}
+    values = {step: _finite(value) for step, value in read.items()}
+    edges = np.histogram_bin_edges(np.concatenate([flat for flat, _ in values.values()]), _BINS)
+    shares = {
+        step: np.histogram(flat, edges)[0] / flat.size if flat.size else np.full(_BINS, np.nan)
+        for step, (flat, _) in values.items()
+    }
+    data = HistogramMap(
+        name=subject.name,
+        steps=np.linspace(captured[0], captured[-1], len(steps)),
+        edges=edges,
+        shares=np.stack([shares[int(step)] for step in steps], axis=1),
+        captured=len(captured),
+        damaged=0,
+        not_finite=np.array([step for step, (_, lost) in values.items() if lost], np.int64),
+    )
+    bar = colour_bar(190.0, [(22.0, f"{LEAST_SHARE:.2%}"), (168.0, "100%")])
+    legend = [
+        element("g", bar, class_="scale"),
+        element("text", "of the elements", x=184.0, y=12.0, class_="caption"),
+    ]
+    entries = [("median", "median")]
+    if len(data.not_finite):
+        entries.append(("nonfinite", "steps with elements that are not finite"))
+    lines = element("g", *legend_line(entries), class_="histograms", transform="translate(300 0)")
+    svg = histogram_chart(data, [], _LARGE, f"Distribution of {subject.name} by step")
+    return [*legend, lines], [_panel("", svg, _LARGE)]
+
+
+def _columns(steps: NDArray[np.int64]) -> NDArray[np.intp]:
+    """Return the nearest captured step of each column, at even distances; intp [columns].
+
+    Args:
+        steps: the captured steps, int64 [N], ascending.
+    """
+    even = len(np.unique(np.diff(steps))) <= 1
+    count = min(len(steps), _MOST_COLUMNS) if even else _MOST_COLUMNS
+    wanted = np.linspace(steps[0], steps[-1], count)
+    after = np.clip(np.searchsorted(steps, wanted), 1, max(len(steps) - 1, 1))
+    if len(steps) == 1:
+        return np.zeros(1, np.intp)
+    return np.where(wanted - steps[after - 1] <= steps[after] - wanted, after - 1, after)
+
+
+def _images(subject: _Subject) -> _Drawn:
+    """Draw a tensor at one step as a grid of pictures."""
+    pixels = subject.mosaic()
+    height, width = pixels.shape[:2]
+    scale = min((WIDTH - 40) / width, _TALLEST_IMAGE / height)
+    size = {"width": width * scale, "height": height * scale}
+    image = element("image", href=data_url(colour_png(pixels)), **size)
+    return [], [Panel("", image, height * scale)]
+
+
+_PANELS = {"curve": _curves, "histogram": _histogram, "images": _images}
+
+
+def _panel(caption: str, svg: Svg, size: Size) -> Panel:
+    return Panel(caption, svg, marker_room([]) + size.height + TICK_ROOM)
+
+
+def _save(target: Path, content: bytes) -> None:
     temporary = target.with_name(f".tmp-{os.getpid()}-{target.name}")
     try:
-        with mpl.rc_context({"svg.hashsalt": "vinedresser"}):
-            figure.savefig(temporary, format=target.suffix[1:].lower(), metadata=metadata)
+        temporary.write_bytes(content)
         os.replace(temporary, target)
     except OSError as error:
         raise ConfigError(f"{target}: cannot be written: {error.strerror or error}") from error
 
 
-def _draw_curves(figure: Figure, subject: _Subject) -> None:
-    """Draw a scalar in all its modes, or each statistic of a tensor."""
-    run, name = subject.run, subject.name
-    if subject.is_scalar:
-        axes = figure.subplots()
-        for one in MODES:
-            found = run.scalars(mode=one, rank=subject.rank).get(name)
-            if found is not None:
-                axes.plot(found.steps, found.values, label=one, marker=_marker(found))
-        axes.legend()
-        axes.set_xlabel("step")
-        return
-    view = run.tensor(name)
-    columns = {word: view.reduction(word, subject.mode, subject.rank) for word in view.reductions}
-    columns = {word: column for word, column in columns.items() if len(column)}
-    if not columns:
-        raise subject.missing("no statistics were captured")
-    grid: Any = figure.subplots(len(columns), 1, sharex=True, squeeze=False)
-    for axes, (word, column) in zip(grid[:, 0], columns.items(), strict=True):
-        axes.plot(column.steps, column.values, marker=_marker(column))
-        axes.set_ylabel(word)
-    grid[-1, 0].set_xlabel("step")
-
-
-def _marker(column: Column) -> str:
-    return "." if len(column) < 50 else ""
-
-
-def _draw_histogram(figure: Figure, subject: _Subject) -> None:
-    """Draw the distribution of the elements of one tensor at one step."""
-    axes = figure.subplots()
-    flat, lost = _finite(subject.value())
-    axes.hist(flat, bins=_BINS)
-    axes.set_xlabel(subject.name + (f"   ({lost} not finite)" if lost else ""))
-    axes.set_ylabel("elements")
-
-
-def _draw_histograms(figure: Figure, subject: _Subject) -> None:
-    """Draw the distribution of a tensor's elements over the steps, one column a step."""
-    view = subject.run.tensor(subject.name)
-    steps = view.steps(subject.mode, subject.rank)
-    if not len(steps):
-        raise subject.missing("it was never captured in full")
-    chosen = np.unique(np.linspace(0, len(steps) - 1, min(len(steps), _MOST_STEPS)).astype(int))
-    steps = steps[chosen]
-    values = [_finite(view.value(int(one), subject.mode, subject.rank)) for one in steps]
-    edges = np.histogram_bin_edges(np.concatenate([flat for flat, _ in values]), _BINS)
-    counts = np.stack([np.histogram(flat, edges)[0] for flat, _ in values], axis=1)
-    shares = np.ma.masked_equal(counts / np.maximum(counts.sum(axis=0), 1), 0)
-    axes = figure.subplots()
-    mesh = axes.pcolormesh(_borders(steps), edges, shares, cmap="viridis")
-    medians = [np.median(flat) if flat.size else np.nan for flat, _ in values]
-    axes.plot(steps, medians, color="black", linewidth=1, label="median")
-    lost = [one for one, (_, count) in zip(steps, values, strict=True) if count]
-    for one in lost:
-        axes.axvline(one, color=_NOT_FINITE, linewidth=1)
-    axes.legend()
-    axes.set_xlabel("step" + ("   (red: elements that are not finite)" if lost else ""))
-    figure.colorbar(mesh, ax=axes, label="share of elements")
-
-
-def _draw_images(figure: Figure, subject: _Subject) -> None:
-    """Draw a tensor at one step as a grid of pictures."""
-    value, name = subject.value(), subject.name
-    filters = name.startswith(("weights/", "gradients/")) and value.ndim == 4
-    last = subject.run.info.framework == "keras"
-    try:
-        rows = tile_images(value, filters=filters, channels_last=last)
-    except ValueError as error:
-        raise ConfigError(f"{name}: {error}; draw a histogram, with --as histogram") from error
-    axes = figure.subplots()
-    axes.imshow(mosaic(rows), interpolation="nearest")
-    axes.set_axis_off()
-
-
 def _finite(value: NDArray[Any]) -> tuple[NDArray[np.float64], int]:
-    """Return the finite elements, flat, magnitudes of complex ones; and how many are not finite."""
+    """Return the finite elements, and how many are not finite.
+
+    Args:
+        value: any shape, any dtype; complex elements count by their magnitude.
+
+    Returns:
+        float64 [N], and a number.
+    """
     real = np.abs(value) if value.dtype.kind == "c" else value
     flat = real.reshape(-1).astype(np.float64)
     finite = flat[np.isfinite(flat)]
     return finite, flat.size - finite.size
-
-
-def _borders(steps: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the borders between columns that lie at steps: float64, [N + 1]."""
-    if len(steps) == 1:
-        return np.array([steps[0] - 0.5, steps[0] + 0.5])
-    middles = (steps[1:] + steps[:-1]) / 2
-    first, last = steps[0] - (middles[0] - steps[0]), steps[-1] + (steps[-1] - middles[-1])
-    return np.concatenate([[first], middles, [last]])

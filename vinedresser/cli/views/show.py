@@ -176,14 +176,14 @@ def draw_name(
     Args:
         run: the run.
         name: of a tensor or scalar of it.
-        target: a .png or .svg file.
+        target: a .svg or .html file, for images also .png.
         step: only this step; None: all steps.
         mode: "train", "eval" or "predict".
         rank: of a distributed run.
         kind: "curve", "histogram" or "images"; None: what fits.
 
     Raises:
-        ConfigError: no such mode or kind, or the file is of another kind.
+        ConfigError: no such mode or kind, or an unknown picture format.
         UnknownTensor: no such tensor or scalar; the message has the nearest names.
         UnknownStep: it was not captured at this step.
         CorruptData: the bytes on disk do not match their checksum.

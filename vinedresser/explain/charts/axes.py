@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from vinedresser.explain.charts.scale import Scale
 from vinedresser.explain.charts.svg import Svg, element
 
-__all__ = ["Frame", "Size", "TICK_ROOM", "grid", "step_axis"]
+__all__ = ["Frame", "Size", "TICK_ROOM", "grid", "nonfinite_strokes", "step_axis"]
 
 # Below the plot, for the labels of the steps.
 TICK_ROOM = 22.0
@@ -66,3 +69,14 @@ def grid(frame: Frame, size: Size, *, values: bool) -> list[Svg]:
         drawn.append(element("line", x1=x, x2=x, y1=bottom, y2=bottom + 3, class_="axis"))
         drawn.append(element("text", tick.label, x=x, y=bottom + 15, class_="tick x"))
     return drawn
+
+
+def nonfinite_strokes(x: NDArray[np.float64], bottom: float) -> list[Svg]:
+    """Return a short red stroke at the foot of the plot for each step without a finite value.
+
+    Args:
+        x: the steps, float64 [K], pixels.
+        bottom: of the plot, pixels.
+    """
+    strokes = "".join(f"M{place:g} {bottom - 7:g}v7" for place in np.unique(np.round(x)))
+    return [element("path", d=strokes, class_="nonfinite")] if strokes else []

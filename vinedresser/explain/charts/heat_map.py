@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from vinedresser.explain.charts.gradient_map import GradientMap
 from vinedresser.explain.charts.markers import Marker, draw_markers, marker_room
 from vinedresser.explain.charts.palette import (
     FIRST_LEVEL,
@@ -16,12 +17,11 @@ from vinedresser.explain.charts.palette import (
     NONE,
     NOT_FINITE,
     ZERO,
+    colour_bar,
     indexed_png,
-    stops,
 )
 from vinedresser.explain.charts.scale import Scale, decade
 from vinedresser.explain.charts.svg import Svg, element
-from vinedresser.explain.reports.gradient_map import GradientMap
 from vinedresser.explain.wording import number
 
 __all__ = ["colour_scale", "heat_map", "value_range"]
@@ -85,20 +85,9 @@ def colour_scale(data: GradientMap, width: float) -> Svg:
     ticks = [(tick.value, decade(round(tick.value))) for tick in scale.ticks(6)]
     if len(ticks) < 2:
         ticks = [(end, number(_power(end), 2)) for end in (low, high)]
-    shades = [element("stop", offset=place, stop_color=shade) for place, shade in stops()]
-    return element(
-        "svg",
-        element("linearGradient", *shades, id="decades"),
-        element("rect", x=22, y=2, width=width - 44.0, height=9, rx=2, fill="url(#decades)"),
-        *(
-            element("text", label, x=float(scale(value)), y=23, class_="tick x")
-            for value, label in ticks
-        ),
-        viewBox=f"0 0 {width:g} 28",
-        width=f"{width:g}",
-        height="28",
-        role="img",
-        aria_label="Colour scale",
+    return colour_bar(
+        width,
+        [(float(scale(value)), label) for value, label in ticks],
         data_low=f"{low:.9g}",
         data_high=f"{high:.9g}",
     )

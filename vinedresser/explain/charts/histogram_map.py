@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vinedresser.errors import CorruptData
-from vinedresser.explain.charts.axes import TICK_ROOM, Frame, Size, grid, step_axis
+from vinedresser.explain.charts.axes import (
+    TICK_ROOM,
+    Frame,
+    Size,
+    grid,
+    nonfinite_strokes,
+    step_axis,
+)
 from vinedresser.explain.charts.markers import Marker, draw_markers, marker_room
 from vinedresser.explain.charts.palette import FIRST_LEVEL, LEVELS, NONE, indexed_png
 from vinedresser.explain.charts.scale import Scale
-from vinedresser.explain.charts.svg import Svg, element
+from vinedresser.explain.charts.svg import Svg, element, path_data
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.reductions import Histogram
 
@@ -36,20 +43,22 @@ class HistogramMap:
 
     Attributes:
         name: of the tensor.
-        steps: int64, [C], ascending: at even distances the nearest step that was captured.
+        steps: float64 [C], ascending: where the columns lie along the steps.
         edges: float64, [B + 1], the same for all columns.
         shares: float64, [B, C]; a column sums to 1, what lies beyond the edges is in the outermost
             bins. NaN where no element was finite.
         captured: how many steps were captured.
         damaged: how many could not be read.
+        not_finite: int64 [K], steps with elements that are not finite, where known.
     """
 
     name: str
-    steps: NDArray[np.int64]
+    steps: NDArray[np.float64]
     edges: NDArray[np.float64]
     shares: NDArray[np.float64]
     captured: int
     damaged: int
+    not_finite: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
 
 
 def histogram_map(run: Run, name: str) -> HistogramMap | None:
@@ -86,7 +95,7 @@ def histogram_map(run: Run, name: str) -> HistogramMap | None:
         return None
     return HistogramMap(
         name=name,
-        steps=np.array([step for step, _ in found], np.int64),
+        steps=np.array([step for step, _ in found], np.float64),
         edges=edges,
         shares=np.stack([_rebinned(histogram, edges) for _, histogram in found], axis=1),
         captured=len(captured),
@@ -122,6 +131,8 @@ def histogram_chart(data: HistogramMap, markers: Sequence[Marker], size: Size, l
         "svg",
         element("rect", class_="nothing", **box),
         element("image", href=href, preserveAspectRatio="none", class_="cells", **box),
+        element("path", d=path_data(x(data.steps), y(_medians(data))), class_="median"),
+        *nonfinite_strokes(x(data.not_finite), bottom),
         *grid(Frame(x, y, top, bottom), size, values=True),
         *draw_markers(markers, places, bottom),
         viewBox=f"0 0 {size.width:g} {bottom + TICK_ROOM:g}",
@@ -129,6 +140,15 @@ def histogram_chart(data: HistogramMap, markers: Sequence[Marker], size: Size, l
         role="img",
         aria_label=label,
     )
+
+
+def _medians(data: HistogramMap) -> NDArray[np.float64]:
+    """Return the median of each column, linear within a bin; float64 [C], NaN if unknown."""
+    medians = np.full(len(data.steps), np.nan)
+    for column in np.flatnonzero(np.isfinite(data.shares).all(axis=0)):
+        below = np.concatenate([[0.0], np.cumsum(data.shares[:, column])])
+        medians[column] = np.interp(0.5 * below[-1], below, data.edges)
+    return medians
 
 
 def _indices(shares: NDArray[np.float64]) -> NDArray[np.uint8]:

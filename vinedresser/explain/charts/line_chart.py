@@ -7,7 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.explain.charts.axes import TICK_ROOM, Frame, Size, grid, step_axis
+from vinedresser.explain.charts.axes import (
+    TICK_ROOM,
+    Frame,
+    Size,
+    grid,
+    nonfinite_strokes,
+    step_axis,
+)
 from vinedresser.explain.charts.curves import smoothed, thinned
 from vinedresser.explain.charts.markers import Marker, draw_markers, marker_room
 from vinedresser.explain.charts.scale import Scale, nice_scale
@@ -38,12 +45,12 @@ def line_chart(
     top = marker_room(places)
     bottom = top + size.height
     frame = Frame(x, nice_scale(column.values, bottom, top), top, bottom)
-    train, evaluation = column.of("train"), column.of("eval")
     return element(
         "svg",
         *grid(frame, size, values=bool(np.isfinite(column.values).any())),
-        *_training(train, frame),
-        *_evaluations(evaluation, frame),
+        *_training(column.of("train"), frame),
+        *_evaluations(column.of("eval"), frame, "eval"),
+        *_evaluations(column.of("predict"), frame, "predict"),
         *_not_finite(column, frame),
         *draw_markers(markers, places, bottom),
         viewBox=f"0 0 {size.width:g} {bottom + TICK_ROOM:g}",
@@ -78,13 +85,13 @@ def _along(scale: Scale, values: NDArray[np.float64]) -> NDArray[np.float64]:
         return scale.along(values)
 
 
-def _evaluations(column: Column, frame: Frame) -> list[Svg]:
+def _evaluations(column: Column, frame: Frame, kind: str) -> list[Svg]:
     steps, values = thinned(column.steps, column.values)
     line = path_data(frame.x(steps), frame.y(values))
     if not line:
         return []
-    points = _points(column, frame, "point eval") if len(column) <= _MOST_POINTS else []
-    return [element("path", d=line, class_="eval"), *points]
+    points = _points(column, frame, f"point {kind}") if len(column) <= _MOST_POINTS else []
+    return [element("path", d=line, class_=kind), *points]
 
 
 def _points(column: Column, frame: Frame, kind: str) -> list[Svg]:
@@ -101,9 +108,7 @@ def _points(column: Column, frame: Frame, kind: str) -> list[Svg]:
 def _not_finite(column: Column, frame: Frame) -> list[Svg]:
     """Return a red stroke at the foot of the chart for every step without a finite value."""
     bad = column.steps[~np.isfinite(column.values)]
-    places = np.unique(np.round(frame.x(bad)))
-    strokes = "".join(f"M{place:g} {frame.bottom - 7:g}v7" for place in places)
-    drawn = [element("path", d=strokes, class_="nonfinite")] if strokes else []
+    drawn = nonfinite_strokes(frame.x(bad), frame.bottom)
     if len(bad) == len(column):
         middle = (frame.x.start + frame.x.end) / 2
         height = (frame.top + frame.bottom) / 2

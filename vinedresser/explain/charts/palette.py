@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.explain.charts.png import palette_png
+from vinedresser.explain.charts.png import data_url, palette_png
+from vinedresser.explain.charts.svg import Svg, element
 
-__all__ = ["FIRST_LEVEL", "LEVELS", "NONE", "NOT_FINITE", "ZERO", "colour", "stops", "indexed_png"]
+__all__ = [
+    "FIRST_LEVEL",
+    "LEVELS",
+    "NONE",
+    "NOT_FINITE",
+    "ZERO",
+    "colour",
+    "colour_bar",
+    "indexed_png",
+]
 
 # Palette indices with a meaning of their own; the levels follow them.
 NONE, NOT_FINITE, ZERO = 0, 1, 2
@@ -25,9 +37,30 @@ def colour(index: int) -> str:
     return "#" + bytes(_table()[index]).hex()
 
 
-def stops() -> list[tuple[float, str]]:
-    """Return the scale as stops: position from 0 to 1, colour."""
-    return [(place / (len(_STOPS) - 1), stop) for place, stop in enumerate(_STOPS)]
+def colour_bar(width: float, ticks: Sequence[tuple[float, str]], **attributes: object) -> Svg:
+    """Return the colour scale as a bar, 28 pixels high with its labels.
+
+    Args:
+        width: pixels; the bar itself lies 22 pixels from either end.
+        ticks: pixel and label of each tick.
+        attributes: additional attributes of the SVG element.
+    """
+    stops = [
+        element("stop", offset=place / (len(_STOPS) - 1), stop_color=stop)
+        for place, stop in enumerate(_STOPS)
+    ]
+    return element(
+        "svg",
+        element("linearGradient", *stops, id="decades"),
+        element("rect", x=22, y=2, width=width - 44.0, height=9, rx=2, fill="url(#decades)"),
+        *(element("text", label, x=x, y=23, class_="tick x") for x, label in ticks),
+        viewBox=f"0 0 {width:g} 28",
+        width=f"{width:g}",
+        height="28",
+        role="img",
+        aria_label="Colour scale",
+        **attributes,
+    )
 
 
 def indexed_png(indices: NDArray[np.uint8]) -> str:
@@ -36,7 +69,7 @@ def indexed_png(indices: NDArray[np.uint8]) -> str:
     Args:
         indices: uint8, [H, W], palette indices; `NONE` is transparent.
     """
-    return palette_png(indices, _table())
+    return data_url(palette_png(indices, _table()))
 
 
 def _table() -> NDArray[np.uint8]:

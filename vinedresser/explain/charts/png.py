@@ -1,4 +1,7 @@
-"""Small pictures as ``data:`` URLs, so that a page needs no file besides itself."""
+"""PNG encoding of small pictures.
+
+Shape legend: H, height and W, width in pixels.
+"""
 
 from __future__ import annotations
 
@@ -9,39 +12,44 @@ import zlib
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["colour_png", "palette_png"]
+__all__ = ["colour_png", "data_url", "palette_png"]
 
 # Colour types of the PNG specification (W3C, second edition, 11.2.2).
 _TRUE_COLOUR, _INDEXED = 2, 3
 
 
-def palette_png(indices: NDArray[np.uint8], colours: NDArray[np.uint8]) -> str:
-    """Return a picture in the colours of a palette, one pixel a cell; index 0 is transparent.
+def palette_png(indices: NDArray[np.uint8], colours: NDArray[np.uint8]) -> bytes:
+    """Encode palette indices, one pixel per cell; index 0 is transparent.
 
     Args:
-        indices: uint8, [H, W].
-        colours: uint8, [256, 3].
+        indices: uint8 [H, W].
+        colours: the palette, uint8 [256, 3].
     """
     palette = [_chunk(b"PLTE", colours.tobytes()), _chunk(b"tRNS", b"\x00")]
-    return _url(indices, indices.shape[1], _INDEXED, palette)
+    return _png(indices, indices.shape[1], _INDEXED, palette)
 
 
-def colour_png(pixels: NDArray[np.float64]) -> str:
-    """Return a colour picture.
+def colour_png(pixels: NDArray[np.float64]) -> bytes:
+    """Encode a colour picture.
 
     Args:
-        pixels: float64, [H, W, 3], from 0 to 1.
+        pixels: float64 [H, W, 3], values from 0 to 1.
     """
     bytes_ = np.round(np.clip(pixels, 0, 1) * 255).astype(np.uint8)
-    return _url(bytes_.reshape(len(bytes_), -1), pixels.shape[1], _TRUE_COLOUR, [])
+    return _png(bytes_.reshape(len(bytes_), -1), pixels.shape[1], _TRUE_COLOUR, [])
 
 
-def _url(rows: NDArray[np.uint8], width: int, kind: int, palette: list[bytes]) -> str:
-    """Return a picture of rows of bytes, uint8, [H, bytes]."""
+def data_url(png: bytes) -> str:
+    """Return a PNG as a ``data:`` URL, which embeds it in a page or an SVG."""
+    return f"data:image/png;base64,{base64.b64encode(png).decode()}"
+
+
+def _png(rows: NDArray[np.uint8], width: int, kind: int, palette: list[bytes]) -> bytes:
+    """Encode rows of bytes, uint8 [H, bytes per row]."""
     height = len(rows)
     # Each row begins with its filter type, 0: none.
     raw = np.concatenate([np.zeros((height, 1), np.uint8), rows], axis=1).tobytes()
-    content = b"".join(
+    return b"".join(
         [
             b"\x89PNG\r\n\x1a\n",
             _chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, kind, 0, 0, 0)),
@@ -50,13 +58,8 @@ def _url(rows: NDArray[np.uint8], width: int, kind: int, palette: list[bytes]) -
             _chunk(b"IEND", b""),
         ]
     )
-    return f"data:image/png;base64,{base64.b64encode(content).decode()}"
 
 
 def _chunk(kind: bytes, content: bytes) -> bytes:
-    return (
-        struct.pack(">I", len(content))
-        + kind
-        + content
-        + struct.pack(">I", zlib.crc32(kind + content))
-    )
+    checksum = struct.pack(">I", zlib.crc32(kind + content))
+    return struct.pack(">I", len(content)) + kind + content + checksum

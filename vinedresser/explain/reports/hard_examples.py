@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.explain.charts.png import colour_png
+from vinedresser.explain.charts.png import colour_png, data_url
 from vinedresser.explain.charts.tensor_images import mosaic, tile_images
 from vinedresser.explain.reports.seen_batches import Batch, SeenBatches
 from vinedresser.explain.wording import number
@@ -157,7 +157,7 @@ def _pictures(values: NDArray[np.float64] | None, *, channels_last: bool) -> lis
     fine = (slice(None, None, stride), slice(None, None, stride))
     thin = values[(slice(None), *fine)] if last else values[(..., *fine)]
     rows = tile_images(thin, channels_last=last)
-    return [colour_png(mosaic([[tile]])) for row in rows for tile in row]
+    return [data_url(colour_png(mosaic([[tile]]))) for row in rows for tile in row]
 
 
 def _features(

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from vinedresser.explain.charts.figure import Figure, Section
+from vinedresser.explain.charts.gradient_map import GradientMap, gradient_map
 from vinedresser.explain.charts.heat_map import colour_scale, heat_map
 from vinedresser.explain.charts.markers import Marker
 from vinedresser.explain.charts.svg import Svg
 from vinedresser.explain.reports.cards import Card, entries_of, finding_cards, markers_of
-from vinedresser.explain.reports.gradient_map import GradientMap, gradient_map
 from vinedresser.explain.reports.overview import Overview, overview
 from vinedresser.explain.reports.proofs import (
     ExampleSection,

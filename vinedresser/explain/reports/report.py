@@ -58,10 +58,15 @@ def templates() -> Environment:
 
     It keeps what it has compiled, which takes longer than filling in a small page.
     """
-    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
     return Environment(
-        loader=PackageLoader("vinedresser.explain.reports"),
+        loader=ChoiceLoader(
+            [
+                PackageLoader("vinedresser.explain.reports"),
+                PackageLoader("vinedresser.explain.charts", "."),
+            ]
+        ),
         # Names and messages come from runs.
         autoescape=True,
         undefined=StrictUndefined,
