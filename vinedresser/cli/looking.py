@@ -49,7 +49,8 @@ def show(
     mode: Annotated[str, typer.Option(help="train, eval or predict.")] = "train",
     rank: Annotated[int, typer.Option(help="Of a distributed run.")] = 0,
     draw: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw it to a .svg or .html file; images also to .png.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw it to FILE: .svg, .html, or .png for images."),
     ] = None,
     as_: Annotated[
         str | None,
