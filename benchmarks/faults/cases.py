@@ -10,11 +10,11 @@ from typing import Any
 import yaml
 
 from benchmarks.faults.data import check_data
-from benchmarks.faults.initialisation import check_init
-from benchmarks.faults.layers import Layer, check_layer
-from benchmarks.faults.losses import LOSSES
 from benchmarks.faults.measures import MEASURES
-from benchmarks.faults.optimizers import check_optimizer
+from benchmarks.faults.networks.initialisation import check_init
+from benchmarks.faults.networks.layers import Layer, check_layer
+from benchmarks.faults.networks.losses import LOSSES
+from benchmarks.faults.networks.optimizers import check_optimizer
 from benchmarks.faults.settings import TrainSettings, check_settings
 from benchmarks.faults.words import check_keys, known_word, whole
 from vinedresser.errors import ConfigError

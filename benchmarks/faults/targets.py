@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from benchmarks.faults.losses import LOSSES
+from benchmarks.faults.networks.losses import LOSSES
 from vinedresser.errors import ConfigError
 
 __all__ = ["correct", "targets"]

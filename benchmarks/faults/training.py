@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from benchmarks.faults.cases import Case
 from benchmarks.faults.data import Data, load_data, mixed_axes
 from benchmarks.faults.history import History, Trained
-from benchmarks.faults.layers import Layer, build_model
-from benchmarks.faults.losses import LOSSES
-from benchmarks.faults.optimizers import make_optimizer, rate_of
+from benchmarks.faults.networks.layers import Layer, build_model
+from benchmarks.faults.networks.losses import LOSSES
+from benchmarks.faults.networks.optimizers import make_optimizer, rate_of
 from benchmarks.faults.settings import TrainSettings
 from benchmarks.faults.targets import correct, targets
 from vinedresser.capture.config.capture_config import CaptureConfig

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from benchmarks.faults.cases import Case
-from benchmarks.faults.layers import Layer
-from benchmarks.faults.losses import LOSSES
+from benchmarks.faults.networks.layers import Layer
+from benchmarks.faults.networks.losses import LOSSES
 from benchmarks.faults.peers.evidence import Alarm, Evidence
 
 __all__ = ["hidden_linear", "last_activation", "alarms_of"]

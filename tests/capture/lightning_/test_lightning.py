@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from tests.capture.lightning_.trainings import BATCHES, Adversaries, Classifier, loader, trainer
-from tests.capture.torch_.ranks import ROOT
+from tests.capture.torch_.parallel.ranks import ROOT
 from tests.capture.torch_.zoo import EVERYTHING
 from vinedresser.capture import Hook, SaveConfig, open_run
 from vinedresser.store.reading.reader import Run

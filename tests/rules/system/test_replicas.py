@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.capture.torch_.ranks import run_ranks
-from tests.capture.torch_.replica_training import ALTERED_AT, EVERY
+from tests.capture.torch_.parallel.ranks import run_ranks
+from tests.capture.torch_.parallel.replica_training import ALTERED_AT, EVERY
 from vinedresser.capture import open_run
 from vinedresser.errors import ConfigError
 from vinedresser.rules.judge import judge
@@ -19,7 +19,7 @@ from vinedresser.testing.runs import make_run, step_record
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("replicas")
-    run_ranks("tests.capture.torch_.replica_training", folder)
+    run_ranks("tests.capture.torch_.parallel.replica_training", folder)
     return folder
 
 

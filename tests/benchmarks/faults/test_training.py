@@ -1,4 +1,4 @@
-"""The benchmark of faulty trainings: cases are read, built and judged, and the peers are right."""
+"""Cases of the fault benchmark are read, trained and judged."""
 
 from __future__ import annotations
 
@@ -15,40 +15,18 @@ import yaml
 from numpy.typing import NDArray
 
 from benchmarks.faults import cases as faults_cases
-from benchmarks.faults.cases import Case, case_of, load_cases
-from benchmarks.faults.classes import CLASSES, right_words
+from benchmarks.faults.cases import case_of, load_cases
+from benchmarks.faults.classes import right_words
 from benchmarks.faults.data import load_data, mixed_axes
 from benchmarks.faults.judging import Job, judge_case
-from benchmarks.faults.losses import LOSSES
-from benchmarks.faults.outcome import Outcome
-from benchmarks.faults.peers import autotrainer, debugger, umlaut
-from benchmarks.faults.tables import report
+from benchmarks.faults.networks.losses import LOSSES
 from benchmarks.faults.training import train
-from benchmarks.faults.verdict import Verdict
+from tests.benchmarks.faults.iris import IRIS, iris
 from vinedresser.capture.config.capture_config import CaptureConfig
 from vinedresser.errors import ConfigError
-from vinedresser.rules.faults import FAULTS
-from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import open_run
 
 FOLDER = Path(faults_cases.__file__).parent
-IRIS: dict[str, Any] = {
-    "id": "iris",
-    "kind": "healthy",
-    "fault_class": "healthy",
-    "data": {"name": "iris"},
-    "model": [{"dense": 8, "act": "relu"}, {"dropout": 0.1}, {"dense": 3}],
-    "init": "torch",
-    "loss": "ce_logits",
-    "optimizer": {"name": "adam", "lr": 0.02},
-    "batch": 32,
-    "steps": 120,
-    "expect": {"all": [["acc", ">=", 0.9], ["nan", "==", False]]},
-}
-
-
-def iris(**changes: Any) -> Case:
-    return case_of({**IRIS, **changes})
 
 
 @pytest.mark.parametrize("name", ["cases.yaml", "more_cases.yaml"])
@@ -295,120 +273,6 @@ def test_the_command_judges_each_case_in_a_process_of_its_own(tmp_path: Path) ->
     )
     assert wrong.returncode == 1
     assert wrong.stderr == "--only: no case 'irsi'; did you mean iris?\n"
-
-
-def finding(**changes: Any) -> Finding:
-    given: dict[str, Any] = {
-        "rule": "r",
-        "severity": "stop",
-        "step": 50,
-        "since": 40,
-        "mode": "train",
-        "rank": 0,
-        "tensor": "t",
-        "statistic": "l2",
-        "value": 1.0,
-        "threshold": 0.5,
-        "confidence": 0.9,
-        "seen": "s",
-        "cause": "c",
-        "remedy": "r",
-        "fault": "dying_relu",
-    }
-    return Finding(**{**given, **changes})
-
-
-def verdict(*findings: Finding, faulty: bool = True, as_expected: bool = True) -> Verdict:
-    return Verdict(
-        id="case",
-        seed=0,
-        faulty=faulty,
-        fault_class="dead_relu" if faulty else "healthy",
-        steps=200,
-        outcome=Outcome(as_expected, {"acc": 0.5}),
-        findings=findings,
-    )
-
-
-def test_a_verdict_counts_what_was_known_when_the_run_was_stopped() -> None:
-    early = finding(severity="warning", step=20, fault="learning_rate_too_high")
-    late = finding(severity="stop", step=90, fault="bad_initialisation")
-    one = verdict(early, finding(), late)
-    assert (one.detected_at, one.saved) == (20, 0.75)
-    # A learning rate that is too high brings dead units about; the late finding is not known yet.
-    assert one.root is early
-    assert not one.named
-    assert verdict(finding(), late).named
-    about_itself = finding(severity="warning", statistic="", fault="", tensor="")
-    assert verdict(about_itself).detected_at is None
-    assert verdict(about_itself, faulty=False).alarms == [about_itself]
-    assert verdict(finding(severity="info")).detected_at is None
-
-
-def test_the_table_leaves_out_what_did_not_turn_out_as_expected() -> None:
-    text = report(
-        [
-            verdict(finding()),
-            verdict(),
-            verdict(as_expected=False),
-            verdict(faulty=False),
-            verdict(finding(severity="warning"), faulty=False),
-        ]
-    )
-    words = " ".join(text.split())
-    assert "dead_relu 2 1 of 2, 50% 1 of 2, 50% 1 of 2, 50% 25% 38%" in words
-    assert "vinedresser 1 of 2, 50% 1 of 2, 50% 1 of 2, 50% 0 of 2, 0% 25% 38%" in words
-    assert "not counted, 1 of 5" in text
-
-
-def test_classes_are_named_by_words_that_there_are() -> None:
-    assert {word for words in CLASSES.values() for word in words} <= set(FAULTS)
-    assert right_words("overfitting") == {"overfitting"}
-    assert right_words("something else") == frozenset()
-
-
-def test_autotrainers_formulas() -> None:
-    assert autotrainer.vanishing(0.9e-4, 1.0)
-    assert not autotrainer.vanishing(1.1e-4, 1.0)
-    assert not autotrainer.vanishing(0.9e-4, 0.05)
-    assert autotrainer.exploding(71.0, 1.0, 0.5)
-    assert not autotrainer.exploding(69.0, 1.0, 0.5)
-    assert autotrainer.exploding(1.0, 1.0, float("nan"))
-    assert autotrainer.dying([0.1, 0.9], [10, 30])
-    assert not autotrainer.dying([0.1, 0.9], [11, 30])
-    assert autotrainer.oscillating([0.5, 0.46, 0.5, 0.46, 0.5, 0.46])
-    assert not autotrainer.oscillating([0.5, 0.48, 0.5, 0.48, 0.5, 0.48])
-    assert autotrainer.slow([0.5, 0.505, 0.509], 10)
-    assert not autotrainer.slow([0.5, 0.52, 0.52], 10)
-    assert not autotrainer.slow([0.5, 0.505], 10)
-
-
-def test_umlauts_formulas() -> None:
-    assert umlaut.last_activation(iris().model) == ""
-    assert umlaut.last_activation(iris(model=[{"dense": 3}, {"act": "softmax"}]).model) == "softmax"
-    assert not umlaut.hidden_linear(iris().model)
-    assert umlaut.hidden_linear(iris(model=[{"dense": 4}, {"dropout": 0.1}, {"dense": 3}]).model)
-    normed = [{"dense": 4}, {"bn": 0.1}, {"act": "relu"}, {"dense": 3}]
-    assert not umlaut.hidden_linear(iris(model=normed).model)
-
-
-def test_debuggers_formulas() -> None:
-    before, now = np.array([1.0, 2.0]), np.array([1.5, 1.0])
-    assert debugger.update_ratio(before, now) == pytest.approx(0.5, rel=1e-6)
-    assert debugger.unchanged([now, now + 1e-9, now])
-    assert not debugger.unchanged([now, now + 1e-3, now])
-    assert not debugger.unchanged([now, now])
-    values = np.zeros((200, 4))
-    values[:, 0] = 1.0
-    values[0, 1] = 1.0
-    values[:3, 2] = 1.0
-    assert debugger.inactive_share(values, (0.0, np.inf)) == 0.5
-    assert debugger.all_zero(np.array([0.1, 1.0]))
-    assert not debugger.all_zero(np.array([0.1, 0.99]))
-    steps = np.arange(0, 50, 10)
-    assert debugger.not_decreasing(steps, np.array([5.0, 4.0, 4.0, 3.0, 3.5])) == [20, 40]
-    evaluations = np.array([1.0, 1.05, 1.2, 1.3, 1.0])
-    assert debugger.overfit(steps, np.ones(5), steps, evaluations) == [30]
 
 
 def test_dropout_and_running_statistics_show_in_the_outcome() -> None:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 (as everybody calls it)
 
-from tests.capture.torch_.functional_calls import ALWAYS, Calls, step_on
+from tests.capture.torch_.forward.functional_calls import ALWAYS, Calls, step_on
 from vinedresser.capture import Collection, Hook, SaveConfig, open_run
 
 

@@ -21,7 +21,7 @@ from torch.utils.checkpoint import (
 )
 from torch.utils.flop_counter import FlopCounterMode
 
-from tests.capture.torch_.functional_calls import BOTH, Calls, step_on
+from tests.capture.torch_.forward.functional_calls import BOTH, Calls, step_on
 from vinedresser.capture import Hook, open_run
 
 

@@ -1,6 +1,6 @@
 """One rank of a fully sharded training, with and without a hook: `test_torch_fsdp` starts it.
 
-python -m tests.capture.torch_.fsdp_training FOLDER [stop]
+python -m tests.capture.torch_.parallel.fsdp_training FOLDER [stop]
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 
-from tests.capture.torch_.ranks import join
+from tests.capture.torch_.parallel.ranks import join
 from tests.capture.torch_.zoo import EVERYTHING
 from vinedresser.capture import Hook
 

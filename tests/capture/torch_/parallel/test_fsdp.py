@@ -13,8 +13,8 @@ from safetensors import safe_open
 from safetensors.numpy import load_file
 from torch import nn
 
-from tests.capture.torch_.fsdp_training import STEPS, Net, batch
-from tests.capture.torch_.ranks import run_ranks, start_ranks
+from tests.capture.torch_.parallel.fsdp_training import STEPS, Net, batch
+from tests.capture.torch_.parallel.ranks import run_ranks, start_ranks
 from vinedresser.capture import open_run
 from vinedresser.store.reading.reader import Run
 
@@ -24,7 +24,7 @@ RANKS = (0, 1)
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("fsdp")
-    run_ranks("tests.capture.torch_.fsdp_training", folder)
+    run_ranks("tests.capture.torch_.parallel.fsdp_training", folder)
     return folder
 
 
@@ -119,7 +119,10 @@ def test_an_evaluation_has_shards_too(trained: Path) -> None:
 
 
 def test_a_rank_that_is_stopped_alone_saves_its_shards_and_waits_for_nobody(tmp_path: Path) -> None:
-    with start_ranks("tests.capture.torch_.fsdp_training", tmp_path, "stop") as (_, stopped):
+    with start_ranks("tests.capture.torch_.parallel.fsdp_training", tmp_path, "stop") as (
+        _,
+        stopped,
+    ):
         _, errors = stopped.communicate(timeout=90)
         assert stopped.returncode in (143, -6), errors
     (saved,) = (tmp_path / "run" / "checkpoints").iterdir()

@@ -1,6 +1,6 @@
 """One rank of data-parallel trainings, each with and without a hook: `test_torch_ddp` starts it.
 
-python -m tests.capture.torch_.ddp_training FOLDER [NAME …]
+python -m tests.capture.torch_.parallel.ddp_training FOLDER [NAME …]
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from tests.capture.hook.trainings import EVERYTHING
-from tests.capture.torch_.ranks import join
+from tests.capture.torch_.parallel.ranks import join
 from vinedresser.capture import Hook
 
 __all__ = ["STEPS", "TRAININGS", "TwoHeads", "batch", "plain_model"]

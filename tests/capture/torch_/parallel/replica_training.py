@@ -1,6 +1,6 @@
 """One rank of data-parallel trainings, healthy or not: `test_rules_replicas` starts it.
 
-python -m tests.capture.torch_.replica_training FOLDER
+python -m tests.capture.torch_.parallel.replica_training FOLDER
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from tests.capture.torch_.ranks import join
+from tests.capture.torch_.parallel.ranks import join
 from vinedresser.capture import Hook
 from vinedresser.rules.base import capture_for
 from vinedresser.rules.system.replica_divergence import ReplicaDivergence

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from benchmarks.faults.activations import ACTIVATIONS, LINEAR
-from benchmarks.faults.initialisation import check_init, initialise
-from benchmarks.faults.recurrent import OverTime, Recurrent
+from benchmarks.faults.networks.activations import ACTIVATIONS, LINEAR
+from benchmarks.faults.networks.initialisation import check_init, initialise
+from benchmarks.faults.networks.recurrent import OverTime, Recurrent
 from benchmarks.faults.words import check_keys, known_word, number, split_word
 from vinedresser.errors import ConfigError
 

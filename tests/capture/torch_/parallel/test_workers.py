@@ -13,7 +13,7 @@ import torch.multiprocessing as mp
 from torch import nn
 from torch.utils.data import DataLoader
 
-from tests.capture.torch_.workers import Features, train_shared
+from tests.capture.torch_.parallel.workers import Features, train_shared
 from vinedresser.capture import Hook, SaveConfig, open_run
 
 ALL = dict.fromkeys(("losses", "weights", "outputs", "gradients"), SaveConfig(every=1))

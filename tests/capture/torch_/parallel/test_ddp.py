@@ -18,8 +18,14 @@ import torch
 from safetensors.numpy import load_file
 from torch import Tensor, nn
 
-from tests.capture.torch_.ddp_training import STEPS, TRAININGS, TwoHeads, batch, plain_model
-from tests.capture.torch_.ranks import ROOT, rank_environment, run_ranks, start_ranks
+from tests.capture.torch_.parallel.ddp_training import (
+    STEPS,
+    TRAININGS,
+    TwoHeads,
+    batch,
+    plain_model,
+)
+from tests.capture.torch_.parallel.ranks import ROOT, rank_environment, run_ranks, start_ranks
 from vinedresser.capture import Hook, open_run
 from vinedresser.capture.run.environment import Environment
 from vinedresser.errors import ConfigError, SecondWriter
@@ -32,7 +38,7 @@ RANKS = (0, 1)
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder in which two ranks have done all trainings."""
     folder = tmp_path_factory.mktemp("ddp")
-    errors = run_ranks("tests.capture.torch_.ddp_training", folder)
+    errors = run_ranks("tests.capture.torch_.parallel.ddp_training", folder)
     assert "vinedresser: " not in "".join(errors)
     return folder
 
@@ -203,7 +209,10 @@ def test_under_torchrun(tmp_path: Path) -> None:
 
 
 def test_a_rank_that_is_killed_is_told_within_seconds(tmp_path: Path) -> None:
-    with start_ranks("tests.capture.torch_.ddp_training", tmp_path, "die") as (survivor, victim):
+    with start_ranks("tests.capture.torch_.parallel.ddp_training", tmp_path, "die") as (
+        survivor,
+        victim,
+    ):
         for process in (survivor, victim):
             assert process.stdout is not None
             assert process.stdout.readline() == "ready\n"

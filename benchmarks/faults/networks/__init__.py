@@ -1,0 +1,1 @@
+"""The networks that the cases describe: layers, initialisation, losses and optimizers."""

@@ -1,0 +1,36 @@
+"""No module imports itself by way of others, not even for types or inside a function."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+
+import pytest
+
+from tests.project.source_modules import Module, modules
+
+
+def imported_modules(module: Module, known: dict[str, Module]) -> Iterator[str]:
+    """Yield the modules among those known that a module imports anywhere."""
+    for node in ast.walk(module.tree):
+        match node:
+            case ast.Import():
+                yield from (alias.name for alias in node.names if alias.name in known)
+            case ast.ImportFrom(module=str(source)):
+                for alias in node.names:
+                    submodule = f"{source}.{alias.name}"
+                    yield submodule if submodule in known else source
+
+
+@pytest.mark.parametrize("package", ["vinedresser", "benchmarks", "tests"])
+def test_no_module_imports_itself_by_way_of_others(package: str) -> None:
+    known = modules(package)
+    graph = {
+        name: set(imported_modules(module, known)) & known.keys() - {name}
+        for name, module in known.items()
+    }
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" imports ".join(reversed(error.args[1])))
