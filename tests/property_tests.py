@@ -32,4 +32,4 @@ def register_profiles() -> None:
 
 def examples(count: int) -> settings:
     """Return settings for a number of examples, multiplied in the profile "random"."""
-    return settings(max_examples=count * settings.default.max_examples // _BASE)
+    return settings(max_examples=count * settings().max_examples // _BASE)

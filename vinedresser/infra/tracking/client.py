@@ -1,4 +1,4 @@
-"""The one file that imports mlflow: a quiet client, and MLflow's errors as ours.
+"""A quiet MLflow client, and the translation of MLflow's errors.
 
 Only `MlflowClient` is used, never the fluent API (`mlflow.log_metric` and its like): that keeps
 "the active run" per thread, and in a thread without one it silently opens a stray run.

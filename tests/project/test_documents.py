@@ -36,7 +36,6 @@ BLOCK = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 FILE = re.compile(r"# (?P<name>[\w./-]+\.(?:py|toml))\n")
-LINK = re.compile(r"\]\((?!\w+:)(?P<path>[^)#]+)(?:#[^)]*)?\)")
 TARGET = re.compile(r"^([a-z-]+):", re.MULTILINE)
 
 
@@ -146,9 +145,3 @@ def test_blocks_work(document: Path, tmp_path: Path) -> None:
                 json.loads(block.body)
             case language:
                 assert language == "text", f"```{language}: not a language that is checked"
-
-
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_links_lead_somewhere(document: Path) -> None:
-    for link in LINK.finditer(document.read_text(encoding="utf-8")):
-        assert (document.parent / link["path"]).exists(), f"{document.name}: {link['path']}"
