@@ -111,7 +111,7 @@ def test_recurrent_layers_say_what_is_inside_of_their_loop(
     with Hook(tmp_path, collections=everything()) as hook:
         hook.watch(model)
         model.fit(np.ones((4, 5, 2)), np.ones((4, 3)), verbose=0)
-    assert "inside of a loop" in capfd.readouterr().err
+    assert "inside a loop" in capfd.readouterr().err
     run = open_run(tmp_path)
     assert run.tensor("outputs/rnn").value(0).shape == (4, 3)
     assert run.tensor("gradients/rnn.cell.kernel").value(0).shape == (2, 12)

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:Depreca
 _STEPS = 3
 
 
-class Loop:
+class CustomLoop:
     """A loop that notes what it computes.
 
     Args:
@@ -57,9 +57,9 @@ class Loop:
 
 
 @pytest.fixture(params=["line by line", "tf.function"])
-def loop(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Loop, Hook]:
+def loop(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[CustomLoop, Hook]:
     hook = Hook(tmp_path / "run", collections=everything())
-    return Loop(hook, compiled=request.param == "tf.function"), hook
+    return CustomLoop(hook, compiled=request.param == "tf.function"), hook
 
 
 def _closed(hook: Hook) -> Run:
@@ -67,7 +67,9 @@ def _closed(hook: Hook) -> Run:
     return open_run(hook.path)
 
 
-def test_each_update_is_a_step_with_its_weights_gradients_and_loss(loop: tuple[Loop, Hook]) -> None:
+def test_each_update_is_a_step_with_its_weights_gradients_and_loss(
+    loop: tuple[CustomLoop, Hook],
+) -> None:
     training, hook = loop
     training.run()
     run = _closed(hook)
@@ -84,7 +86,7 @@ def test_each_update_is_a_step_with_its_weights_gradients_and_loss(loop: tuple[L
 
 
 def test_a_look_at_the_model_is_an_evaluation_where_it_is_called_one(
-    loop: tuple[Loop, Hook],
+    loop: tuple[CustomLoop, Hook],
 ) -> None:
     training, hook = loop
     x, y = images()
@@ -107,7 +109,7 @@ def test_unsaved_steps_run_the_users_own_function(tmp_path: Path) -> None:
     collections = {name: SaveConfig(every=0) for name in ("losses", "metrics", "saved")}
     collections["gradients"] = SaveConfig(steps=(1,), every=0)
     with Hook(tmp_path / "run", collections=collections) as hook:
-        training = Loop(hook, compiled=True)
+        training = CustomLoop(hook, compiled=True)
         training.run()
         assert training.step.experimental_get_tracing_count() == 1
     run = open_run(tmp_path / "run")
@@ -120,7 +122,7 @@ def test_a_loop_inside_of_a_function_is_counted_and_said(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with Hook(tmp_path / "run", collections=everything()) as hook:
-        training = Loop(hook, compiled=False)
+        training = CustomLoop(hook, compiled=False)
         x, y = images()
 
         def several(x: Any, y: Any) -> None:
@@ -134,7 +136,7 @@ def test_a_loop_inside_of_a_function_is_counted_and_said(
         epoch(tf.constant(x), tf.constant(y))
         assert hook._session.recorder.steps == 6
     said = capfd.readouterr().err
-    assert "computed inside of a loop" in said
+    assert "computed inside a loop" in said
     assert "makes 3 optimizer steps" in said
 
 
@@ -142,7 +144,7 @@ def test_a_function_that_nobody_can_look_into_is_said(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with Hook(tmp_path / "run", collections=everything()) as hook:
-        training = Loop(hook, compiled=True)
+        training = CustomLoop(hook, compiled=True)
         x, y = (tf.constant(one) for one in images())
         training.step.get_concrete_function(x, y)(x, y)
     assert "get_concrete_function" in capfd.readouterr().err

@@ -1,1 +1,1 @@
-"""Capture from Keras 3, on its TensorFlow and torch backends."""
+"""Capture from Keras 3 with the TensorFlow or PyTorch backend."""

@@ -1,4 +1,4 @@
-"""The adapter for Keras: from its functions, layers and optimizers to recordings."""
+"""The Keras adapter: capture from one model into recordings."""
 
 from __future__ import annotations
 
@@ -13,18 +13,14 @@ from keras.src.backend.common.symbolic_scope import in_symbolic_scope
 
 from vinedresser.capture.adapters.adapter import Adapter
 from vinedresser.capture.adapters.training_setup import TrainingSetup
-from vinedresser.capture.keras_.calls.fitting import Fitting
-from vinedresser.capture.keras_.calls.interception import (
-    Original,
-    Place,
-    current,
-    unwatch,
-    watch_all,
-)
-from vinedresser.capture.keras_.calls.loops import Loop
 from vinedresser.capture.keras_.checkpoint import save_checkpoint
+from vinedresser.capture.keras_.execution import execution_of
+from vinedresser.capture.keras_.loops.builtin_loops import BuiltinLoops
+from vinedresser.capture.keras_.loops.custom_loop import CustomLoop
+from vinedresser.capture.keras_.observation.interception import current_observer, unwatch, watch
+from vinedresser.capture.keras_.observation.observers import Original, PatchPoint
+from vinedresser.capture.keras_.observation.watched_model import WatchedModel
 from vinedresser.capture.keras_.setup import training_setup
-from vinedresser.capture.keras_.watched import Watched
 from vinedresser.capture.recording.session import Session
 from vinedresser.errors import ConfigError
 from vinedresser.store.collections.modules import ModuleInfo
@@ -33,23 +29,23 @@ __all__ = ["KerasAdapter"]
 
 
 class KerasAdapter:
-    """Watches one Keras model.
+    """Captures from one Keras model.
 
-    A step in which nothing is due runs the function that Keras has compiled, as it is. One in which
-    something is due runs a second one, traced from the model's own step, that returns it as well.
+    A step in which nothing is due runs the function compiled by Keras. Otherwise a second function
+    runs, traced from the model's own step, that also returns the due tensors.
 
     Args:
-        session: takes what is seen.
-        introduce: makes the adapter known to the hook; called when layers were built late.
-        model: built or not, compiled or not.
-        loss: a keras.losses.Loss that a loop of the user's own calls; None where Keras computes it.
-        optimizer: that of such a loop, or several in the order of their steps; None: the first that
-            updates the model.
-        name: comes before the names of all that belongs to the model; None: nothing does.
+        session: session of the run.
+        introduce: registers the adapter with the hook; called again when layers were built late.
+        model: the model, built or not, compiled or not.
+        loss: keras.losses.Loss object of a custom loop; None if Keras computes the loss.
+        optimizer: optimizer of a custom loop, or several in the order of their steps; None for the
+            first that updates the model.
+        name: prefix of the model's tensor names; None for no prefix.
 
     Raises:
-        ConfigError: the backend, the loss or the optimizer cannot be watched.
-        ImportError: the backend's package is not installed.
+        ConfigError: The backend, the loss or the optimizer is not supported.
+        ImportError: The backend's package is not installed.
     """
 
     def __init__(
@@ -68,20 +64,26 @@ class KerasAdapter:
         self.loss = loss
         self._name = name
         last = optimizers[-1] if optimizers else None
-        grown = partial(introduce, self)
-        watched = Watched(session, model, optimizer=last, name=name, adapter=self, grown=grown)
-        self._watched = watched
+        self._watched = watched = WatchedModel(
+            session,
+            model,
+            optimizer=last,
+            name=name,
+            adapter=self,
+            on_new_layers=partial(introduce, self),
+        )
         self._backend = watched.backend
         self._names = watched.names
-        self._loop = Loop(watched)
+        self._loop = CustomLoop(watched)
         guard = session.shield.guard
         self._before_update = guard("the start of an update", self._loop.before_update)
         self._after_update = guard("the end of an update", self._loop.after_update)
-        self._notice = guard("looking for the optimizer", self._noticed)
-        self._loss_computed = guard("the loss", self.record_loss)
-        self._fitting = Fitting(watched)
-        self._backend.watch(watched)
-        watch_all(self)
+        self._register_optimizer = guard("looking for the optimizer", self._find_optimizer)
+        self._record_loss = guard("the loss", self.record_loss)
+        self._execution = execution_of(watched)
+        self._builtin_loops = BuiltinLoops(watched, self._execution.runner)
+        self._execution.watch()
+        watch(self)
 
     @property
     def framework(self) -> str:
@@ -89,9 +91,9 @@ class KerasAdapter:
         return "keras"
 
     @property
-    def places(self) -> tuple[Place, ...]:
-        """See `Observer.places`."""
-        return self._backend.places
+    def patch_points(self) -> tuple[PatchPoint, ...]:
+        """See `ModelObserver.patch_points`."""
+        return self._execution.patch_points
 
     @property
     def versions(self) -> dict[str, str]:
@@ -121,65 +123,64 @@ class KerasAdapter:
     def detach(self) -> None:
         """See `Adapter.detach`."""
         unwatch(self)
-        self._backend.leave(self._watched)
-        self._fitting.remove()
+        self._execution.unwatch()
+        self._builtin_loops.remove()
 
     def record_loss(self, name: str, value: Any, arguments: tuple[Any, ...]) -> None:
         """See `Adapter.record_loss`."""
-        sight = current()
-        if sight is not None:
-            sight.see_loss(f"{self._names.prefix}{name}", value)
+        step_observer = current_observer()
+        if step_observer is not None:
+            step_observer.on_loss(f"{self._names.prefix}{name}", value)
         elif not self._backend.tracing() and not self._watched.busy:
             self._loop.loss(name, value, arguments)
 
-    def model_called(self, original: Original, args: Any, kwargs: Any) -> Any:
-        """See `Observer.model_called`."""
-        # Keras only asks for shapes, or makes it a part of another model.
-        shapes = in_symbolic_scope() or any_symbolic_tensors(args, kwargs)
-        if self._watched.busy or shapes:
+    def call_model(self, original: Original, args: Any, kwargs: Any) -> Any:
+        """See `ModelObserver.call_model`."""
+        # Keras infers shapes, or makes the model part of another one.
+        symbolic = in_symbolic_scope() or any_symbolic_tensors(args, kwargs)
+        if self._watched.busy or symbolic:
             return original(self.model, *args, **kwargs)
         if self._backend.tracing():
-            self._backend.traced_call()
+            self._execution.on_traced_call()
             return original(self.model, *args, **kwargs)
         return self._loop.call(original, args, kwargs)
 
     def before_update(self, optimizer: Any, gradients: Any, variables: Any) -> None:
-        """See `Observer.before_update`."""
+        """See `ModelObserver.before_update`."""
         if self._watched.busy or self._backend.tracing():
-            self._notice(optimizer, variables)
+            self._register_optimizer(optimizer, variables)
         else:
             self._before_update(optimizer, gradients, variables)
 
     def after_update(self, optimizer: Any) -> None:
-        """See `Observer.after_update`."""
+        """See `ModelObserver.after_update`."""
         if not (self._watched.busy or self._backend.tracing()):
             self._after_update(optimizer)
 
-    def loss_computed(self, value: Any, arguments: tuple[Any, ...]) -> None:
-        """See `Observer.loss_computed`."""
-        self._loss_computed(str(self.loss.name), value, arguments)
+    def on_loss(self, value: Any, arguments: tuple[Any, ...]) -> None:
+        """See `ModelObserver.on_loss`."""
+        self._record_loss(str(self.loss.name), value, arguments)
 
-    def _noticed(self, optimizer: Any, variables: Any) -> None:
-        """See which optimizer a loop of Keras's, or a function of the user's, applies."""
-        if not self._watched.updated_by(optimizer, variables):
+    def _find_optimizer(self, optimizer: Any, variables: Any) -> None:
+        """Register the optimizer of a Keras loop or of a compiled function of the user."""
+        if not self._watched.is_updated_by(optimizer, variables):
             return
-        self._watched.count.saw(optimizer)
-        if not self._watched.busy and current() is None:
-            self._backend.traced_update(self._watched, optimizer)
+        self._watched.counter.register(optimizer)
+        if not self._watched.busy and current_observer() is None:
+            self._execution.on_traced_update(optimizer)
 
 
 def _check(loss: object, optimizers: list[Any]) -> None:
-    """Raise `ConfigError` where loss or optimizer cannot be watched."""
+    """Raise `ConfigError` if the loss or an optimizer has the wrong type."""
     if loss is not None and not isinstance(loss, keras.losses.Loss):
         name = getattr(loss, "__name__", "…")
         raise ConfigError(
-            f"loss: {loss!r} is no keras.losses.Loss; the loss given to compile() is captured "
-            f"without being named here; in a loop of your own wrap the function, `loss_fn = "
-            f"hook.loss({name})`"
+            f"loss: {loss!r} is not a keras.losses.Loss; the loss given to compile() is captured "
+            f"automatically; in a custom loop wrap the function: `loss_fn = hook.loss({name})`"
         )
     for optimizer in optimizers:
         if optimizer is not None and not isinstance(optimizer, keras.optimizers.Optimizer):
             raise ConfigError(
-                f"optimizer: {optimizer!r} is no keras.optimizers.Optimizer; leave it out, and the "
-                "one that updates the model is found"
+                f"optimizer: {optimizer!r} is not a keras.optimizers.Optimizer; omit it to use the "
+                "one that updates the model"
             )

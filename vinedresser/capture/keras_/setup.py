@@ -1,4 +1,4 @@
-"""How a training with Keras is set up, for the run's record."""
+"""Setup of a Keras training for the run's record."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from vinedresser.capture.adapters.training_setup import (
     plain_settings,
     typed,
 )
-from vinedresser.capture.keras_.steps.updates import inner_optimizer
-from vinedresser.capture.keras_.training_mode import dropout_rates
-from vinedresser.capture.keras_.watched import Watched
+from vinedresser.capture.keras_.model.training_mode import dropout_rates
+from vinedresser.capture.keras_.observation.optimizer_update import inner_optimizer
+from vinedresser.capture.keras_.observation.watched_model import WatchedModel
 
 __all__ = ["training_setup"]
 
 
-def training_setup(watched: Watched, loss: Any) -> TrainingSetup:
-    """Return what is known so far of how the training of a model is set up.
+def training_setup(watched: WatchedModel, loss: Any) -> TrainingSetup:
+    """Return the losses, optimizers, frozen variables and dropout rates known so far.
 
     Args:
         watched: the model.
-        loss: the loss object that a loop of the user's own calls; None without.
+        loss: the loss object of a custom loop; None if there is none.
     """
     prefix, variables = watched.names.prefix, watched.names.variables()
     losses = {f"{prefix}{name}": one for name, one in _compiled_losses(watched.model)}
@@ -51,7 +51,7 @@ def training_setup(watched: Watched, loss: Any) -> TrainingSetup:
 
 
 def _compiled_losses(model: Any) -> Iterable[tuple[str, dict[str, Any]]]:
-    """Yield the losses that a model was compiled with, once they were called."""
+    """Yield the losses given to compile(), by name; none before their first call."""
     flat = getattr(getattr(model, "_compile_loss", None), "_flat_losses", None) or []
     for one in flat:
         yield f"{one.name}_loss" if len(flat) > 1 else "loss", _described_loss(one.loss)
@@ -59,7 +59,7 @@ def _compiled_losses(model: Any) -> Iterable[tuple[str, dict[str, Any]]]:
 
 def _described_loss(loss: keras.losses.Loss) -> dict[str, Any]:
     if type(loss) is LossFunctionWrapper:
-        # Made by Keras of a function, or of its name.
+        # Made by Keras from a function or its name.
         described = described_function(loss.fn, loss._fn_kwargs)
         described["settings"]["reduction"] = loss.reduction
         return described
@@ -75,7 +75,7 @@ def _described_optimizer(optimizer: Any) -> dict[str, Any]:
     if isinstance(rate, dict):
         settings["schedule"] = rate["class_name"]
         rate = rate["config"].get("initial_learning_rate", inner.learning_rate)
-    # It is held as float32.
+    # Keras stores the rate as float32.
     settings["lr"] = float(f"{float(rate):.7g}")
     settings.pop("learning_rate", None)
     sizes = [prod(one.shape) for one in inner._trainable_variables]

@@ -1,1 +1,1 @@
-"""The backends of Keras: TensorFlow and torch."""
+"""The frameworks under Keras: tensor access and copies into recordings."""

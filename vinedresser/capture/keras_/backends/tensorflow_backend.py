@@ -1,4 +1,4 @@
-"""TensorFlow under Keras."""
+"""The TensorFlow backend."""
 
 from __future__ import annotations
 
@@ -9,18 +9,10 @@ import numpy as np
 import tensorflow as tf
 
 from vinedresser.capture.keras_.backends.tensorflow_copier import TensorFlowCopier
-from vinedresser.capture.keras_.calls.interception import Place
-from vinedresser.capture.keras_.steps.eager_runner import EagerRunner
-from vinedresser.capture.keras_.steps.graph_runner import GraphRunner, TensorFlowRunner
-from vinedresser.capture.keras_.steps.runner import Runner
-from vinedresser.capture.keras_.steps.user_functions import UserFunctions
-from vinedresser.capture.keras_.watched import Watched
 from vinedresser.capture.recording.session import Session
 
 __all__ = ["TensorFlowBackend"]
 
-# Of the process, as the calls are.
-_FUNCTIONS = UserFunctions()
 _COMPOSITE = (tf.IndexedSlices, tf.SparseTensor, tf.RaggedTensor)
 _EAGER = tf.__internal__.EagerTensor
 
@@ -41,7 +33,7 @@ class TensorFlowBackend:
 
     def dense(self, value: Any) -> Any:
         """See `Backend.dense`."""
-        # To ask for the others takes longer: their classes are abstract.
+        # Shortcut: isinstance is slow for the other classes, which are abstract.
         if type(value) is _EAGER:
             return value
         if isinstance(value, tf.IndexedSlices):
@@ -58,8 +50,8 @@ class TensorFlowBackend:
             variable = variable.value
         return variable.read_value() if isinstance(variable, tf.Variable) else variable
 
-    def held(self, variable: Any) -> Any:
-        """See `Backend.held`."""
+    def snapshot(self, variable: Any) -> Any:
+        """See `Backend.snapshot`."""
         return self.read(variable)
 
     def tracing(self) -> bool:
@@ -71,28 +63,3 @@ class TensorFlowBackend:
         from tensorflow.python import pywrap_tfe
 
         return not pywrap_tfe.TFE_Py_TapeSetIsEmpty()
-
-    @property
-    def places(self) -> tuple[Place, ...]:
-        """See `Backend.places`."""
-        return (_FUNCTIONS.place,)
-
-    def watch(self, watched: Watched) -> None:
-        """See `Backend.watch`."""
-        _FUNCTIONS.watch(watched)
-
-    def leave(self, watched: Watched) -> None:
-        """See `Backend.leave`."""
-        _FUNCTIONS.leave(watched)
-
-    def traced_call(self) -> None:
-        """See `Backend.traced_call`."""
-        _FUNCTIONS.called()
-
-    def traced_update(self, watched: Watched, optimizer: Any) -> None:
-        """See `Backend.traced_update`."""
-        _FUNCTIONS.updated(watched, optimizer)
-
-    def runner(self, watched: Watched) -> Runner:
-        """See `Backend.runner`."""
-        return TensorFlowRunner(watched.model, EagerRunner(watched), GraphRunner(watched))

@@ -1,4 +1,4 @@
-"""Takes TensorFlow's tensors into recordings, without a copy where nobody can change them."""
+"""Copying of TensorFlow tensors into recordings, without a copy if they are immutable."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from vinedresser.capture.config.capture_config import Ask
-from vinedresser.capture.keras_.backends.figures import take_now
+from vinedresser.capture.keras_.backends.fast_statistics import take_now
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.recording.tensor_copier import ArrayCopier
 from vinedresser.store.dtypes import dtype_name
@@ -21,31 +21,31 @@ __all__ = ["TensorFlowCopier"]
 
 
 class _Known:
-    """What was taken of a tensor.
+    """A tensor with the elements and statistics recorded so far.
 
     Args:
-        value: held, else another could take its id.
+        value: the tensor, of any shape; holding it keeps its id in use.
     """
 
     def __init__(self, value: Any) -> None:
         self.value = value
-        # By how many rows were taken; None: all.
+        # Elements by number of rows; None for all.
         self.hosts: dict[int | None, HostTensor] = {}
-        # By what they are and the axis of the channels.
+        # By the reductions and the channel axis.
         self.statistics: dict[tuple[frozenset[str], int | None], Statistics] = {}
 
     def fits(self, rows: int | None) -> bool:
-        """Say whether so many rows, or fewer, can be kept (`affordable_rows`)."""
+        """Return whether at least one of `rows` rows can be stored (see `affordable_rows`)."""
         return rows is None or self._affordable(rows) > 0
 
     def host(self, name: str, rows: int | None) -> HostTensor:
-        """Return the tensor's elements, or those of so many rows."""
-        places = None
+        """Return all elements of the tensor, or those of at most `rows` rows."""
+        rows_at = None
         if rows is not None and self.value.ndim:
-            places = strided_rows(self.value.shape[0], self._affordable(rows))
-        key = None if places is None else rows
+            rows_at = strided_rows(self.value.shape[0], self._affordable(rows))
+        key = None if rows_at is None else rows
         if key not in self.hosts:
-            self.hosts[key] = _view(name, self.value, places)
+            self.hosts[key] = _view(name, self.value, rows_at)
         return self.hosts[key]
 
     def _affordable(self, rows: int) -> int:
@@ -55,11 +55,11 @@ class _Known:
 
 
 class TensorFlowCopier(ArrayCopier):
-    """The `TensorCopier` of tensors that are no variables.
+    """The `TensorCopier` of TensorFlow tensors.
 
-    A tensor in host memory is never changed once it is there (a variable that is written to while
-    a tensor read from it is still in use gets memory of its own), so a view of it is kept, which
-    keeps it alive. A tensor that comes under several names is kept once.
+    Tensors in host memory are immutable (assigning to a variable while a tensor read from it is in
+    use allocates new memory), so a view is kept, which keeps the tensor alive. A tensor with
+    several names is kept once.
     """
 
     channels_last = True
@@ -68,7 +68,7 @@ class TensorFlowCopier(ArrayCopier):
         """See `TensorCopier.keep`.
 
         Raises:
-            TypeError: its elements cannot be stored.
+            TypeError: The dtype cannot be stored.
         """
         if not isinstance(value, tf.Tensor):
             super().keep(recording, name, value, ask)
@@ -90,19 +90,19 @@ class TensorFlowCopier(ArrayCopier):
         recording.kept.clear()
 
 
-def _view(name: str, value: Any, places: NDArray[np.int64] | None) -> HostTensor:
-    """Return a tensor's elements, in the memory in which they are where that is the host's.
+def _view(name: str, value: Any, rows_at: NDArray[np.int64] | None) -> HostTensor:
+    """Return a tensor's elements; a view if they are in host memory.
 
     Args:
-        name: of the tensor.
-        value: the tensor.
-        places: rows to be copied instead; only these leave a device.
+        name: name of the tensor.
+        value: the tensor, of any shape.
+        rows_at: int64 [rows], indices of the rows to copy; None for a view of all.
     """
-    if places is not None and "CPU" not in value.device:
-        value, places = tf.gather(value, places), None
+    if rows_at is not None and "CPU" not in value.device:
+        value, rows_at = tf.gather(value, rows_at), None
     array = np.asarray(value)
-    if places is not None:
-        array = array[places]
+    if rows_at is not None:
+        array = array[rows_at]
     try:
         return HostTensor(dtype_name(array.dtype), array.shape, array)
     except KeyError:

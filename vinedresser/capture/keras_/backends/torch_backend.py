@@ -1,8 +1,7 @@
-"""PyTorch under Keras."""
+"""The PyTorch backend."""
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import keras
@@ -10,10 +9,6 @@ import numpy as np
 import torch
 
 from vinedresser.capture.keras_.backends.torch_copier import KerasTorchCopier
-from vinedresser.capture.keras_.calls.interception import Place
-from vinedresser.capture.keras_.steps.eager_runner import EagerRunner
-from vinedresser.capture.keras_.steps.runner import Runner
-from vinedresser.capture.keras_.watched import Watched
 from vinedresser.capture.recording.session import Session
 
 __all__ = ["TorchBackend"]
@@ -34,15 +29,15 @@ class TorchBackend:
         return isinstance(value, (torch.Tensor, np.ndarray))
 
     def dense(self, value: Any) -> Any:
-        """See `Backend.dense`; the copier sees to it."""
+        """See `Backend.dense`; sparse tensors are converted when they are copied."""
         return value
 
     def read(self, variable: Any) -> Any:
         """See `Backend.read`."""
         return variable.value if isinstance(variable, keras.Variable) else variable
 
-    def held(self, variable: Any) -> Any:
-        """See `Backend.held`."""
+    def snapshot(self, variable: Any) -> Any:
+        """See `Backend.snapshot`."""
         return variable.value.detach().clone()
 
     def tracing(self) -> bool:
@@ -52,26 +47,3 @@ class TorchBackend:
     def differentiating(self) -> bool:
         """See `Backend.differentiating`."""
         return torch.is_grad_enabled()
-
-    @property
-    def places(self) -> tuple[Place, ...]:
-        """See `Backend.places`; there are none."""
-        return ()
-
-    def watch(self, watched: Watched) -> None:
-        """See `Backend.watch`; such functions run line by line."""
-
-    def leave(self, watched: Watched) -> None:
-        """See `Backend.leave`."""
-
-    def traced_call(self) -> None:
-        """See `Backend.traced_call`; a trace must show no trace of us."""
-
-    def traced_update(self, watched: Watched, optimizer: Any) -> None:
-        """See `Backend.traced_update`."""
-
-    def runner(self, watched: Watched) -> Runner:
-        """See `Backend.runner`."""
-        # What torch.compile has compiled shows nothing of itself.
-        uncompiled = functools.partial(torch.compiler.set_stance, "force_eager")
-        return EagerRunner(watched, uncompiled)

@@ -1,4 +1,4 @@
-"""Takes torch tensors of Keras into recordings."""
+"""Copying of PyTorch tensors of Keras into recordings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["KerasTorchCopier"]
 
 
 class KerasTorchCopier(TorchCopier):
-    """Copier of torch tensors and numpy arrays in the layout of Keras."""
+    """The `TensorCopier` of PyTorch tensors and NumPy arrays in the layout of Keras."""
 
     channels_last = True
 
@@ -27,7 +27,7 @@ class KerasTorchCopier(TorchCopier):
         """See `TensorCopier.keep`.
 
         Raises:
-            TypeError: its dtype cannot be stored.
+            TypeError: The dtype cannot be stored.
         """
         super().keep(recording, name, _tensor(value), ask)
 

@@ -1,1 +1,1 @@
-"""Single steps of a Keras model: eager, as graphs, traced a second time."""
+"""Execution of captured steps in eager mode."""

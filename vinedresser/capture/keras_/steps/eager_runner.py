@@ -1,4 +1,4 @@
-"""Steps that run in Python, line by line."""
+"""Steps that run eagerly."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from vinedresser.capture.keras_.calls.interception import collecting
-from vinedresser.capture.keras_.steps.asking import asks_of
-from vinedresser.capture.keras_.steps.runner import Plain, Shown
-from vinedresser.capture.keras_.watched import Watched
+from vinedresser.capture.keras_.observation.due_filter import due_filter
+from vinedresser.capture.keras_.observation.interception import observing
+from vinedresser.capture.keras_.observation.watched_model import WatchedModel
+from vinedresser.capture.keras_.steps.step_runner import StepFunction, StepResult
 from vinedresser.capture.recording.recording import Recording
 
 __all__ = ["EagerRunner"]
 
 
 class EagerRunner:
-    """A `Runner` that looks on while Keras's own function runs, and keeps what it sees at once.
+    """A `StepRunner` that observes Keras's own function and records tensors immediately.
 
     Args:
         watched: the model.
@@ -26,38 +26,40 @@ class EagerRunner:
 
     def __init__(
         self,
-        watched: Watched,
+        watched: WatchedModel,
         uncompiled: Callable[[], AbstractContextManager[Any]] = nullcontext,
     ) -> None:
-        self._keeping = watched.keeping
+        self._writer = watched.writer
         self._collector = watched.collector
         self._uncompiled = uncompiled
 
-    def run(self, method: str, plain: Plain, iterator: Any, recording: Recording | None) -> Shown:
-        """See `Runner.run`."""
+    def run(
+        self, method: str, original: StepFunction, iterator: Any, recording: Recording | None
+    ) -> StepResult:
+        """See `StepRunner.run`."""
         if recording is None:
-            return Shown(plain(iterator), {}, single=False)
+            return StepResult(original(iterator))
         losses: set[str] = set()
 
-        def take(name: str, value: Any) -> None:
+        def emit(name: str, value: Any) -> None:
             if name.startswith("losses/"):
                 losses.add(name)
-            self._keeping.keep(recording, name, value)
+            self._writer.write(recording, name, value)
 
         later = not recording.first_batch
 
-        def asks(name: str) -> bool:
-            # More may be due as soon as a layer was built.
-            return asks_of(method, recording.due, later=later)(name)
+        def is_due(name: str) -> bool:
+            # Evaluated at each call: `recording.due` grows when a layer is built.
+            return due_filter(method, recording.due, later=later)(name)
 
-        with self._uncompiled(), collecting(self._collector(asks, take)):
-            logs = plain(iterator)
-        return Shown(logs, {}, frozenset(losses), single=False)
+        with self._uncompiled(), observing(self._collector(is_due, emit)):
+            logs = original(iterator)
+        return StepResult(logs, losses=frozenset(losses))
 
-    def batches(self, iterator: Any, most: int) -> Iterator[Any]:
-        """See `Runner.batches`."""
-        for data in itertools.islice(iterator, most):
+    def batches(self, iterator: Any, limit: int) -> Iterator[Any]:
+        """See `StepRunner.batches`."""
+        for data in itertools.islice(iterator, limit):
             yield iter((data,))
 
     def reset(self, method: str) -> None:
-        """See `Runner.reset`; there is nothing."""
+        """See `StepRunner.reset`; an eager runner makes no functions."""

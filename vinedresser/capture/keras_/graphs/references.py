@@ -1,4 +1,4 @@
-"""Which objects a Python function has to do with."""
+"""Detection of the objects that a Python function references."""
 
 from __future__ import annotations
 
@@ -6,24 +6,23 @@ import weakref
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-__all__ = ["mentions"]
+__all__ = ["references"]
 
 
-def mentions(function: Any, things: Iterable[Any]) -> bool:
-    """Say whether a function can reach one of some objects by a name that it uses.
+def references(function: Any, objects: Iterable[Any]) -> bool:
+    """Return whether a function references one of some objects.
 
-    That is a global or a variable of the function around it, or an attribute of the object whose
-    method it is.
+    Globals that it names, closure variables and, for a method, the attributes of its object count.
 
     Args:
         function: a Python function or bound method.
-        things: the objects.
+        objects: the objects.
     """
-    wanted = {id(thing) for thing in things}
-    return any(id(one) in wanted for one in _reached(function))
+    wanted = {id(thing) for thing in objects}
+    return any(id(one) in wanted for one in _referenced(function))
 
 
-def _reached(function: Any) -> Iterator[Any]:
+def _referenced(function: Any) -> Iterator[Any]:
     owner = getattr(function, "__self__", None)
     if owner is not None:
         yield owner
@@ -37,9 +36,9 @@ def _reached(function: Any) -> Iterator[Any]:
         try:
             inside = cell.cell_contents
         except ValueError:
-            # A variable that has no value yet.
+            # A variable without a value yet.
             continue
-        # The method of an object comes as a function that holds the object weakly.
+        # TensorFlow wraps methods in functions that hold the object by a weak reference.
         if isinstance(inside, weakref.ref):
             inside = inside()
             yield from vars(inside).values() if hasattr(inside, "__dict__") else ()

@@ -1,40 +1,41 @@
-"""What an optimizer is about to do: the weights before, the gradients, its own state."""
+"""Tensors of an optimizer update: weights, gradients, optimizer state and changes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import keras
 
 from vinedresser.capture.keras_.backends.backend import Backend
-from vinedresser.capture.keras_.names import NamedVariable, Names
+from vinedresser.capture.keras_.model.names import NamedVariable, Names
+from vinedresser.capture.keras_.observation.due_filter import DueFilter, Emit
 
-__all__ = ["Update", "inner_optimizer", "updates_made"]
+__all__ = ["OptimizerUpdate", "inner_optimizer", "updates_made"]
 
 
 def inner_optimizer(optimizer: Any) -> Any:
-    """Return the optimizer that updates the weights, inside of one that scales the loss."""
+    """Return the optimizer inside nested LossScaleOptimizers, or the optimizer itself."""
     while isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
         optimizer = optimizer.inner_optimizer
     return optimizer
 
 
 def updates_made(optimizer: Any) -> int:
-    """Return how often an optimizer has updated its weights so far."""
+    """Return the number of weight updates that an optimizer has made."""
     inner = inner_optimizer(optimizer)
     return _number(inner._iterations) // (inner.gradient_accumulation_steps or 1)
 
 
-class Update:
-    """One call of an optimizer's ``apply``, before it does anything.
+class OptimizerUpdate:
+    """One call of an optimizer's ``apply``; create it before the call.
 
     Args:
-        names: of a watched model.
-        backend: under Keras.
-        optimizer: as it is called.
-        gradients: as they are given to it.
-        variables: those they belong to; None: all that it was built with.
+        names: names of a watched model.
+        backend: the backend in use.
+        optimizer: the optimizer whose ``apply`` is called.
+        gradients: gradients passed to ``apply``, each with its variable's shape, or None.
+        variables: variables of the gradients; None for all that the optimizer was built with.
     """
 
     def __init__(
@@ -49,49 +50,45 @@ class Update:
         self._variables = list(given)
         self._named = names.variables()
         self._paths = _Paths(self._named)
-        # Full names of changes, the variables, and what they held before.
+        # Full name of each change, the variable and its value before the update.
         self._before: list[tuple[str, Any, Any]] = []
 
-    def hand_over(self, asks: Callable[[str], bool], take: Callable[[str, Any], None]) -> None:
-        """Hand over what is asked for.
+    def emit_before(self, is_due: DueFilter, emit: Emit) -> None:
+        """Emit the due tensors that are known before the update.
 
         Args:
-            asks: says of a full name whether the tensor is asked for.
-            take: takes it.
+            is_due: returns whether the tensor of a full name is due.
+            emit: receives the due tensors, of any shape and dtype.
         """
-        ours = [path for path in map(self._paths.find, self._variables) if path is not None]
-        if not ours:
+        paths = [path for path in map(self._paths.find, self._variables) if path is not None]
+        if not paths:
             return
         for variable in self._named:
-            if asks(variable.name):
-                take(variable.name, self._backend.read(variable.value))
-        asked = {path for path in ours if asks(f"gradients/{path}")}
-        if asked and self._comes_about():
+            if is_due(variable.name):
+                emit(variable.name, self._backend.read(variable.value))
+        due = {path for path in paths if is_due(f"gradients/{path}")}
+        if due and self._will_update():
             for variable, gradient in self._consumed():
                 path = self._paths.find(variable)
-                if path in asked:
-                    take(f"gradients/{path}", self._backend.dense(gradient))
+                if path in due:
+                    emit(f"gradients/{path}", self._backend.dense(gradient))
         for name, value in self._state():
-            if asks(name):
-                take(name, self._backend.read(value))
-        changing = {f"updates/{path}" for path in ours if asks(f"updates/{path}")}
-        if changing and self._comes_about():
-            held = self._backend.held
+            if is_due(name):
+                emit(name, self._backend.read(value))
+        changing = {f"updates/{path}" for path in paths if is_due(f"updates/{path}")}
+        if changing and self._will_update():
+            snapshot = self._backend.snapshot
             named = ((f"updates/{one.path}", one.value) for one in self._named)
-            self._before = [(name, one, held(one)) for name, one in named if name in changing]
+            self._before = [(name, one, snapshot(one)) for name, one in named if name in changing]
 
-    def hand_over_change(self, take: Callable[[str, Any], None]) -> None:
-        """Hand over by how much it has changed what it updates, if `hand_over` was asked for that.
-
-        Args:
-            take: takes the changes.
-        """
+    def emit_changes(self, emit: Emit) -> None:
+        """Emit the changes of the weights, new minus old, that were due in `emit_before`."""
         for name, variable, before in self._before:
-            take(name, self._backend.held(variable) - before)
+            emit(name, self._backend.snapshot(variable) - before)
         self._before.clear()
 
-    def _comes_about(self) -> bool:
-        """Say whether weights will be updated; true while tracing, where nobody can know."""
+    def _will_update(self) -> bool:
+        """Return whether weights will be updated; True during tracing, where it is unknown."""
         if self._backend.tracing():
             return True
         steps = self._inner.gradient_accumulation_steps
@@ -103,9 +100,9 @@ class Update:
         return bool(self._optimizer.check_finite(given))
 
     def _consumed(self) -> list[tuple[Any, Any]]:
-        """Return variables with the gradients that they are updated by.
+        """Return the variables with their effective gradients.
 
-        Unscaled, accumulated and clipped, in this order, as `BaseOptimizer.apply` does.
+        The gradients are unscaled, accumulated and clipped, in the order of `BaseOptimizer.apply`.
         """
         pairs = zip(self._variables, self._gradients, strict=True)
         given = [(variable, gradient) for variable, gradient in pairs if gradient is not None]
@@ -121,14 +118,14 @@ class Update:
         steps = inner.gradient_accumulation_steps
         if steps:
             sums = inner._accumulated_gradients if inner.built else None
-            places = [inner._get_variable_index(one) for one in variables] if sums else []
-            before = [sums[place] for place in places] if sums else [0.0] * len(variables)
+            slots = [inner._get_variable_index(one) for one in variables] if sums else []
+            before = [sums[place] for place in slots] if sums else [0.0] * len(variables)
             gradients = [(one + sum_) / steps for one, sum_ in zip(gradients, before, strict=True)]
         clipped = inner._clip_gradients(gradients) if gradients else []
         return list(zip(variables, clipped, strict=True))
 
     def _state(self) -> Iterator[tuple[str, Any]]:
-        """Yield the optimizer's state: what it keeps of each variable, and its own numbers."""
+        """Yield the optimizer's scalars and the slots of each variable, by full name."""
         inner = self._inner
         prefix = f"optimizer_state/{self._names.prefix}"
         yield f"{prefix}lr", inner.learning_rate
@@ -146,7 +143,7 @@ class Update:
 
 
 class _Paths:
-    """Finds the paths of variables, of Keras's and of those of the backend inside of them."""
+    """Paths by Keras variable or by the backend variable inside it."""
 
     def __init__(self, named: list[NamedVariable]) -> None:
         self._paths = {id(one.value): one.path for one in named}
@@ -158,7 +155,7 @@ class _Paths:
 
 
 def _slot(attribute: str, owner: Any, slot: Any) -> str:
-    """Return the name of what an optimizer keeps of a variable, such as "momentum"."""
+    """Return the name of an optimizer slot, such as "momentum"."""
     before = f"{getattr(owner, 'path', owner.name).replace('/', '_')}_"
     name = str(slot.name)
     return name.removeprefix(before) if name.startswith(before) else attribute.strip("_")

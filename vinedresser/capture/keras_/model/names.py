@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import keras
 
-from vinedresser.capture.keras_.activations import activation_name
-from vinedresser.capture.keras_.paths import layer_paths, own_name
+from vinedresser.capture.keras_.model.activations import activation_name
+from vinedresser.capture.keras_.model.paths import layer_paths, own_name
 from vinedresser.store.collections.modules import ModuleInfo
 
 __all__ = ["NamedVariable", "Names"]

@@ -1,4 +1,4 @@
-"""What a traced function returns beside its own result."""
+"""The table of tensors that a traced function returns besides its own result."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import tensorflow as tf
 
 __all__ = ["GraphTable", "names_of"]
 
-# Between the names of one tensor: no name has a line break.
-_BETWEEN = "\n"
+# Separates the names of one tensor; no name contains a line break.
+_SEPARATOR = "\n"
 
 
 class GraphTable:
-    """Symbolic tensors of the function that is being traced, each once, with their names.
+    """Symbolic tensors of the function that is being traced, each with all of its names.
 
     Attributes:
-        names: of all that was put in.
-        unreachable: of what lies inside of a loop or a branch of the graph, which a function cannot
+        names: names of the tensors in the table.
+        unreachable: names of tensors inside a loop or branch of the graph, which a function cannot
             return.
     """
 
@@ -27,8 +27,8 @@ class GraphTable:
         self._graph = tf.compat.v1.get_default_graph()
         self._known: dict[int, tuple[Any, list[str]]] = {}
 
-    def take(self, name: str, value: Any) -> None:
-        """Put a tensor in; of several of one name the first stays."""
+    def add(self, name: str, value: Any) -> None:
+        """Add a tensor of any shape and dtype; ignore further tensors of the same name."""
         if name in self.names or name in self.unreachable:
             return
         tensor = value if isinstance(value, tf.Tensor) else tf.convert_to_tensor(value)
@@ -39,10 +39,10 @@ class GraphTable:
         self._known.setdefault(id(tensor), (tensor, []))[1].append(name)
 
     def outputs(self) -> dict[str, Any]:
-        """Return the tensors by their names, for the function to return."""
-        return {_BETWEEN.join(names): tensor for tensor, names in self._known.values()}
+        """Return the tensors by their joined names, to be returned by the function."""
+        return {_SEPARATOR.join(names): tensor for tensor, names in self._known.values()}
 
 
 def names_of(key: str) -> list[str]:
-    """Return the names of a tensor from its key in `GraphTable.outputs`."""
-    return key.split(_BETWEEN)
+    """Split a key of `GraphTable.outputs` into names."""
+    return key.split(_SEPARATOR)

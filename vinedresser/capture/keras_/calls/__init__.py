@@ -1,1 +1,0 @@
-"""The calls into Keras at which capture looks in."""

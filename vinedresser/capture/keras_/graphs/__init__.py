@@ -1,0 +1,1 @@
+"""Capture from TensorFlow graphs: second functions that also return captured tensors."""

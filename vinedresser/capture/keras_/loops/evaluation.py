@@ -1,0 +1,131 @@
+"""Capture from ``evaluate`` and ``predict``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+
+from vinedresser.capture.keras_.observation.watched_model import WatchedModel
+from vinedresser.capture.keras_.steps.step_runner import StepFunction, StepResult, StepRunner
+from vinedresser.capture.recording.recording import Recording
+from vinedresser.store.step_record import Mode
+
+__all__ = ["Evaluation"]
+
+# Kinds of tensors that require observation of a batch.
+_OBSERVED = ("inputs", "outputs", "attention", "labels", "predictions")
+
+
+class Evaluation:
+    """Records each ``evaluate`` or ``predict``.
+
+    The losses and metrics are the final ones of Keras, the tensors those of the first batch.
+
+    Args:
+        watched: the model.
+        mode: "eval" or "predict".
+        runner: runs the observed batches.
+    """
+
+    def __init__(self, watched: WatchedModel, mode: Mode, runner: StepRunner) -> None:
+        self._session = watched.session
+        self._recorder = watched.session.recorder
+        self._model = watched.model
+        self._writer = watched.writer
+        self._mode: Mode = mode
+        self._runner = runner
+        # Whether a whole evaluation is running, and the logs of its latest batch.
+        self._whole = False
+        self._logs: Any = None
+        guard = watched.session.shield.guard
+        self._begin = guard("the start of an evaluation", self._begin_batch)
+        self._write = guard("a batch of an evaluation", self._write_batch)
+        self._end = guard("the end of an evaluation", self._write_final_logs)
+        # The guard lets TrainingStopped through.
+        self._stop = guard("the end of the training", watched.session.stop_if_asked)
+
+    def run(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Run a whole evaluation or prediction."""
+        alone = self._recorder.explicit_mode is None
+        before, self._whole, self._logs = self._whole, True, None
+        try:
+            with self._recorder.mode(self._mode) if alone else nullcontext():
+                result = original(*args, **kwargs)
+                self._end()
+        finally:
+            self._whole = before
+        return result
+
+    def test(self, original: StepFunction, iterator: Any) -> Any:
+        """Run Keras's test function on one batch or on several."""
+        self._stop()
+        recording = self._begin()
+        if recording is None:
+            return original(iterator)
+        first = self._run_batch("test_step", original, iterator, recording)
+        logs = self._run_rest(original, iterator, first).logs
+        self._write(recording, first, logs)
+        return logs
+
+    def predict(self, original: StepFunction, data: list[Any]) -> Any:
+        """Run Keras's predict function on some batches and return the predictions."""
+        self._stop()
+        recording = self._begin()
+        if recording is None:
+            return original(data)
+        if len(data) == 1:
+            result = self._run_batch(
+                "predict_step", lambda one: original(list(one)), iter(data), recording
+            )
+        else:
+            result = StepResult(original(data))
+            self._report_fused(recording)
+        self._write(recording, result, None)
+        return result.logs
+
+    def _run_batch(
+        self, method: str, original: StepFunction, iterator: Any, recording: Recording
+    ) -> StepResult:
+        due = recording.due
+        if recording.first_batch and any(due.reaches(kind) for kind in _OBSERVED):
+            return self._runner.run(method, original, iterator, recording)
+        return StepResult(original(iterator))
+
+    def _run_rest(self, original: StepFunction, iterator: Any, first: StepResult) -> StepResult:
+        """Run the other batches of one execution if only the first was run."""
+        result = first
+        others = self._model.steps_per_execution - 1 if first.single else 0
+        for batch in self._runner.batches(iterator, others):
+            result = self._runner.run("test_step", original, batch, None)
+        return result
+
+    def _begin_batch(self) -> Recording | None:
+        recording = self._recorder.recording(self._recorder.explicit_mode or self._mode)
+        if recording is not None:
+            recording.forwards += 1
+        return recording
+
+    def _write_batch(self, recording: Recording, result: StepResult, logs: Any) -> None:
+        for name, value in result.tensors.items():
+            self._writer.write(recording, name, value)
+        if recording.first_batch:
+            self._writer.write_variables(recording)
+        if self._whole:
+            self._logs = logs
+        else:
+            self._writer.write_logs(recording, logs)
+
+    def _write_final_logs(self) -> None:
+        """Write the losses and metrics of the whole evaluation."""
+        logs, self._logs = self._logs, None
+        recording = self._recorder.recording(self._recorder.explicit_mode or self._mode)
+        if recording is not None and logs is not None:
+            self._writer.write_logs(recording, logs)
+
+    def _report_fused(self, recording: Recording) -> None:
+        if any(recording.due.reaches(kind) for kind in _OBSERVED):
+            self._session.shield.report(
+                "steps_per_execution is greater than 1: inputs, outputs and attention of "
+                "predictions are not captured"
+            )

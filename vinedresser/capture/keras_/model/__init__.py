@@ -1,0 +1,1 @@
+"""Names, paths and properties of the layers and variables of a Keras model."""

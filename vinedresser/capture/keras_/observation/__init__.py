@@ -1,0 +1,1 @@
+"""Observation of layer calls, losses and optimizer updates of a watched model."""

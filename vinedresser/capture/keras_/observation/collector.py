@@ -1,0 +1,182 @@
+"""Naming of the tensors observed in one step or forward pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from keras.src.backend.common.symbolic_scope import in_symbolic_scope
+
+from vinedresser.capture.keras_.backends.backend import Backend
+from vinedresser.capture.keras_.model.attention import attention_scores
+from vinedresser.capture.keras_.model.names import Names
+from vinedresser.capture.keras_.model.nesting import arguments, leaves
+from vinedresser.capture.keras_.observation.due_filter import DueFilter, Emit
+from vinedresser.capture.keras_.observation.observers import Original
+from vinedresser.capture.keras_.observation.optimizer_update import OptimizerUpdate
+from vinedresser.capture.shield import Shield
+
+__all__ = ["Collector", "is_loss"]
+
+
+class Collector:
+    """A `StepObserver` that names the tensors it observes and emits those that are due.
+
+    Args:
+        names: names of a watched model.
+        backend: the backend in use.
+        is_due: returns whether the tensor of a full name is due.
+        emit: receives the due tensors, of any shape and dtype.
+        on_layers: called with the ids of the model's layers.
+        shield: guards the training against errors of the capture.
+    """
+
+    def __init__(
+        self,
+        names: Names,
+        backend: Backend,
+        is_due: DueFilter,
+        emit: Emit,
+        *,
+        on_layers: Callable[[Iterable[int]], None],
+        shield: Shield,
+    ) -> None:
+        self._names = names
+        self._backend = backend
+        self._is_due = is_due
+        self._emit = emit
+        self._on_layers = on_layers
+        # Number of calls of each layer, by path.
+        self._calls: dict[str, int] = {}
+        self._paths: dict[int, str] = {}
+        self._foreign: set[int] = set()
+        self._loss_inputs_seen = False
+        # The update in progress.
+        self._update: OptimizerUpdate | None = None
+        # The latest output of the root.
+        self._returned: Any = None
+        guard = shield.guard
+        self._emit_inputs = guard("the inputs of", self._inputs, names=0)
+        self._emit_outputs = guard("the outputs of", self._outputs, names=0)
+        self._find_path = guard("the name of a layer", self._path)
+        self._emit_scores = guard("the attention of", self._scores, names=0)
+        self.on_mean_update = guard("a loss", self._on_mean_update)
+        self.on_loss_inputs = guard("labels and predictions", self._on_loss_inputs)
+        self.before_update = guard("the update of an optimizer", self._before_update)
+        self.after_update = guard("the change by an optimizer", self._after_update)
+        self.on_data = guard("labels and predictions", self._on_data)
+
+    def call_layer(self, original: Original, layer: Any, args: Any, kwargs: Any) -> Any:
+        """See `StepObserver.call_layer`."""
+        # In a symbolic scope, Keras infers shapes only.
+        path = None if in_symbolic_scope() else self._find_path(layer)
+        if path is None:
+            return original(layer, *args, **kwargs)
+        call = self._calls.get(path, 0)
+        self._calls[path] = call + 1
+        name = f"{path}#{call}" if call else path
+        self._emit_inputs(name, args, kwargs)
+        output = original(layer, *args, **kwargs)
+        self._emit_outputs(name, output)
+        if layer is self._names.model:
+            self._returned = output
+        return output
+
+    def compute_attention(self, original: Original, layer: Any, args: Any, kwargs: Any) -> Any:
+        """See `StepObserver.compute_attention`."""
+        result = original(layer, *args, **kwargs)
+        path = None if in_symbolic_scope() else self._find_path(layer)
+        if path is not None:
+            # call_layer has counted this call already.
+            call = self._calls.get(path, 1) - 1
+            name = f"attention/{path}#{call}" if call else f"attention/{path}"
+            self._emit_scores(name, layer, result, args, kwargs)
+        return result
+
+    def on_loss(self, name: str, value: Any) -> None:
+        """See `StepObserver.on_loss`."""
+        self._emit_due(f"losses/{name}", value)
+
+    def _path(self, layer: Any) -> str | None:
+        """Return the path of a layer; None if it is not part of the model."""
+        identity = id(layer)
+        if identity not in self._paths and identity not in self._foreign:
+            # The layer may be new.
+            self._paths = {id(one): path for path, one in self._names.layers()}
+            self._on_layers(self._paths)
+            if identity not in self._paths:
+                self._foreign.add(identity)
+        return self._paths.get(identity)
+
+    def _inputs(self, name: str, args: Any, kwargs: Any) -> None:
+        self._emit_due(f"inputs/{name}", arguments(args, kwargs))
+
+    def _outputs(self, name: str, output: Any) -> None:
+        self._emit_due(f"outputs/{name}", output)
+
+    def _scores(self, name: str, layer: Any, result: Any, args: Any, kwargs: Any) -> None:
+        if self._is_due(name):
+            self._emit(name, attention_scores(layer, result, args, kwargs))
+
+    def _on_mean_update(self, metric: Any, value: Any) -> None:
+        if is_loss(metric.name) and any(metric is one for one in self._names.model.metrics):
+            self.on_loss(f"{self._names.prefix}{metric.name}", value)
+
+    def _on_loss_inputs(self, owner: Any, labels: Any, predictions: Any) -> None:
+        model = self._names.model
+        if owner is model or owner is getattr(model, "_compile_loss", None):
+            self._loss_inputs_seen = True
+            self._emit_batch(labels, predictions)
+
+    def _on_data(self, data: Any) -> None:
+        """Emit labels and predictions from the data and the root's output if no loss was computed.
+
+        Args:
+            data: the batch: (inputs, labels, sample weights), the latter optional, or inputs alone.
+        """
+        if not self._loss_inputs_seen:
+            labels = data[1] if isinstance(data, (tuple, list)) and len(data) > 1 else None
+            self._emit_batch(labels, self._returned)
+
+    def _emit_batch(self, labels: Any, predictions: Any) -> None:
+        for kind, value in (("labels", labels), ("predictions", predictions)):
+            for key, one in self._by_output(value).items():
+                self._emit_due(f"{kind}/{self._names.prefix}{key}", one)
+
+    def _by_output(self, value: Any) -> dict[str, Any]:
+        """Return labels or predictions by the name of their output.
+
+        Args:
+            value: one tensor (named "batch"), a mapping by output name, or a sequence in the order
+                of the outputs.
+        """
+        if isinstance(value, dict):
+            return {str(key): one for key, one in value.items()}
+        if not isinstance(value, (list, tuple)):
+            return {"batch": value}
+        if len(value) == 1:
+            return {"batch": value[0]}
+        keys = list(getattr(self._names.model, "output_names", None) or [])
+        if len(keys) != len(value):
+            keys = [f"batch[{place}]" for place in range(len(value))]
+        return dict(zip(keys, value, strict=True))
+
+    def _before_update(self, optimizer: Any, gradients: Any, variables: Any) -> None:
+        update = OptimizerUpdate(self._names, self._backend, optimizer, gradients, variables)
+        update.emit_before(self._is_due, self._emit)
+        self._update = update
+
+    def _after_update(self) -> None:
+        update, self._update = self._update, None
+        if update is not None:
+            update.emit_changes(self._emit)
+
+    def _emit_due(self, name: str, value: Any) -> None:
+        for full, tensor in leaves(value, name, self._backend.is_tensor):
+            if self._is_due(full):
+                self._emit(full, self._backend.dense(tensor))
+
+
+def is_loss(name: str) -> bool:
+    """Return whether a metric or log entry of this name is a loss, as named by Keras."""
+    return name == "loss" or name.endswith("_loss")

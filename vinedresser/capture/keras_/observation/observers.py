@@ -1,0 +1,79 @@
+"""Protocols of the observers of models and of single steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+__all__ = ["ModelObserver", "Original", "PatchPoint", "StepObserver"]
+
+Original = Callable[..., Any]
+# A class, the name of one of its methods, and a function that returns the method's replacement.
+PatchPoint = tuple[type, str, Callable[[Original], Original]]
+
+
+class StepObserver(Protocol):
+    """Observes one step or forward pass while it runs or is traced.
+
+    Tensors are those of the backend, of any shape and dtype.
+    """
+
+    def call_layer(self, original: Original, layer: Any, args: Any, kwargs: Any) -> Any:
+        """Call a layer and return its output."""
+
+    def compute_attention(self, original: Original, layer: Any, args: Any, kwargs: Any) -> Any:
+        """Call an attention layer's ``_compute_attention`` and return its result."""
+
+    def on_mean_update(self, metric: Any, value: Any) -> None:
+        """Handle a value that is added to a Mean metric."""
+
+    def on_loss_inputs(self, owner: Any, labels: Any, predictions: Any) -> None:
+        """Handle the arguments of a loss computation.
+
+        Args:
+            owner: a model or its compiled loss.
+            labels: the labels; a tensor, or a nesting by output.
+            predictions: the model's predictions in the same structure.
+        """
+
+    def before_update(self, optimizer: Any, gradients: Any, variables: Any) -> None:
+        """Handle the arguments of an optimizer's ``apply`` before it runs."""
+
+    def after_update(self) -> None:
+        """Handle the end of the optimizer's ``apply``."""
+
+    def on_loss(self, name: str, value: Any) -> None:
+        """Handle the value of a loss function of the user.
+
+        Args:
+            name: name of the loss with its model's prefix.
+            value: return value of the loss function.
+        """
+
+
+class ModelObserver(Protocol):
+    """Observes a watched model outside of steps that a `StepObserver` observes."""
+
+    @property
+    def model(self) -> Any:
+        """The watched model."""
+
+    @property
+    def loss(self) -> Any:
+        """The watched loss object, or None."""
+
+    @property
+    def patch_points(self) -> tuple[PatchPoint, ...]:
+        """Methods of the backend to intercept in addition to those of Keras."""
+
+    def call_model(self, original: Original, args: Any, kwargs: Any) -> Any:
+        """Call the model and return its output."""
+
+    def before_update(self, optimizer: Any, gradients: Any, variables: Any) -> None:
+        """Handle the arguments of any optimizer's ``apply`` before it runs."""
+
+    def after_update(self, optimizer: Any) -> None:
+        """Handle the end of an optimizer's ``apply``."""
+
+    def on_loss(self, value: Any, arguments: tuple[Any, ...]) -> None:
+        """Handle the value and the arguments of the watched loss object."""

@@ -1,0 +1,139 @@
+"""State of one watched model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from vinedresser.capture.keras_.backends.backend import Backend, backend_in_use
+from vinedresser.capture.keras_.model.names import Names
+from vinedresser.capture.keras_.observation.collector import Collector
+from vinedresser.capture.keras_.observation.due_filter import DueFilter, Emit
+from vinedresser.capture.keras_.observation.recording_writer import RecordingWriter
+from vinedresser.capture.keras_.observation.step_counter import StepCounter
+from vinedresser.capture.recording.session import Session
+
+__all__ = ["WatchedModel"]
+
+
+class WatchedModel:
+    """A watched model with its names, optimizers and step count.
+
+    Args:
+        session: session of the run.
+        model: the model.
+        optimizer: the optimizer whose steps are counted; None for the first that updates the model.
+        name: prefix of the model's tensor names; None for no prefix.
+        adapter: leads the session if the run's steps are those of this model.
+        on_new_layers: called when the model has new layers.
+
+    Attributes:
+        session: session of the run.
+        model: the model.
+        names: names of its layers and variables.
+        backend: the backend in use.
+        writer: writes captured tensors into recordings.
+        counter: counts optimizer steps.
+        busy: whether a loop of Keras is running the model, which captures by itself.
+
+    Raises:
+        ConfigError: The backend is not supported.
+        ImportError: The backend's package is not installed.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        model: Any,
+        *,
+        optimizer: Any,
+        name: str | None,
+        adapter: object,
+        on_new_layers: Callable[[], None],
+    ) -> None:
+        self.session = session
+        self.model = model
+        self.names = Names(model, name)
+        self.backend: Backend = backend_in_use()
+        self.writer = RecordingWriter(session, self.names, self.backend)
+        self.counter = StepCounter(model, optimizer)
+        self.busy = False
+        self._adapter = adapter
+        guard = session.shield.guard
+        self._on_new_layers = guard("taking in layers that were built late", on_new_layers)
+        # Ids of the known layers, and whether some of them have not been introduced yet.
+        self._layers = {id(layer) for _, layer in self.names.layers()}
+        self._pending = False
+        # Whether an optimizer updates the model, by its id; the optimizer keeps the id in use.
+        self._optimizers: dict[int, tuple[bool, Any]] = {}
+        if optimizer is not None:
+            session.leader = adapter
+
+    def register_layers(self, layers: Iterable[int]) -> None:
+        """Register the model's current layers and introduce new ones.
+
+        The run's record cannot be written while TensorFlow traces; `introduce_layers` must then be
+        called after the trace.
+
+        Args:
+            layers: ids of the layers.
+        """
+        if not self._layers.issuperset(layers):
+            self._layers.update(layers)
+            self._pending = True
+            if not self.backend.tracing():
+                self.introduce_layers()
+
+    def introduce_layers(self) -> bool:
+        """Introduce pending layers to the run; return whether there were any."""
+        pending, self._pending = self._pending, False
+        if pending:
+            self._on_new_layers()
+        return pending
+
+    def leads(self) -> bool:
+        """Return whether this model defines the run's steps; it does if none did before."""
+        if self.session.leader is None:
+            self.session.leader = self._adapter
+        return self.session.leader is self._adapter
+
+    def is_updated_by(self, optimizer: Any, variables: Any) -> bool:
+        """Return whether an optimizer updates the model.
+
+        Args:
+            optimizer: the optimizer whose ``apply`` is called.
+            variables: variables passed to ``apply``; None for all that it was built with.
+        """
+        known = self._optimizers.get(id(optimizer))
+        if known is None:
+            own = {id(one) for one in self.model.variables}
+            own |= {id(one._value) for one in self.model.variables}
+            given = optimizer._trainable_variables if variables is None else variables
+            updates = any(id(one) in own or id(getattr(one, "_value", one)) in own for one in given)
+            known = self._optimizers[id(optimizer)] = (updates, optimizer)
+            self.session.newly_set_up |= updates
+        return known[0]
+
+    def optimizers(self) -> list[Any]:
+        """Return the optimizers that update the model or are expected to."""
+        seen = [optimizer for updates, optimizer in self._optimizers.values() if updates]
+        expected = [self.counter.optimizer, getattr(self.model, "optimizer", None)]
+        inner = {id(getattr(one, "inner_optimizer", None)) for one in (*expected, *seen)}
+        found = {id(one): one for one in (*expected, *seen) if one is not None}
+        return [one for key, one in found.items() if key not in inner]
+
+    def collector(self, is_due: DueFilter, emit: Emit) -> Collector:
+        """Return an observer of one step or forward pass.
+
+        Args:
+            is_due: returns whether the tensor of a full name is due.
+            emit: receives the due tensors.
+        """
+        return Collector(
+            self.names,
+            self.backend,
+            is_due,
+            emit,
+            on_layers=self.register_layers,
+            shield=self.session.shield,
+        )
