@@ -100,3 +100,13 @@ def test_a_scale_of_keras_that_falls_and_falls(tmp_path: Path) -> None:
     assert finding.tensor == "optimizer_state/loss_scale"
     assert finding.step == 120
     assert of([32768.0] * 6 + [65536.0, 32768.0, 16384.0, 16384.0, 32768.0], "moves") == []
+
+
+def test_a_counter_of_skipped_steps_that_falls(tmp_path: Path) -> None:
+    """A resumed training counts from 0 again; here as far as the steps of the look go forward."""
+    scalars = [{"state/grad_scale": 8.0, "state/skipped_steps": skipped} for skipped in (20.0, 0.0)]
+    records = [
+        step_record(100 + 20 * place, scalars={"losses/loss": 1.0, **one})
+        for place, one in enumerate(scalars)
+    ]
+    assert found(make_run(tmp_path / "run", records), MixedPrecision(patience=1)) == []

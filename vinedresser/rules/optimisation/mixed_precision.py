@@ -96,8 +96,9 @@ class MixedPrecision(Rule):
     def _judged(self, step: Step, name: str, looks: list[_Look]) -> Finding | None:
         """Return what some looks in a row come to."""
         first, last = looks[0], looks[-1]
-        skipped = last.skipped - first.skipped
-        # A step that is skipped is not counted as one.
+        # The counter falls where a training was resumed.
+        skipped = max(last.skipped - first.skipped, 0.0)
+        # Skipped steps are not counted as steps.
         share = skipped / (skipped + last.step - first.step)
         highest = self._highest[name]
         figures = ("scale", last.scale, _LEAST_SCALE)
