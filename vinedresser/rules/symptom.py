@@ -6,9 +6,9 @@ from abc import abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from vinedresser.errors import ConfigError
 from vinedresser.rules.base import Rule
 from vinedresser.rules.faults import Fault
+from vinedresser.rules.patience import Patience
 from vinedresser.rules.signals.outcomes.outcome import Outcome, Verdict
 from vinedresser.store.finding import Finding
 
@@ -56,12 +56,9 @@ class SymptomRule(Rule):
     waits: ClassVar[bool] = False
 
     def __init__(self, patience: int) -> None:
-        if patience < 1:
-            raise ConfigError(f"patience = {patience}: must be at least 1 look")
         self.patience = patience
         self.outcome = Outcome()
-        self._looks = 0
-        self._since = 0
+        self._patience = Patience(patience)
         self._seen: tuple[Step, Symptom] | None = None
         self._fired = False
 
@@ -86,14 +83,9 @@ class SymptomRule(Rule):
         if self._fired or step.rank != 0 or not self.looks_at(step):
             return None
         symptom = self.look(step)
-        if symptom is None:
-            self._looks, self._seen = 0, None
-            return None
-        if not self._looks:
-            self._since = step.step
-        self._looks += 1
-        self._seen = (step, symptom)
-        if self._looks < self.patience or not self.ripe(step):
+        self._seen = None if symptom is None else (step, symptom)
+        enough = self._patience.add(step.step, seen=symptom is not None)
+        if not enough or not self.ripe(step):
             return None
         if self.gate == "none":
             return self._fire(Verdict("open"))
@@ -104,14 +96,14 @@ class SymptomRule(Rule):
 
     def finish(self) -> Finding | None:
         """Return the symptom that was there until the end of a training that came to little."""
-        if self._fired or self._seen is None or self._looks < self.patience:
+        if self._fired or not self._patience.over:
             return None
         verdict = self.outcome.final()
         return self._fire(verdict) if verdict.kind == "poor" else None
 
     def suspicion(self) -> Finding | None:
         """See `Rule.suspicion`: the symptom, once it is confirmed."""
-        if self._fired or self._seen is None or self._looks < self.patience:
+        if self._fired or not self._patience.over:
             return None
         return self._finding(Verdict("open"))
 
@@ -124,7 +116,7 @@ class SymptomRule(Rule):
         step, symptom = self._seen
         return self.found(
             step,
-            since=self._since,
+            since=self._patience.since,
             tensor=symptom.tensor,
             statistic=symptom.statistic,
             value=symptom.value,
@@ -133,7 +125,7 @@ class SymptomRule(Rule):
             seen=f"{symptom.seen}; {verdict.reason}" if verdict.reason else symptom.seen,
             cause=symptom.cause,
             remedy=symptom.remedy,
-            evidence={**symptom.evidence, "looks": self._looks},
+            evidence={**symptom.evidence, "looks": self._patience.looks},
             fault=symptom.fault,
             correction=symptom.correction,
         )

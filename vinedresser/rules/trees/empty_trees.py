@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from vinedresser.errors import ConfigError
 from vinedresser.rules.base import Rule
 from vinedresser.rules.need import Need
+from vinedresser.rules.patience import Patience
 from vinedresser.rules.trees.ensemble import Ensemble, tree_sizes
 from vinedresser.store.finding import Finding
 
@@ -53,8 +54,6 @@ class EmptyTrees(Rule):
             raise ConfigError(f"drop = {drop:g}: must lie between 0 and 1")
         if every < 1:
             raise ConfigError(f"every = {every}: must be at least 1 round")
-        if patience < 1:
-            raise ConfigError(f"patience = {patience}: must be at least 1 look")
         self.drop = drop
         self.every = every
         self.patience = patience
@@ -65,8 +64,7 @@ class EmptyTrees(Rule):
         self._ensemble: Ensemble | None = None
         # First and last of each training loss.
         self._losses: dict[str, tuple[float, float]] = {}
-        self._looks = 0
-        self._since = 0
+        self._patience = Patience(patience)
         self._fired = False
 
     def begin(self, info: RunRecord) -> None:
@@ -85,13 +83,8 @@ class EmptyTrees(Rule):
         }
         if not depths:
             return None
-        if any(depths.values()) or self._learned():
-            self._looks = 0
-            return None
-        if not self._looks:
-            self._since = step.step
-        self._looks += 1
-        if self._looks < self.patience:
+        empty = not any(depths.values()) and not self._learned()
+        if not self._patience.add(step.step, seen=empty):
             return None
         self._fired = True
         return self._finding(step, next(iter(depths)))
@@ -109,16 +102,16 @@ class EmptyTrees(Rule):
         cause, remedy = self._advice()
         return self.found(
             step,
-            since=self._since,
+            since=self._patience.since,
             tensor=name,
             statistic="depth",
             value=0.0,
             threshold=1.0,
             confidence=0.95,
-            seen=f"trees have no split since round {self._since}; {losses}",
+            seen=f"trees have no split since round {self._patience.since}; {losses}",
             cause=cause,
             remedy=remedy,
-            evidence={"looks": self._looks, "losses": self._losses},
+            evidence={"looks": self._patience.looks, "losses": self._losses},
         )
 
     def _advice(self) -> tuple[str, str]:

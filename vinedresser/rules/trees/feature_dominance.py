@@ -8,6 +8,7 @@ import numpy as np
 
 from vinedresser.errors import ConfigError
 from vinedresser.rules.base import Rule
+from vinedresser.rules.patience import Patience
 from vinedresser.rules.trees.importances import Importances
 from vinedresser.store.finding import Finding
 
@@ -43,15 +44,12 @@ class FeatureDominance(Rule):
             raise ConfigError(f"features = {features}: must be at least 1")
         if at_least <= features:
             raise ConfigError(f"at_least = {at_least}: must be more than features = {features}")
-        if patience < 1:
-            raise ConfigError(f"patience = {patience}: must be at least 1 look")
         self.threshold = threshold
         self.features = features
         self.at_least = at_least
         self.patience = patience
         self.importances = Importances()
-        self._looks = 0
-        self._since = 0
+        self._patience = Patience(patience)
         self._fired = False
 
     def update(self, step: Step) -> Finding | None:
@@ -60,13 +58,8 @@ class FeatureDominance(Rule):
         if self._fired or seen.step is not step or len(seen.shares) < self.at_least:
             return None
         largest = np.argsort(seen.shares)[::-1][: self.features]
-        if float(seen.shares[largest].sum()) <= self.threshold:
-            self._looks = 0
-            return None
-        if not self._looks:
-            self._since = step.step
-        self._looks += 1
-        if self._looks < self.patience:
+        dominated = float(seen.shares[largest].sum()) > self.threshold
+        if not self._patience.add(step.step, seen=dominated):
             return None
         self._fired = True
         return self._finding(step, [int(number) for number in largest])
@@ -79,7 +72,7 @@ class FeatureDominance(Rule):
         first = next(iter(shares))
         return self.found(
             step,
-            since=self._since,
+            since=self._patience.since,
             tensor=seen.name,
             statistic="share of the gain",
             value=total,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from vinedresser.errors import ConfigError
 from vinedresser.rules.base import Rule
 from vinedresser.rules.need import Need
+from vinedresser.rules.patience import Patience
 from vinedresser.rules.trees.ensemble import Ensemble, tree_sizes
 from vinedresser.store.finding import Finding
 
@@ -61,8 +62,6 @@ class TreeDepth(Rule):
         for name, value in (("depth", depth), ("leaves", leaves), ("every", every)):
             if value < 1:
                 raise ConfigError(f"{name} = {value}: must be at least 1")
-        if patience < 1:
-            raise ConfigError(f"patience = {patience}: must be at least 1 look")
         if not gap > 0:
             raise ConfigError(f"gap = {gap:g}: must be greater than 0")
         self.depth = depth
@@ -77,8 +76,7 @@ class TreeDepth(Rule):
         self._forest = False
         self._settings: Ensemble | None = None
         self._losses: dict[str, float] = {}
-        self._looks = 0
-        self._since = 0
+        self._patience = Patience(patience)
         self._fired = False
 
     def begin(self, info: RunRecord) -> None:
@@ -94,13 +92,8 @@ class TreeDepth(Rule):
         tree = _deepest(step)
         if step.mode != "train" or tree is None:
             return None
-        if tree.depth <= self.depth or tree.leaves <= self.leaves or not self._parted():
-            self._looks = 0
-            return None
-        if not self._looks:
-            self._since = step.step
-        self._looks += 1
-        if self._looks < self.patience:
+        deep = tree.depth > self.depth and tree.leaves > self.leaves and self._parted()
+        if not self._patience.add(step.step, seen=deep):
             return None
         self._fired = True
         return self._finding(step, tree)
@@ -128,7 +121,7 @@ class TreeDepth(Rule):
         before = f" from {limit:g}" if limit else ""
         return self.found(
             step,
-            since=self._since,
+            since=self._patience.since,
             tensor=tree.name,
             statistic="depth",
             value=float(tree.depth),
@@ -139,7 +132,11 @@ class TreeDepth(Rule):
             cause="trees that deep tell single rows from each other",
             remedy=f"lower max_depth{before} to {_USUAL}, or raise min_child_weight (of "
             "scikit-learn min_samples_leaf), and evaluate",
-            evidence={"leaves": tree.leaves, "losses": dict(self._losses), "looks": self._looks},
+            evidence={
+                "leaves": tree.leaves,
+                "losses": dict(self._losses),
+                "looks": self._patience.looks,
+            },
             correction={"max_depth": _USUAL} if limit else {},
         )
 
