@@ -15,7 +15,7 @@ from vinedresser.store.reductions.strided_rows import strided_rows
 if TYPE_CHECKING:
     from vinedresser.store.reading.step import Step
 
-__all__ = ["Batches", "Compared"]
+__all__ = ["BatchSignal", "Batches", "Compared"]
 
 _INPUTS_STOP = 2000
 _LABELS, _PREDICTIONS, _LOSSES = "labels/", "predictions/", "losses/"
@@ -115,6 +115,15 @@ class Batches(Signal):
         elif name not in self._trained and len(self._trained) == 1:
             (name,) = self._trained
         return name
+
+
+class BatchSignal(Signal):
+    """A signal computed from the batches of `Batches`; its parameters are those of `Batches`."""
+
+    def __init__(self, every: int = 5, rows: int = 64) -> None:
+        self.every = every
+        self.rows = rows
+        self.batches = Batches(every, rows)
 
 
 def _loss_of(step: Step, name: str) -> str:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from vinedresser.rules.signals.base import Signal
-from vinedresser.rules.signals.losses.compared import Batches, Compared
+from vinedresser.rules.signals.losses.compared import BatchSignal, Compared
 from vinedresser.rules.signals.losses.loss_formulas import FORMULAS, row_losses
 
 if TYPE_CHECKING:
@@ -77,18 +76,11 @@ class LossIdentity(NamedTuple):
         return (self.loss, self.takes)
 
 
-class LossIdentities(Signal):
-    """What each loss of the run is; in a plain function it is told from its first values.
-
-    Args:
-        every: see `Batches`.
-        rows: see `Batches`.
-    """
+class LossIdentities(BatchSignal):
+    """What each loss of the run is; in a plain function it is told from its first values."""
 
     def __init__(self, every: int = 5, rows: int = 64) -> None:
-        self.every = every
-        self.rows = rows
-        self.batches = Batches(every, rows)
+        super().__init__(every, rows)
         self._named: dict[str, LossIdentity | None] = {}
         self._settings: dict[str, dict[str, Any]] = {}
         self._votes: dict[str, Counter[tuple[str, str, str]]] = {}

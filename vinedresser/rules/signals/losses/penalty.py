@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vinedresser.rules.signals.base import Signal
-from vinedresser.rules.signals.losses.compared import Batches, Compared
+from vinedresser.rules.signals.losses.compared import BatchSignal, Compared
 from vinedresser.rules.signals.losses.loss_formulas import row_losses
 from vinedresser.rules.signals.losses.loss_identity import LossIdentities
 
@@ -26,23 +25,17 @@ _WINDOW = 5
 _WEIGHING = ("weight", "pos_weight", "class_weight", "label_smoothing", "gamma", "alpha")
 
 
-class Penalty(Signal):
+class Penalty(BatchSignal):
     """The share of each loss that its formula does not give: what is added for the weights' sake.
 
     Keras reports the sum of loss and regularisers as the loss; in PyTorch, where loops add them
     behind the loss module, nothing shows. Only of losses that are known by their name, that take a
     mean, and that weigh no classes. Of a sample of the rows, three standard errors count for the
     loss.
-
-    Args:
-        every: see `Batches`.
-        rows: see `Batches`.
     """
 
     def __init__(self, every: int = 5, rows: int = 64) -> None:
-        self.every = every
-        self.rows = rows
-        self.batches = Batches(every, rows)
+        super().__init__(every, rows)
         self.identities = LossIdentities(every, rows)
         self._settings: dict[str, dict[str, Any]] = {}
         self._shares: dict[str, deque[float]] = {}

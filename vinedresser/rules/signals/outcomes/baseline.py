@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.rules.signals.base import Signal
-from vinedresser.rules.signals.losses.compared import Batches
+from vinedresser.rules.signals.losses.compared import BatchSignal
 from vinedresser.rules.signals.losses.loss_formulas import class_indices
 from vinedresser.rules.signals.row_digests import row_digests
 
@@ -33,18 +32,11 @@ _NEIGHBOURS = 5
 _PENALTIES = (1e-2, 1.0, 1e2)
 
 
-class Baseline(Signal):
-    """The gain (see `fit`) of simple models on the rows of the first train steps.
-
-    Args:
-        every: see `Batches`.
-        rows: see `Batches`.
-    """
+class Baseline(BatchSignal):
+    """The gain (see `fit`) of simple models on the rows of the first train steps."""
 
     def __init__(self, every: int = 5, rows: int = 64) -> None:
-        self.every = every
-        self.rows = rows
-        self.batches = Batches(every, rows)
+        super().__init__(every, rows)
         self._seen: set[bytes] = set()
         self._inputs: list[_Array] = []
         self._labels: dict[str, list[NDArray[Any]]] = {}

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.rules.signals.base import Signal
-from vinedresser.rules.signals.losses.compared import Batches, Compared
+from vinedresser.rules.signals.losses.compared import BatchSignal, Compared
 from vinedresser.rules.signals.losses.loss_formulas import class_indices, one_hot_rows
 from vinedresser.rules.signals.losses.loss_identity import LossIdentities, LossIdentity
 
@@ -212,19 +211,12 @@ class FitSeries:
         self.predicted += predictions
 
 
-class Fit(Signal):
-    """How the predictions of each loss fit its labels; losses that are not known are left out.
-
-    Args:
-        every: see `Batches`.
-        rows: see `Batches`.
-    """
+class Fit(BatchSignal):
+    """How the predictions of each loss fit its labels; losses that are not known are left out."""
 
     def __init__(self, every: int = 5, rows: int = 64) -> None:
-        self.every = every
-        self.rows = rows
+        super().__init__(every, rows)
         self.identities = LossIdentities(every, rows)
-        self.batches = Batches(every, rows)
         self._series: dict[tuple[str, str], FitSeries] = {}
         self._early: list[tuple[str, int, Compared]] = []
 

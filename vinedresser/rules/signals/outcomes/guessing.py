@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.rules.signals.base import Signal
-from vinedresser.rules.signals.losses.compared import Batches
+from vinedresser.rules.signals.losses.compared import BatchSignal
 from vinedresser.rules.signals.outcomes.fit import Fit
 
 if TYPE_CHECKING:
@@ -18,20 +17,14 @@ if TYPE_CHECKING:
 __all__ = ["Guessing"]
 
 
-class Guessing(Signal):
+class Guessing(BatchSignal):
     """The loss of guessing: the same for every row, as well as that can be done.
 
     The entropy of the labels for a cross-entropy; the variance for a mean squared error.
-
-    Args:
-        every: see `Batches`.
-        rows: see `Batches`.
     """
 
     def __init__(self, every: int = 5, rows: int = 64) -> None:
-        self.every = every
-        self.rows = rows
-        self.batches = Batches(every, rows)
+        super().__init__(every, rows)
         self.fit = Fit(every, rows)
         # By loss: number, mean and sum of squared deviations of the values.
         self._values: dict[str, tuple[float, NDArray[np.float64], NDArray[np.float64]]] = {}

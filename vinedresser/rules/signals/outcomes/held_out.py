@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.rules.signals.base import Signal
-from vinedresser.rules.signals.losses.compared import Batches
+from vinedresser.rules.signals.losses.compared import BatchSignal
 from vinedresser.rules.signals.losses.loss_formulas import class_indices
 from vinedresser.rules.signals.outcomes.baseline import Baseline, features, neighbours
 from vinedresser.rules.signals.row_digests import row_digests
@@ -37,18 +36,11 @@ class Votes(NamedTuple):
     error: float
 
 
-class HeldOut(Signal):
-    """The rows of the evaluations, held against the labels of training rows (`Baseline`).
-
-    Args:
-        every: see `Batches`.
-        rows: see `Batches`.
-    """
+class HeldOut(BatchSignal):
+    """The rows of the evaluations, held against the labels of training rows (`Baseline`)."""
 
     def __init__(self, every: int = 5, rows: int = 64) -> None:
-        self.every = every
-        self.rows = rows
-        self.batches = Batches(every, rows)
+        super().__init__(every, rows)
         self.baseline = Baseline(every, rows)
         self._seen: set[bytes] = set()
         self._inputs: list[NDArray[np.float64]] = []
