@@ -1,4 +1,4 @@
-"""Training jobs that are watched, judged, stopped and recorded."""
+"""Watch, judge, stop and record training jobs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    # Lazily: the supervisor and `vinedresser --help` must not pay for numpy.
+    # Lazy: the supervisor and `vinedresser --help` must not load numpy.
     if name == "open_run":
         from vinedresser.store.reading.reader import open_run
 

@@ -1,4 +1,4 @@
-"""`python -m vinedresser` is the command line."""
+"""Run the command line with `python -m vinedresser`."""
 
 from __future__ import annotations
 

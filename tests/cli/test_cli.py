@@ -113,7 +113,7 @@ def test_show_and_status(project: Path) -> None:
     [
         (("run", "nowhere.py"), "nowhere.py"),
         (("run", "--rule", "vanishing", "train.py"), "vanishing: no such rule"),
-        (("run", "--rule", "nonfinite:a", "train.py"), "write it as NAME:KEY=VALUE"),
+        (("run", "--rule", "nonfinite:a", "train.py"), "expected NAME:KEY=VALUE"),
         (("run", "--name", "taken", "train.py"), "taken: already holds a run"),
         (("train", "nowhere.toml"), "nowhere.toml: no such file"),
         (("judge", "nowhere"), "nowhere: not a run"),

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timeout(300)
 def test_the_experiment_runs_as_it_is(tmp_path: Path) -> None:
     done = vinedresser("init", "experiment", cwd=tmp_path)
     written = "wrote experiment.toml\nwrote train.py\n"
-    assert done.stdout == f"{written}now: vinedresser train experiment.toml\n"
+    assert done.stdout == f"{written}next: vinedresser train experiment.toml\n"
     done = vinedresser("train", "experiment.toml", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     good = open_run(tmp_path / "runs/spirals-good")
@@ -31,7 +31,7 @@ def test_the_experiment_runs_as_it_is(tmp_path: Path) -> None:
 def test_the_sweep_runs_as_it_is(tmp_path: Path) -> None:
     done = vinedresser("init", "sweep", "a/b", cwd=tmp_path)
     written = "wrote a/b/sweep.toml\nwrote a/b/train.py\n"
-    assert done.stdout == f"{written}now: vinedresser sweep a/b/sweep.toml\n"
+    assert done.stdout == f"{written}next: vinedresser sweep a/b/sweep.toml\n"
     done = vinedresser("sweep", "a/b/sweep.toml", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     trials = sorted((tmp_path / "a/b/runs/spirals-sweep").glob("trial-*"))
@@ -48,7 +48,7 @@ def test_what_is_there_is_kept(tmp_path: Path) -> None:
     (tmp_path / "sweep.toml").write_text("mine too", encoding="utf-8")
     again = vinedresser("init", "sweep", cwd=tmp_path)
     assert again.returncode == 2
-    assert again.stderr == "vinedresser: sweep.toml: is there already; name another folder\n"
+    assert again.stderr == "vinedresser: sweep.toml: already exists; choose another folder\n"
     assert (tmp_path / "sweep.toml").read_text(encoding="utf-8") == "mine too"
 
 
@@ -56,7 +56,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "taken").touch()
     done = vinedresser("init", "experiment", "taken", cwd=tmp_path)
     assert done.returncode == 2
-    assert done.stderr == "vinedresser: taken: cannot be written to: File exists\n"
+    assert done.stderr == "vinedresser: taken: cannot be written: File exists\n"
 
 
 @pytest.mark.parametrize(("kind", "load"), [("experiment", load_experiment), ("sweep", load_sweep)])

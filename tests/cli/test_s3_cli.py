@@ -153,7 +153,7 @@ def test_up_starts_a_server_once_and_down_stops_it(
         running = bring_up()
         assert "stopped the S3 server" in vinedresser("down").stdout
         assert not is_alive(ProcessIdentity(**running.process))
-        assert "no server runs" in vinedresser("down").stdout
+        assert "no servers are running" in vinedresser("down").stdout
         # What was stored, and who may read it, stay.
         again = bring_up()
         monkeypatch.setenv("AWS_ENDPOINT_URL", again.url)

@@ -1,4 +1,4 @@
-"""What a sweep says while it runs."""
+"""Progress of a sweep in the terminal."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_each_end_is_told_once_and_all_are_counted(tmp_path: Path) -> None:
     said = view.summary(standing, 10.0)
     # Five of the eight epochs that two whole trials take; too few trials to say how long it takes.
     assert said == (
-        "2 of 10 trials over (1 finished, 1 stopped), 1 running, "
+        "2 of 10 trials ended (1 finished, 1 stopped), 1 running, "
         "best trial-0000: accuracy 0.8, 38 % of the epochs saved"
     )
 

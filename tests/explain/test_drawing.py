@@ -232,7 +232,7 @@ def test_the_command_line_draws(run: Run, tmp_path: Path) -> None:
     arguments = ["losses/loss", "--draw", target, "--as", "pie"]
     done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "--as pie: there are curve, histogram, images" in done.stderr
+    assert "--as pie: no such picture; choose curve, histogram, images" in done.stderr
 
 
 def test_filters_are_centred_one_by_one() -> None:

@@ -1,6 +1,6 @@
-"""The command line: arguments in, one call into the layers below, errors as one line.
+"""The command line: each command parses its arguments and calls the layers below.
 
-Nothing heavy is imported at the top of its modules: `vinedresser --help` must answer at once.
+The modules import nothing heavy at the top, so that `vinedresser --help` answers at once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The command line as a whole: its commands in the order of the help, and errors as one line."""
+"""The application: its commands, in the order of the help, and the handling of errors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 from vinedresser import __version__
 from vinedresser.cli.capturing import capture
 from vinedresser.cli.deploying import deploy
-from vinedresser.cli.looking import judge, show
+from vinedresser.cli.inspecting import judge, show
 from vinedresser.cli.rules import rules
 from vinedresser.cli.running import run
 from vinedresser.cli.servers import down, ui, up
@@ -24,18 +24,18 @@ from vinedresser.errors import ConfigError, VinedresserError
 __all__ = ["app", "main"]
 
 app = typer.Typer(
-    help="Training jobs that are watched, judged, stopped and recorded.",
+    help="Watch, judge, stop and record training jobs.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-# What stands behind the script belongs to it, options too.
+# Arguments and options after the script are its own.
 _SCRIPT_LINE = {"allow_interspersed_args": False, "ignore_unknown_options": True}
 
 
 def main() -> None:
-    """Run the command line; bad input ends with one line on stderr and exit code 2."""
+    """Run the command line; print a VinedresserError as one line and exit with code 2."""
     try:
         _refuse_renamed(sys.argv[1:])
         app()
@@ -55,7 +55,7 @@ def _refuse_renamed(arguments: Sequence[str]) -> None:
 
 @app.callback(invoke_without_command=True)
 def _version(
-    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
     if version:
         typer.echo(f"vinedresser {__version__}")

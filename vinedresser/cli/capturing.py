@@ -1,4 +1,4 @@
-"""`vinedresser capture`: changing what a running training captures."""
+"""`vinedresser capture`: change what a running training captures."""
 
 from __future__ import annotations
 
@@ -15,33 +15,37 @@ __all__ = ["capture"]
 def capture(
     run: RunArgument,
     *,
-    collection: Annotated[str, typer.Option(help="Name of the collection that changes.")],
-    every: Annotated[int | None, typer.Option(min=1, help="Save every so many steps.")] = None,
-    start: Annotated[int, typer.Option(min=0, help="First step.")] = 0,
-    stop: Annotated[int | None, typer.Option(help="First step no longer saved.")] = None,
-    steps: Annotated[str, typer.Option(help="Steps saved in any case, as 10,20,30.")] = "",
+    collection: Annotated[str, typer.Option(help="Name of the collection to change.")],
+    every: Annotated[int | None, typer.Option(min=1, help="Save every N steps.")] = None,
+    start: Annotated[int, typer.Option(min=0, help="First step to save.")] = 0,
+    stop: Annotated[int | None, typer.Option(help="First step not to save.")] = None,
+    steps: Annotated[str, typer.Option(help="Additional steps to save, such as 10,20,30.")] = "",
     reductions: Annotated[
-        str, typer.Option(help="Statistics to keep instead of the tensors, as l2,abs_mean.")
+        str, typer.Option(help="Statistics to save instead of tensors, such as l2,abs_mean.")
     ] = "",
     tensor: Annotated[
-        bool, typer.Option("--tensor", help="Keep the tensors beside the statistics.")
+        bool, typer.Option("--tensor", help="Save the tensors as well as the statistics.")
     ] = False,
-    regex: Annotated[str | None, typer.Option(help="Makes a collection of one's own.")] = None,
-    off: Annotated[bool, typer.Option("--off", help="Save it no longer.")] = False,
-    timeout: Annotated[float, typer.Option(help="Seconds to wait for the training.")] = 30.0,
+    regex: Annotated[
+        str | None, typer.Option(help="Define a custom collection by this regex.")
+    ] = None,
+    off: Annotated[bool, typer.Option("--off", help="Stop saving the collection.")] = False,
+    timeout: Annotated[
+        float, typer.Option(help="Seconds to wait for the training to respond.")
+    ] = 30.0,
 ) -> None:
-    """Change what a running training captures, from its next step on.
+    """Change what a running training captures.
 
-    What its rules need is captured all the same.
+    The change takes effect at the next step. Tensors that the rules need are always captured.
     """
     from vinedresser.capture.requests.requesting import await_change, request_capture
-    from vinedresser.cli.views.terminal import console
+    from vinedresser.cli.views.console import console
     from vinedresser.store.collections.collection import Collection
     from vinedresser.store.collections.schedule import SaveConfig
     from vinedresser.store.storage import open_storage
 
     if off == bool(every or steps):
-        raise ConfigError("capture: say when to save, with --every or --steps, or else --off")
+        raise ConfigError("capture: choose when to save with --every or --steps, or use --off")
     words = tuple(reductions.replace(",", " ").split())
     save = SaveConfig(
         every=every or 0,
@@ -55,15 +59,21 @@ def capture(
     number = request_capture(storage, [Collection(collection, regex, save)])
     change = await_change(storage, number, timeout)
     if change is None:
-        console.print(f"{run}: asked; the training has ended no step since", soft_wrap=True)
+        console.print(
+            f"{run}: request sent; the training has not finished a step since", soft_wrap=True
+        )
     elif change.refused:
         raise ConfigError(f"{run}: refused: {change.refused}")
     else:
-        console.print(f"{run}: {collection} changed from step {change.step} on", soft_wrap=True)
+        console.print(f"{run}: {collection} changed from step {change.step}", soft_wrap=True)
 
 
 def _whole(word: str, option: str) -> int:
-    """Return a word as a whole number."""
+    """Return a word as a whole number.
+
+    Raises:
+        ConfigError: it is not a whole number.
+    """
     if not word.isdecimal():
         raise ConfigError(f"{option}: {word!r} is not a step number")
     return int(word)

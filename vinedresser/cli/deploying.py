@@ -1,4 +1,4 @@
-"""`vinedresser deploy`: an experiment or a sweep on a schedule."""
+"""`vinedresser deploy`: create a Prefect deployment of an experiment or a sweep."""
 
 from __future__ import annotations
 
@@ -13,44 +13,42 @@ __all__ = ["deploy"]
 
 
 def deploy(
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="An experiment.toml or a sweep.toml.")
-    ],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="An experiment.toml or sweep.toml.")],
     *,
     cron: Annotated[
         str | None,
-        typer.Option(help="When, such as '0 2 * * *'; only when asked for if not given."),
+        typer.Option(help="Schedule, such as '0 2 * * *' (default: run on request)."),
     ] = None,
     timezone: Annotated[
-        str | None, typer.Option(help="Of --cron, such as Europe/Vienna; UTC if not given.")
+        str | None, typer.Option(help="Time zone of --cron, such as Europe/Vienna (default: UTC).")
     ] = None,
     name: Annotated[
-        str | None, typer.Option(help="Of the deployment; run.name of the file if not given.")
+        str | None, typer.Option(help="Name of the deployment (default: run.name of the file).")
     ] = None,
     pool: Annotated[
         str | None,
-        typer.Option(help="Prefect's work pool; that of `vinedresser up` if not given."),
+        typer.Option(help="Prefect work pool (default: the pool of `vinedresser up`)."),
     ] = None,
-    paused: Annotated[
-        bool, typer.Option("--paused", help="Do not begin with the schedule yet.")
-    ] = False,
+    paused: Annotated[bool, typer.Option("--paused", help="Create the schedule paused.")] = False,
 ) -> None:
-    """Have Prefect run a file, on a schedule or when asked for.
+    """Let Prefect run a file, on a schedule or on request.
 
-    A worker runs it: `vinedresser up` starts one on this machine.
+    A worker must be running: `vinedresser up` starts one on this machine.
     """
     from vinedresser.infra.prefect_environment import find_prefect
 
     if cron is None and (timezone is not None or paused):
-        raise ConfigError("--timezone, --paused: go with --cron")
+        raise ConfigError("--timezone, --paused: require --cron")
     find_prefect()
-    from vinedresser.cli.views.terminal import console
+    from vinedresser.cli.views.console import console
     from vinedresser.infra.deployment import Schedule
     from vinedresser.tasks.config.deployment import deploy as deploy_file
 
     schedule = Schedule(cron, timezone or "UTC", active=not paused) if cron is not None else None
     made = deploy_file(file, schedule=schedule, name=name, pool=pool)
-    when = f"at {cron}, {timezone or 'UTC'}" if cron else "when asked for"
-    said = f"deployed {made.name} on the work pool {made.pool}, {when}"
-    console.print(f"{said}{' (paused)' if paused else ''}", soft_wrap=True, markup=False)
-    console.print(f"now: prefect deployment run {made.name}   server {made.server}", soft_wrap=True)
+    when = f"at {cron}, {timezone or 'UTC'}" if cron else "on request"
+    message = f"deployed {made.name} on the work pool {made.pool}, {when}"
+    console.print(f"{message}{' (paused)' if paused else ''}", soft_wrap=True, markup=False)
+    console.print(
+        f"next: prefect deployment run {made.name}   server {made.server}", soft_wrap=True
+    )

@@ -1,4 +1,4 @@
-"""What Ctrl-C does while trainings run."""
+"""Ctrl-C while trainings run."""
 
 from __future__ import annotations
 
@@ -17,12 +17,16 @@ __all__ = ["interrupts_stop"]
 
 @contextmanager
 def interrupts_stop(where: Path | str | list[Path]) -> Iterator[None]:
-    """On the first Ctrl-C ask the runs to stop, with their checkpoint; on the second end now."""
+    """Stop the runs with a checkpoint on the first Ctrl-C, and exit at once on the second.
+
+    Args:
+        where: the store, or the directories of the runs.
+    """
     from vinedresser.tasks.interruption import INTERRUPTED, INTERRUPTION, interrupt
 
     def ask(_signal: int, _frame: FrameType | None) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        os.write(2, b"vinedresser: asking the runs to stop; Ctrl-C again ends at once\n")
+        os.write(2, b"vinedresser: asking the runs to stop; press Ctrl-C again to exit at once\n")
         interrupt(where, INTERRUPTION)
 
     INTERRUPTED.clear()

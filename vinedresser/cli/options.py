@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share, and how their words are read."""
+"""Arguments and options that several commands share, and their parsing."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ __all__ = [
     "RuleOption",
     "RunArgument",
     "StoreArgument",
-    "rules_asked_for",
+    "selected_rules",
     "tables",
 ]
 
 DEFAULT_STORE = Path("runs")
 
 RunArgument = Annotated[
-    str, typer.Argument(metavar="RUN", help="A run directory, or s3://bucket/prefix.")
+    str, typer.Argument(metavar="RUN", help="Run directory or s3://bucket/prefix.")
 ]
 StoreArgument = Annotated[
-    str, typer.Argument(metavar="STORE", help="Where the runs are; also s3://bucket/prefix.")
+    str, typer.Argument(metavar="STORE", help="Directory of the runs or s3://bucket/prefix.")
 ]
 RuleOption = Annotated[
     list[str] | None,
     typer.Option(
         "--rule",
         metavar="NAME[:KEY=VALUE,...]",
-        help="Judge by this rule; may be repeated.",
+        help="Judge by this rule; repeatable.",
     ),
 ]
 PresetOption = Annotated[
@@ -42,7 +42,7 @@ PresetOption = Annotated[
     typer.Option(
         "--preset",
         metavar="NAME",
-        help="Judge by the rules of this preset: default, strict, quiet, classification, "
+        help="Judge by this preset: default, strict, quiet, classification, "
         "regression, autoencoder, language_model, boosted_trees, adversarial, none.",
     ),
 ]
@@ -51,20 +51,27 @@ CollectionOption = Annotated[
     typer.Option(
         "--collection",
         metavar="NAME[:KEY=VALUE,...]",
-        help="Capture this too; may be repeated.",
+        help="Also capture this collection; repeatable.",
     ),
 ]
 
 
-# A rule of one's own has a colon in its name: path/to/file.py:Name.
+# The name of a custom rule has a colon: path/to/file.py:Name.
 _WORDS = re.compile(r"(?P<name>.*?\.py(?::\w+(?=:|$))?|[^:]*)(?::(?P<settings>.*))?", re.DOTALL)
 
 
 def tables(option: str, given: list[str] | None) -> dict[str, dict[str, Any]]:
-    """Read ``NAME:KEY=VALUE,...`` as it was given to an option; values are written as in TOML.
+    """Parse values of the form ``NAME:KEY=VALUE,...``, where each VALUE is TOML.
+
+    Args:
+        option: the option, for the error message.
+        given: its values.
+
+    Returns:
+        Settings by name.
 
     Raises:
-        ConfigError: it is not written so.
+        ConfigError: a value does not have this form.
     """
     import tomllib
 
@@ -76,20 +83,20 @@ def tables(option: str, given: list[str] | None) -> dict[str, dict[str, Any]]:
             read[name] = tomllib.loads(f"it = {{ {settings} }}")["it"]
         except tomllib.TOMLDecodeError as error:
             raise ConfigError(
-                f"{option} {text}: write it as NAME:KEY=VALUE,KEY=VALUE with TOML values ({error})"
+                f"{option} {text}: expected NAME:KEY=VALUE,KEY=VALUE with TOML values ({error})"
             ) from error
     return read
 
 
-def rules_asked_for(preset: str | None, rule: list[str] | None) -> dict[str, dict[str, Any]]:
-    """Return the rules of a preset, with what was given to ``--rule`` on top.
+def selected_rules(preset: str | None, rule: list[str] | None) -> dict[str, dict[str, Any]]:
+    """Return the rules of a preset, updated with those of ``--rule``.
 
     Args:
-        preset: its name; None: no rules but those given.
-        rule: as it was given to ``--rule``.
+        preset: name of the preset; None: only the rules given.
+        rule: values of ``--rule``.
 
     Raises:
-        ConfigError: there is no such preset, or a rule is not written as it should be.
+        ConfigError: no such preset, or a malformed rule.
     """
     from vinedresser.rules.presets import preset_table
 

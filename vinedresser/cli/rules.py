@@ -1,4 +1,4 @@
-"""`vinedresser rules`: which rules there are, what one does, and trying one out on a run."""
+"""`vinedresser rules`: list, describe and test rules."""
 
 from __future__ import annotations
 
@@ -11,21 +11,24 @@ from vinedresser.cli.options import tables
 __all__ = ["describe_rule", "list_rules", "rules", "test_rule"]
 
 rules = typer.Typer(
-    help="The rules: which there are, what they do, and whether one of your own works.",
+    help="List, describe and test rules.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 
 _RuleArgument = Annotated[
     str,
-    typer.Argument(metavar="RULE", help="Its name, or path/to/file.py:Name for one of your own."),
+    typer.Argument(
+        metavar="RULE", help="Name of a rule, or path/to/file.py:Name for a custom one."
+    ),
 ]
 
 
 @rules.command("list")
 def list_rules() -> None:
-    """List the rules, what they find, and whether they stop a run."""
-    from vinedresser.cli.views.terminal import console, rules_table
+    """List the rules with their severity and what they find."""
+    from vinedresser.cli.views.console import console
+    from vinedresser.cli.views.rule_views import rules_table
     from vinedresser.rules.registry import known_rules
 
     console.print(rules_table(known_rules()))
@@ -33,7 +36,7 @@ def list_rules() -> None:
 
 @rules.command("describe")
 def describe_rule(rule: _RuleArgument) -> None:
-    """Say what a rule does, with its parameters and what it needs."""
+    """Describe a rule, its parameters and needs."""
     from vinedresser.rules.registry import describe, find_rule
 
     typer.echo(describe(find_rule(rule)), nl=False)
@@ -50,18 +53,18 @@ def test_rule(
     ],
     run: Annotated[
         list[str],
-        typer.Option("--run", metavar="RUN", help="A run to judge by it; may be repeated."),
+        typer.Option("--run", metavar="RUN", help="Run to judge; repeatable."),
     ],
 ) -> None:
-    """Try a rule out on recorded runs.
+    """Test a rule on recorded runs.
 
-    It is shown each run twice; says what it found, how long a step takes it, what of its needs was
-    not there. The exit code is 1 when it failed, or found another thing the second time.
+    Each run is judged twice. Prints the findings, the time per step and missing tensors. The exit
+    code is 1 if the rule failed or if its findings differ between the two passes.
     """
-    from vinedresser.cli.views.terminal import console, print_trial
+    from vinedresser.cli.views.rule_views import print_check
     from vinedresser.rules.rule_check import try_rules
 
-    trials = [try_rules(tables("RULE", [rule]), one) for one in run]
-    for trial in trials:
-        print_trial(trial, to=console)
-    raise typer.Exit(0 if all(trial.sound for trial in trials) else 1)
+    checks = [try_rules(tables("RULE", [rule]), one) for one in run]
+    for check in checks:
+        print_check(check)
+    raise typer.Exit(0 if all(check.sound for check in checks) else 1)

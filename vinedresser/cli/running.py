@@ -1,4 +1,4 @@
-"""`vinedresser run`: one script, as it is, under supervision."""
+"""`vinedresser run`: run one unchanged script under supervision."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ from vinedresser.cli.options import (
     CollectionOption,
     PresetOption,
     RuleOption,
-    rules_asked_for,
+    selected_rules,
     tables,
 )
-from vinedresser.cli.views.nothing_seen import print_nothing_seen
 
 if TYPE_CHECKING:
     from vinedresser.store.records import ExitRecord
@@ -35,26 +34,28 @@ def run(
         list[str],
         typer.Argument(
             metavar="SCRIPT [ARGS]...",
-            help="A Python script, or -m and a module, or any program, and its arguments.",
+            help="A Python script, -m MODULE or any program, with its arguments.",
         ),
     ],
     *,
-    store: Annotated[
-        str, typer.Option(help="Directory that gets the run directory, or s3://bucket/prefix.")
-    ] = str(DEFAULT_STORE),
-    name: Annotated[str | None, typer.Option(help="Name of the run.")] = None,
+    store: Annotated[str, typer.Option(help="Directory of the runs or s3://bucket/prefix.")] = str(
+        DEFAULT_STORE
+    ),
+    name: Annotated[
+        str | None, typer.Option(help="Name of the run (default: from the script).")
+    ] = None,
     preset: PresetOption = None,
     rule: RuleOption = None,
     collection: CollectionOption = None,
     attach: Annotated[
-        bool, typer.Option("--attach/--no-attach", help="Capture what has no hook of its own.")
+        bool, typer.Option("--attach/--no-attach", help="Capture trainings without a hook.")
     ] = True,
-    steps: Annotated[int | None, typer.Option(help="Steps of the whole run, if known.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Total number of steps, if known.")] = None,
 ) -> None:
-    """Run one training script, as it is, under supervision.
+    """Run one unchanged training script under supervision.
 
-    What it trains is captured in STORE/NAME; its output and exit code are passed on. The exit code
-    is 3 when a rule stopped it.
+    The training is captured in STORE/NAME. Output and exit code are those of the script; the exit
+    code is 3 if a rule stopped it.
     """
     from vinedresser.store.storage.location import is_remote
     from vinedresser.tasks.lifecycle.run_script import (
@@ -67,7 +68,7 @@ def run(
     prepare = partial(
         prepare_script,
         command=command,
-        rules=rules_asked_for(preset, rule),
+        rules=selected_rules(preset, rule),
         collections=tables("--collection", collection),
         attach=attach,
         total_steps=steps,
@@ -80,21 +81,23 @@ def run(
     with interrupts_stop([directory]):
         end = run_script(directory)
     from vinedresser.capture.attach.launching import additional_runs
-    from vinedresser.cli.views.terminal import error_console, print_result
+    from vinedresser.cli.views.console import error_console
+    from vinedresser.cli.views.results import print_no_training, print_result
     from vinedresser.tasks.lifecycle.run_result import run_result
 
     for one in [directory, *additional_runs(directory)]:
         print_result(run_result(one), to=error_console)
     if attach and end.cause == "finished" and not training_seen(directory):
-        print_nothing_seen(error_console)
+        print_no_training(error_console)
     sys.exit(_exit_code(end))
 
 
 def _run_remote(
     store: str, name: str, prepare: Callable[..., None], *, numbered: bool, attach: bool
 ) -> int:
-    """Run a script whose run lies on an object store; return the exit code."""
-    from vinedresser.cli.views.terminal import error_console, print_result
+    """Run a script with an object store as its store; return the exit code."""
+    from vinedresser.cli.views.console import error_console
+    from vinedresser.cli.views.results import print_no_training, print_result
     from vinedresser.tasks.lifecycle.run_result import run_result
     from vinedresser.tasks.places.remote_place import free_url
     from vinedresser.tasks.places.remote_script import RemoteScript
@@ -110,12 +113,12 @@ def _run_remote(
     for one in script.uploaded:
         print_result(run_result(one), to=error_console)
     if attach and end.cause == "finished" and not script.seen:
-        print_nothing_seen(error_console)
+        print_no_training(error_console)
     return _exit_code(end)
 
 
 def _free_directory(store: Path, name: str | None, stem: str) -> Path:
-    """Return STORE/NAME, or the first free of STORE/STEM-1, -2 and so on."""
+    """Return STORE/NAME, or without a name the first free one of STORE/STEM-1, -2 and so on."""
     if name is not None:
         return store / name
     number = 1
@@ -125,7 +128,7 @@ def _free_directory(store: Path, name: str | None, stem: str) -> Path:
 
 
 def _exit_code(end: ExitRecord) -> int:
-    """Return a training's exit code, as a shell would give it: 128 + N after signal N."""
+    """Return the exit code of a training as a shell reports it: 128 + N after signal N."""
     if end.stop is not None:
         return _STOPPED_BY_RULE if end.stop["by"] == "rule" else 128 + signal.SIGINT
     if end.code is not None:

@@ -1,4 +1,4 @@
-"""`vinedresser init`: files to begin with."""
+"""`vinedresser init`: write an example to start from."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vinedresser.errors import ConfigError
 
 __all__ = ["init"]
 
-# Beside this module, so that they are found, read and checked like it.
+# Inside the package, where linters and type checkers see them.
 _STARTERS = files("vinedresser.cli") / "starters"
 _SCRIPT = "train.py"
 
@@ -27,22 +27,20 @@ _COMMANDS = {_Kind.EXPERIMENT: "train", _Kind.SWEEP: "sweep"}
 
 
 def init(
-    kind: Annotated[
-        _Kind, typer.Argument(metavar="experiment|sweep", help="What to write an example of.")
-    ],
+    kind: Annotated[_Kind, typer.Argument(metavar="experiment|sweep", help="Kind of example.")],
     folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="Where; it is made if need be.")
+        Path, typer.Argument(metavar="FOLDER", help="Directory, created if missing.")
     ] = Path(),
 ) -> None:
-    """Write an example to begin with, which runs as it is.
+    """Write a runnable example to start from.
 
-    An experiment.toml or a sweep.toml with comments, and a train.py, unless there is one.
+    Writes a commented experiment.toml or sweep.toml, and a train.py unless one exists.
     """
-    from vinedresser.cli.views.terminal import console, relative
+    from vinedresser.cli.views.console import console, relative
 
     file = folder / f"{kind}.toml"
     if file.exists():
-        raise ConfigError(f"{file}: is there already; name another folder")
+        raise ConfigError(f"{file}: already exists; choose another folder")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for path in (file, folder / _SCRIPT):
@@ -51,6 +49,6 @@ def init(
                 path.write_text(content, encoding="utf-8")
                 console.print(f"wrote {relative(path)}", soft_wrap=True, markup=False)
     except OSError as error:
-        raise ConfigError(f"{folder}: cannot be written to: {error.strerror}") from error
-    now = f"vinedresser {_COMMANDS[kind]} {relative(file)}"
-    console.print(f"now: {now}", soft_wrap=True, markup=False)
+        raise ConfigError(f"{folder}: cannot be written: {error.strerror}") from error
+    command = f"vinedresser {_COMMANDS[kind]} {relative(file)}"
+    console.print(f"next: {command}", soft_wrap=True, markup=False)

@@ -1,4 +1,4 @@
-"""`vinedresser status` and `vinedresser reconcile`: all the runs of a store."""
+"""`vinedresser status` and `vinedresser reconcile`: list and clean up the runs of a store."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ __all__ = ["reconcile", "status"]
 def status(
     store: StoreArgument = str(DEFAULT_STORE),
 ) -> None:
-    """Show how the runs of a store stand."""
-    from vinedresser.cli.views.terminal import console, results_table
+    """List the runs of a store with their state."""
+    from vinedresser.cli.views.console import console
+    from vinedresser.cli.views.results import results_table
     from vinedresser.tasks.lifecycle.run_result import run_result
     from vinedresser.tasks.stores import as_store, runs_in
 
@@ -31,12 +32,12 @@ def status(
 
 
 def reconcile(store: StoreArgument = str(DEFAULT_STORE)) -> None:
-    """Bring to its end what a crash left behind.
+    """Clean up after a crash.
 
-    Leftover processes, exit records, MLflow runs, Prefect flow runs, and what waits on this machine
-    to be uploaded, those of the store's sweeps too; twice changes nothing.
+    Ends leftover processes and completes exit records, MLflow runs, Prefect flow runs and pending
+    uploads of a store and its sweeps. Running it again changes nothing.
     """
-    from vinedresser.cli.views.terminal import console
+    from vinedresser.cli.views.console import console
     from vinedresser.infra.prefect_environment import prepare_prefect
     from vinedresser.tasks.reconcile.flow_record import dead_flows
     from vinedresser.tasks.reconcile.reconcile import reconcile as reconcile_store
@@ -53,9 +54,9 @@ def reconcile(store: StoreArgument = str(DEFAULT_STORE)) -> None:
             prepare_prefect(local_state(place))
         results += reconcile_store(place)
         for inner in sweeps_in(place):
-            # Prefect has a home for each store, and a process knows one.
+            # Each store has its own Prefect home, and a process can use only one.
             alone = bool(dead_flows(local_state(inner)))
-            results += _in_process_of_its_own(inner) if alone else reconcile_store(inner)
+            results += _reconciled_in_subprocess(inner) if alone else reconcile_store(inner)
     for result in results:
         console.print(f"{result.what}   {result.done}", markup=False)
     if not results:
@@ -63,8 +64,8 @@ def reconcile(store: StoreArgument = str(DEFAULT_STORE)) -> None:
     sys.exit(1 if any(result.failed for result in results) else 0)
 
 
-def _in_process_of_its_own(sweep: Path | str) -> list[Reconciled]:
-    """Reconcile the trials of a sweep; what is done is printed there."""
+def _reconciled_in_subprocess(sweep: Path | str) -> list[Reconciled]:
+    """Reconcile the trials of a sweep in a new process, which prints the results."""
     from vinedresser.tasks.reconcile.reconcile import Reconciled
 
     command = [sys.executable, "-m", "vinedresser", "reconcile", os.fspath(sweep)]
@@ -73,10 +74,10 @@ def _in_process_of_its_own(sweep: Path | str) -> list[Reconciled]:
 
 
 def _check_directory(store: Path | str) -> None:
-    """Check that a store that is to be a directory is one.
+    """Check that a local store exists.
 
     Raises:
-        ConfigError: there is no such directory.
+        ConfigError: no such directory.
     """
     if isinstance(store, Path) and not store.is_dir():
         raise ConfigError(f"{store}: no such directory; give a store or a run directory")

@@ -1,4 +1,4 @@
-"""`vinedresser sweep`: the search of a sweep file, as a flow."""
+"""`vinedresser sweep`: run the search of a sweep file."""
 
 from __future__ import annotations
 
@@ -15,19 +15,17 @@ __all__ = ["sweep"]
 
 def sweep(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A sweep.toml.")],
-    store: Annotated[
-        str | None, typer.Option(help="Takes the place of run.store in the file.")
-    ] = None,
+    store: Annotated[str | None, typer.Option(help="Override run.store of the file.")] = None,
     max_concurrent: Annotated[
-        int | None, typer.Option(min=1, help="Trials at the same time.")
+        int | None, typer.Option(min=1, help="Maximum concurrent trials.")
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the sweep that the store has.")
+        bool, typer.Option("--resume", help="Resume the sweep in the store.")
     ] = False,
 ) -> None:
     """Search for the best configuration.
 
-    Trials run in parallel; broken ones are stopped by rules, those worse than others by comparison.
+    Trials run in parallel. Rules stop broken trials; a pruner stops those that fall behind.
     """
     from vinedresser.infra.prefect_environment import prepare_prefect
     from vinedresser.tasks.config.sweep_file import load_sweep
@@ -38,12 +36,12 @@ def sweep(
     place = searched.experiment.store
     ensure_store(place)
     if resume:
-        # Before Prefect is loaded: what trains on without a flow does so for a minute only.
+        # Before Prefect loads: a run without a flow keeps training for a minute only.
         adopt_living(place)
     prepare_prefect(searched.state)
+    from vinedresser.cli.views.console import console, relative
     from vinedresser.cli.views.sweep_progress import sweep_progress
-    from vinedresser.cli.views.sweep_terminal import summary, trials_table
-    from vinedresser.cli.views.terminal import console, relative
+    from vinedresser.cli.views.sweep_results import summary, trials_table
     from vinedresser.flows.sweep import sweep as sweep_flow
     from vinedresser.tasks.sweeping.sweep_record import PAGE
 

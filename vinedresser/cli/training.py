@@ -1,4 +1,4 @@
-"""`vinedresser train`: the trainings of an experiment file, as a flow."""
+"""`vinedresser train`: run the trainings of an experiment file."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from typing import Annotated
 import typer
 
 from vinedresser.cli.interrupts import interrupts_stop
-from vinedresser.cli.views.nothing_seen import print_nothing_seen
-from vinedresser.cli.views.remedies import print_remedied
 from vinedresser.errors import ConfigError
 
 __all__ = ["train"]
@@ -18,38 +16,38 @@ __all__ = ["train"]
 
 def train(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="An experiment.toml.")],
-    store: Annotated[
-        str | None, typer.Option(help="Takes the place of run.store in the file.")
-    ] = None,
+    store: Annotated[str | None, typer.Option(help="Override run.store of the file.")] = None,
     max_concurrent: Annotated[
-        int | None, typer.Option(min=1, help="Trainings at the same time.")
+        int | None, typer.Option(min=1, help="Maximum concurrent trainings.")
     ] = None,
     remedy: Annotated[
         bool | None,
         typer.Option(
             "--remedy/--no-remedy",
-            help="Begin a run that a rule stopped again, with the correction that it proposes.",
+            help="Retry a stopped run with the correction that its rule proposes.",
         ),
     ] = None,
     attempts: Annotated[
         int | None,
-        typer.Option(min=1, help="How often at the most, with --remedy; 2 if nobody says."),
+        typer.Option(min=1, help="Maximum retries with --remedy (default: 2)."),
     ] = None,
 ) -> None:
     """Run the trainings of an experiment file.
 
-    They run in parallel, are judged while they train, and are stopped when they go wrong.
+    Trainings run in parallel. Rules judge them while they train and stop the broken ones.
     """
     from vinedresser.infra.prefect_environment import prepare_prefect
     from vinedresser.tasks.config.experiment import load_experiment
     from vinedresser.tasks.stores import ensure_store, local_state
 
     experiment = load_experiment(file, store=store, max_concurrent=max_concurrent)
-    times = _times(experiment.remedy.times, remedy, attempts)
+    times = _retries(experiment.remedy.times, remedy, attempts)
     ensure_store(experiment.store)
     state = local_state(experiment.store)
     prepare_prefect(state)
-    from vinedresser.cli.views.terminal import console, progress, relative, results_table
+    from vinedresser.cli.views.console import console, relative
+    from vinedresser.cli.views.progress import progress
+    from vinedresser.cli.views.results import print_no_training, print_remedied, results_table
     from vinedresser.flows.train import train as train_flow
 
     count = len(experiment.specs)
@@ -69,29 +67,29 @@ def train(
     if experiment.run.attach:
         for run in trained.results:
             if run.status.state == "finished" and not run.seen:
-                print_nothing_seen(console, run.name)
+                print_no_training(console, run.name)
     console.print(f"reports in {shown}/*/report.html; compare the runs: vinedresser ui {shown}")
     failed = any(run.status.state not in ("finished", "stopped") for run in trained.results)
     sys.exit(1 if failed or trained.problems else 0)
 
 
-def _times(said: int, remedy: bool | None, attempts: int | None) -> int:
-    """Return how often a run is begun again at the most.
+def _retries(configured: int, remedy: bool | None, attempts: int | None) -> int:
+    """Return the maximum number of retries of a stopped run.
 
     Args:
-        said: by the experiment file.
-        remedy: whether to; None: as the file says.
-        attempts: how often; None: as the file says.
+        configured: number in the experiment file.
+        remedy: --remedy or --no-remedy; None: as in the file.
+        attempts: --attempts; None: as in the file.
 
     Raises:
-        ConfigError: both no remedy and attempts.
+        ConfigError: --attempts is combined with --no-remedy.
     """
     from vinedresser.tasks.config.remedy_settings import RemedySettings
 
     if remedy is False:
         if attempts is not None:
-            raise ConfigError("--attempts: goes with --remedy, not with --no-remedy")
+            raise ConfigError("--attempts: cannot be combined with --no-remedy")
         return 0
     if attempts is not None:
         return attempts
-    return (said or RemedySettings().times) if remedy else said
+    return (configured or RemedySettings().times) if remedy else configured

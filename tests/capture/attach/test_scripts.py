@@ -103,7 +103,7 @@ def test_collections_are_asked_for_on_the_command_line(tmp_path: Path) -> None:
     assert "evry" in wrong.stderr
     unreadable = attached("train.py", cwd=tmp_path, options=("--collection", "gradients:every"))
     assert unreadable.returncode == 2
-    assert "--collection gradients:every: write it as NAME:KEY=VALUE" in unreadable.stderr
+    assert "--collection gradients:every: expected NAME:KEY=VALUE" in unreadable.stderr
 
 
 def test_what_a_sitecustomize_of_the_user_s_does_is_done(tmp_path: Path) -> None:

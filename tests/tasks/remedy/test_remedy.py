@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from vinedresser.cli.views.remedies import print_remedied
+from vinedresser.cli.views.results import print_remedied
 from vinedresser.errors import ConfigError
 from vinedresser.explain.reports.report import write_report
 from vinedresser.rules.findings_file import FindingsFile
@@ -292,7 +292,7 @@ def test_what_the_command_line_says_at_the_end(tmp_path: Path) -> None:
         stopped(tmp_path / name, finding({}), cause=cause, parameters={"lr": 1}, remedy=changed)
     run, bad, good = (run_result(tmp_path / name) for name in ("run", "bad", "good"))
     for remedied, line in (
-        (RemedyResult(run, (), "why"), "run: not begun again: why"),
+        (RemedyResult(run, (), "why"), "run: not restarted: why"),
         (RemedyResult(run, (bad,), "why"), "run: not cured by lr 1 instead of 100: why"),
         (
             RemedyResult(run, (bad, good), ""),

@@ -166,9 +166,9 @@ def check_mlflow(recorded: dict[str, Any]) -> None:
 
 
 def check_words(output: str) -> None:
-    assert "in the place of line-too-fast, from the start: lr 1 instead of 100" in output
+    assert "retries line-too-fast from the start: lr 1 instead of 100" in output
     assert (
-        "in the place of line-surge, from checkpoints/step-60.safetensors of line-surge: "
+        "retries line-surge from checkpoints/step-60.safetensors of line-surge: "
         "lr 0.0005 instead of 0.05 (nonfinite)"
     ) in output
     assert re.search(

@@ -1,1 +1,1 @@
-"""Terminal views."""
+"""Terminal output of the commands."""

@@ -1,7 +1,8 @@
-"""`vinedresser show`: what a run captured, and the values of one of its tensors or scalars."""
+"""Contents of a run, and values or pictures of one tensor or scalar."""
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from vinedresser.capture.config.capture_config import CaptureConfig
-from vinedresser.cli.views.terminal import console
+from vinedresser.cli.views.console import console
 from vinedresser.errors import ConfigError, UnknownStep, UnknownTensor, did_you_mean
 from vinedresser.store.collections.schedule import SaveConfig
 from vinedresser.store.reading.reader import Run
@@ -22,12 +23,12 @@ from vinedresser.store.step_record import MODES, Mode
 
 __all__ = ["draw_name", "show_name", "show_run"]
 
-# Rows of a long series that fit on a page; the rest is for `run.scalars(...).to_pandas()`.
+# Rows of a long series that are printed; `run.scalars(...).to_pandas()` has all.
 _MOST_ROWS = 20
 
 
 def show_run(run: Run) -> None:
-    """Print how a run stands and what it captured, a line per tensor and scalar."""
+    """Print the state of a run, its collections, and a line per tensor and scalar."""
     status = run.status
     steps = run.steps("train")
     console.print(Text(f"{run.info.name}   {status.state}   {status.reason}".rstrip()))
@@ -38,7 +39,7 @@ def show_run(run: Run) -> None:
         console.print(Text(f"  {problem}", style="red"))
     rows = [_tensor_row(run, name) for name in run.tensor_names()]
     for name, modes in _scalar_modes(run).items():
-        counts = sum(len(run.scalars(f"^{_literal(name)}$", mode=mode)[name]) for mode in modes)
+        counts = sum(len(run.scalars(f"^{re.escape(name)}$", mode=mode)[name]) for mode in modes)
         rows.append(_Row(name, "scalar", counts, ", ".join(modes), 8 * counts))
     console.print(_collections(run, rows))
     table = Table(header_style="bold")
@@ -54,7 +55,7 @@ def show_run(run: Run) -> None:
 
 
 class _Row(NamedTuple):
-    """What is known of one tensor or scalar."""
+    """A row about one tensor or scalar."""
 
     name: str
     shape: str
@@ -64,7 +65,7 @@ class _Row(NamedTuple):
 
 
 def _collections(run: Run, rows: list[_Row]) -> Table:
-    """Return a table of the run's collections: when they are saved, and what has come together."""
+    """Return a table of the run's collections: contents, size and schedule."""
     table = Table(header_style="bold")
     for heading, right in (("collection", 0), ("names", 1), ("bytes", 1), ("saved", 0)):
         table.add_column(heading, justify="right" if right else "left")
@@ -78,7 +79,7 @@ def _collections(run: Run, rows: list[_Row]) -> Table:
 
 
 def _schedule(save: SaveConfig) -> str:
-    """Return in words when a save config saves, and what."""
+    """Describe when a save config saves, and its statistics."""
     words = []
     if save.every:
         words.append("every step" if save.every == 1 else f"every {save.every} steps")
@@ -98,19 +99,19 @@ def _schedule(save: SaveConfig) -> str:
 
 
 def show_name(run: Run, name: str, *, step: int | None, mode: str, rank: int) -> None:
-    """Print one tensor's statistics along the steps or at one step, or one scalar's values.
+    """Print a tensor's statistics over the steps, its values at one step, or a scalar's values.
 
     Args:
         run: the run.
-        name: of a tensor or scalar of it.
+        name: name of a tensor or scalar.
         step: only this step, with the tensor's values; None: all steps.
         mode: "train", "eval" or "predict".
-        rank: of a distributed run.
+        rank: rank of a distributed run.
 
     Raises:
         ConfigError: no such mode.
-        UnknownTensor: no such tensor or scalar; the message has the nearest names.
-        UnknownStep: it was not captured at this step.
+        UnknownTensor: no such tensor or scalar; the message names the nearest.
+        UnknownStep: not captured at this step.
         CorruptData: the bytes on disk do not match their checksum.
     """
     kind = _mode(mode)
@@ -125,7 +126,7 @@ def show_name(run: Run, name: str, *, step: int | None, mode: str, rank: int) ->
 
 
 def _show_scalar(run: Run, name: str, step: int | None, mode: Mode, rank: int) -> None:
-    columns = run.scalars(f"^{_literal(name)}$", mode=mode, rank=rank)
+    columns = run.scalars(f"^{re.escape(name)}$", mode=mode, rank=rank)
     if name not in columns:
         raise UnknownStep(f"{run.path}: {name}: never captured in mode {mode} by rank {rank}")
     column = columns[name]
@@ -155,7 +156,7 @@ def _show_tensor(run: Run, name: str, step: int | None, mode: Mode, rank: int) -
     if len(full):
         shown = ", ".join(map(str, full[:_MOST_ROWS])) + (", …" if len(full) > _MOST_ROWS else "")
         console.print(
-            f"{name}   in full at {mode} steps {shown}; see one with --step", markup=False
+            f"{name}   in full at {mode} steps {shown}; print one with --step", markup=False
         )
     if not kept and not len(full):
         raise UnknownStep(f"{run.path}: {name}: never captured in mode {mode} by rank {rank}")
@@ -171,42 +172,46 @@ def draw_name(
     rank: int,
     kind: str | None,
 ) -> None:
-    """Draw one tensor or scalar into a file, and say what was drawn.
+    """Draw a tensor or scalar into a file, and print what was drawn.
 
     Args:
         run: the run.
-        name: of a tensor or scalar of it.
+        name: name of a tensor or scalar.
         target: a .svg or .html file, for images also .png.
         step: only this step; None: all steps.
         mode: "train", "eval" or "predict".
-        rank: of a distributed run.
-        kind: "curve", "histogram" or "images"; None: what fits.
+        rank: rank of a distributed run.
+        kind: "curve", "histogram" or "images"; None: the default, by shape.
 
     Raises:
         ConfigError: no such mode or kind, or an unknown picture format.
-        UnknownTensor: no such tensor or scalar; the message has the nearest names.
-        UnknownStep: it was not captured at this step.
+        UnknownTensor: no such tensor or scalar; the message names the nearest.
+        UnknownStep: not captured at this step.
         CorruptData: the bytes on disk do not match their checksum.
     """
     from vinedresser.explain.drawing import DRAWINGS, draw
 
     if kind is not None and kind not in DRAWINGS:
-        raise ConfigError(f"--as {kind}: there are {', '.join(DRAWINGS)}")
+        raise ConfigError(f"--as {kind}: no such picture; choose {', '.join(DRAWINGS)}")
     chosen = DRAWINGS[kind] if kind else None
     drawn = draw(run, name, target, step=step, mode=_mode(mode), rank=rank, kind=chosen)
     console.print(f"{target}   {drawn} of {name}", markup=False, soft_wrap=True)
 
 
 def _mode(word: str) -> Mode:
-    """Return the mode that a word of the command line names."""
+    """Return the value of --mode.
+
+    Raises:
+        ConfigError: no such mode.
+    """
     kinds: dict[str, Mode] = {one: one for one in MODES}
     if word not in kinds:
-        raise ConfigError(f"--mode {word}: no such mode; there are {', '.join(MODES)}")
+        raise ConfigError(f"--mode {word}: no such mode; choose {', '.join(MODES)}")
     return kinds[word]
 
 
 def _print_series(name: str, columns: dict[str, Column]) -> None:
-    """Print a table over the steps; of a long one, evenly spread rows with the first and last."""
+    """Print a table over the steps; of a long series, rows at even distances."""
     steps = next(iter(columns.values())).steps
     rows = np.unique(np.linspace(0, len(steps) - 1, min(len(steps), _MOST_ROWS)).astype(int))
     console.print(f"{name}   {len(rows)} of {len(steps)} steps", markup=False)
@@ -236,7 +241,7 @@ def _tensor_row(run: Run, name: str) -> _Row:
 
 
 def _scalar_modes(run: Run) -> dict[str, list[Mode]]:
-    """Return the modes in which each scalar was captured."""
+    """Return the modes of each scalar."""
     found: dict[str, list[Mode]] = defaultdict(list)
     for mode in MODES:
         for name in run.scalars(mode=mode):
@@ -245,12 +250,6 @@ def _scalar_modes(run: Run) -> dict[str, list[Mode]]:
 
 
 def _excerpt(value: NDArray[Any]) -> str:
-    """Return an array's corners as text."""
+    """Return the corners of an array (any shape and dtype) as text."""
     with np.printoptions(threshold=60, edgeitems=3, precision=4, linewidth=100):
         return str(value.astype(np.float64) if value.dtype.kind == "V" else value)
-
-
-def _literal(name: str) -> str:
-    import re
-
-    return re.escape(name)

@@ -1,4 +1,4 @@
-"""What a sweep says while it runs: how it stands, and each trial as it ends."""
+"""Progress of a sweep: a summary, and each trial as it ends."""
 
 from __future__ import annotations
 
@@ -13,34 +13,35 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from vinedresser.cli.views.sweep_terminal import STYLES
-from vinedresser.cli.views.terminal import console
+from vinedresser.cli.views.console import console, plain_table
+from vinedresser.cli.views.sweep_results import STYLES
 from vinedresser.sweeps.settings import Objective
 from vinedresser.sweeps.trial import Trial
 from vinedresser.tasks.sweeping.sweep_runner import Standing, SweepRunner, observer
 
 __all__ = ["SweepView", "sweep_progress"]
 
-_LOOK = 0.25
-# More running trials than these are only counted.
+# Seconds between two polls.
+_POLL = 0.25
+# Running trials that are listed; more are only counted.
 _ROWS = 16
 
 
 @contextmanager
 def sweep_progress() -> Iterator[None]:
-    """Show how the sweep stands that runs in the body.
+    """Show the progress of the sweep that runs in the body.
 
-    On a terminal a table of the running trials with a line about all, elsewhere a plain line
-    whenever a trial ends.
+    Draw a table of the running trials and a summary on a terminal; elsewhere print a line when a
+    trial ends.
     """
     over = threading.Event()
     views: list[threading.Thread] = []
 
-    def look(conductor: SweepRunner) -> None:
-        views.append(threading.Thread(target=_show, args=(conductor, over), daemon=True))
+    def watch(runner: SweepRunner) -> None:
+        views.append(threading.Thread(target=_show, args=(runner, over), daemon=True))
         views[-1].start()
 
-    token = observer.set(look)
+    token = observer.set(watch)
     try:
         yield
     finally:
@@ -51,16 +52,16 @@ def sweep_progress() -> Iterator[None]:
 
 
 class SweepView:
-    """How a sweep stands, in words.
+    """Text about the state of a sweep.
 
     Args:
-        standing: when it was first looked at: what ended before then is counted, and not told.
-        now: seconds, of a clock that is used for all.
+        standing: the state at first; trials that ended earlier are counted but not printed.
+        now: seconds of a monotonic clock.
     """
 
     def __init__(self, standing: Standing, now: float) -> None:
         self._begun = now
-        self._earlier = self._told = len(standing.ended)
+        self._earlier = self._printed = len(standing.ended)
         self._best: Trial | None = None
         self._ends: Counter[str] = Counter()
         self._epochs = 0
@@ -68,18 +69,18 @@ class SweepView:
             self._count(trial, standing.sweep.settings.goals)
 
     def ends(self, standing: Standing) -> Iterator[Text]:
-        """Yield a line about each trial that has ended since it was asked before."""
-        for trial in standing.ended[self._told :]:
-            self._told += 1
+        """Yield a line for each trial that has ended since the last call."""
+        for trial in standing.ended[self._printed :]:
+            self._printed += 1
             self._count(trial, standing.sweep.settings.goals)
             yield _end(trial, standing.sweep.settings.goals, standing.sweep.settings.epochs)
 
     def summary(self, standing: Standing, now: float) -> str:
-        """Return in a line what all trials have come to."""
+        """Return a line about all trials."""
         settings = standing.sweep.settings
         done = len(standing.ended)
         of = f" of {settings.trials}" if settings.trials is not None else ""
-        parts = [f"{done}{of} trials over"]
+        parts = [f"{done}{of} trials ended"]
         if self._ends:
             parts[0] += f" ({', '.join(f'{n} {state}' for state, n in self._ends.items())})"
         parts.append(f"{len(standing.running)} running")
@@ -94,7 +95,7 @@ class SweepView:
         return ", ".join(parts)
 
     def _left(self, standing: Standing, now: float) -> float | None:
-        """Return the seconds that the sweep has left, as far as its trials so far tell."""
+        """Estimate the seconds left, from the trials of this process and the time budget."""
         settings = standing.sweep.settings
         done = len(standing.ended) - self._earlier
         spent = now - self._begun
@@ -115,30 +116,30 @@ class SweepView:
             self._best = trial
 
 
-def _show(conductor: SweepRunner, over: threading.Event) -> None:
-    """Show the sweep until it is over."""
-    view = SweepView(conductor.standing(), time.monotonic())
+def _show(runner: SweepRunner, over: threading.Event) -> None:
+    """Show the sweep until it ends."""
+    view = SweepView(runner.standing(), time.monotonic())
     if not console.is_terminal:
-        _show_lines(conductor, view, over)
+        _show_lines(runner, view, over)
         return
     with Live(console=console, auto_refresh=False, transient=True) as live:
         last = False
         while not last:
-            last = over.wait(_LOOK)
-            standing = conductor.standing()
+            last = over.wait(_POLL)
+            standing = runner.standing()
             for line in view.ends(standing):
                 live.console.print(line)
             text = Text(view.summary(standing, time.monotonic()))
             live.update(Group(_table(standing), text), refresh=True)
 
 
-def _show_lines(conductor: SweepRunner, view: SweepView, over: threading.Event) -> None:
-    """Print a line whenever a trial ends, and a summary at each tenth of them."""
+def _show_lines(runner: SweepRunner, view: SweepView, over: threading.Event) -> None:
+    """Print a line when a trial ends, and a summary after each tenth of the trials."""
     tenths = 0
     last = False
     while not last:
-        last = over.wait(_LOOK)
-        standing = conductor.standing()
+        last = over.wait(_POLL)
+        standing = runner.standing()
         for line in view.ends(standing):
             console.print(line, soft_wrap=True)
         trials = standing.sweep.settings.trials
@@ -151,7 +152,7 @@ def _show_lines(conductor: SweepRunner, view: SweepView, over: threading.Event) 
 def _table(standing: Standing) -> Table:
     """Return the table of the running trials."""
     settings = standing.sweep.settings
-    table = Table(header_style="bold", box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    table = plain_table()
     for name in ("running", "epoch", settings.goals[0].metric, "parameters"):
         table.add_column(name, no_wrap=True)
     of = f" of {settings.epochs}" if settings.epochs is not None else ""
@@ -163,13 +164,13 @@ def _table(standing: Standing) -> Table:
 
 
 def _end(trial: Trial, goals: Sequence[Objective], epochs: int | None) -> Text:
-    """Return how a trial ended, in a line."""
+    """Return a line about how a trial ended."""
     of = f" of {epochs}" if epochs is not None else ""
     values = trial.result or tuple(trial.values.values())[-1:]
-    said = ", ".join(
+    shown = ", ".join(
         f"{goal.metric} {value:.4g}" for goal, value in zip(goals, values, strict=False)
     )
-    line = Text(f"{trial.name}   epoch {trial.epochs}{of}   {said}{'   ' if said else ''}")
+    line = Text(f"{trial.name}   epoch {trial.epochs}{of}   {shown}{'   ' if shown else ''}")
     line.append(trial.ending.state, style=STYLES[trial.ending.state])
     if trial.ending.rule:
         line.append(f" by {trial.ending.rule}")
@@ -179,7 +180,7 @@ def _end(trial: Trial, goals: Sequence[Objective], epochs: int | None) -> Text:
 
 
 def _duration(seconds: float) -> str:
-    """Return a time in the unit that fits it."""
+    """Return a duration in a suitable unit."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

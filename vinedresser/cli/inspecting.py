@@ -1,4 +1,4 @@
-"""`vinedresser judge` and `vinedresser show`: looking into one run."""
+"""`vinedresser judge` and `vinedresser show`: inspect one run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from vinedresser.cli.options import PresetOption, RuleOption, RunArgument, rules_asked_for
+from vinedresser.cli.options import PresetOption, RuleOption, RunArgument, selected_rules
 from vinedresser.errors import ConfigError
 
 __all__ = ["judge", "show"]
@@ -18,20 +18,21 @@ def judge(
     preset: PresetOption = None,
     rule: RuleOption = None,
     stop: Annotated[
-        bool, typer.Option("--stop", help="Stop a running training when a rule says so.")
+        bool, typer.Option("--stop", help="Stop a running training if a rule demands it.")
     ] = False,
 ) -> None:
-    """Judge a run by rules, live or long after.
+    """Judge a run by rules, while it trains or later.
 
-    All the built-in rules judge it if neither a preset nor a rule is named.
+    Without --preset and --rule, the built-in rules judge it.
     """
-    from vinedresser.cli.views.terminal import console, print_finding
+    from vinedresser.cli.views.console import console
+    from vinedresser.cli.views.results import print_finding
     from vinedresser.rules.judge import judge as judge_run
     from vinedresser.rules.registry import rules_from_table
     from vinedresser.store.reading.reader import open_run
 
     named = preset if preset or rule else "default"
-    rules = rules_from_table(rules_asked_for(named, rule))
+    rules = rules_from_table(selected_rules(named, rule))
     found = judge_run(open_run(run), rules, live=stop, on_finding=print_finding)
     if not found:
         console.print(
@@ -42,24 +43,26 @@ def judge(
 def show(
     run: RunArgument,
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="A tensor or scalar of it.")
+        str | None, typer.Argument(metavar="NAME", help="A tensor or scalar of the run.")
     ] = None,
     *,
-    step: Annotated[int | None, typer.Option(help="One step instead of all.")] = None,
-    mode: Annotated[str, typer.Option(help="train, eval or predict.")] = "train",
-    rank: Annotated[int, typer.Option(help="Of a distributed run.")] = 0,
+    step: Annotated[int | None, typer.Option(help="Show this step only.")] = None,
+    mode: Annotated[str, typer.Option(help="Mode: train, eval or predict.")] = "train",
+    rank: Annotated[int, typer.Option(help="Rank of a distributed run.")] = 0,
     draw: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Draw it to FILE: .svg, .html, or .png for images."),
     ] = None,
     as_: Annotated[
         str | None,
-        typer.Option("--as", help="What to draw: curve, histogram or images; else what fits."),
+        typer.Option(
+            "--as", help="Picture to draw: curve, histogram or images (default: by shape)."
+        ),
     ] = None,
 ) -> None:
     """Show what a run captured.
 
-    With a NAME, the values of that tensor or scalar; with --draw, a picture of it.
+    With NAME, print the values of that tensor or scalar; with --draw, draw it.
     """
     from vinedresser.cli.views.show import draw_name, show_name, show_run
     from vinedresser.store.reading.reader import open_run
@@ -67,7 +70,7 @@ def show(
     opened = open_run(run)
     if name is None:
         if draw is not None:
-            raise ConfigError(f"--draw {draw}: say of which tensor or scalar")
+            raise ConfigError(f"--draw {draw}: give the NAME of a tensor or scalar")
         show_run(opened)
     elif draw is not None:
         draw_name(opened, name, draw, step=step, mode=mode, rank=rank, kind=as_)

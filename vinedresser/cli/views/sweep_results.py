@@ -1,4 +1,4 @@
-"""What a sweep says at its end: the trials side by side, the best, and what was saved."""
+"""Results of a sweep: the table of its trials, and a summary."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from collections.abc import Iterator, Sequence
 from rich.table import Table
 from rich.text import Text
 
+from vinedresser.cli.views.console import plain_table
 from vinedresser.sweeps.settings import Objective, SweepTable
 from vinedresser.sweeps.trial import Trial
 from vinedresser.tasks.sweeping.sweep_result import SweepResult
 
 __all__ = ["STYLES", "summary", "trials_table"]
 
-# Of each end of a trial its colour.
+# Colours of the trial states.
 STYLES = {
     "finished": "green",
     "running": "cyan",
@@ -22,13 +23,13 @@ STYLES = {
     "stopped": "yellow",
     "failed": "red",
 }
-# More rows than these are looked for in MLflow.
+# Rows of the table; MLflow has all trials.
 _ROWS = 30
 
 
 def trials_table(swept: SweepResult, settings: SweepTable) -> Table:
-    """Return the table of the trials: all of few, and of many the best that finished."""
-    table = Table(header_style="bold", box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    """Return the table of the trials: all, or of many the best that finished."""
+    table = plain_table()
     table.add_column("trial", no_wrap=True)
     table.add_column("ended", no_wrap=True)
     table.add_column("epochs", justify="right", no_wrap=True)
@@ -51,7 +52,7 @@ def trials_table(swept: SweepResult, settings: SweepTable) -> Table:
 
 
 def summary(swept: SweepResult, settings: SweepTable) -> Iterator[str]:
-    """Yield what came of a sweep, in a line each."""
+    """Yield lines about the best trials, how trials ended, and the epochs used."""
     for trial in swept.best:
         both = zip(settings.goals, trial.result, strict=True)
         values = ", ".join(f"{goal.metric} {value:.4g}" for goal, value in both)

@@ -1,0 +1,126 @@
+"""Progress of the runs of a store while they train."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePath
+
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
+
+from vinedresser.cli.views.console import console, say
+from vinedresser.cli.views.results import print_result, retry_line
+from vinedresser.errors import StoreError, VinedresserError
+from vinedresser.store.records import RemedyRecord, RunRecord, read_record
+from vinedresser.store.status import Status, run_status
+from vinedresser.store.storage import open_storage
+from vinedresser.tasks.lifecycle.run_result import run_result
+from vinedresser.tasks.stores import places_in
+
+__all__ = ["progress"]
+
+# Seconds between two polls of an object store, each of which costs requests.
+_REMOTE_POLL = 2.0
+
+
+@contextmanager
+def progress(store: Path | str) -> Iterator[None]:
+    """Show the runs that appear in a store while the body runs.
+
+    Draw bars on a terminal; elsewhere print a line when a run starts or ends.
+    """
+    earlier = set[Path | str](places_in(store))
+    over = threading.Event()
+    show = _show_bars if console.is_terminal else _show_lines
+    thread = threading.Thread(target=show, args=(store, earlier, over), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _show_lines(store: Path | str, reported: set[Path | str], over: threading.Event) -> None:
+    """Print a line when a run starts, and its result when it has ended."""
+    started: set[Path | str] = set()
+    for location, info, status in _polled(store, reported, over, pause=0.5):
+        if location not in started and (status.step is not None or status.over):
+            started.add(location)
+            remedy = RemedyRecord.from_json(info.remedy) if info.remedy else None
+            say(f"{info.name}   started{f'   {retry_line(remedy)}' if remedy else ''}")
+
+
+def _show_bars(store: Path | str, reported: set[Path | str], over: threading.Event) -> None:
+    """Draw a bar per run; the result of a run appears above the bars when it has ended."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[state]}"),
+    )
+    with Progress(*columns, console=console) as bars:
+        rows: dict[Path | str, TaskID] = {}
+        # An empty display would scroll, and the servers take a while to start.
+        waiting = bars.add_task("starting Prefect and MLflow", total=None, state="")
+        for location, info, status in _polled(store, reported, over, pause=0.2):
+            bars.update(waiting, visible=False)
+            if location not in rows:
+                rows[location] = bars.add_task(info.name, total=info.total_steps, state="")
+            done = 0 if status.step is None else status.step + 1
+            bars.update(rows[location], completed=done, state=status.state)
+            if status.over:
+                bars.stop_task(rows[location])
+
+
+def _polled(
+    store: Path | str, reported: set[Path | str], over: threading.Event, *, pause: float
+) -> Iterator[tuple[Path | str, RunRecord, Status]]:
+    """Yield the state of each unreported run at every poll, then print the results of ended runs.
+
+    While a run trains, only its small records are read.
+
+    Args:
+        store: directory or URL of the store.
+        reported: runs to leave out; ended runs are added.
+        over: ends the polling, after one last poll.
+        pause: seconds between two polls of a directory.
+    """
+    last = False
+    while not last:
+        last = over.wait(pause if isinstance(store, Path) else _REMOTE_POLL)
+        for location in _unreported(store, reported):
+            try:
+                storage = open_storage(location)
+                info = read_record(storage, RunRecord)
+                if info is None:
+                    continue
+                status = run_status(storage)
+                yield location, info, status
+                if status.over:
+                    reported.add(location)
+                    print_result(run_result(location))
+            except VinedresserError as error:
+                if isinstance(location, str) and isinstance(error, StoreError):
+                    # The upload reports that the store is unavailable; the next poll may reach it.
+                    continue
+                # The process that works on the run reports the error; there is nothing to show.
+                reported.add(location)
+                say(f"{PurePath(location).name}: {error}", style="red")
+
+
+def _unreported(store: Path | str, reported: set[Path | str]) -> list[Path | str]:
+    """Return the places of possible runs; none while the store is unavailable."""
+    try:
+        return [location for location in places_in(store) if location not in reported]
+    except StoreError:
+        return []

@@ -1,0 +1,167 @@
+"""How runs ended: the summary of each, and the table of all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from vinedresser.cli.views.console import console, figure, plain_table, relative, say
+from vinedresser.rules.root_cause import root_causes
+from vinedresser.store.finding import Finding
+from vinedresser.store.records import RemedyRecord
+from vinedresser.tasks.lifecycle.run_result import RemedyResult, RunResult
+from vinedresser.tasks.lifecycle.settle import REPORT
+
+__all__ = [
+    "print_finding",
+    "print_no_training",
+    "print_remedied",
+    "print_result",
+    "results_table",
+    "retry_line",
+]
+
+# Symptoms listed below their root cause; the report has all.
+_MOST_SYMPTOMS = 3
+_STYLES = {
+    "finished": "green",
+    "running": "cyan",
+    "stopped": "yellow",
+    "crashed": "red",
+    "killed": "red",
+    "dead": "red",
+}
+_NO_TRAINING = (
+    "no training was seen, so nothing was captured: no Python process made a step of a torch "
+    "optimizer, Keras or XGBoost (a process started with -I, -E or -S, or outside this "
+    "environment, cannot be seen); add a Hook to the script"
+)
+
+
+def results_table(results: Sequence[RunResult]) -> Table:
+    """Return the table that compares runs; `print_result` gives the full reasons."""
+    table = plain_table()
+    table.add_column("run", no_wrap=True)
+    table.add_column("ended", no_wrap=True)
+    for name in ("steps", "saved", "loss", "accuracy"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("why")
+    for run in results:
+        accuracies = {key: one for key, one in run.metrics.items() if "accuracy" in key.lower()}
+        table.add_row(
+            run.name,
+            _state(run),
+            str(run.steps),
+            "" if run.steps_saved is None else str(run.steps_saved),
+            _first(run.losses),
+            _first(accuracies),
+            _why(run),
+        )
+    return table
+
+
+def print_result(run: RunResult, *, to: Console = console) -> None:
+    """Print how one run ended, and why."""
+    of = f" of {run.total_steps}" if run.total_steps else ""
+    loss = f"loss {_first(run.losses)}   " if run.losses else ""
+    line = Text(f"{run.name}   step {run.steps}{of}   {loss}")
+    by = f" by {run.status.rule or run.status.by}" if run.status.by else ""
+    say(line.append_text(_state(run)).append(by), to)
+    if run.remedy is not None:
+        say(f"  {retry_line(run.remedy)}", to)
+    if run.stopping is not None:
+        print_finding(run.stopping, to=to)
+    elif run.status.state not in ("finished", "running"):
+        say(f"  {run.status.reason}", to)
+    _print_other_findings(run, to)
+    where = [f"saved {run.steps_saved} of {run.total_steps} steps"] if run.steps_saved else []
+    if isinstance(run.directory, Path):
+        where.append(f"report {relative(run.directory / REPORT)}")
+    else:
+        where.append(f"run {run.directory}")
+    if run.mlflow_run:
+        where.append(f"mlflow {run.mlflow_run[:6]}")
+    say("  " + "   ".join(where), to, style="dim")
+
+
+def print_finding(finding: Finding, *, to: Console = console) -> None:
+    """Print what a rule found, its likely cause, and what to try."""
+    say(f"  {finding.rule} since step {finding.since}: {finding.seen}", to)
+    say(f"  likely cause   {finding.cause}", to)
+    say(f"  try            {finding.remedy}", to)
+
+
+def print_remedied(remedied: RemedyResult, to: Console) -> None:
+    """Print in one line which correction cured a stopped run, or why none did."""
+    first, cure = remedied.first, remedied.cure
+    if cure is not None:
+        compared = ", ".join(_compared(cure, first))
+        verdict = f"cured by {remedied.change} ({cure.name})" + (compared and f": {compared}")
+    elif remedied.attempts:
+        verdict = f"not cured by {remedied.change}: {remedied.left}"
+    else:
+        verdict = f"not restarted: {remedied.left}"
+    to.print(f"{first.name}: {verdict}", soft_wrap=True, markup=False)
+
+
+def print_no_training(to: Console, run: str = "") -> None:
+    """Print that no training was seen.
+
+    Args:
+        to: the console.
+        run: name of the run, if there are several.
+    """
+    of = f"{run}: " if run else ""
+    to.print(f"vinedresser: {of}{_NO_TRAINING}", soft_wrap=True, markup=False)
+
+
+def retry_line(remedy: RemedyRecord) -> str:
+    """Return which stopped run a run retries, from where, and what is different."""
+    return (
+        f"retries {remedy.stopped} {remedy.beginning}: {remedy.change} ({remedy.finding['rule']})"
+    )
+
+
+def _print_other_findings(run: RunResult, to: Console) -> None:
+    """Print a line for each finding besides the one that stopped the run."""
+    stopping = run.stopping
+    roots = root_causes(run.findings)
+    symptoms = next((root.symptoms for root in roots if root.finding is stopping), ())
+    for other in symptoms[:_MOST_SYMPTOMS]:
+        say(f"  symptom: {other.rule}: {other.seen}", to)
+    more = len(symptoms) - _MOST_SYMPTOMS
+    if more > 0:
+        say(f"  symptoms: {more} more in the report", to)
+    for other in run.findings:
+        if other is not stopping and other not in symptoms:
+            say(f"  {other.severity}: {other.rule}: {other.seen}", to)
+
+
+def _state(run: RunResult) -> Text:
+    return Text(run.status.state, style=_STYLES[run.status.state])
+
+
+def _why(run: RunResult) -> str:
+    """Return in a few words why a run ended early."""
+    if run.stopping is not None:
+        return run.stopping.rule
+    if run.status.state in ("finished", "running"):
+        return ""
+    return run.status.rule or run.status.reason
+
+
+def _first(values: Mapping[str, float]) -> str:
+    return next((figure(value) for value in values.values()), "")
+
+
+def _compared(cure: RunResult, first: RunResult) -> Iterator[str]:
+    """Yield the last loss and the metrics of an attempt, compared with the first run's."""
+    loss = dict(list(cure.losses.items())[:1])
+    for values, before in ((loss, first.losses), (cure.metrics, first.metrics)):
+        for name, value in values.items():
+            against = f" against {figure(before[name])}" if name in before else ""
+            yield f"{name} {figure(value)}{against}"
