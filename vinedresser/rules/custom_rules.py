@@ -12,10 +12,11 @@ from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 from vinedresser.errors import ConfigError, did_you_mean
 from vinedresser.rules.base import Rule
+from vinedresser.rules.shield import shielded
 
 __all__ = [
     "ENTRY_POINTS",
@@ -95,12 +96,13 @@ def _members(path: Path, where: str) -> dict[str, Any]:
     full = path.expanduser().resolve()
     if not full.is_file():
         raise ConfigError(f"{where}: {path}: no such file")
-    try:
-        return vars(_module(full))
-    except Exception as error:
+
+    def refuse(error: Exception) -> NoReturn:
         raise ConfigError(
             f"{where}: {path}{_line_in(error, full)}: {type(error).__name__}: {error}"
         ) from error
+
+    return vars(shielded(lambda: _module(full), refuse))
 
 
 def _rules(members: Mapping[str, Any]) -> dict[str, type[Rule]]:
@@ -123,13 +125,14 @@ def installed_rules() -> dict[str, type[Rule]]:
 @cache
 def _installed(name: str) -> type[Rule]:
     (point, *_) = entry_points(group=ENTRY_POINTS, name=name)
-    try:
-        rule = point.load()
-    except Exception as error:
+
+    def refuse(error: Exception) -> NoReturn:
         raise ConfigError(
             f"rules.{name}: the package {point.dist.name if point.dist else point.value} failed: "
             f"{type(error).__name__}: {error}"
         ) from error
+
+    rule = shielded(point.load, refuse)
     if not (isinstance(rule, type) and issubclass(rule, Rule)):
         raise ConfigError(f"rules.{name}: {point.value} is no rule; a rule is a subclass of Rule")
     return rule

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from vinedresser.errors import CorruptData
 from vinedresser.rules.base import Rule
 from vinedresser.rules.need import Need
+from vinedresser.rules.shield import shielded
 from vinedresser.rules.signals.base import SignalPool, signals_of
 from vinedresser.store.finding import Finding
 
@@ -119,18 +120,19 @@ class RuleRunner:
         """Call into the rule; nothing that it raises stops the other rules."""
         if self._failed:
             return
-        try:
-            finding = call()
-        except CorruptData as error:
-            if not self._damaged:
-                self._damaged = True
-                self._found.append(self._unreadable(error))
-        except Exception as error:  # noqa: BLE001 (a rule may be anybody's code)
+        finding = shielded(call, self._problem)
+        if finding is not None:
+            self._found.append(finding)
+
+    def _problem(self, error: Exception) -> Finding | None:
+        """Return the finding about an exception that the rule raised; None if it was reported."""
+        if not isinstance(error, CorruptData):
             self._failed = True
-            self._found.append(self._failure(error))
-        else:
-            if finding is not None:
-                self._found.append(finding)
+            return self._failure(error)
+        if self._damaged:
+            return None
+        self._damaged = True
+        return self._unreadable(error)
 
     def _check_needs(self, step: Step) -> None:
         """Find out which needs are met, or were due in a train step and are not."""

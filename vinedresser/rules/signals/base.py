@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from vinedresser.errors import CorruptData
+from vinedresser.rules.shield import shielded
 
 if TYPE_CHECKING:
     from vinedresser.rules.need import Need
@@ -86,10 +88,7 @@ class SignalPool:
     def begin(self, info: RunRecord) -> None:
         """Tell the signals about the run."""
         for signal in self._signals.values():
-            try:
-                signal.begin(info)
-            except Exception as error:  # noqa: BLE001 (kept for those that hold it)
-                self._errors[id(signal)] = error
+            self._shielded(signal, partial(signal.begin, info))
 
     def update(self, step: Step) -> None:
         """Show the signals the next step."""
@@ -97,12 +96,16 @@ class SignalPool:
             key: error for key, error in self._errors.items() if not isinstance(error, CorruptData)
         }
         for signal in self._signals.values():
-            if id(signal) in self._errors:
-                continue
-            try:
-                signal.update(step)
-            except Exception as error:  # noqa: BLE001 (kept for those that hold it)
-                self._errors[id(signal)] = error
+            if id(signal) not in self._errors:
+                self._shielded(signal, partial(signal.update, step))
+
+    def _shielded(self, signal: Signal, call: Callable[[], None]) -> None:
+        """Call into a signal; keep what it raises for the rules that hold it."""
+
+        def keep(error: Exception) -> None:
+            self._errors[id(signal)] = error
+
+        shielded(call, keep)
 
     def check(self, held: Iterable[Signal]) -> None:
         """Raise what one of these signals raised, if any did.
