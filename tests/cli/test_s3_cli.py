@@ -148,7 +148,7 @@ def test_up_starts_a_server_once_and_down_stops_it(
         assert vinedresser("up", "--s3", "--bucket", "mine").stdout == first.stdout
         files = [no_server / "identities.json", no_server.parents[2] / "state/vinedresser/s3.json"]
         assert [stat.S_IMODE(file.stat().st_mode) for file in files] == [0o600, 0o600]
-        with pytest.raises(ConfigError, match="an S3 server runs already"):
+        with pytest.raises(ConfigError, match="an S3 server is already running"):
             bring_up(no_server / "elsewhere")
         running = bring_up()
         assert "stopped the S3 server" in vinedresser("down").stdout

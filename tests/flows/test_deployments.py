@@ -68,7 +68,7 @@ def test_what_is_wrong_is_said_before_prefect_is_asked(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     (tmp_path / "sweep.toml").write_text(SWEEP, encoding="utf-8")
     said = vinedresser(tmp_path, "deploy", "sweep.toml", code=2)
-    assert "no Prefect server is known: `vinedresser up` starts one" in said
+    assert "no Prefect server configured: start one on this machine with `vinedresser up`" in said
     said = vinedresser(tmp_path, "deploy", "sweep.toml", "--paused", code=2)
     assert "--timezone, --paused: go with --cron" in said
     monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")

@@ -106,11 +106,11 @@ def test_a_training_that_wants_more_than_there_are_has_crashed(
     tmp_path: Path, gpus: list[str]
 ) -> None:
     prepare_run(tmp_path / "run", name="run", argv=[sys.executable, "-V"], gpus=3)
-    with pytest.raises(LaunchError, match="3 GPUs are wanted; this machine shows 2"):
+    with pytest.raises(LaunchError, match="3 GPUs requested; this machine has 2"):
         start(tmp_path / "run")
     end = read_record(LocalStorage(tmp_path / "run"), ExitRecord)
     assert end is not None
-    assert (end.cause, end.reason) == ("crashed", "3 GPUs are wanted; this machine shows 2")
+    assert (end.cause, end.reason) == ("crashed", "3 GPUs requested; this machine has 2")
 
 
 SHOWS = """

@@ -31,7 +31,7 @@ def storage(tmp_path: Path) -> LocalStorage:
 
 def test_a_rank_has_one_writer(storage: LocalStorage) -> None:
     writer = RunWriter(storage, 3)
-    with pytest.raises(SecondWriter, match="rank 3 has a writer already"):
+    with pytest.raises(SecondWriter, match="rank 3 already has a writer"):
         RunWriter(storage, 3)
     RunWriter(storage, 4).close()
     writer.close()

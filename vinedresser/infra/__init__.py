@@ -1,1 +1,1 @@
-"""What lies below: storage, processes, the supervisor, tracking, configuration."""
+"""Infrastructure: supervisor, launcher, relay, clusters, tracking, servers, configuration."""

@@ -1,7 +1,7 @@
-"""TOML files into dataclasses, with one clear message for whatever is wrong in them.
+"""Builds dataclasses from TOML files, with one clear message per error.
 
-A table is checked by pydantic against the dataclass that it is to become; this file turns what
-pydantic says into ``FILE: KEY: what is wrong; what would be right``.
+Pydantic checks a table against its dataclass; this module turns pydantic's errors into ``FILE:
+KEY: problem; expected value``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def load_toml(path: Path) -> dict[str, Any]:
     """Read a TOML file.
 
     Raises:
-        ConfigError: it is not there, cannot be read, or is not TOML; with the line.
+        ConfigError: the file is missing, unreadable, or not valid TOML (with the line).
     """
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
@@ -41,15 +41,15 @@ def load_toml(path: Path) -> dict[str, Any]:
 
 
 def build(kind: type[T], table: object, where: str) -> T:
-    """Make a dataclass from a table; unknown keys and wrong types are refused.
+    """Build a dataclass from a table.
 
     Args:
         kind: a dataclass.
-        table: what the file says.
-        where: file and key of the table, to begin the message with, such as ``a.toml: run``.
+        table: the table from the file.
+        where: file and key of the table, such as ``a.toml: run``, as a prefix for messages.
 
     Raises:
-        ConfigError: names the key, what was wrong, and what would be right.
+        ConfigError: an unknown key, a wrong type or an invalid value.
     """
     if not isinstance(table, Mapping):
         raise ConfigError(f"{where}: must be a table, not {table!r}")
@@ -68,7 +68,7 @@ def build(kind: type[T], table: object, where: str) -> T:
 
 
 def _message(error: ErrorDetails, where: str) -> str:
-    """Put pydantic's first complaint into our words."""
+    """Return a message for pydantic's first error."""
     key = ".".join(str(part) for part in error["loc"])
     if error["type"] in ("missing", "missing_argument"):
         return f"{where}.{key}: is missing"

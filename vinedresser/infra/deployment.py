@@ -1,4 +1,4 @@
-"""Prefect deployments of our flows: what runs when, on which work pool, and how often at once."""
+"""Prefect deployments of vinedresser's flows: schedule, work pool and concurrency."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["Deployed", "Schedule", "make_deployment"]
 
 @dataclass(frozen=True)
 class Schedule:
-    """When a flow is run.
+    """The schedule of a flow.
 
     Attributes:
         cron: five fields: minute, hour, day of the month, month, day of the week.
-        timezone: in which they are meant, such as ``Europe/Vienna``.
-        active: it is in force.
+        timezone: the time zone of the fields, such as ``Europe/Vienna``.
+        active: whether the schedule creates runs.
     """
 
     cron: str
@@ -30,13 +30,13 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Deployed:
-    """A deployment that Prefect has.
+    """A deployment registered with Prefect.
 
     Attributes:
-        id: Prefect's.
-        name: ``FLOW/NAME``, as Prefect's commands want it.
+        id: Prefect's id.
+        name: ``FLOW/NAME``, as Prefect's commands expect it.
         pool: the work pool whose worker runs it.
-        server: where Prefect's API is.
+        server: URL of Prefect's API.
     """
 
     id: str
@@ -54,21 +54,21 @@ def make_deployment(
     schedule: Schedule | None = None,
     pool: str = WORK_POOL,
 ) -> Deployed:
-    """Have Prefect run a flow on a work pool; a deployment of the same name is replaced.
+    """Create a deployment of a flow on a work pool, or replace the one of the same name.
 
-    It runs once at a time: a run that is due while another one goes on is cancelled at once.
+    It has one run at a time: a run that is due during another one is cancelled.
 
     Args:
         entrypoint: ``package.module:flow``.
-        name: of the deployment.
-        parameters: of the flow, JSON types; paths are absolute.
-        directory: in which the flow is run.
-        schedule: when; None: only when somebody asks for it.
-        pool: the work pool; ours is made if it is not there.
+        name: name of the deployment.
+        parameters: parameters of the flow, as JSON types with absolute paths.
+        directory: working directory of the flow.
+        schedule: when to run it; None: on demand only.
+        pool: the work pool; the default pool is created if it does not exist.
 
     Raises:
-        ConfigError: the schedule is not right, or there is no such work pool.
-        LaunchError: Prefect's server is away, or refused.
+        ConfigError: the schedule is invalid, or the work pool does not exist.
+        LaunchError: Prefect's server is unavailable or refused the deployment.
     """
     from httpx import HTTPError
     from prefect.client.orchestration import get_client
@@ -128,7 +128,7 @@ def _ensure_pool(client: Any, pool: str) -> None:
     except ObjectNotFound as error:
         if pool != WORK_POOL:
             raise ConfigError(
-                f"there is no work pool {pool!r}; `prefect work-pool create` makes one"
+                f"no such work pool: {pool!r}; create it with `prefect work-pool create`"
             ) from error
         try:
             client.create_work_pool(WorkPoolCreate(name=pool, type="process"))

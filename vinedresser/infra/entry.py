@@ -1,7 +1,7 @@
-"""A training that is a function: ``python -m vinedresser.infra.entry MODULE:FUNCTION NAME=JSON …``.
+"""Runs a training function: ``python -m vinedresser.infra.entry MODULE:FUNCTION NAME=JSON …``.
 
-The module is looked for in the working directory first, as Python does for its own ``-m``. Each
-parameter is passed by name, with dashes as underscores and its value as JSON.
+The working directory comes first on the module path, as with ``python -m``. Parameters are passed
+by name, with dashes replaced by underscores, and their values are JSON.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["main", "parameters_as_arguments"]
 
 
 def parameters_as_arguments(parameters: dict[str, Any]) -> list[str]:
-    """Return parameters as `main` takes them."""
+    """Return parameters in the form that `main` expects."""
     return [f"{name}={json.dumps(value)}" for name, value in parameters.items()]
 
 
@@ -26,11 +26,10 @@ def main(arguments: list[str]) -> None:
     """Call a function with parameters.
 
     Args:
-        arguments: the function, and the parameters as `parameters_as_arguments` has them.
+        arguments: the function, followed by the result of `parameters_as_arguments`.
 
     Raises:
-        SystemExit: there is no such function, or it does not take these parameters; with what is
-            wrong.
+        SystemExit: the function does not exist or does not accept these parameters.
     """
     target, *settings = arguments
     if os.getcwd() not in sys.path:
@@ -48,14 +47,14 @@ def main(arguments: list[str]) -> None:
 
 
 def _function(target: str) -> Callable[..., object]:
-    """Return what ``MODULE:FUNCTION`` names."""
+    """Return the function that ``MODULE:FUNCTION`` names."""
     name, _, attribute = target.partition(":")
     try:
         module = importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise
-        sys.exit(f"{target}: no module {error.name} in {os.getcwd()}, and none is installed")
+        sys.exit(f"{target}: no module {error.name} in {os.getcwd()} or installed")
     function: Callable[..., object] | None = getattr(module, attribute, None)
     if not callable(function):
         sys.exit(f"{target}: {module.__file__} has no function {attribute}")

@@ -1,8 +1,8 @@
-"""GPUs of this machine, of which each training gets some for itself.
+"""Exclusive leases of this machine's GPUs for trainings.
 
-A lock on a file for each keeps others away. The supervisor of the training inherits it, so that the
-kernel releases it when that ends, however it does: it holds for other flows of this user, too, and
-for trainings whose flow was killed.
+Each GPU has a lock file. The training's supervisor inherits the lock, so the kernel releases it
+when the supervisor ends in any way. Locks also hold between flows of the same user, and for
+trainings whose flow was killed.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ __all__ = ["NO_GPUS", "VISIBLE_GPUS", "Lease", "lease", "visible_gpus"]
 
 _log = logging.getLogger(__name__)
 
-# The variable by which CUDA is told which devices a process sees.
+# Tells CUDA which devices a process sees.
 VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
 _DRIVER = Path("/proc/driver/nvidia/gpus")
-# Seconds between two looks for a device that has become free.
+# Seconds between two attempts to lock enough devices.
 _LOOK = 0.2
 
 
 class Lease(NamedTuple):
-    """GPUs that nobody else has.
+    """GPUs leased exclusively.
 
     Attributes:
-        names: as CUDA_VISIBLE_DEVICES has them.
-        descriptors: of the locks, not inheritable; the lease is over when all copies are closed.
+        names: device names as in CUDA_VISIBLE_DEVICES.
+        descriptors: of the locks, not inheritable; closing all copies ends the lease.
     """
 
     names: Sequence[str]
     descriptors: Sequence[int]
 
     def close(self) -> None:
-        """Close this process's copies."""
+        """Close this process's copies of the locks."""
         for descriptor in self.descriptors:
             os.close(descriptor)
 
@@ -53,8 +53,8 @@ NO_GPUS = Lease((), ())
 def visible_gpus() -> list[str]:
     """Return the names of the GPUs that this process may use.
 
-    Those in CUDA_VISIBLE_DEVICES, up to the first -1, as CUDA reads it; where it is not set, the
-    numbers of those that NVIDIA's driver has.
+    These are the devices in CUDA_VISIBLE_DEVICES up to the first -1, as CUDA reads it. If it is
+    not set, they are the numbers of the devices known to NVIDIA's driver.
     """
     given = os.environ.get(VISIBLE_GPUS)
     if given is None:
@@ -65,21 +65,21 @@ def visible_gpus() -> list[str]:
 
 
 def lease(count: int, given_up: Callable[[], bool]) -> Lease:
-    """Wait until so many GPUs are free, and take them.
+    """Wait for a number of free GPUs and lease them.
 
     Args:
-        count: how many.
-        given_up: says whether it is to wait no longer.
+        count: number of GPUs.
+        given_up: returns True to stop waiting.
 
     Returns:
-        The lease; one of none when it was given up.
+        The lease; `NO_GPUS` if the wait was given up.
 
     Raises:
-        LaunchError: there are not so many, or the locks cannot be made.
+        LaunchError: the machine has fewer GPUs, or the lock files cannot be created.
     """
     names = visible_gpus()
     if len(names) < count:
-        raise LaunchError(f"{count} GPUs are wanted; this machine shows {len(names)}")
+        raise LaunchError(f"{count} GPUs requested; this machine has {len(names)}")
     folder = _folder()
     waits = False
     while not given_up():
@@ -87,14 +87,14 @@ def lease(count: int, given_up: Callable[[], bool]) -> Lease:
         if taken is not None:
             return taken
         if not waits:
-            _log.warning("waiting for %d of the GPUs %s to be free", count, ", ".join(names))
+            _log.warning("waiting for %d free GPUs among %s", count, ", ".join(names))
         waits = True
         time.sleep(_LOOK)
     return NO_GPUS
 
 
 def _take(folder: Path, names: Sequence[str], count: int) -> Lease | None:
-    """Take the first that are free; None, and none is held, where they are too few."""
+    """Lease the first free GPUs; return None and hold none if there are too few."""
     found = Lease([], [])
     for name in names:
         if len(found.names) == count:
@@ -104,7 +104,7 @@ def _take(folder: Path, names: Sequence[str], count: int) -> Lease | None:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             found.close()
-            raise LaunchError(f"{path}: cannot be made: {error.strerror}") from error
+            raise LaunchError(f"{path}: cannot be created: {error.strerror}") from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -118,17 +118,17 @@ def _take(folder: Path, names: Sequence[str], count: int) -> Lease | None:
 
 
 def _folder() -> Path:
-    """Return the folder of this machine's locks; a home may be shared by several machines.
+    """Return the folder of the lock files, on this machine: homes may be shared by machines.
 
     Raises:
-        LaunchError: it is another user's, or cannot be made.
+        LaunchError: it belongs to another user, or cannot be created.
     """
     folder = Path(tempfile.gettempdir(), f"vinedresser-gpus-{os.getuid()}")
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         owner = folder.stat().st_uid
     except OSError as error:
-        raise LaunchError(f"{folder}: cannot be made: {error.strerror}") from error
+        raise LaunchError(f"{folder}: cannot be created: {error.strerror}") from error
     if owner != os.getuid():
         raise LaunchError(f"{folder}: belongs to another user; remove it")
     return folder

@@ -1,9 +1,9 @@
-"""A process that outlives a flow, to end what a flow that was killed leaves behind.
+"""The guard: a process that outlives a flow and kills the processes that the flow leaves behind.
 
     python -m vinedresser.infra.guard --marker VINEDRESSER_FLOW=<id> --owner <identity as JSON>
 
-Such as Prefect's embedded server, or judges. Supervisors and trainers do not carry the marker: they
-see the end of their owner themselves, and end in good order.
+Such processes are Prefect's embedded server and judges. Supervisors and trainers do not carry the
+marker: they notice the end of their owner themselves and shut down in order.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ __all__ = ["guard_descendants", "main", "start_guard"]
 
 
 def guard_descendants() -> None:
-    """Mark what this process starts from here on, and have it killed when this process ends."""
+    """Mark all processes started from here on; a guard kills them when this process ends."""
     os.environ[FLOW_VARIABLE] = uuid.uuid4().hex
     start_guard(f"{FLOW_VARIABLE}={os.environ[FLOW_VARIABLE]}")
 
 
 def start_guard(marker: str) -> subprocess.Popen[bytes]:
-    """Start a guard over the calling process.
+    """Start a guard for the calling process.
 
     Args:
         marker: the entry ``VINEDRESSER_FLOW=<id>`` of the environment, which the caller has set
-            before it starts what is to be guarded. When the caller ends, however it does, every
-            process that was started with it is killed.
+            before starting the processes to be guarded. When the caller ends in any way, every
+            process with this entry is killed.
 
     Returns:
-        The guard's process. It ends after the caller, so there is nothing to wait for.
+        The guard's process. It ends after the caller, so there is no need to wait for it.
     """
     return subprocess.Popen(
         [
@@ -55,7 +55,7 @@ def start_guard(marker: str) -> subprocess.Popen[bytes]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Wait for the end of the owner, then kill all that carries the marker.
+    """Wait for the end of the owner, then kill all processes with the marker.
 
     Args:
         arguments: the command line.

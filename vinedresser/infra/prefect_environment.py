@@ -1,7 +1,7 @@
-"""The environment in which Prefect is imported: whose server, whose home, no telemetry.
+"""The environment in which Prefect is imported: server, home and no telemetry.
 
-Without a server of the user's, Prefect starts an embedded one for the life of the process. Two
-such processes on one home get into each other's way, so each store has a home of its own.
+If the user names no server, Prefect starts an embedded one for the lifetime of the process. Two
+such processes on one home interfere, so each store has its own home.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from vinedresser.infra.servers import standing_prefect
 
 __all__ = ["find_prefect", "prepare_prefect"]
 
-# Seconds that a server which was named has to answer, and between two tries.
+# Seconds that a configured server has to answer, and between two attempts.
 _PATIENCE, _LOOK = 60.0, 0.5
 
 
 def prepare_prefect(store: Path) -> None:
     """Set the environment for Prefect in this process; call it before prefect is imported.
 
-    It also starts a guard: should this process be killed, the embedded server would live on.
+    It also starts a guard, since the embedded server would survive a kill of this process.
 
     Args:
-        store: the store that the flow works on.
+        store: the store of the flow.
 
     Raises:
-        LaunchError: the server that ``PREFECT_API_URL`` names does not answer for a minute.
+        LaunchError: the server at ``PREFECT_API_URL`` does not answer within a minute.
     """
     os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
     os.environ.setdefault("DO_NOT_TRACK", "true")
@@ -40,10 +40,10 @@ def prepare_prefect(store: Path) -> None:
     os.environ.setdefault("PREFECT_CLI_PROMPT", "false")
     if not _has_server():
         home = store.absolute() / ".vinedresser" / "prefect"
-        # Prefect makes the last part of the path only.
+        # Prefect creates only the last component of the path.
         home.mkdir(parents=True, exist_ok=True)
         os.environ.setdefault("PREFECT_HOME", str(home))
-        # The first start makes a database; on a busy machine the default of 20 s is not enough.
+        # The first start creates a database; on a busy machine the default of 20 s is too short.
         os.environ.setdefault("PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS", "120")
         os.environ.setdefault("PREFECT_SERVER_LOGGING_LEVEL", "CRITICAL")
     else:
@@ -52,9 +52,9 @@ def prepare_prefect(store: Path) -> None:
 
 
 def find_prefect() -> None:
-    """Set the environment for a Prefect server that stays; call it before prefect is imported.
+    """Set the environment for a standing Prefect server; call it before prefect is imported.
 
-    That is the one of ``PREFECT_API_URL`` or Prefect's profile, or else that of `vinedresser up`.
+    That is the server of ``PREFECT_API_URL`` or Prefect's profile, or else of `vinedresser up`.
 
     Raises:
         ConfigError: there is none.
@@ -65,8 +65,8 @@ def find_prefect() -> None:
         os.environ.update(standing.environment())
     elif not _has_server():
         raise ConfigError(
-            "no Prefect server is known: `vinedresser up` starts one on this machine; the address "
-            "of another one belongs into PREFECT_API_URL"
+            "no Prefect server configured: start one on this machine with `vinedresser up`, or set "
+            "PREFECT_API_URL to the address of another"
         )
     os.environ.setdefault("DO_NOT_TRACK", "true")
     os.environ.setdefault("PREFECT_LOGGING_LEVEL", "CRITICAL")
@@ -74,7 +74,7 @@ def find_prefect() -> None:
 
 
 def _await_server(url: str | None) -> None:
-    """Wait until a server answers: it may have been killed, and be about to come back."""
+    """Wait until a server answers: it may be restarting."""
     if not url:
         return
     deadline = time.monotonic() + _PATIENCE
@@ -82,12 +82,12 @@ def _await_server(url: str | None) -> None:
         try:
             urllib.request.urlopen(f"{url}/health", timeout=5.0).close()  # noqa: S310 - Prefect's
         except urllib.error.HTTPError:
-            # Whatever it says, it is there.
+            # Any answer will do.
             return
         except (OSError, ValueError) as error:
             if time.monotonic() >= deadline:
                 raise LaunchError(
-                    f"Prefect's server at {url}, as PREFECT_API_URL says, does not answer: {error}"
+                    f"Prefect's server at {url} (PREFECT_API_URL) does not answer: {error}"
                 ) from error
         else:
             return
@@ -95,14 +95,14 @@ def _await_server(url: str | None) -> None:
 
 
 def _has_server() -> bool:
-    """Say whether the user has told Prefect which server to use."""
+    """Return whether the user has configured a Prefect server."""
     if "PREFECT_API_URL" in os.environ:
         return True
     home = Path(os.environ.get("PREFECT_HOME", "~/.prefect")).expanduser()
     try:
         document = tomllib.loads((home / "profiles.toml").read_text(encoding="utf-8"))
     except (FileNotFoundError, tomllib.TOMLDecodeError):
-        # A broken file is Prefect's to complain about.
+        # Prefect itself reports a broken file.
         return False
     active = os.environ.get("PREFECT_PROFILE", document.get("active"))
     return "PREFECT_API_URL" in document.get("profiles", {}).get(active, {})

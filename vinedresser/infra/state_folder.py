@@ -1,4 +1,4 @@
-"""What is kept of this user on this machine beside runs: servers, and the state of far stores."""
+"""The user's state on this machine: servers, and the local state of remote stores."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def state_folder() -> Path:
 
 
 def store_state_folder(url: str) -> Path:
-    """Return the folder of what a flow on an object store keeps here; always the same for a store.
+    """Return the folder for the local state of an object store; it depends only on the URL.
 
     Args:
-        url: of the store.
+        url: URL of the store.
     """
     plain = url.rstrip("/")
     name = re.sub(r"[^A-Za-z0-9_.-]+", "-", plain.partition("://")[2])[:60]
-    # Different names may have become the same.
+    # The cleaned names of different URLs may be equal.
     mark = hashlib.sha256(plain.encode()).hexdigest()[:8]
     return state_folder() / "stores" / f"{name}-{mark}"

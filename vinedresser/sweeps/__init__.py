@@ -1,1 +1,1 @@
-"""Sweeps: the search space, who proposes trials, which are cut off, and what is known of them."""
+"""Sweeps: search space, samplers, early termination of trials, and the study that decides."""

@@ -1,4 +1,4 @@
-"""One hyperparameter of a search space: its range or its choices, and when it is there at all."""
+"""One hyperparameter of a search space: its range or choices, and its condition."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _KEYS = ("log", "float", "int", "values", "step", "when", "grid")
 
 
 class Suggester(Protocol):
-    """Who proposes values: an Optuna trial."""
+    """Proposes values; implemented by Optuna's trials."""
 
     def suggest_float(
         self, name: str, low: float, high: float, *, step: float | None = None, log: bool = False
@@ -38,15 +38,15 @@ class Dimension:
     """One hyperparameter.
 
     Attributes:
-        name: of the hyperparameter, as the trial's command takes it.
-        kind: a real number, an integer, or one of some choices.
-        low: the smallest value of a number.
-        high: the largest.
-        log: numbers are equally likely on a logarithmic scale.
-        step: numbers are low + k * step; 0: any.
-        choices: of a choice; empty for numbers.
-        grid: into how many values a grid cuts a range of real numbers; 0: none was said.
-        when: the hyperparameter is there only where these others have one of these values.
+        name: name of the hyperparameter, as the trial's command takes it.
+        kind: a real number, an integer, or a choice.
+        low: smallest value of a number.
+        high: largest value of a number.
+        log: numbers are uniform on a logarithmic scale.
+        step: numbers are low + k * step; 0: any number.
+        choices: values of a choice; empty for numbers.
+        grid: number of values that a grid takes from the range; 0: not given.
+        when: condition: the other hyperparameters, each with the values for which this one exists.
     """
 
     name: str
@@ -60,13 +60,13 @@ class Dimension:
     when: Mapping[str, tuple[Choice, ...]] = field(default_factory=dict)
 
     def applies(self, chosen: Mapping[str, Choice]) -> bool:
-        """Say whether it is there, given the values of those that it depends on."""
+        """Return whether its condition is met by the chosen values of other hyperparameters."""
         return all(
             name in chosen and _among(chosen[name], values) for name, values in self.when.items()
         )
 
     def suggest(self, suggester: Suggester) -> Choice:
-        """Have a value proposed."""
+        """Return a proposed value."""
         if self.kind == "choice":
             value: Choice = suggester.suggest_categorical(self.name, self.choices)
             return value
@@ -79,7 +79,7 @@ class Dimension:
         )
 
     def values(self) -> list[Choice]:
-        """Return all of its values, those of a range of real numbers as its grid says.
+        """Return all values; for a range of real numbers, those of its grid.
 
         Raises:
             ConfigError: a range of real numbers without ``grid`` or ``step``.
@@ -94,15 +94,15 @@ class Dimension:
             count = math.floor((self.high - self.low) / self.step + 1e-9) + 1
             return [self.low + number * self.step for number in range(count)]
         raise ConfigError(
-            f"{self.name}: a grid needs to know into how many values to cut the range: "
+            f"{self.name}: a grid needs the number of values in the range: "
             f"{{ float = [{self.low:g}, {self.high:g}], grid = 5 }}"
         )
 
     def check(self, value: object) -> Choice:
-        """Return a value that was given by hand.
+        """Return a value given by the user.
 
         Raises:
-            ConfigError: it is none of this hyperparameter.
+            ConfigError: the value is not in the range or among the choices.
         """
         if self.kind == "choice":
             if isinstance(value, (bool, int, float, str)) and _among(value, self.choices):
@@ -116,7 +116,7 @@ class Dimension:
         return value  # type: ignore[return-value]
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain data, of which equal ones are equal."""
+        """Return it as JSON types, equal for equal dimensions."""
         when = {name: list(values) for name, values in sorted(self.when.items())}
         if self.kind == "choice":
             return {"values": list(self.choices), "when": when}
@@ -128,12 +128,12 @@ class Dimension:
         }
 
     def _spaced(self) -> list[Choice]:
-        """Return as many values as the grid has, from the low end to the high one."""
+        """Return the values of the grid, in ascending order."""
         if self.grid == 1:
             return [self.low if self.kind == "float" else int(self.low)]
         low, high = (math.log(self.low), math.log(self.high)) if self.log else (self.low, self.high)
         steps = [low + (high - low) * number / (self.grid - 1) for number in range(self.grid)]
-        # The ends exactly, whatever logarithms make of them.
+        # The ends exactly, without the rounding of logarithms.
         inner = [math.exp(one) if self.log else one for one in steps[1:-1]]
         values = [self.low, *inner, self.high]
         if self.kind == "int":
@@ -145,19 +145,19 @@ def parse_dimension(name: str, entry: object, where: str) -> Dimension:
     """Read one entry of the table ``[space]``.
 
     Args:
-        name: of the hyperparameter.
+        name: name of the hyperparameter.
         entry: a list of choices, or a table with ``log``, ``float``, ``int`` or ``values``.
-        where: what to begin a message with.
+        where: prefix of messages.
 
     Raises:
-        ConfigError: what is wrong with it, and what would be right.
+        ConfigError: the entry is invalid.
     """
     if isinstance(entry, list):
         return Dimension(name, "choice", choices=_choices(entry, where))
     if not isinstance(entry, Mapping):
         raise ConfigError(
             f"{where}: must be a list of values or a table such as {{ log = [1e-4, 1.0] }}, not "
-            f"{entry!r}; what never changes belongs into run.parameters"
+            f"{entry!r}; constants belong in run.parameters"
         )
     for key in entry:
         if key not in _KEYS:
@@ -188,10 +188,10 @@ def _range(
     if not isinstance(log, bool):
         raise ConfigError(f"{where}.log: must be true, false, or [low, high], not {log!r}")
     if log and low <= 0:
-        raise ConfigError(f"{where}.{key}: a logarithmic range must begin above 0, not at {low:g}")
+        raise ConfigError(f"{where}.{key}: a logarithmic range must start above 0, not at {low:g}")
     step = _count(entry, "step", kind, where)
     if step and log:
-        raise ConfigError(f"{where}.step: a logarithmic range has no steps; leave out one of both")
+        raise ConfigError(f"{where}.step: a logarithmic range has no steps; remove one of the two")
     grid = int(_count(entry, "grid", "int", where))
     return Dimension(name, kind, low, high, log, step, grid=grid, when=when)
 
@@ -213,7 +213,7 @@ def _ends(given: list[Any], kind: str, where: str) -> tuple[float, float]:
 
 
 def _count(entry: Mapping[str, Any], key: str, kind: str, where: str) -> float:
-    """Return a positive number of the table, 0 where there is none."""
+    """Return a positive number of the table; 0 if there is none."""
     value = entry.get(key, 0)
     wanted = (int,) if kind == "int" else (int, float)
     if isinstance(value, bool) or not isinstance(value, wanted) or (key in entry and value <= 0):
@@ -228,14 +228,14 @@ def _choices(given: object, where: str) -> tuple[Choice, ...]:
         raise ConfigError(f"{where}: must be a list of at least one value, not {given!r}")
     for one in given:
         if not isinstance(one, (bool, int, float, str)):
-            raise ConfigError(f"{where}: must hold numbers, texts, true or false, not {one!r}")
+            raise ConfigError(f"{where}: must contain numbers, strings, true or false, not {one!r}")
     if len({(type(one), one) for one in given}) < len(given):
-        raise ConfigError(f"{where}: {given!r} has a value twice")
+        raise ConfigError(f"{where}: {given!r} has a duplicate value")
     return tuple(given)
 
 
 def _when(given: object, where: str) -> dict[str, tuple[Choice, ...]]:
-    """Return what a hyperparameter depends on."""
+    """Return the condition of a hyperparameter."""
     if not isinstance(given, Mapping):
         raise ConfigError(f'{where}: must be a table such as {{ optimizer = "sgd" }}')
     return {
@@ -245,5 +245,5 @@ def _when(given: object, where: str) -> dict[str, tuple[Choice, ...]]:
 
 
 def _among(value: Choice, values: tuple[Choice, ...]) -> bool:
-    """Say whether a value is one of some; in Python, but not for us, True is 1."""
+    """Return whether a value is among others, with True different from 1."""
     return any(value == one and isinstance(value, bool) is isinstance(one, bool) for one in values)

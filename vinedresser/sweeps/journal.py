@@ -1,4 +1,4 @@
-"""Optuna's journal of a sweep: a file with one writer, whole after any crash."""
+"""Optuna's journal of a sweep: a file with one writer, valid after any crash."""
 
 from __future__ import annotations
 
@@ -16,19 +16,18 @@ __all__ = ["SweepJournal"]
 
 
 class SweepJournal(BaseJournalBackend):
-    """The journal of a sweep, held by one process, in the format of Optuna's own files.
+    """The journal of a sweep, held by one process, in the file format of Optuna.
 
-    Optuna's locks are links beside the file, which outlive a process that is killed; its lines are
-    forced to the disk one by one, and a line that was written half breaks the next. Here the lock
-    is the kernel's and ends with its process, lines survive the death of any process, and half a
-    line is cut off.
+    Optuna's own backend locks with links beside the file, which survive a killed process, syncs
+    each line to the disk, and lets a partial line corrupt the next. This one uses a kernel lock
+    that ends with its process, survives the death of any process, and truncates a partial line.
 
     Args:
-        path: of the file; it is made if it is not there.
+        path: path of the file; created if missing.
 
     Raises:
-        StillRunning: another process holds it.
-        CorruptData: a line of it is not one of a journal.
+        StillRunning: another process holds the journal.
+        CorruptData: a line is not valid JSON.
     """
 
     def __init__(self, path: Path) -> None:
@@ -38,18 +37,18 @@ class SweepJournal(BaseJournalBackend):
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             os.close(self._descriptor)
-            raise StillRunning(f"{path}: the sweep is run by another process") from error
+            raise StillRunning(f"{path}: another process is running this sweep") from error
         self.path = path
-        # The storage reads on from where it was: what it has read needs to be kept no longer.
+        # The storage reads each line once, so lines can be dropped after they were read.
         self._logs = self._load()
         self._first = 0
 
     def close(self) -> None:
-        """Let go of it."""
+        """Release the journal."""
         os.close(self._descriptor)
 
     def read_logs(self, log_number_from: int) -> list[dict[str, Any]]:
-        """Return the lines from a number on; each can be read until one after it was."""
+        """Return the lines from a number on; lines before it can no longer be read."""
         self._logs = self._logs[max(log_number_from - self._first, 0) :]
         self._first = max(log_number_from, self._first)
         return list(self._logs)
@@ -58,11 +57,11 @@ class SweepJournal(BaseJournalBackend):
         """Append lines, in one write."""
         text = "".join(json.dumps(one, separators=(",", ":")) + "\n" for one in logs)
         os.write(self._descriptor, text.encode())
-        # As they will be read again, such as tuples that come back as lists.
+        # As they would be read back: tuples become lists, for example.
         self._logs += [json.loads(line) for line in text.splitlines()]
 
     def _load(self) -> list[dict[str, Any]]:
-        """Read what is there, and cut off what a killed process has written half."""
+        """Read the file, and truncate a line that a killed process has written partially."""
         text = self.path.read_bytes()
         whole, newline, _ = text.rpartition(b"\n")
         os.ftruncate(self._descriptor, len(whole + newline))
@@ -71,5 +70,5 @@ class SweepJournal(BaseJournalBackend):
             try:
                 logs.append(json.loads(line))
             except ValueError as error:
-                raise CorruptData(f"{self.path}: line {number} is not one of a journal") from error
+                raise CorruptData(f"{self.path}: line {number} is not valid JSON") from error
         return logs

@@ -1,4 +1,4 @@
-"""Whether a sweep is being run: its journal is locked as long as it is. Optuna is not needed."""
+"""Detects a running sweep by the lock on its journal, without Optuna."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["is_held"]
 
 
 def is_held(path: Path) -> bool:
-    """Say whether a process that runs the sweep of a journal lives."""
+    """Return whether a living process holds a sweep's journal."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:

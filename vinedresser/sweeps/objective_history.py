@@ -1,4 +1,4 @@
-"""The values of a sweep's objectives in one run, as they come."""
+"""The values of a sweep's objectives that a trial has reported."""
 
 from __future__ import annotations
 
@@ -14,42 +14,41 @@ __all__ = ["ObjectiveHistory"]
 
 
 class ObjectiveHistory:
-    """What a trial has reported of its objectives.
+    """Collects the values that a trial reports for its objectives.
 
-    An epoch is one value of the first objective: what a training evaluates once an epoch comes once
-    an epoch.
+    An epoch of the trial is one value of the first objective.
 
     Args:
         goals: the objectives.
 
     Attributes:
-        values: of each objective, those reported so far.
+        values: the values reported so far, one list per objective.
     """
 
     def __init__(self, goals: Sequence[Objective]) -> None:
         self._goals = tuple(goals)
         self.values: list[list[float]] = [[] for _ in goals]
-        # After how many optimizer steps of the whole trial each was reported.
+        # The optimizer step of the whole trial at which each value was reported.
         self._after: list[list[int]] = [[] for _ in goals]
         self._elsewhere: set[tuple[str, str]] = set()
-        # Steps that earlier runs had taken when the present one began, and of each objective the
-        # number of values that they reported.
+        # Steps that earlier runs of the trial had taken when the current one began, and the number
+        # of values that they reported per objective.
         self._begun = 0
         self._earlier = [0 for _ in goals]
 
     def add(self, step: Step) -> list[tuple[int, float]]:
-        """Take in a step of rank 0.
+        """Add a step; steps of other ranks than 0 are ignored.
 
         Args:
-            step: in the order of the run.
+            step: the next step in the order of the run.
 
         Returns:
-            Of each new value of the first objective its epoch, from 1, and the value.
+            Epoch (from 1) and value of each new value of the first objective.
         """
         if step.rank != 0:
             return []
         new: list[tuple[int, float]] = []
-        # What is called the same is one value: XGBoost's losses are its metrics, too.
+        # A loss and a metric of the same name are one value: XGBoost reports both.
         recorded = {**step.scalars_of("losses"), **step.scalars_of("metrics")}
         found = {name.partition("/")[2]: value for name, value in recorded.items()}
         for number, goal in enumerate(self._goals):
@@ -62,9 +61,9 @@ class ObjectiveHistory:
         return new
 
     def go_on(self, steps: int) -> None:
-        """Have a run begin where so many optimizer steps of the whole trial were done.
+        """Start another run of the trial after a number of optimizer steps of the whole trial.
 
-        What was reported later is forgotten: it will be reported again.
+        Values reported after that step are dropped: they will be reported again.
         """
         self._begun = steps
         for values, after in zip(self.values, self._after, strict=True):
@@ -73,10 +72,10 @@ class ObjectiveHistory:
         self._earlier = [len(values) for values in self.values]
 
     def _append(self, number: int, value: float, after: int) -> int:
-        """Append a value of an objective; return how many there are now."""
+        """Append a value of an objective; return the number of its values."""
         values, at = self.values[number], self._after[number]
-        # Where it begins an earlier run may have evaluated already. If this one does so again it
-        # had been saved before that, else afterwards.
+        # An earlier run may have evaluated at the step where this one begins. If this run reports
+        # a value for that step again, its checkpoint was saved before the evaluation.
         while len(at) == self._earlier[number] > 0 and at[-1] >= after:
             del values[-1], at[-1]
             self._earlier[number] -= 1
@@ -85,19 +84,19 @@ class ObjectiveHistory:
         return len(values)
 
     def result(self) -> tuple[float, ...]:
-        """Return the value of each objective; of fewer where one has none."""
+        """Return the result of each objective that has values."""
         both = zip(self._goals, self.values, strict=True)
         return tuple(goal.of(values) for goal, values in both if values)
 
     def missing(self) -> str:
-        """Return what is said of a run that had no value of an objective; "" where all have."""
+        """Return a message about the first objective without a value; "" if all have values."""
         for goal, values in zip(self._goals, self.values, strict=True):
             if values:
                 continue
             said = f"no value of {goal.metric} in mode {goal.mode}"
             modes = sorted(mode for name, mode in self._elsewhere if name == goal.metric)
             if modes:
-                return f"{said}; there were some in mode {', '.join(modes)}: set mode"
+                return f"{said}; values exist in mode {', '.join(modes)}: set mode"
             seen = sorted({f"{name} ({mode})" for name, mode in self._elsewhere})
             return f"{said}; the run recorded {', '.join(seen) or 'no metric and no loss'}"
         return ""

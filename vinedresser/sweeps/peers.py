@@ -1,4 +1,4 @@
-"""A trial that a rule suspects, held against the trials in which none suspects anything."""
+"""Comparison of a trial that a rule suspects with the trials that no rule suspects."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from vinedresser.sweeps.trial import TrialEnd
 
 __all__ = ["behind_sound_trials"]
 
-# Of fewer sound trials there is no better half.
+# Minimum number of sound trials for a comparison.
 _FEWEST = 2
-# Of how far the sound ones have come, what is good: as in `rules.signals.outcome`.
+# Share of the sound trials' progress that counts as good, as in `rules.signals.outcomes.outcome`.
 _GOOD_SHARE = 0.8
 
 
@@ -25,24 +25,23 @@ def behind_sound_trials(
     sound: Sequence[tuple[float, float]],
     goal: Objective,
 ) -> TrialEnd | None:
-    """Say whether a trial that shows a symptom is to end, by what sound trials had come to.
+    """Decide whether a trial with a symptom ends, by the progress of sound trials.
 
-    A symptom alone is in many trainings that learn; one alone has to wait until its outcome is
-    clear. Beside others it need not: when it has not come four fifths as far as they have, the
-    outcome agrees. "They" are the better half of the sound ones, and "as far" is measured from the
-    worse half of their first values (the median of each): in a space in which most configurations
-    are broken, half of those without a symptom do not learn either, or not yet.
+    Many trainings that learn show symptoms, so a single training has to wait until its outcome is
+    clear. In a sweep the outcome is poor if the trial has made less than four fifths of the
+    progress of the sound trials. Their progress is the median of the better half of their values,
+    from the median of the worse half of their first values: in a space in which most
+    configurations are broken, half of the trials without a symptom do not learn either, or not yet.
 
     Args:
-        suspicion: how a rule would end it if the outcome agreed.
-        epoch: from 1.
-        value: of the objective, that the trial has reported there.
-        sound: of each trial in which no rule suspects anything the first value, and that at the
-            same epoch or the last before it: of those that came so far in less time.
+        suspicion: how a rule would end the trial if its outcome were poor.
+        epoch: epoch of the value, from 1.
+        value: value of the objective that the trial reported at the epoch.
+        sound: for each sound trial its first value and its last value up to the epoch.
         goal: the objective.
 
     Returns:
-        How it is to end; None: it goes on.
+        How the trial ends; None: it continues.
     """
     if len(sound) < _FEWEST:
         return None
@@ -50,13 +49,13 @@ def behind_sound_trials(
     starts, came = ([sign * one for one in values] for values in zip(*sound, strict=True))
     start = median(sorted(starts)[: (len(sound) + 1) // 2])
     usual = median(sorted(came, reverse=True)[: len(sound) // 2])
-    # Where the sound ones have come to nothing either, to be no worse than they are is enough.
+    # If the sound trials have made no progress either, being no worse than they are is enough.
     leeway = max(usual - start, 0.0) * (1 - _GOOD_SHARE)
     if usual - sign * value <= leeway:
         return None
     better = sum(one > sign * value for one in came)
     behind = (
-        f"at epoch {epoch} its {goal.metric} of {value:.4g} is behind what {better} of {len(sound)}"
-        " trials without a symptom had by then"
+        f"at epoch {epoch} its {goal.metric} of {value:.4g} is worse than that of {better} of "
+        f"{len(sound)} trials without a symptom"
     )
     return replace(suspicion, reason=f"{suspicion.reason}; {behind}")

@@ -1,4 +1,4 @@
-"""Early termination by comparison: Optuna's pruners, by the words of a sweep file."""
+"""Optuna's pruners by their names in a sweep file."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ __all__ = ["Pruner", "make_pruner"]
 
 @dataclass(frozen=True)
 class Pruner:
-    """Ends no trial.
+    """A pruner that ends no trial, and the base class of those that do.
 
     Attributes:
-        name: as the sweep file has it.
-        comparing: a trial that a rule suspects is compared with the others.
+        name: its name in the sweep file.
+        comparing: whether trials that a rule suspects are compared with others.
     """
 
     comparing: ClassVar[bool] = False
@@ -32,8 +32,8 @@ class Pruner:
         """Return Optuna's pruner."""
         return pruners.NopPruner()
 
-    def compares(self, epoch: int) -> bool:  # noqa: ARG002 (this one never does)
-        """Say whether a trial that a rule suspects is compared at an epoch (from 1)."""
+    def compares(self, epoch: int) -> bool:  # noqa: ARG002 (subclasses use it)
+        """Return whether a trial that a rule suspects is compared at an epoch (from 1)."""
         return False
 
     def why(self, epoch: int) -> str:
@@ -43,11 +43,11 @@ class Pruner:
 
 @dataclass(frozen=True)
 class _Median(Pruner):
-    """Ends what is worse than the median of the others at the same epoch (Golovin et al., 2017).
+    """Ends trials worse than the median of the others at the same epoch (Golovin et al., 2017).
 
     Attributes:
-        startup: trials that are finished before any is ended.
-        grace: epochs that each trial has.
+        startup: number of trials that must finish before any is ended.
+        grace: minimum number of epochs per trial.
     """
 
     comparing: ClassVar[bool] = True
@@ -73,10 +73,10 @@ class _Median(Pruner):
 
 @dataclass(frozen=True)
 class _Halving(Pruner):
-    """Goes on with the best of 1 / eta at each rung (ASHA: Li et al., 2020, arXiv 1810.05934).
+    """Continues the best 1 / eta of the trials at each rung (ASHA: Li et al., arXiv 1810.05934).
 
     Attributes:
-        eta: of so many trials at a rung one goes on.
+        eta: reduction factor: one of eta trials continues at a rung.
         grace: epochs to the first rung; the others are at grace * eta, grace * eta^2 and so on.
     """
 
@@ -93,7 +93,7 @@ class _Halving(Pruner):
         return pruners.SuccessiveHalvingPruner(min_resource=self.grace, reduction_factor=self.eta)
 
     def compares(self, epoch: int) -> bool:
-        """See `Pruner.compares`: from the first rung on, also between two."""
+        """See `Pruner.compares`: from the first rung on, also between rungs."""
         return epoch >= self.grace
 
     def why(self, epoch: int) -> str:
@@ -103,10 +103,10 @@ class _Halving(Pruner):
 
 @dataclass(frozen=True)
 class _Hyperband(_Halving):
-    """Runs successive halving with several graces (Li et al., Hyperband, JMLR 2018).
+    """Successive halving with several grace periods (Hyperband: Li et al., JMLR 2018).
 
     Attributes:
-        epochs: values of the metric that a whole trial reports.
+        epochs: number of metric values that a complete trial reports.
     """
 
     epochs: int = 1
@@ -118,11 +118,11 @@ class _Hyperband(_Halving):
 
 @dataclass(frozen=True)
 class _Wilcoxon(Pruner):
-    """Ends what is worse than the best trial, fold by fold (Wilcoxon's signed-rank test).
+    """Ends trials worse than the best one, fold by fold (Wilcoxon signed-rank test).
 
     Attributes:
-        p: probability, by chance, below which a difference counts.
-        startup: folds that each trial has.
+        p: p-value below which a difference is significant.
+        startup: minimum number of folds per trial.
     """
 
     p: float = 0.1
@@ -136,7 +136,7 @@ class _Wilcoxon(Pruner):
     def make(self) -> pruners.BasePruner:
         """See `Pruner.make`."""
         with warnings.catch_warnings():
-            # Since 2024 it has been called an experiment, unchanged.
+            # Marked as experimental since 2024, but unchanged.
             warnings.simplefilter("ignore", ExperimentalWarning)
             return pruners.WilcoxonPruner(p_threshold=self.p, n_startup_steps=self.startup)
 
@@ -159,11 +159,11 @@ def make_pruner(given: str | Mapping[str, Any], epochs: int | None, where: str) 
 
     Args:
         given: its name, or a table with ``name`` and settings.
-        epochs: values of the metric that a whole trial reports, if known.
-        where: what to begin a message with.
+        epochs: number of metric values that a complete trial reports, if known.
+        where: prefix of messages.
 
     Raises:
-        ConfigError: a setting that it does not have.
+        ConfigError: an unknown or invalid setting.
     """
     table = {"name": given} if isinstance(given, str) else dict(given)
     kind = _PRUNERS[str(table["name"])]

@@ -1,4 +1,4 @@
-"""Optuna's samplers, by the words of a sweep file."""
+"""Optuna's samplers by their names in a sweep file."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ class _Plain:
 
 @dataclass(frozen=True)
 class _Startup:
-    """A sampler that begins at random.
+    """A sampler that starts with random trials.
 
     Attributes:
-        startup: trials at random before it proposes.
+        startup: number of random trials before it proposes.
     """
 
     name: str
     startup: int = 10
 
     def __post_init__(self) -> None:
-        """Check what types cannot say."""
+        """Validate the values."""
         if self.startup < 1:
             raise ValueError(f"startup: must be at least 1, not {self.startup}")
 
 
-# Package by sampler: those that Optuna does not bring along.
+# Packages that a sampler needs beside Optuna.
 _WANTED = {"cmaes": ("cmaes",), "gp": ("torch", "scipy")}
 
 
@@ -48,19 +48,18 @@ def make_sampler(
 ) -> samplers.BaseSampler:
     """Return a sampler.
 
-    A grid has its points from the sweep itself, so what is left to its sampler is nothing. TPE is
-    that of Bergstra et al. (2011), with the constant liar for trials that run side by side; the
-    Gaussian process is Optuna's, CMA-ES Hansen's.
+    The points of a grid come from the sweep itself. TPE is that of Bergstra et al. (2011), with the
+    constant liar for concurrent trials; the Gaussian process is Optuna's, CMA-ES is Hansen's.
 
     Args:
         given: its name, or a table with ``name`` and settings.
-        seed: it proposes the same for the same seed and results.
-        objectives: how many there are.
-        where: what to begin a message with.
+        seed: random seed; proposals are equal for equal seeds and results.
+        objectives: number of objectives.
+        where: prefix of messages.
 
     Raises:
-        ConfigError: a setting that it does not have, or an objective too many.
-        MissingDependency: it needs a package that is not there.
+        ConfigError: an unknown or invalid setting, or too many objectives for the sampler.
+        MissingDependency: a required package is not installed.
     """
     table = {"name": given} if isinstance(given, str) else dict(given)
     name = str(table.get("name"))
@@ -70,7 +69,7 @@ def make_sampler(
         if importlib.util.find_spec(package) is None:
             raise MissingDependency(f"{where}: {name!r} needs the package {package}")
     if name == "cmaes" and objectives > 1:
-        raise ConfigError(f"{where}: CMA-ES looks for one objective; tpe and gp for several")
+        raise ConfigError(f"{where}: CMA-ES supports one objective only; use tpe or gp for several")
     if kind is _Plain:
         return samplers.RandomSampler(seed=seed)
     if name == "tpe":

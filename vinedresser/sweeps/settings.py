@@ -1,4 +1,4 @@
-"""The table ``[sweep]``: what is sought, how long, who proposes trials, and which are cut off."""
+"""The table ``[sweep]``: objectives, budget, sampler and pruner."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 @dataclass(frozen=True)
 class Objective:
-    """What a sweep looks for.
+    """An objective of a sweep.
 
     Attributes:
-        metric: the name of a metric, or of a loss, as the training records it: ``accuracy``.
-        direction: whether less or more of it is better.
-        value: which of a trial's values is the trial's: the last, the best, or the mean of all,
-            which is that of cross-validation with one value per fold.
-        mode: in which it is recorded: "eval", or "train" where nothing is evaluated.
+        metric: name of a metric or loss as the training records it, such as ``accuracy``.
+        direction: whether to minimize or maximize it.
+        value: how a trial's values are summarized: the last, the best, or the mean, such as for
+            cross-validation with one value per fold.
+        mode: the mode in which it is recorded: "eval", or "train" if nothing is evaluated.
     """
 
     metric: str
@@ -38,10 +38,10 @@ class Objective:
     mode: Mode = "eval"
 
     def of(self, values: list[float]) -> float:
-        """Return a trial's value, of those that it has reported.
+        """Return the summary of a trial's values.
 
         Args:
-            values: in the order of the epochs, at least one, all finite.
+            values: values in the order of the epochs, at least one, all finite.
         """
         if self.value == "last":
             return values[-1]
@@ -52,28 +52,28 @@ class Objective:
 
 @dataclass(frozen=True)
 class SweepTable:
-    """How a sweep is done.
+    """The settings of a sweep.
 
     Attributes:
-        metric: the objective's metric; with ``objectives`` it is left out.
-        direction: whether less or more of it is better.
-        value: which of a trial's values counts; see `Objective`.
-        mode: in which it is recorded; see `Objective`.
-        objectives: several objectives in place of one: the sweep looks for the Pareto front.
-        trials: how many configurations are tried; None: until another budget is used up.
-        epochs: values of the metric that a whole trial reports; Hyperband has to know it, and what
-            was saved is counted by it.
-        total_epochs: no further trial begins when all have taken so many epochs together.
-        wall_time: how long the sweep may begin further trials: "90 min", "2 h", or seconds.
-        sampler: who proposes configurations: its name, or a table with ``name`` and its settings.
-        pruner: who ends trials that are worse than others: the same.
-        points: configurations to try first; what one leaves out is proposed.
-        seed: of the sampler.
-        seeds: passed to the trials in turn as ``--seed``; empty: none is passed.
-        retries: how often a trial that crashed is begun again.
-        resume: the script's parameter that takes the path of a checkpoint; None: a trial that
-            crashed is begun from the start.
-        same_failures: the sweep ends when its first so many trials all fail for the same reason.
+        metric: metric of the objective; omitted if ``objectives`` is given.
+        direction: whether to minimize or maximize it.
+        value: summary of a trial's values; see `Objective`.
+        mode: mode in which the metric is recorded; see `Objective`.
+        objectives: several objectives, for which the sweep finds the Pareto front.
+        trials: number of configurations to try; None: until another budget is exhausted.
+        epochs: number of metric values that a complete trial reports; required by Hyperband, and
+            used to count the saved epochs.
+        total_epochs: budget of epochs over all trials, after which no trial starts.
+        wall_time: time after which no trial starts: "90 min", "2 h", or seconds.
+        sampler: name of the sampler, or a table with ``name`` and its settings.
+        pruner: name of the pruner, or a table with ``name`` and its settings.
+        points: configurations to try first; missing hyperparameters are proposed.
+        seed: seed of the sampler.
+        seeds: passed to the trials in turn as ``--seed``; empty: no seed is passed.
+        retries: maximum number of restarts of a crashed trial.
+        resume: the script's parameter for the path of a checkpoint; None: a crashed trial restarts
+            from the beginning.
+        same_failures: the sweep ends if this many first trials all fail for the same reason.
     """
 
     metric: str = ""
@@ -95,15 +95,15 @@ class SweepTable:
     same_failures: int = 3
 
     def __post_init__(self) -> None:
-        """Check what types cannot say."""
+        """Validate the values."""
         if bool(self.metric) is bool(self.objectives):
             raise ValueError(
-                'metric: must be the name of what is sought, such as "accuracy", or else '
-                "objectives a list of { metric, direction }; one of both"
+                'metric: must be the name of the objective, such as "accuracy"; or set objectives '
+                "to a list of { metric, direction } instead"
             )
         limits = (self.trials, self.total_epochs, self.wall_time)
         if self.sampler_name != "grid" and all(limit is None for limit in limits):
-            raise ValueError("trials: is missing; else total_epochs or wall_time must be there")
+            raise ValueError("trials: is missing; set trials, total_epochs or wall_time")
         for name in ("trials", "epochs", "total_epochs"):
             limit = getattr(self, name)
             if limit is not None and limit < 1:
@@ -115,31 +115,31 @@ class SweepTable:
         self._check_choice("pruner", self.pruner_name, get_args(PrunerName))
         if self.pruner_name == "hyperband" and self.epochs is None:
             raise ValueError(
-                "epochs: is missing; Hyperband has to know how many values of the metric a whole "
+                "epochs: is missing; Hyperband needs the number of metric values that a complete "
                 "trial reports"
             )
         if len(self.goals) > 1 and self.pruner_name != "none":
             raise ValueError(
                 f"pruner: {self.pruner_name!r} compares trials by one metric; with several "
-                'objectives it must be "none" (rules stop broken trials all the same)'
+                'objectives it must be "none" (rules still stop broken trials)'
             )
-        self.seconds  # noqa: B018 - it is checked by being computed
+        self.seconds  # noqa: B018 - validates wall_time
 
     @property
     def goals(self) -> tuple[Objective, ...]:
-        """The objectives, whichever way they were given."""
+        """The objectives, given as ``metric`` or as ``objectives``."""
         return tuple(self.objectives) or (
             Objective(self.metric, self.direction, self.value, self.mode),
         )
 
     @property
     def sampler_name(self) -> str:
-        """Who proposes configurations."""
+        """Name of the sampler."""
         return _name(self.sampler)
 
     @property
     def pruner_name(self) -> str:
-        """Who ends trials that are worse than others."""
+        """Name of the pruner."""
         return _name(self.pruner)
 
     @property
@@ -147,7 +147,7 @@ class SweepTable:
         """The wall time in seconds; None: no limit.
 
         Raises:
-            ValueError: it is no time.
+            ValueError: ``wall_time`` is not a duration.
         """
         if self.wall_time is None:
             return None
@@ -158,7 +158,7 @@ class SweepTable:
             seconds = float(self.wall_time)
         if not seconds > 0:
             raise ValueError(
-                f'wall_time: must be seconds or a text such as "90 min", "2 h" or "1 d", not '
+                f'wall_time: must be seconds or a string such as "90 min", "2 h" or "1 d", not '
                 f"{self.wall_time!r}"
             )
         return seconds

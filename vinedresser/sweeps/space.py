@@ -1,4 +1,4 @@
-"""The search space of a sweep: its hyperparameters, in an order in which they can be chosen."""
+"""The search space of a sweep: its hyperparameters in order of their conditions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Space:
     """A search space.
 
     Args:
-        dimensions: its hyperparameters, each after those that it depends on.
+        dimensions: its hyperparameters, each after those in its condition.
     """
 
     def __init__(self, dimensions: tuple[Dimension, ...]) -> None:
@@ -26,11 +26,11 @@ class Space:
         """Read the table ``[space]``.
 
         Args:
-            table: by the name of each hyperparameter its range or its choices.
-            where: what to begin a message with, such as ``sweep.toml: space``.
+            table: range or choices by hyperparameter name.
+            where: prefix of messages, such as ``sweep.toml: space``.
 
         Raises:
-            ConfigError: what is wrong with it, and what would be right.
+            ConfigError: the table is invalid.
         """
         if not isinstance(table, Mapping) or not table:
             raise ConfigError(
@@ -43,7 +43,7 @@ class Space:
         return cls(tuple(_ordered(found, where)))
 
     def suggest(self, suggester: Suggester) -> dict[str, Choice]:
-        """Have a value proposed for each hyperparameter that is there."""
+        """Return proposed values of the hyperparameters whose conditions are met."""
         chosen: dict[str, Choice] = {}
         for dimension in self.dimensions:
             if dimension.applies(chosen):
@@ -54,15 +54,15 @@ class Space:
         """Return every combination of all values, the last hyperparameter changing fastest.
 
         Raises:
-            ConfigError: a range of real numbers says not into how many values it is to be cut.
+            ConfigError: a range of real numbers has neither ``grid`` nor ``step``.
         """
         return list(_combinations(self.dimensions, {}))
 
     def point(self, given: object, where: str) -> dict[str, Choice]:
-        """Return a point of the user's own; what is left out is to be proposed.
+        """Return a point given by the user; missing hyperparameters will be proposed.
 
         Raises:
-            ConfigError: a hyperparameter that is not in the space, or a value outside of it.
+            ConfigError: an unknown hyperparameter, or a value outside its range or choices.
         """
         if not isinstance(given, Mapping):
             raise ConfigError(f"{where}: must be a table of hyperparameters, not {given!r}")
@@ -79,12 +79,12 @@ class Space:
         return chosen
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain data, of which equal spaces have equal ones."""
+        """Return it as JSON types, equal for equal spaces."""
         return {one.name: one.to_json() for one in sorted(self.dimensions, key=lambda d: d.name)}
 
 
 def _check_condition(dimension: Dimension, known: Mapping[str, Dimension], where: str) -> None:
-    """Refuse a condition that can never be met."""
+    """Reject a condition that can never be met."""
     for name, values in dimension.when.items():
         at = f"{where}.{dimension.name}.when.{name}"
         if name not in known:
@@ -98,13 +98,13 @@ def _check_condition(dimension: Dimension, known: Mapping[str, Dimension], where
 
 
 def _ordered(known: Mapping[str, Dimension], where: str) -> Iterator[Dimension]:
-    """Yield each hyperparameter after those that it depends on, else in the order of the file."""
+    """Yield hyperparameters in the order of the file, but after those in their conditions."""
     waiting = dict(known)
     done: set[str] = set()
     while waiting:
         ready = next((one for one in waiting.values() if done.issuperset(one.when)), None)
         if ready is None:
-            raise ConfigError(f"{where}: {', '.join(waiting)} depend on one another in a circle")
+            raise ConfigError(f"{where}: circular conditions of {', '.join(waiting)}")
         done.add(ready.name)
         yield waiting.pop(ready.name)
 

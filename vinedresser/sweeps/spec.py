@@ -1,4 +1,4 @@
-"""What a sweep is: what must be the same when it is gone on with."""
+"""The record of a sweep, which must match when the sweep is resumed."""
 
 from __future__ import annotations
 
@@ -10,30 +10,28 @@ from vinedresser.store.records import Record
 
 __all__ = ["SweepRecord"]
 
-# What was tried means nothing any more when one of these is another.
+# Earlier trials are comparable only if these are unchanged.
 _SAME = ("space", "command", "parameters", "objectives", "epochs")
 
 
 @dataclass(frozen=True)
 class SweepRecord(Record):
-    """A sweep, as its first process made it.
+    """A sweep as its first process created it.
 
     Attributes:
-        name: of the sweep.
-        space: as `Space.to_json` gives it.
+        name: name of the sweep.
+        space: the search space, as from `Space.to_json`.
         command: program and arguments of every trial.
-        parameters: what every trial is given beside its configuration.
-        objectives: metric, direction, value and mode of each.
-        epochs: values of the metric that a whole trial reports; None: nobody said.
-        created: seconds since the epoch.
-        tracking_uri: MLflow's.
-        experiment_id: MLflow's experiment.
-        run_id: MLflow's run that the trials are under; "" between the intention to make it and its
-            making.
-        id: of the sweep, by which that run is found again.
-        end: what that run is to be told at the end: ``status``, ``tags`` and ``time``; {} as long
-            as nobody has seen the end.
-        settled: it has been told.
+        parameters: parameters of every trial in addition to its configuration.
+        objectives: metric, direction, value and mode of each objective.
+        epochs: number of metric values that a complete trial reports; None: unknown.
+        created: time of creation, in seconds since the epoch.
+        tracking_uri: MLflow's tracking URI.
+        experiment_id: id of the MLflow experiment.
+        run_id: id of the parent MLflow run of the trials; "" until it is created.
+        id: id of the sweep, which identifies that MLflow run.
+        end: final ``status``, ``tags`` and ``time`` for that MLflow run; {} before the end.
+        settled: whether the end has been written to MLflow.
     """
 
     KEY: ClassVar[str] = "sweep.json"
@@ -53,7 +51,7 @@ class SweepRecord(Record):
     settled: bool = False
 
     def differences(self, other: SweepRecord) -> list[str]:
-        """Return what is not the same in another, as lines ``space.lr: was ..., is ...``."""
+        """Return the differences to another sweep, as lines ``space.lr: was ..., is ...``."""
         lines = []
         for key in _SAME:
             before, after = getattr(self, key), getattr(other, key)
@@ -71,4 +69,4 @@ class SweepRecord(Record):
 
 
 def _shown(value: object) -> str:
-    return "not there" if value is None else json.dumps(value)
+    return "missing" if value is None else json.dumps(value)

@@ -1,7 +1,7 @@
-"""The study of a sweep: which configuration comes next, which trial is cut off, what came out.
+"""The study of a sweep: proposes configurations, ends trials early, and ranks results.
 
-This is the code that decides, in a flow as in a replay of recorded curves. Optuna proposes and
-compares; who asks it is one process, the flow's: trainings know nothing of it.
+The same code decides in a flow and in a replay of recorded curves. Only the process of the flow
+uses Optuna; trainings never do.
 """
 
 from __future__ import annotations
@@ -36,35 +36,33 @@ _STATES: dict[str, OptunaState] = {
     "failed": OptunaState.FAIL,
 }
 _NAME = "sweep"
-# Of fewer results nothing can be said.
+# Minimum number of distinct results for hyperparameter importance.
 _FEW = 4
-# Optuna's words for what we keep with a trial.
+# Keys of a trial's user attributes in Optuna.
 _ENDING, _CHOSEN, _SUSPECTED = "ending", "parameters", "suspected"
 
 
 class Study:
-    """A sweep's memory and its decisions.
+    """The state of a sweep and its decisions.
 
-    A trial that is cut off is told to Optuna as pruned, with the last value that it has reported,
-    whoever cut it off; one that reports no number is told without that value, so that nothing is
-    compared with it and a sampler keeps away from it.
+    Every trial that is ended early is reported to Optuna as pruned, with its last value. A value
+    that is not finite is not reported, so no trial is compared with it and samplers avoid it.
 
     Args:
-        settings: how the sweep is done.
-        space: where configurations come from.
-        path: of the journal; None: nothing is kept, which is right for a replay.
-        where: what to begin a message with, such as ``sweep.toml: sweep``.
+        settings: settings of the sweep.
+        space: the search space.
+        path: path of the journal; None: keep the study in memory, as for a replay.
+        where: prefix of messages, such as ``sweep.toml: sweep``.
 
     Attributes:
-        settings: how the sweep is done.
-        space: where configurations come from.
-        ended: the trials that are over, in the order in which the study was told so; those of an
-            earlier process first.
+        settings: settings of the sweep.
+        space: the search space.
+        ended: the trials that have ended, in order; those of an earlier process come first.
 
     Raises:
-        ConfigError: a sampler or pruner has a setting that is not right.
-        MissingDependency: a sampler needs a package that is not there.
-        StillRunning: another process runs this sweep.
+        ConfigError: an invalid setting of the sampler or pruner.
+        MissingDependency: a package that the sampler needs is not installed.
+        StillRunning: another process is running this sweep.
     """
 
     def __init__(
@@ -75,7 +73,7 @@ class Study:
         *,
         where: str = "sweep",
     ) -> None:
-        # It warns of what a space with conditions, or of choices, brings with it.
+        # Optuna warns about spaces with conditions or choices.
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         self.settings = settings
         self.space = space
@@ -102,7 +100,7 @@ class Study:
             load_if_exists=True,
         )
         self._running: dict[int, optuna.Trial] = {}
-        # Those that are to end, and may still report a while.
+        # Trials that were told to end and may still report for a while.
         self._cut: set[int] = set()
         self.ended = [one for one in self.trials() if one.ending.state != "running"]
         if not self._study.get_trials(deepcopy=False):
@@ -110,12 +108,12 @@ class Study:
                 self._study.enqueue_trial(point)
 
     def close(self) -> None:
-        """Let go of the journal."""
+        """Release the journal."""
         if self._journal is not None:
             self._journal.close()
 
     def ask(self) -> Proposal | None:
-        """Return the next configuration; None when none is left within the budget of trials."""
+        """Return the next configuration; None if the budget of trials or the grid is exhausted."""
         waiting = self._study.get_trials(deepcopy=False, states=(OptunaState.WAITING,))
         begun = len(self._study.get_trials(deepcopy=False)) - len(waiting)
         if self.settings.trials is not None and begun >= self.settings.trials:
@@ -125,38 +123,37 @@ class Study:
         return self._choose(self._study.ask())
 
     def again(self) -> list[Proposal]:
-        """Return the trials that were running when the process that ran the sweep ended."""
+        """Return the trials that were running when an earlier process of the sweep ended."""
         found = self._study.get_trials(deepcopy=False, states=(OptunaState.RUNNING,))
-        # One that was killed while it chose has the rest of its values suggested now.
+        # If that process was killed in between, missing values are suggested now.
         return [self._choose(optuna.Trial(self._study, one._trial_id)) for one in found]
 
     @property
     def comparing(self) -> bool:
-        """Whether trials are compared with one another at any epoch."""
+        """Whether trials are compared with each other."""
         return self._pruner.comparing and len(self.settings.goals) == 1
 
     def compares(self, epoch: int) -> bool:
-        """Say whether a trial that a rule suspects is compared with others at an epoch (from 1)."""
+        """Return whether a trial that a rule suspects is compared at an epoch (from 1)."""
         return self.comparing and self._pruner.compares(epoch)
 
     def report(
         self, number: int, epoch: int, value: float, suspicion: TrialEnd | None = None
     ) -> TrialEnd | None:
-        """Take in a value of the first objective, and say whether the trial is to end.
+        """Add a value of the first objective, and decide whether the trial ends.
 
-        One that a rule suspects is compared with the sound ones first (`behind_sound_trials`), and
-        when it is behind them its value is none that others are compared with: they compete for
-        the places that are left among themselves.
+        A trial that a rule suspects is compared with the sound trials first
+        (`behind_sound_trials`). If it is behind them, other trials are not compared with it.
 
         Args:
-            number: of the trial.
-            epoch: from 1; one that is not above those reported before changes nothing.
-            value: that was reported.
-            suspicion: how a rule would end the trial if the outcome agreed.
+            number: number of the trial.
+            epoch: epoch of the value, from 1; ignored unless above all earlier ones.
+            value: the reported value.
+            suspicion: how a rule would end the trial if its outcome were poor.
 
         Returns:
-            How it is to end; None: it goes on, or was to end before. What one that is to end still
-            reports is kept, and nobody is compared with it.
+            How the trial ends; None: it continues, or was told to end before. Values that it
+            reports after that are kept, but no trial is compared with them.
         """
         trial = self._running[number]
         reported = self._frozen(number).intermediate_values
@@ -166,7 +163,7 @@ class Study:
             metric = self.settings.goals[0].metric
             return TrialEnd("stopped", f"{metric} is {value} at epoch {epoch}", fault="nonfinite")
         if len(self.settings.goals) > 1:
-            # Optuna keeps no course of several objectives, and compares no trials by them.
+            # Optuna supports neither intermediate values nor pruning with several objectives.
             return None
         trial.report(value, epoch)
         if number in self._cut:
@@ -177,20 +174,20 @@ class Study:
         return ending
 
     def tell(self, number: int, ending: TrialEnd, result: Sequence[float] = ()) -> Trial:
-        """Take in the end of a trial.
+        """Record the end of a trial.
 
         Args:
-            number: of the trial.
+            number: number of the trial.
             ending: how it ended.
-            result: the value of each objective, of one that finished.
+            result: the value of each objective, if it finished.
 
         Returns:
-            The trial. One that finished without a number for each objective is stopped.
+            The trial; if it finished without a finite value for each objective, it is stopped.
         """
         trial = self._running[number]
         if ending.state == "finished" and not self._complete(result):
             said = ", ".join(goal.metric for goal in self.settings.goals)
-            ending = TrialEnd("stopped", f"it ended without a number for {said}", fault="nonfinite")
+            ending = TrialEnd("stopped", f"no finite value of {said} at its end", fault="nonfinite")
         attributes = {"state": ending.state, "reason": ending.reason}
         attributes |= {"rule": ending.rule, "fault": ending.fault, "remedy": ending.remedy}
         trial.set_user_attr(_ENDING, attributes)
@@ -202,22 +199,22 @@ class Study:
         return self.ended[-1]
 
     def trial(self, number: int) -> Trial:
-        """Return what is known of a trial."""
+        """Return a trial."""
         return _trial(self._frozen(number))
 
     def running(self) -> list[Trial]:
-        """Return what is known of the trials that have begun and are not over, by number."""
+        """Return the running trials, by number."""
         return [self.trial(number) for number in sorted(self._running)]
 
     def trials(self) -> list[Trial]:
-        """Return what is known of all trials that have begun, by number."""
+        """Return all trials that have started, by number."""
         found = self._study.get_trials(deepcopy=False)
         return [_trial(one) for one in found if one.state is not OptunaState.WAITING]
 
     def best(self) -> list[Trial]:
-        """Return the best of the trials that finished, of equal ones the first.
+        """Return the best finished trial, the first of equal ones; [] if none has finished.
 
-        With several objectives these are the Pareto front.
+        With several objectives, return the Pareto front.
         """
         if not self._study.get_trials(deepcopy=False, states=(OptunaState.COMPLETE,)):
             return []
@@ -226,10 +223,10 @@ class Study:
         return [_trial(self._study.best_trial)]
 
     def importance(self) -> dict[str, float]:
-        """Return how much each hyperparameter matters for the first objective, from 0 to 1.
+        """Return the importance of each hyperparameter for the objective, from 0 to 1.
 
-        PED-ANOVA (Watanabe et al., IJCAI 2023), of the trials that finished; empty where they are
-        too few, or all alike.
+        PED-ANOVA (Watanabe et al., IJCAI 2023) over the finished trials; empty if they have too few
+        distinct values, or several objectives.
         """
         done = self._study.get_trials(deepcopy=False, states=(OptunaState.COMPLETE,))
         if len({one.values[0] for one in done}) < _FEW or len(self.settings.goals) > 1:
@@ -241,11 +238,11 @@ class Study:
         return {name: float(share) for name, share in found.items()}
 
     def _choose(self, trial: optuna.Trial) -> Proposal:
-        """Have the values of a trial suggested, unless they were before."""
+        """Return a trial's configuration, suggested now unless it was before."""
         parameters = trial.user_attrs.get(_CHOSEN)
         if parameters is None:
             parameters = self.space.suggest(trial)
-            # As they were given, in the order of the space: Optuna's own are sorted by nothing.
+            # In the order of the space, which Optuna's own parameters do not keep.
             trial.set_user_attr(_CHOSEN, parameters)
         self._running[trial.number] = trial
         return self._proposal(trial.number, parameters)
@@ -253,7 +250,7 @@ class Study:
     def _compared(
         self, trial: optuna.Trial, epoch: int, value: float, suspicion: TrialEnd | None
     ) -> TrialEnd | None:
-        """Return how a trial is to end by comparison with others; None: it goes on."""
+        """Return how a trial ends by comparison with others; None: it continues."""
         if suspicion is not None and self.compares(epoch):
             if _SUSPECTED not in self._frozen(trial.number).user_attrs:
                 trial.set_user_attr(_SUSPECTED, suspicion.rule)
@@ -265,7 +262,7 @@ class Study:
                 goal=self.settings.goals[0],
             )
             if ending is not None:
-                # Pruners compare with those that were asked about, below.
+                # Without the call below, pruners do not compare other trials with this one.
                 return ending
         return TrialEnd("pruned", self._pruner.why(epoch)) if trial.should_prune() else None
 
@@ -277,9 +274,9 @@ class Study:
         return len(result) == len(self.settings.goals) and all(map(math.isfinite, result))
 
     def _sound(self, epoch: int) -> list[tuple[float, float]]:
-        """Return, of the trials that no rule has suspected or stopped, two of their values.
+        """Return the first value and the last value up to an epoch of each sound trial.
 
-        The first one, and the last up to an epoch.
+        Sound trials are those that no rule has suspected or stopped.
         """
         found = []
         for trial in self._study.get_trials(deepcopy=False):

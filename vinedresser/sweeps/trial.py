@@ -1,4 +1,4 @@
-"""A trial of a sweep: its configuration, what it reported, and how it ended."""
+"""A trial of a sweep: its configuration, its values and its end."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from vinedresser.sweeps.dimension import Choice
 
 __all__ = ["TrialEnd", "Proposal", "Trial", "TrialState", "trial_name"]
 
-# "stopped": by a rule or a person, for what it does itself; "pruned": by comparison with others.
+# "stopped": by a rule or a person, for its own symptoms; "pruned": by comparison with others.
 TrialState = Literal["running", "finished", "pruned", "stopped", "failed"]
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """A configuration that is to be tried.
+    """A proposed configuration.
 
     Attributes:
-        number: of the trial, from 0.
-        parameters: by name; those whose condition is not met are not there.
-        seed: that the trial is to be given, None when it gets none.
+        number: number of the trial, from 0.
+        parameters: values by name; without those whose condition is not met.
+        seed: seed to pass to the trial; None: no seed.
     """
 
     number: int
@@ -34,11 +34,11 @@ class TrialEnd:
     """How a trial ended.
 
     Attributes:
-        state: how.
-        reason: why, as one sentence; "" for one that finished.
-        rule: that stopped it.
-        fault: what that rule found; see `rules.faults`.
-        remedy: the change that it proposes.
+        state: its final state, or "running".
+        reason: why it ended, as one sentence; "" for a finished trial.
+        rule: the rule that stopped it.
+        fault: the fault that the rule found; see `rules.faults`.
+        remedy: the change that the rule proposes.
     """
 
     state: TrialState
@@ -50,14 +50,14 @@ class TrialEnd:
 
 @dataclass(frozen=True)
 class Trial:
-    """What is known of a trial.
+    """A trial of a sweep.
 
     Attributes:
-        number: from 0.
-        parameters: by name.
-        values: of the first objective by epoch, from 1.
-        result: of each objective, once it has finished; empty before, and where there is none.
-        ending: how it ended; of state "running" while it does not.
+        number: its number, from 0.
+        parameters: values by name.
+        values: values of the first objective by epoch, from 1.
+        result: result of each objective, once it has finished; otherwise empty.
+        ending: how it ended, or state "running".
     """
 
     number: int
@@ -68,12 +68,12 @@ class Trial:
 
     @property
     def name(self) -> str:
-        """Such as ``trial-0007``; its first run is called so too."""
+        """Its name and that of its first run, such as ``trial-0007``."""
         return trial_name(self.number)
 
     @property
     def configuration(self) -> str:
-        """Its parameters in a few words, numbers to three digits."""
+        """Its parameters as one line, with numbers to three digits."""
         return ", ".join(
             f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
             for name, value in self.parameters.items()
@@ -81,10 +81,10 @@ class Trial:
 
     @property
     def epochs(self) -> int:
-        """The epochs that it has taken."""
+        """Number of epochs completed."""
         return max(self.values, default=0)
 
 
 def trial_name(number: int) -> str:
-    """Return what a trial is called."""
+    """Return the name of a trial."""
     return f"trial-{number:04d}"

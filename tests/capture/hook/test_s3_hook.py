@@ -125,7 +125,7 @@ def test_each_rank_brings_its_own_and_a_rank_has_one_writer(
     first = Hook(f"{s3}/run")
     monkeypatch.setenv("RANK", "1")
     second = Hook(f"{s3}/run")
-    with pytest.raises(SecondWriter, match="rank 1 has a writer already"):
+    with pytest.raises(SecondWriter, match="rank 1 already has a writer"):
         Hook(f"{s3}/run")
     for step in range(3):
         first.step(loss=float(step))

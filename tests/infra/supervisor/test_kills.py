@@ -251,7 +251,7 @@ def test_a_second_supervisor_is_refused(
         check=False,
     )
     assert second.returncode == 1
-    assert f"{directory}: is supervised already" in second.stderr
+    assert f"{directory}: already has a supervisor" in second.stderr
     assert first.poll() is None
 
 

@@ -183,7 +183,7 @@ def test_a_flood_is_taken_within_bounds(launched: Launched, eventually: Eventual
     log = (directory / "log.txt").read_bytes()
     assert len(log) < 65 * 1024**2
     assert log.endswith(b"\nValueError: flooded\n")
-    assert b"[vinedresser: 67108864 bytes logged; of the rest only the end is kept]\n" in log
+    assert b"[vinedresser: limit of 67108864 bytes reached; only the end is kept]\n" in log
 
 
 def bytes_read(pid: int) -> int:
@@ -231,7 +231,7 @@ def test_a_full_disk_costs_the_log_only(prepared: Prepared, tmp_path: Path) -> N
     assert (tmp_path / "done").exists()
     assert error == (
         f"vinedresser supervisor: run: {directory}/log.txt: No space left on device; "
-        "output goes unlogged\n"
+        "output is not logged\n"
     )
 
 

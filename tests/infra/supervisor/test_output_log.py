@@ -61,7 +61,7 @@ def test_a_full_log_keeps_the_end(tmp_path: Path) -> None:
         log.write([f"line {number}"])
     log.close()
     lines = (tmp_path / "log.txt").read_text().splitlines()
-    notice = lines.index("[vinedresser: 1000 bytes logged; of the rest only the end is kept]")
+    notice = lines.index("[vinedresser: limit of 1000 bytes reached; only the end is kept]")
     begin, left_out, end = lines[:notice], lines[notice + 1], lines[notice + 2 :]
     numbers = [int(line.removeprefix("line ")) for line in begin + end]
     assert numbers[0] == 0
@@ -69,7 +69,7 @@ def test_a_full_log_keeps_the_end(tmp_path: Path) -> None:
     gaps = [(here, there) for here, there in pairwise(numbers) if there != here + 1]
     assert len(gaps) == 1
     missing = sum(len(f"line {number}\n") for number in range(gaps[0][0] + 1, gaps[0][1]))
-    assert left_out == f"[vinedresser: {missing} bytes left out]"
+    assert left_out == f"[vinedresser: {missing} bytes omitted]"
     assert 60_000 < len("\n".join(end)) <= 65_536
     assert problems == []
 

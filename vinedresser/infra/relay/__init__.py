@@ -1,4 +1,4 @@
-"""The relay: the process that brings a spool's content to the object store where its run lies."""
+"""The relay process: uploads a spool to the object store of its run."""
 
 from __future__ import annotations
 

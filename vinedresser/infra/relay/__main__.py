@@ -1,9 +1,9 @@
 """The relay's command line: ``python -m vinedresser.infra.relay SPOOL LOCK``.
 
-LOCK is the descriptor of the spool's lock, which is held as long as the process lives. It says on
-stdout, a JSON object a line: ``{"ready": true}`` when the run is claimed, or ``{"error": <class>,
-"message": …}``; then ``{"say": …}`` for what a person should know, and ``{"done": true}`` when
-everything is in the store. All of that goes to ``.relay/log.txt``, too.
+LOCK is the descriptor of the spool's lock, held for the lifetime of the process. The relay writes
+one JSON object per line to stdout: ``{"ready": true}`` once the run is claimed, or ``{"error":
+<class>, "message": …}``; then ``{"say": …}`` with messages for the user, and ``{"done": true}``
+when everything is uploaded. All lines go to ``.relay/log.txt``, too.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ __all__ = ["main"]
 
 
 def main(folder: Path) -> int:
-    """Bring a spool to its store, and return 0 when all of it is there.
+    """Upload a spool; return 0 when all of it is in the store.
 
     Args:
         folder: the spool.
     """
-    # What ends the training by the terminal is not to end the upload of it.
+    # Ctrl-C and a closed terminal end the training, but not its upload.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     target = read_target(folder)
     speaker = Speaker(folder)
     if target is None:
-        speaker.refuse("StoreError", f"{folder}: is no spool")
+        speaker.refuse("StoreError", f"{folder}: not a spool")
         return 2
     try:
         relay = Relay(folder, target, open_storage(target.url), speaker.say)
@@ -46,10 +46,10 @@ def main(folder: Path) -> int:
     try:
         relay.run()
     except VinedresserError as error:
-        speaker.say(f"{error}; what is not uploaded stays in {folder}")
+        speaker.say(f"{error}; data not yet uploaded stays in {folder}")
         return 3
     if not speaker.tell(done=True):
-        # Nobody is left who would remove it.
+        # The parent, which would remove it, is gone.
         shutil.rmtree(folder, ignore_errors=True)
     return 0
 

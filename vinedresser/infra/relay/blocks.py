@@ -1,4 +1,4 @@
-"""Reading a file of any size."""
+"""Reading files of any size in blocks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def blocks(path: str | os.PathLike[str]) -> Iterator[bytes]:
     """Yield the content of a file, at most 64 MiB at a time.
 
     Raises:
-        FileNotFoundError: it is not there.
+        FileNotFoundError: the file does not exist.
     """
     with open(path, "rb", buffering=0) as file:
         while block := file.read(_BLOCK):

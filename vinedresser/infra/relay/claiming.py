@@ -1,4 +1,4 @@
-"""Making a place on a store ours, before anything is trained."""
+"""Claiming a location in the store before the training starts."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from vinedresser.store.storage.spool import PRIVATE
 __all__ = ["claim_rank", "claim_run"]
 
 _CLAIMED = f"{PRIVATE}/claimed"
-# How long a further rank waits for rank 0 to make the run.
+# Seconds that other ranks wait for rank 0 to create the run.
 _PATIENCE = 60.0
 
 
 def claim_run(spool: LocalStorage, store: Storage) -> None:
-    """Put the run's record where no run is yet.
+    """Write the run's record to a location without a run.
 
     Raises:
-        AlreadyARun: another run is there.
-        NotARun: the spool has no record of a run.
+        AlreadyARun: the location holds another run.
+        NotARun: the spool has no run record.
         StoreError: the store refused.
     """
     ours = read_record(spool, RunRecord)
@@ -40,25 +40,25 @@ def claim_run(spool: LocalStorage, store: Storage) -> None:
         write_record(store, ours, exclusive=True)
     except KeyTaken as error:
         theirs = read_record(store, RunRecord)
-        # The spool of a relay that was killed: the claim is known by the run's id.
+        # A relay that was killed may have claimed it before: then the id is the same.
         if theirs is None or theirs.id != ours.id:
             raise AlreadyARun(
-                f"{store.location}: holds a run already; give the new one a place of its own"
+                f"{store.location}: already holds a run; choose another location"
             ) from error
 
 
 def claim_rank(spool: LocalStorage, store: Storage, rank: int) -> None:
-    """Take a rank beyond 0 of a run that rank 0 makes, and bring the run's record here.
+    """Claim a rank other than 0 of a run that rank 0 creates, and fetch the run's record.
 
     Raises:
-        NotARun: rank 0 did not make the run in time.
-        SecondWriter: another process has the rank.
+        NotARun: rank 0 did not create the run in time.
+        SecondWriter: another process has claimed the rank.
         StoreError: the store refused.
     """
     deadline = time.monotonic() + _PATIENCE
     while (record := read_record(store, RunRecord)) is None:
         if time.monotonic() > deadline:
-            raise NotARun(f"{store.location}: rank 0 did not make the run within {_PATIENCE} s")
+            raise NotARun(f"{store.location}: rank 0 did not create the run within {_PATIENCE} s")
         time.sleep(0.1)
     if not spool.exists(RunRecord.KEY):
         write_record(spool, record)
@@ -69,7 +69,7 @@ def claim_rank(spool: LocalStorage, store: Storage, rank: int) -> None:
         write_record(store, beat, key=heartbeat_key(rank), exclusive=True)
     except KeyTaken as error:
         raise SecondWriter(
-            f"{store.location}: rank {rank} has a writer already; each process needs a rank of its "
-            "own, and each training a run of its own"
+            f"{store.location}: rank {rank} already has a writer; each process needs its own rank, "
+            "and each training its own run"
         ) from error
     spool.put(_CLAIMED, [b""])

@@ -1,4 +1,4 @@
-"""Bringing to the spool what others have put into the store for the training."""
+"""Fetching stop requests and other messages to the training from the store."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ __all__ = ["Fetcher"]
 
 _LOG = logging.getLogger(__name__)
 
-# Seconds between two looks, and the most while the store is away.
+# Seconds between two polls, and at most while the store is unavailable.
 _LOOK, _LONGEST = 0.25, 4.0
 
 
 class Fetcher:
-    """Looks into the store for stops, waiting readers and requests, on a thread.
+    """Polls the store for stop requests, waiting readers and other requests, on a thread.
 
     Args:
-        spool: the run's directory here.
-        store: where it belongs.
+        spool: the run's local directory.
+        store: the run's location in the store.
     """
 
     def __init__(self, spool: LocalStorage, store: Storage) -> None:
@@ -38,7 +38,7 @@ class Fetcher:
         self._store = store
         self._stopped = spool.exists(StopRecord.KEY)
         self._waiting = b""
-        # The number of the next request of each kind, by what returns its key.
+        # The number of the next request of each kind, by the function that returns its key.
         self._next = {
             key: len(spool.list(f"{kind}/"))
             for kind, key in (
@@ -51,7 +51,7 @@ class Fetcher:
         self._thread.start()
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop polling."""
         self._end.set()
         self._thread.join()
 
@@ -62,8 +62,8 @@ class Fetcher:
                 self._fetch()
                 pause = _LOOK
             except StoreError as error:
-                # Uploads meet the same outage, and a person is told of it there.
-                _LOG.debug("nothing can be fetched: %s", error)
+                # Uploads meet the same outage and report it to the user.
+                _LOG.debug("cannot fetch requests: %s", error)
                 pause = min(2 * pause, _LONGEST)
 
     def _fetch(self) -> None:
@@ -78,7 +78,7 @@ class Fetcher:
                 self._next[key] += 1
 
     def _take(self, key: str) -> bool:
-        """Bring an object that is never replaced; return whether there is one."""
+        """Fetch an object that is never replaced; return whether it exists."""
         content = self._get(key)
         if content is None:
             return False

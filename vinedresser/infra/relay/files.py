@@ -1,4 +1,4 @@
-"""Bringing the small files of a spool to the store whenever they have changed."""
+"""Uploading the small files of a spool whenever they change."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from vinedresser.store.storage.spool import PRIVATE
 
 __all__ = ["Files"]
 
-# What others bring, in an order of their own, what comes from the store, and what is for here only.
+# Files uploaded elsewhere in a certain order, files fetched from the store, and local files.
 _NOT_OURS = (
     *(
         "segments/",
@@ -37,36 +37,36 @@ _NOT_OURS = (
     ),
     *(ExitRecord.KEY, WaitingRecord.KEY, "supervisor.lock"),
 )
-# Text that grows is brought again after this many seconds, and after as many more as it has MiB.
+# Growing text is uploaded again after this many seconds plus one second per MiB.
 _GROWING = (".txt", ".log")
 _TEXT_AGAIN = 5.0
-# A file that is not put as a whole, such as a checkpoint, is brought when left alone for so long.
+# Seconds without a change before a file written in place, such as a checkpoint, is uploaded.
 _QUIET = 1.0
 
 _Signature = tuple[int, int, int]
 
 
 class Files:
-    """All files of a run but its segments, index records, heartbeats and exit record.
+    """All files of a run except its segments, index records, heartbeats and exit record.
 
     Args:
-        spool: the run's directory here.
-        store: where it belongs.
-        rank: whose spool it is, where each process has its own; None: the whole run's.
+        spool: the run's local directory.
+        store: the run's location in the store.
+        rank: the rank of the spool if each process has its own; None: the spool of the whole run.
     """
 
     def __init__(self, spool: LocalStorage, store: Storage, rank: int | None) -> None:
         self._spool = spool
         self._store = store
-        # Rank 0 says what the run is.
+        # Rank 0 uploads the run record.
         self._theirs = (*_NOT_OURS, RunRecord.KEY) if rank else _NOT_OURS
         self._brought: dict[str, tuple[_Signature, float]] = {}
 
     def bring(self, *, all_of_them: bool = False) -> None:
-        """Bring what has changed.
+        """Upload the files that have changed.
 
         Args:
-            all_of_them: nothing will change any more, so nothing is worth waiting for.
+            all_of_them: upload all of them now, since nothing will change any more.
 
         Raises:
             StoreError: the store refused.
@@ -75,11 +75,11 @@ class Files:
             self.bring_one(key, now=all_of_them)
 
     def bring_one(self, key: str, *, now: bool = True) -> None:
-        """Bring one file if it has changed.
+        """Upload one file if it has changed.
 
         Args:
             key: its name in the run.
-            now: also if it may change again soon.
+            now: upload it even if it may change again soon.
 
         Raises:
             StoreError: the store refused.
@@ -91,7 +91,7 @@ class Files:
             known, at = self._brought.get(key, (None, 0.0))
             if known == signature or not (now or _is_due(key, stat, at)):
                 return
-            # The first who asks for a stop wins.
+            # The first stop request wins.
             with suppress(KeyTaken):
                 self._store.put(key, blocks(path), exclusive=key == StopRecord.KEY)
             self._brought[key] = (signature, time.monotonic())
@@ -108,7 +108,7 @@ class Files:
 
 
 def _is_due(key: str, stat: os.stat_result, at: float) -> bool:
-    """Say whether a file that has changed is to be brought now, last time having been ``at``."""
+    """Return whether a changed file, last uploaded at ``at``, is due."""
     if key.endswith(".json"):
         return True
     if key.endswith(_GROWING):

@@ -1,4 +1,4 @@
-"""Signs of life in the store: a rank lives there until all that it captured is there."""
+"""Heartbeats in the store: a rank lives there until all its data is uploaded."""
 
 from __future__ import annotations
 
@@ -12,42 +12,42 @@ from vinedresser.store.storage import LocalStorage, Storage
 
 __all__ = ["Heartbeats"]
 
-# Seconds between two heartbeats of a rank in the store. To readers elsewhere it is silent after
-# five without, and gone after a minute.
+# Seconds between two heartbeats of a rank in the store. Remote readers consider it silent after
+# five seconds without one, and dead after a minute.
 _BEAT = 2.0
 
 
 class Heartbeats:
-    """Brings heartbeats to the store, with the relay in the place of the writer.
+    """Uploads heartbeats that name the relay as the writer.
 
-    What is in the spool is not lost when its writer dies, so in the store the rank lives as long
-    as the relay, which writes there; with the last of its segments come its own last words.
+    Data in the spool survives its writer, so in the store a rank lives as long as the relay. The
+    rank's own final heartbeat follows its last segment.
 
     Args:
-        spool: the run's directory here.
-        store: where it belongs.
+        spool: the run's local directory.
+        store: the run's location in the store.
     """
 
     def __init__(self, spool: LocalStorage, store: Storage) -> None:
         self._spool = spool
         self._store = store
         self._relay = asdict(this_process())
-        # Of each rank what was brought last, whether it is its last word, and when.
+        # By rank: the last uploaded heartbeat, whether it was final, and the time.
         self._brought: dict[int, tuple[Heartbeat, bool, float]] = {}
 
     def read(self) -> list[Heartbeat]:
-        """Return the heartbeats in the spool; to be read before looking for segments."""
+        """Return the heartbeats in the spool; call it before listing segments."""
         return heartbeats(self._spool)
 
     def bring(self, beats: list[Heartbeat], behind: Collection[int]) -> bool:
-        """Bring what was read.
+        """Upload heartbeats.
 
         Args:
-            beats: from `read`.
-            behind: ranks of which not all is in the store that was committed when they were read.
+            beats: the result of `read`.
+            behind: ranks with segments that were committed before `read` and are not uploaded yet.
 
         Returns:
-            Whether all ranks have ended and their last words are in the store.
+            Whether all ranks have ended and their final heartbeats are in the store.
 
         Raises:
             StoreError: the store refused.
@@ -63,7 +63,7 @@ class Heartbeats:
         if final:
             due = not was_final or known != beat
         else:
-            # Of a rank that has died, too: it lives on until all of it is there.
+            # A dead rank, too, stays alive in the store until all its data is there.
             due = now >= at + _BEAT and (ended or known != beat)
         if due:
             told = self._last_words(beat) if final else self._ours(beat, ended=ended)
@@ -77,5 +77,5 @@ class Heartbeats:
 
     @staticmethod
     def _last_words(beat: Heartbeat) -> Heartbeat:
-        # Elsewhere nobody can look whether its process lives.
+        # Other machines cannot check whether its process lives.
         return replace(beat, gone=not beat.closed)

@@ -1,4 +1,4 @@
-"""One spool on its way to the store, from the claim of the run to its exit record."""
+"""The upload of one spool, from claiming the run to its exit record."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ _LOOK, _FILES, _LIFE = 0.02, 0.25, 1.0
 
 
 class Relay:
-    """Brings what a training leaves in a spool to the store, until the run has ended.
+    """Uploads a spool while its training runs, until the run has ended.
 
-    The order is that of a run directory, so readers of the store see what they would see there: a
-    segment before the record that commits it, the exit record last. It ends by itself when the
-    training has ended, however it did, and all of it is in the store.
+    Objects appear in the store in the order of a local run directory: a segment before the record
+    that commits it, the exit record last. The relay returns once the training has ended in any
+    way and everything is in the store.
 
     Args:
         folder: the spool.
-        target: where it belongs.
-        store: that place.
-        say: says a sentence to a person.
+        target: where the run belongs.
+        store: the storage at that location.
+        say: shows a sentence to the user.
     """
 
     def __init__(
@@ -58,12 +58,12 @@ class Relay:
         self._over = False
 
     def claim(self) -> None:
-        """Make the place in the store ours.
+        """Claim the location in the store.
 
         Raises:
-            AlreadyARun: another run is there.
-            SecondWriter: another process has the rank.
-            NotARun: there is no record of the run, here or there.
+            AlreadyARun: the location holds another run.
+            SecondWriter: another process has claimed the rank.
+            NotARun: neither the spool nor the store has a run record.
             StoreError: the store refused.
         """
         if self._target.rank:
@@ -72,10 +72,10 @@ class Relay:
             claim_run(self._spool, self._store)
 
     def run(self) -> None:
-        """Bring everything; return when the run has ended and all of it is in the store.
+        """Upload everything; return when the run has ended and all of it is in the store.
 
         Raises:
-            SecondWriter: the store has other content where ours belongs.
+            SecondWriter: the store has other content under a key of this run.
             CorruptData: a record of the run cannot be read.
         """
         fetcher = Fetcher(self._spool, self._store)
@@ -96,12 +96,12 @@ class Relay:
             self._pool.shutdown()
 
     def _turn(self) -> tuple[bool, bool]:
-        """Bring what there is, some of it if it is much.
+        """Upload pending data, at most `AT_ONCE` segments per rank.
 
         Returns:
-            Whether all is done, and whether there was nothing to do.
+            Whether everything is done, and whether there was nothing to do.
         """
-        # Looked up before anything else: what comes after its end does not belong to the run.
+        # Before anything else: data that arrives after the end does not belong to the run.
         over = self._is_over()
         beats = self._heartbeats.read()
         manifests = self._segments.manifests()
@@ -131,14 +131,14 @@ class Relay:
             self._files.bring(all_of_them=all_of_them)
 
     def _bring_exit(self) -> None:
-        """Bring the exit record; one that is there already stands."""
+        """Upload the exit record, unless the store already has one."""
         try:
             self._store.put(ExitRecord.KEY, [self._spool.get(ExitRecord.KEY)], exclusive=True)
         except KeyTaken:
             return
 
     def _is_over(self) -> bool:
-        """Say whether nothing more will come from the training; of a dead one, settle that."""
+        """Return whether the training has ended; settle the run if its processes are gone."""
         if self._over:
             return True
         if self._target.rank:
@@ -154,7 +154,7 @@ class Relay:
         return self._over
 
     def _settle(self) -> None:
-        """Have a run whose processes are gone end here, on record."""
+        """Write the exit record of a run whose processes are gone."""
         try:
             settle(self._folder)
         except StillRunning:

@@ -1,4 +1,4 @@
-"""Bringing committed segments to the store, in the order that makes them readable."""
+"""Uploading committed segments in the order in which they become readable."""
 
 from __future__ import annotations
 
@@ -13,21 +13,20 @@ from vinedresser.store.storage import LocalStorage, Storage
 
 __all__ = ["AT_ONCE", "Segments"]
 
-# Segments of one rank that are uploaded at the same time, so in memory, and brought before the
-# relay looks after other things again.
+# Segments of one rank that are uploaded concurrently, and so held in memory, per turn of the relay.
 AT_ONCE = 4
 
 
 class Segments:
-    """The segments of a spool, as far as they are committed in it and not yet in the store.
+    """The segments that are committed in a spool and not yet in the store.
 
-    Each segment is put before the index record that commits it, and the records of a rank in their
-    order, all of them exclusively; what is safe in the store is removed from the spool.
+    A segment is put before the index record that commits it, and the records of a rank are put in
+    order, all of them exclusively. Uploaded segments are removed from the spool.
 
     Args:
-        spool: the run's directory here.
-        store: where it belongs.
-        pool: uploads segments of a rank at the same time.
+        spool: the run's local directory.
+        store: the run's location in the store.
+        pool: uploads segments of a rank concurrently.
     """
 
     def __init__(self, spool: LocalStorage, store: Storage, pool: Executor) -> None:
@@ -37,7 +36,7 @@ class Segments:
         self._root = Path(spool.location)
 
     def pending(self) -> dict[int, list[int]]:
-        """Return the numbers of the segments that wait, ascending, by rank."""
+        """Return the numbers of the pending segments, ascending, by rank."""
         waiting: dict[int, list[int]] = {}
         for rank in _numbers(self._root / "index"):
             seqs = sorted(_numbers(self._root / "index" / str(rank)))
@@ -46,9 +45,9 @@ class Segments:
         return waiting
 
     def manifests(self) -> list[tuple[int, str]]:
-        """Return the manifests that wait, by rank; to be looked up before `pending`.
+        """Return the pending manifests with their ranks; call it before `pending`.
 
-        Each repeats index records that were committed before it was made.
+        A manifest repeats index records that were committed before it.
         """
         return [
             (int(key.split("/")[1]), key)
@@ -57,7 +56,7 @@ class Segments:
         ]
 
     def bring_manifest(self, key: str) -> None:
-        """Bring a manifest; all records that it repeats are in the store.
+        """Upload a manifest whose index records are all in the store.
 
         Raises:
             SecondWriter: the store has other content under its key.
@@ -67,15 +66,15 @@ class Segments:
         self._spool.delete(key)
 
     def bring(self, rank: int, seqs: list[int]) -> None:
-        """Bring the first of a rank's segments to the store, at most `AT_ONCE`.
+        """Upload the first of a rank's pending segments, at most `AT_ONCE`.
 
         Args:
-            rank: whose.
-            seqs: their numbers, ascending.
+            rank: the rank.
+            seqs: numbers of its pending segments, ascending.
 
         Raises:
             SecondWriter: the store has other content under one of their keys.
-            StoreError: the store refused; what is not there yet waits on.
+            StoreError: the store refused; the remaining segments stay pending.
         """
         some = seqs[:AT_ONCE]
         uploads = [self._pool.submit(self._put_segment, rank, seq) for seq in some]
@@ -84,17 +83,17 @@ class Segments:
                 upload.result()
                 self._commit(rank, seq)
         finally:
-            # None of them may be under way when the next attempt begins.
+            # No upload may still be running when the next attempt starts.
             for upload in uploads:
                 upload.exception()
 
     def _put_segment(self, rank: int, seq: int) -> None:
         key = segment_key(rank, seq)
         if not self._spool.exists(key):
-            # It is in the store, but its record had no time to leave the spool after it.
+            # An earlier relay uploaded it, and was killed before it removed the record.
             if not self._store.exists(key):
                 raise SecondWriter(
-                    f"{self._spool.location}/{key}: was taken away before it was uploaded"
+                    f"{self._spool.location}/{key}: was removed before it was uploaded"
                 )
             return
         self._put_once(key)
@@ -102,24 +101,24 @@ class Segments:
     def _commit(self, rank: int, seq: int) -> None:
         key = index_key(rank, seq)
         self._put_once(key)
-        # The segment first: a record without it says that both are in the store.
+        # The segment first: a record without a segment means that both are in the store.
         self._spool.delete(segment_key(rank, seq))
         self._spool.delete(key)
 
     def _put_once(self, key: str) -> None:
-        """Put a file of the spool that nobody ever changes; it may be there already."""
+        """Put an immutable file of the spool, which may be in the store already."""
         try:
             self._store.put(key, blocks(self._root / key), exclusive=True)
         except KeyTaken as error:
             if self._store.get(key) != self._spool.get(key):
                 raise SecondWriter(
-                    f"{self._store.location}/{key}: has other content; another process writes "
-                    "this run"
+                    f"{self._store.location}/{key}: has other content: another process "
+                    "writes this run"
                 ) from error
 
 
 def _numbers(folder: Path) -> list[int]:
-    """Return the numbers by which a folder's entries are called, in no order."""
+    """Return the numbers that a folder's entries have as names, in no particular order."""
     try:
         names = os.listdir(folder)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What a relay has to say: to its parent as long as that lives, and to a log in the spool."""
+"""Messages of a relay, to its parent while that lives and to a log in the spool."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ class Speaker:
         self._lock = Lock()
 
     def say(self, sentence: str) -> bool:
-        """Say something that a person should know; return whether anybody listens."""
+        """Send a message for the user; return whether the parent reads it."""
         return self.tell(say=sentence)
 
     def refuse(self, kind: str, message: str) -> bool:
-        """Say why there is no upload: the name of an error and its message."""
+        """Report why the upload is impossible: the name of an error and its message."""
         return self.tell(error=kind, message=message)
 
     def tell(self, **message: Any) -> bool:
-        """Send a message; return whether anybody listens."""
+        """Send a message; return whether the parent reads it."""
         line = json.dumps(message)
         stamp = time.strftime("%Y-%m-%d %H:%M:%S")
         with self._lock:

@@ -1,4 +1,4 @@
-"""Local servers, on loopback: MLflow's pages, Prefect with a worker, and an S3 of one's own."""
+"""Local servers on loopback: MLflow's UI, Prefect with a worker, and an S3 server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server that we start on this machine: its ports, its start, its end."""
+"""Servers on this machine: free ports, start and stop."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _LAST_OUTPUT_BYTES = 2000
 
 
 class LocalServer(NamedTuple):
-    """A server that answers.
+    """A running server.
 
     Attributes:
-        process: its first process, leader of a session and process group of its own.
-        url: where it answers.
+        process: its first process, the leader of its own session and process group.
+        url: URL at which it answers.
     """
 
     process: subprocess.Popen[bytes]
@@ -33,10 +33,10 @@ class LocalServer(NamedTuple):
 
 
 def free_port(host: str, wanted: int, who: str) -> int:
-    """Return the port, or a free one for 0; what answers there later is then our own server.
+    """Return the wanted port, or a free one for 0.
 
     Raises:
-        LaunchError: it is in use; the message says who wanted to listen there.
+        LaunchError: the port is in use; the message names the server that wanted it.
     """
     try:
         with socket.create_server((host, wanted)) as probe:
@@ -47,7 +47,7 @@ def free_port(host: str, wanted: int, who: str) -> int:
 
 
 def free_ports(host: str, count: int) -> list[int]:
-    """Return so many free ports, no two the same."""
+    """Return a number of distinct free ports."""
     probes = [socket.create_server((host, 0)) for _ in range(count)]
     try:
         return [probe.getsockname()[1] for probe in probes]
@@ -69,19 +69,19 @@ def start_server(
     """Start a server and wait until it answers.
 
     Args:
-        who: what to call it in messages, such as "MLflow's server".
+        who: its name in messages, such as "MLflow's server".
         command: the program and its arguments.
-        url: where it will answer.
-        answers: says whether it does.
-        timeout: seconds it may take.
+        url: URL at which it will answer.
+        answers: returns whether it answers.
+        timeout: seconds to wait for an answer.
         environment: variables for the server, added to the inherited ones.
-        output: file for what it says, readable; None: nobody needs it once it answers.
+        output: readable file for its output; None: the output is discarded once it answers.
 
     Returns:
         The server; end it with `stop_server`.
 
     Raises:
-        LaunchError: it ended, or did not answer in time; has the end of its output.
+        LaunchError: it ended or did not answer in time; the message has the end of its output.
     """
     with tempfile.TemporaryFile() if output is None else nullcontext(output) as file:
         process = subprocess.Popen(
@@ -102,11 +102,11 @@ def start_server(
 
 
 def stop_server(server: LocalServer, *, grace: float = 10.0) -> None:
-    """End a server with all its workers: ask (SIGTERM), then kill.
+    """Stop a server with all its workers: SIGTERM, then SIGKILL.
 
     Args:
-        server: from `start_server`.
-        grace: seconds between asking and killing.
+        server: the result of `start_server`.
+        grace: seconds between the two signals.
     """
     _signal_group(server.process, signal.SIGTERM)
     try:
@@ -119,7 +119,7 @@ def stop_server(server: LocalServer, *, grace: float = 10.0) -> None:
 
 
 def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    # The group outlives its leader as long as a worker is left.
+    # The group outlives its leader while a worker is left.
     with suppress(ProcessLookupError):
         os.killpg(process.pid, number)
 

@@ -1,4 +1,4 @@
-"""MLflow's pages on loopback."""
+"""MLflow's UI on loopback."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from vinedresser.infra.tracking.location import absolute_uri, mlflow_uri, sqlite
 
 __all__ = ["mlflow_page", "mlflow_ui_command", "start_mlflow_ui"]
 
-# Without its job runner MLflow's server takes 0.5 GB instead of 1.2, and starts in a third of the
-# time; nothing of ours is a job.
+# Without its job runner, which is not needed, MLflow's server takes 0.5 GB instead of 1.2 and
+# starts in a third of the time.
 _ENVIRONMENT = {
     "DO_NOT_TRACK": "true",
     "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -22,10 +22,10 @@ _ENVIRONMENT = {
 
 
 def mlflow_ui_command(uri: str, *, host: str = "127.0.0.1", port: int) -> list[str]:
-    """Return the command that serves MLflow's pages on a tracking database.
+    """Return the command that serves MLflow's UI for a tracking database.
 
     Args:
-        uri: tracking URI of a database; a server needs no second server.
+        uri: tracking URI of a database.
         host: address to listen on.
         port: port to listen on.
 
@@ -42,12 +42,12 @@ def mlflow_ui_command(uri: str, *, host: str = "127.0.0.1", port: int) -> list[s
 
 
 def mlflow_page(url: str, experiment_id: str, run_id: str | None = None) -> str:
-    """Return the address of the page that compares an experiment's runs, or of one run's page.
+    """Return the URL of the page that compares an experiment's runs, or of the page of one run.
 
     Args:
-        url: of the server.
-        experiment_id: from `prepare_tracking`.
-        run_id: MLflow's run.
+        url: URL of the server.
+        experiment_id: the result of `prepare_tracking`.
+        run_id: id of the MLflow run; None: the whole experiment.
     """
     # Without the workflow type, MLflow 3 opens its pages for language models.
     page = f"{url.rstrip('/')}/#/experiments/{experiment_id}/runs"
@@ -68,9 +68,9 @@ def start_mlflow_ui(
 
     Args:
         uri: tracking URI of a database.
-        host: address to listen on; keep it a loopback address, the pages know no passwords.
-        port: port to listen on; a free one, when not given.
-        timeout: seconds it may take to answer (5 s on an idle machine).
+        host: address to listen on; it should be a loopback address, since the UI has no password.
+        port: port to listen on; None: a free one.
+        timeout: seconds to wait for an answer (5 s on an idle machine).
         environment: variables for the server, added to the inherited ones.
 
     Returns:
@@ -78,8 +78,8 @@ def start_mlflow_ui(
 
     Raises:
         ConfigError: not a tracking URI.
-        LaunchError: the port is in use, or the server ended, or did not answer in time; has the
-            end of its output.
+        LaunchError: the port is in use, or the server ended or did not answer in time; the message
+            has the end of its output.
     """
     port = free_port(host, port or 0, "MLflow's server")
     url = f"http://{host}:{port}"
@@ -94,7 +94,7 @@ def start_mlflow_ui(
 
 
 def _is_healthy(url: str) -> bool:
-    # Loopback is asked directly, whatever proxy the environment names.
+    # Without a proxy, even if the environment names one.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(f"{url}/health", timeout=2.0) as answer:

@@ -1,4 +1,4 @@
-"""The note of what stays on this machine until it is stopped, one file for each kind of server."""
+"""Notes of the servers that run until they are stopped, one file per kind of server."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ __all__ = ["Note", "end_group", "opened_note", "usual_port"]
 
 
 class Note:
-    """An open note; nobody else changes it meanwhile.
+    """An open note, locked against other processes.
 
     Args:
-        file: its descriptor.
+        file: descriptor of the file.
     """
 
     def __init__(self, file: int) -> None:
         self._file = file
 
     def read(self) -> dict[str, Any] | None:
-        """Return what it says; None when it says nothing."""
+        """Return the content; None if the note is empty."""
         text = os.pread(self._file, 1 << 16, 0)
         return dict(json.loads(text)) if text else None
 
     def write(self, content: dict[str, Any] | None) -> None:
-        """Have it say something else, or nothing."""
+        """Replace the content; None empties the note."""
         os.ftruncate(self._file, 0)
         if content is not None:
             os.pwrite(self._file, json.dumps(content).encode(), 0)
@@ -42,10 +42,10 @@ class Note:
 
 @contextmanager
 def opened_note(name: str) -> Iterator[Note]:
-    """Open a note that only this user can read.
+    """Open and lock a note that only this user can read.
 
     Args:
-        name: of the kind of server.
+        name: the kind of server.
     """
     folder = state_folder()
     folder.mkdir(parents=True, exist_ok=True)
@@ -58,12 +58,12 @@ def opened_note(name: str) -> Iterator[Note]:
 
 
 def usual_port(port: int | None, usual: int, who: str) -> int:
-    """Return the port to ask for: the one that is wanted, or the usual one if that is free, or 0.
+    """Return the requested port, or else the usual one if it is free, or else 0.
 
     Args:
-        port: the one that is wanted, if any.
-        usual: the one by which such a server is known.
-        who: wants to listen there, for messages.
+        port: the requested port, if any.
+        usual: the well-known port of such a server.
+        who: the server's name in messages.
     """
     if port is not None:
         return port
@@ -74,11 +74,11 @@ def usual_port(port: int | None, usual: int, who: str) -> int:
 
 
 def end_group(leader: dict[str, Any], grace: float) -> None:
-    """End a process with its group: ask (SIGTERM), then kill.
+    """Stop a process and its group: SIGTERM, then SIGKILL.
 
     Args:
         leader: identity of the process.
-        grace: seconds between asking and killing.
+        grace: seconds between the two signals.
     """
     identity = ProcessIdentity(**leader)
     if is_alive(identity):

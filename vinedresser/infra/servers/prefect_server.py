@@ -1,7 +1,7 @@
-"""Prefect's server and a worker for its flow runs, which stay: `vinedresser up` and `down`.
+"""Prefect's standing server and worker: `vinedresser up` and `down`.
 
-Who reaches the server may have it start any program, as whoever started its worker. So it listens
-on loopback only, and wants a password, which only that user can read.
+Anyone who reaches the server can have the worker start any program as its user. So the server
+listens on loopback only and asks for a password that only that user can read.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
     "take_down_prefect",
 ]
 
-# The work pool whose worker is ours.
+# The work pool of vinedresser's worker.
 WORK_POOL = "vinedresser"
 
 _HOST, _PORT, _WHO, _NOTE = "127.0.0.1", 4200, "Prefect's server", "prefect"
@@ -40,26 +40,26 @@ _ENVIRONMENT = {
     "DO_NOT_TRACK": "true",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_CLI_PROMPT": "false",
-    # Seconds between two looks for scheduled flow runs.
+    # Seconds between two polls for scheduled flow runs.
     "PREFECT_WORKER_QUERY_SECONDS": "5",
 }
-# A fresh database takes 16 s of a core.
+# Creating the database takes 16 s of a core.
 _SERVER_START, _WORKER_START = 240.0, 120.0
-# The worker waits 30 s for the checkpoints of the flow runs that it ends.
+# The worker waits 30 s for the checkpoints of the flow runs that it stops.
 _WORKER_GRACE, _SERVER_GRACE = 45.0, 10.0
 
 
 @dataclass(frozen=True)
 class StandingPrefect:
-    """A Prefect server and its worker, which run on this machine.
+    """A Prefect server and its worker on this machine.
 
     Attributes:
         server: identity of the server's first process, the leader of its group.
-        worker: identity of the worker's.
-        url: of the pages; that of the API is ``URL/api``.
-        home: folder of the server's database and of both's logs, absolute.
-        password: ``user:password``, as the pages ask for it.
-        limit: flow runs that the worker has at the same time.
+        worker: identity of the worker's first process.
+        url: URL of the UI; the API is at ``URL/api``.
+        home: absolute path of the folder with the server's database and both logs.
+        password: ``user:password`` for the UI and the API.
+        limit: maximum number of concurrent flow runs of the worker.
     """
 
     server: dict[str, Any]
@@ -70,12 +70,12 @@ class StandingPrefect:
     limit: int
 
     def environment(self) -> dict[str, str]:
-        """Return the variables by which programs find it and are let in."""
+        """Return the environment variables with its address and credentials."""
         return {"PREFECT_API_URL": f"{self.url}/api", "PREFECT_API_AUTH_STRING": self.password}
 
 
 def default_home() -> Path:
-    """Return the folder of the server's files unless the user names another."""
+    """Return the default folder of the server's files."""
     shared = os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")
     return Path(shared, "vinedresser", "prefect")
 
@@ -87,16 +87,16 @@ def bring_up_prefect(
     limit: int = 1,
     environment: Mapping[str, str] | None = None,
 ) -> StandingPrefect:
-    """Start the standing server and its worker, or find those that run.
+    """Start the standing server and its worker, or return those that are running.
 
     Args:
-        home: the folder of the server's files; None: `default_home`.
-        port: where to serve; None: 4200, or a free one where that is in use.
-        limit: flow runs at the same time, those of all deployments together.
+        home: folder of the server's files; None: `default_home`.
+        port: port to listen on; None: 4200, or a free one if that is in use.
+        limit: maximum number of concurrent flow runs over all deployments.
         environment: variables for flow runs, added to the inherited ones.
 
     Raises:
-        ConfigError: one runs already, with other files or on another port.
+        ConfigError: a server with other settings is already running.
         LaunchError: one of them could not be started.
     """
     with opened_note(_NOTE) as note:
@@ -105,7 +105,7 @@ def bring_up_prefect(
             _check_same(running, home, port, limit)
             if is_alive(ProcessIdentity(**running.worker)):
                 return running
-            # The server alone is of no use: nobody would run what is due.
+            # A server without its worker would run nothing: start both again.
             end_group(running.server, _SERVER_GRACE)
         folder = (home or default_home()).absolute()
         started = _start(folder, port, limit, environment or {})
@@ -114,7 +114,7 @@ def bring_up_prefect(
 
 
 def take_down_prefect() -> StandingPrefect | None:
-    """Stop the worker, whose flow runs end with a checkpoint, and the server; None: none runs."""
+    """Stop the worker, whose flow runs save checkpoints, and the server; None if none runs."""
     with opened_note(_NOTE) as note:
         running = _running(note)
         if running is not None:
@@ -125,13 +125,13 @@ def take_down_prefect() -> StandingPrefect | None:
 
 
 def standing_prefect() -> StandingPrefect | None:
-    """Return the server that runs; None when there is none."""
+    """Return the running server; None if there is none."""
     with opened_note(_NOTE) as note:
         return _running(note)
 
 
 def _running(note: Note) -> StandingPrefect | None:
-    """Return the server of the note if it lives."""
+    """Return the server of the note if it is running."""
     said = note.read()
     if said is None:
         return None
@@ -144,8 +144,8 @@ def _check_same(running: StandingPrefect, home: Path | None, port: int | None, l
     other_port = port is not None and not running.url.endswith(f":{port}")
     if other_home or other_port or limit != running.limit:
         raise ConfigError(
-            f"a Prefect server runs already, at {running.url} on {running.home}, with "
-            f"{running.limit} flow runs at the same time; `vinedresser down` stops it"
+            f"a Prefect server is already running at {running.url} in {running.home}, with at most "
+            f"{running.limit} concurrent flow runs; stop it with `vinedresser down`"
         )
 
 
@@ -172,13 +172,13 @@ def _start(
     except BaseException:
         stop_server(server)
         raise
-    # They are to stay: nobody is to complain at our end that they still run.
+    # Both outlive this process: suppress the ResourceWarning of Popen.
     server.process.returncode = worker.process.returncode = 0
     return replace(standing, worker=_identity(worker))
 
 
 def _start_worker(standing: StandingPrefect, environment: Mapping[str, str]) -> LocalServer:
-    """Start a worker of our pool, which is made if it is not there."""
+    """Start a worker of vinedresser's pool, which is created if it does not exist."""
     log = Path(standing.home, "worker.log")
     words = ("worker", "start", "--pool", WORK_POOL, "--type", "process", "--install-policy")
     with log.open("w+b") as output:
@@ -201,7 +201,7 @@ def _identity(server: LocalServer) -> dict[str, Any]:
 
 
 def _answers(url: str, password: str) -> bool:
-    """Say whether the server at an address is ours: it takes our password."""
+    """Return whether the server at an address is the one just started: it accepts the password."""
     credentials = b64encode(password.encode()).decode()
     request = urllib.request.Request(  # noqa: S310 - it is http, on loopback
         f"{url}/api/admin/version", headers={"Authorization": f"Basic {credentials}"}

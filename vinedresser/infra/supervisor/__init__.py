@@ -1,7 +1,7 @@
-"""The process beside a trainer: starts it, logs its output, ends it when asked, says how it ended.
+"""The supervisor process: starts a trainer, logs its output, ends it on request, records the end.
 
-It needs the standard library only, stays small, and has one thread: the trainer's tie to its life
-(PDEATHSIG) is one to the life of the thread that forked.
+It uses only the standard library and a single thread: PDEATHSIG, which ties the trainer to the
+supervisor, fires when the *thread* that forked the trainer ends.
 """
 
 from __future__ import annotations

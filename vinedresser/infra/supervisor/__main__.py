@@ -19,17 +19,18 @@ def main(arguments: Sequence[str]) -> int:
     """Supervise the run in a directory; return 0 when its exit record is written.
 
     Args:
-        arguments: the run directory and, where the caller has locked it for us, the descriptor.
+        arguments: the run directory and, if the caller has already locked it, the descriptor of
+            the lock.
     """
     directory = Path(arguments[0]).absolute()
     try:
         if not directory.is_dir():
             raise NotARun(f"{directory}: no such directory")
         if len(arguments) > 1:
-            # Not to be inherited by the trainer, who would hold the lock when we are gone.
+            # The trainer must not inherit it: it would hold the lock after the supervisor's death.
             os.set_inheritable(int(arguments[1]), False)
         elif run_lock.acquire(directory) is None:
-            raise LaunchError(f"{directory}: is supervised already")
+            raise LaunchError(f"{directory}: already has a supervisor")
         Supervisor(directory).run()
     except VinedresserError as error:
         say(str(error))

@@ -1,4 +1,4 @@
-"""Why a program failed, in one line, from what it wrote to its standard error."""
+"""One line that says why a program failed, extracted from its standard error."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Iterable
 __all__ = ["CrashReason"]
 
 _MOST_CHARACTERS = 500
-# Distributed torch says whose line it is.
+# Distributed torch prefixes each line with its rank.
 _PREFIX = re.compile(r"\[rank\d+\]: ?")
 _HEADER = "Traceback (most recent call last):"
-# Python prints the errors of a script that it cannot parse without the header.
+# Python prints syntax errors of the main script without the header.
 _HEADLESS = re.compile(r"(SyntaxError|IndentationError|TabError): ")
 
 
 class CrashReason:
-    """Looks for the line with which the last traceback ends, such as "ValueError: …"."""
+    """Finds the last line of the last traceback, such as "ValueError: …"."""
 
     def __init__(self) -> None:
         self._in_traceback = False
@@ -24,7 +24,7 @@ class CrashReason:
         self._last = ""
 
     def feed(self, lines: Iterable[str]) -> None:
-        """Read lines of the standard error, in order."""
+        """Process lines of the standard error, in order."""
         for line in lines:
             text = _PREFIX.sub("", line, count=1) if line.startswith("[") else line
             if not text or text.isspace():
@@ -39,5 +39,5 @@ class CrashReason:
 
     @property
     def text(self) -> str:
-        """That line, else the last one that is not blank, else ""; at most 500 characters."""
+        """The line, or else the last non-blank one, or else ""; at most 500 characters."""
         return (self._error or self._last).strip()[:_MOST_CHARACTERS]

@@ -1,4 +1,4 @@
-"""log.txt: what the trainer printed, line by line, within bounds."""
+"""log.txt: the trainer's output, line by line, bounded in size."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ __all__ = ["LineSplitter", "OutputLog"]
 
 _MOST_CHARACTERS = 64 * 1024
 _MOST_BYTES = 64 * 1024**2
-# How much of the end is kept for a log that is full: enough for a traceback.
+# Bytes kept of the end once the log is full: enough for a traceback.
 _MOST_TAIL = 64 * 1024
 
 
 class LineSplitter:
-    """Bytes of one stream in, whole lines of text out.
+    """Splits the bytes of a stream into complete lines of text.
 
-    Bytes that are not UTF-8 become U+FFFD. A bare carriage return starts the line again, as a
-    terminal shows it, so that a progress bar leaves its last state only.
+    Bytes that are not UTF-8 become U+FFFD. A bare carriage return restarts the line, as in a
+    terminal, so that only the final state of a progress bar remains.
 
     Args:
-        most: characters of a line that are kept; the rest is counted.
+        most: maximum number of characters kept of a line; the rest is counted.
     """
 
     def __init__(self, most: int = _MOST_CHARACTERS) -> None:
@@ -43,13 +43,13 @@ class LineSplitter:
         return lines
 
     def close(self) -> list[str]:
-        """Return what came after the last line end, if anything."""
+        """Return the text after the last line end, if any."""
         self._extend(self._decoder.decode(b"", final=True))
         return [self._take()] if self._line else []
 
     def _extend(self, text: str) -> None:
         line = self._line + text
-        # Not one at the very end: a line feed may follow.
+        # Except at the very end, where a line feed may follow.
         restart = line.rfind("\r", 0, -1)
         if restart >= 0:
             line = line[restart + 1 :]
@@ -66,14 +66,14 @@ class LineSplitter:
 
 
 class OutputLog:
-    """The log file, which grows to a bound; of what comes later only the end is kept.
+    """A log file of bounded size; beyond the bound only the end is kept.
 
-    It never raises for the disk's sake: a training is not ended because its log is full.
+    Disk errors are reported, never raised: a full disk must not end a training.
 
     Args:
         path: the file; appended to.
-        report: told once, in one sentence, when the file cannot be written.
-        most: bytes after which lines are left out.
+        report: called once with one sentence if the file cannot be written.
+        most: size in bytes beyond which lines are omitted.
     """
 
     def __init__(
@@ -106,10 +106,10 @@ class OutputLog:
         self._append(fitting)
 
     def close(self) -> None:
-        """Append the end of what was left out, and close the file."""
+        """Append the end of the omitted output, and close the file."""
         if self._left_out:
             between = self._left_out - self._tail_size
-            self._append(f"[vinedresser: {between} bytes left out]\n".encode())
+            self._append(f"[vinedresser: {between} bytes omitted]\n".encode())
             self._append(b"".join(self._tail))
         if self._file is not None:
             os.close(self._file)
@@ -117,7 +117,7 @@ class OutputLog:
 
     def _keep(self, content: bytes) -> None:
         if not self._left_out:
-            notice = f"[vinedresser: {self._most} bytes logged; of the rest only the end is kept]\n"
+            notice = f"[vinedresser: limit of {self._most} bytes reached; only the end is kept]\n"
             self._append(notice.encode())
         self._left_out += len(content)
         self._tail.append(content)
@@ -135,4 +135,4 @@ class OutputLog:
     def _fail(self, error: OSError) -> None:
         if not self._failed:
             self._failed = True
-            self._report(f"{self._path}: {error.strerror}; output goes unlogged")
+            self._report(f"{self._path}: {error.strerror}; output is not logged")

@@ -1,4 +1,4 @@
-"""From the trainer's pipes to the log, and, if asked, on to the supervisor's own output."""
+"""Copies the trainer's output to the log and optionally to the supervisor's own output."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from vinedresser.infra.supervisor.output_log import LineSplitter
 __all__ = ["OutputPump"]
 
 _READ = 64 * 1024
-# So many bytes a pipe that polls as writable takes without blocking.
+# A pipe that polls as writable takes this many bytes without blocking.
 _WRITE = select.PIPE_BUF
 
 
 class OutputPump:
-    """Moves one output of the trainer, driven by a selector, without ever blocking.
+    """Moves one output stream of the trainer, driven by a selector, without blocking.
 
-    Where the receiver of the forwarded bytes is slow, the trainer waits as it would with a plain
-    pipe between them; where it is gone, forwarding ends and the training goes on.
+    A slow receiver of the forwarded bytes makes the trainer wait, as a plain pipe would. When the
+    receiver is gone, forwarding ends and the training continues.
 
     Args:
-        selector: calls the key's data when ready; one that takes files of any kind.
-        source: unbuffered; closed here at its end.
-        target: descriptor to forward to; None when nothing is forwarded.
-        deliver: takes the lines.
+        selector: calls the key's data when ready; must accept files of any kind.
+        source: unbuffered stream; closed here at its end.
+        target: descriptor to forward to; None to forward nothing.
+        deliver: receives the lines.
     """
 
     def __init__(
@@ -47,14 +47,14 @@ class OutputPump:
         selector.register(source, selectors.EVENT_READ, self._read)
 
     def forward_no_more(self) -> None:
-        """Leave the receiver alone from now on; the lines are still delivered."""
+        """Stop forwarding; lines are still delivered."""
         if self._pending:
             self._pending = memoryview(b"")
             self._listen()
         self._target = None
 
     def close(self) -> None:
-        """Deliver the unfinished line; what is still in the pipe is lost."""
+        """Deliver the unfinished line; anything still in the pipe is lost."""
         if self.closed:
             return
         self.forward_no_more()
@@ -75,20 +75,20 @@ class OutputPump:
             self._selector.register(self._target, selectors.EVENT_WRITE, self._write)
 
     def _write(self) -> None:
-        assert self._target is not None, "registered for writing only with something to write to"
+        assert self._target is not None, "registered for writing only with a target"
         try:
             self._pending = self._pending[os.write(self._target, self._pending[:_WRITE]) :]
         except BlockingIOError:
-            # Another process made it non-blocking, and it filled up since the poll.
+            # Another process made the pipe non-blocking, and it filled up since the poll.
             return
         except OSError:
-            # Nobody reads it any more.
+            # The reader is gone.
             self.forward_no_more()
             return
         if not self._pending:
             self._listen()
 
     def _listen(self) -> None:
-        assert self._target is not None, "there was something to forward"
+        assert self._target is not None, "called after forwarding only"
         self._selector.unregister(self._target)
         self._selector.register(self._source, selectors.EVENT_READ, self._read)

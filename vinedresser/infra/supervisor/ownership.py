@@ -1,4 +1,4 @@
-"""For whom a run goes on, and how long it does when that process is gone."""
+"""The owner of a run, and how long the run may continue without one."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ __all__ = ["Ownership"]
 
 
 class Ownership:
-    """The owner of a run: the one that it was launched for, then whoever adopts it.
+    """Tracks the owner of a run: the process that launched it, then one that adopts it.
 
-    When the owner is gone the run has a while to be adopted (`LaunchRecord.patience`), which is
-    asked for by `OwnerRecord`; then it is to end. So it never has two owners: the first one is dead
-    by the time at which the second one counts. Where a worker of a cluster runs it
-    (`WorkerRecord`), it ends with that one, too.
+    When the owner dies, another process has `LaunchRecord.patience` seconds to adopt the run by an
+    `OwnerRecord`; otherwise the run has to end. A run never has two owners, since an adoption
+    counts only once the previous owner is dead. A run on a cluster (`WorkerRecord`) also ends when
+    its worker dies.
 
     Args:
         storage: the run directory.
-        launch: says who is the owner, and how long it is done without.
+        launch: names the owner and the patience.
         selector: calls the key's data when ready.
-        report: told in one sentence what goes wrong.
+        report: called with one sentence per problem.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Ownership:
             self._watch(self._owner, quiet=worker is not None)
 
     def look(self) -> str:
-        """Return why the run is to end for want of an owner; "" where it has or may get one."""
+        """Return why the run has to end without an owner; "" if it has or may still get one."""
         if self._deserted or self._deadline is None or self._owner is None:
             return self._deserted
         heir = self._heir()
@@ -64,7 +64,7 @@ class Ownership:
             self._owner, self._deadline = heir, None
             self._watch(heir)
         elif time.monotonic() >= self._deadline:
-            return f"the process for which it ran (pid {self._owner.pid}) is gone"
+            return f"its owner (pid {self._owner.pid}) is gone"
         return ""
 
     def _heir(self) -> ProcessIdentity | None:
@@ -79,10 +79,10 @@ class Ownership:
         if is_alive(owner) is not None:
             self._follow(owner, self._on_end)
         elif not quiet:
-            self._report(f"the owner runs on {owner.host}: its end will go unnoticed here")
+            self._report(f"the owner runs on {owner.host}: its end cannot be detected here")
 
     def _follow(self, process: ProcessIdentity, then: Callable[[], None]) -> None:
-        """Have something done when a process of this machine ends, or at once if it has ended."""
+        """Call `then` when a process on this machine ends, or at once if it has ended."""
         descriptor = watch(process)
         if descriptor is None:
             then()

@@ -1,4 +1,4 @@
-"""Two ties between a process and its family that only Linux's prctl can make."""
+"""Subreaper and parent-death signal, through Linux's prctl."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ __all__ = ["become_subreaper", "end_with_parent"]
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
-# Loaded before any fork: between fork and exec nothing may be imported or looked up.
+# Loaded before any fork: imports and symbol lookups are unsafe between fork and exec.
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def become_subreaper() -> None:
-    """Make orphans among the descendants of this process its own children, instead of init's.
+    """Make orphaned descendants children of this process instead of init.
 
     Raises:
         OSError: the kernel refused.
@@ -26,9 +26,9 @@ def become_subreaper() -> None:
 
 
 def end_with_parent(parent: int, number: signal.Signals) -> None:
-    """Tie the calling process to its parent's life by a signal; called between fork and exec.
+    """Have the kernel signal the calling process when its parent ends; call between fork and exec.
 
-    The kernel means the parent's *thread*: fork from a thread that lives as long as its process.
+    The kernel watches the parent's *thread*: fork from one that lives as long as its process.
 
     Args:
         parent: process id of the parent.
@@ -37,10 +37,10 @@ def end_with_parent(parent: int, number: signal.Signals) -> None:
     Raises:
         OSError: the kernel refused.
     """
-    # The parent's handler, inherited, would take the signal and do nothing with it before the exec.
+    # Until the exec, the inherited handler of the parent would swallow the signal.
     signal.signal(number, signal.SIG_DFL)
     _prctl(_PR_SET_PDEATHSIG, number)
-    # It may have died before the kernel was told.
+    # The parent may have died before the call.
     if os.getppid() != parent:
         os.kill(os.getpid(), number)
 

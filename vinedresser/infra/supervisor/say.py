@@ -1,4 +1,4 @@
-"""How the supervisor speaks for itself."""
+"""Messages of the supervisor itself."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ __all__ = ["say"]
 
 
 def say(message: str) -> None:
-    """Write a line to the standard error, if anybody can take it at once."""
-    # Whoever started us may have closed our standard error, or leave it unread.
+    """Write a line to the standard error, if that is possible without blocking."""
+    # The parent may have closed the standard error, or not read it.
     with suppress(OSError):
         if select.select([], [2], [], 0)[1]:
             os.write(2, f"vinedresser supervisor: {message}\n".encode())

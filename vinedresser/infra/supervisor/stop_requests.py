@@ -1,4 +1,4 @@
-"""Everything by which a run is asked to end, for its supervisor to pass on."""
+"""Sources of stop requests, which the supervisor passes on to the trainer."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["StopRequests"]
 
 
 class StopRequests:
-    """stop.json, the end of the run's owner, and signals to the supervisor.
+    """Stop requests from stop.json, from the end of the run's owner, and from signals.
 
-    The last two are written to stop.json as well, so that all others know.
+    The last two are written to stop.json, too, so that other processes see them.
 
     Args:
         storage: the run directory.
-        ownership: says when nobody is left for whom it goes on.
-        report: told in one sentence what goes wrong.
+        ownership: tells when the run has no owner left.
+        report: called with one sentence per problem.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class StopRequests:
             signal.signal(number, lambda number, _: self._on_signal(number))
 
     def look(self) -> StopRecord | None:
-        """Return who asks first, None as long as nobody does."""
+        """Return the first stop request; None if there is none."""
         if reason := self._ownership.look():
             self._ask(StopRecord("owner", reason, time.time()))
         try:

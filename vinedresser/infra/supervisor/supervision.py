@@ -1,4 +1,4 @@
-"""One run under supervision, from its start to its exit record."""
+"""Supervision of one run, from its start to its exit record."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ from vinedresser.store.storage import LocalStorage
 
 __all__ = ["Supervisor"]
 
-# How often it looks for stop.json; everything else arrives as an event.
+# Seconds between two looks for stop.json; everything else arrives as an event.
 _TICK = 0.02
-# Of a killed family everything is in the pipes at once, but who receives it from us may be slow.
+# Seconds to drain the pipes of killed processes: the data is there, but its receiver may be slow.
 _DRAIN = 1.0
-# How long the exit record is tried again on a full disk before it is left to `settle`.
+# Seconds to retry the exit record on a full disk before leaving it to `reconcile`.
 _EXIT_PATIENCE = 60.0
 
 
 class Supervisor:
-    """One run from its start to its exit record.
+    """Supervises one run from its start to its exit record.
 
     Args:
         directory: the run directory, absolute, locked by the caller.
@@ -55,7 +55,7 @@ class Supervisor:
     Raises:
         NotARun: it was not prepared by the launcher.
         LaunchError: it was started before.
-        StoreError: it cannot be read.
+        StoreError: its records cannot be read.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -65,13 +65,13 @@ class Supervisor:
         launch = read_record(self._storage, LaunchRecord)
         if run is None or launch is None:
             missing = RunRecord.KEY if run is None else LaunchRecord.KEY
-            raise NotARun(f"{directory}: has no {missing}; a run is prepared before it is started")
+            raise NotARun(f"{directory}: has no {missing}; prepare the run before starting it")
         for trace in (ExitRecord.KEY, SupervisorRecord.KEY):
             if self._storage.exists(trace):
-                raise LaunchError(f"{directory}: was started before, it has a {trace}")
+                raise LaunchError(f"{directory}: was started before: {trace} exists")
         self._run_id = run.id
         self._launch = launch
-        # Not epoll: it takes no regular file, and our own output may be one.
+        # Not epoll, which rejects regular files, such as redirected output.
         self._selector = selectors.PollSelector()
         self._reported: set[str] = set()
         ownership = Ownership(self._storage, launch, self._selector, self._report)
@@ -115,7 +115,7 @@ class Supervisor:
     def _environment(self) -> dict[str, str]:
         """Return the trainer's environment."""
         return {
-            # Into a pipe Python would print in blocks of 8 KiB; a person waits for the lines.
+            # Python would print into a pipe in blocks of 8 KiB, but users wait for the lines.
             "PYTHONUNBUFFERED": "1",
             **os.environ,
             **self._launch.environment,
@@ -133,7 +133,7 @@ class Supervisor:
     def _connect(
         self, trainer: Trainer, log: OutputLog, complaint: CrashReason
     ) -> tuple[OutputPump, OutputPump]:
-        """Have the trainer's output read whenever there is some."""
+        """Register the trainer's output streams with the selector."""
 
         def deliver_error(lines: list[str]) -> None:
             log.write(lines)
@@ -147,7 +147,7 @@ class Supervisor:
         )
 
     def _await_end(self, trainer: Trainer) -> None:
-        """Serve the trainer until it has ended, by itself or asked to."""
+        """Serve the trainer until it has ended, by itself or on request."""
         running = True
 
         def on_end() -> None:
@@ -176,18 +176,18 @@ class Supervisor:
             self._await_family(trainer, deadline)
 
     def _await_family(self, trainer: Trainer, deadline: float) -> None:
-        """Give those whom an asked trainer left behind the rest of its time."""
+        """Give the processes that a stopped trainer left behind the rest of its grace period."""
         trainer.ask_family()
         while trainer.family() and time.monotonic() < deadline:
             self._turn()
 
     def _turn(self) -> None:
-        """Handle what has happened, or the next that happens within a tick."""
+        """Handle pending events, or the first that arrives within a tick."""
         for key, _ in self._selector.select(_TICK):
             key.data()
 
     def _drain(self, pumps: Sequence[OutputPump]) -> None:
-        """Read what is left in the pipes; somebody outside the family may still hold them open."""
+        """Read the rest of the pipes, which processes outside the family may hold open."""
         for give_up in (OutputPump.forward_no_more, OutputPump.close):
             deadline = time.monotonic() + _DRAIN
             while not all(pump.closed for pump in pumps) and time.monotonic() < deadline:
@@ -203,17 +203,17 @@ class Supervisor:
             return None
 
     def _commit(self, record: ExitRecord) -> None:
-        """Write the exit record, again and again while the disk is full."""
+        """Write the exit record; retry while the disk is full."""
         deadline = time.monotonic() + _EXIT_PATIENCE
         pause = 0.05
         while True:
             try:
-                # A put would make the directory anew for somebody who has removed it.
+                # A put would create the directory again after its removal.
                 if not self._directory.is_dir():
                     raise StoreError(f"{self._directory}: the run directory is gone")
                 write_first(self._storage, record)
             except StoreError as error:
-                self._report(f"{error}; cannot say how the training ended ({record.cause})")
+                self._report(f"{error}; cannot record how the training ended ({record.cause})")
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(pause)
@@ -222,7 +222,7 @@ class Supervisor:
                 return
 
     def _report(self, message: str) -> None:
-        """Say something on the standard error, once."""
+        """Print a message to the standard error, each only once."""
         if message not in self._reported:
             self._reported.add(message)
             say(f"{self._directory.name}: {message}")

@@ -1,4 +1,4 @@
-"""The trainer as the supervisor sees it: started, asked to end, killed with all its family."""
+"""The trainer process: start, stop request, kill with all its descendants."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ from vinedresser.processes import (
 
 __all__ = ["Trainer"]
 
-# Processes need a moment to die; one in an uninterruptible system call outlives even SIGKILL, and
-# nobody waits for it longer than this.
+# Seconds to wait for killed processes; one in an uninterruptible system call outlives SIGKILL.
 _PATIENCE = 2.0
 
 
@@ -36,8 +35,8 @@ class Trainer:
     Args:
         argv: the program and its arguments.
         cwd: the directory to start it in.
-        environment: all of its environment.
-        marker: the entry in there by which its descendants are known.
+        environment: its complete environment.
+        marker: the entry of the environment that identifies its descendants.
 
     Attributes:
         identity: its process.
@@ -61,8 +60,8 @@ class Trainer:
                 env=environment,
                 stdout=writers[0],
                 stderr=writers[1],
-                # It holds the reading ends as well: when the supervisor dies, printing must not
-                # fail before the last checkpoint is written.
+                # The trainer holds the reading ends, too: if the supervisor dies, printing must
+                # not fail before the last checkpoint is written.
                 pass_fds=readers,
                 start_new_session=True,
                 # Safe: the supervisor has one thread.
@@ -81,14 +80,14 @@ class Trainer:
             os.fdopen(readers[1], "rb", buffering=0),
         )
         self.ended = os.pidfd_open(pid)
-        # One that has ended already is a zombie, which no one will ever need to recognise.
+        # If it has ended already it is a zombie, which needs no identity.
         self.identity = identify(pid) or ProcessIdentity(pid, -1, boot_id(), os.uname().nodename)
 
     def ask(self) -> bool:
-        """Ask it to end (SIGTERM), it alone; say whether it was there to be asked.
+        """Send SIGTERM to the trainer alone; return whether it was still running.
 
-        Not the group: PyTorch's data loader raises in the trainer when a worker of it is
-        terminated, before any checkpoint is written.
+        Not to its group: when a data loader worker is terminated, PyTorch raises in the trainer,
+        before any checkpoint is written.
         """
         if self._process.poll() is not None:
             return False
@@ -96,13 +95,13 @@ class Trainer:
         return True
 
     def ask_family(self) -> None:
-        """Ask whom it left behind to end: where it was a shell, the training proper is there."""
+        """Send SIGTERM to the processes it left behind; if it was a shell, one is the training."""
         for pid in self.family():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
 
     def kill_family(self) -> None:
-        """Kill it and all its descendants (SIGKILL), and wait until they are gone."""
+        """Kill the trainer and all its descendants (SIGKILL), and wait for their end."""
         deadline = time.monotonic() + _PATIENCE
         kill_group(self.identity)
         while (family := self.family()) and time.monotonic() < deadline:
@@ -110,23 +109,23 @@ class Trainer:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             time.sleep(0.002)
-        # Those that are no descendants any more, such as what was handed to another daemon.
+        # Processes that are no longer descendants, such as those handed over to a daemon.
         kill_marked(self._marker)
 
     def family(self) -> list[int]:
-        """Return the ids of it and its descendants, those that live."""
+        """Return the ids of the living processes among the trainer and its descendants."""
         self.reap_orphans()
         return descendants(os.getpid())
 
     def reap_orphans(self) -> None:
-        """Take note of the end of adopted descendants, who would stay zombies otherwise."""
+        """Reap adopted descendants that have ended, which would remain zombies."""
         with suppress(ChildProcessError):
             while child := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
                 if child.si_pid == self._process.pid:
-                    # Its exit code is for `exit_code`.
+                    # Left for `exit_code`.
                     return
                 os.waitpid(child.si_pid, os.WNOHANG)
 
     def exit_code(self) -> int:
-        """Wait for its end; return its exit code, or the negative number of the signal."""
+        """Wait for the trainer's end; return its exit code or the negative signal number."""
         return self._process.wait()

@@ -1,4 +1,4 @@
-"""How a training ended, from its exit code and from what was asked of it."""
+"""Classifies the end of a training by its exit code and by stop requests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from vinedresser.store.records import ExitCause, ExitRecord, StopRecord
 
 __all__ = ["never_started", "not_startable", "verdict"]
 
-# Signals that a process brings upon itself; all others come from outside.
+# Signals that a process causes itself; all others come from outside.
 _FAULTS = frozenset(
     {
         signal.SIGABRT,
@@ -36,11 +36,11 @@ def verdict(
     """Return the exit record of a training that ran.
 
     Args:
-        code: its exit code, or the negative number of the signal that ended it. More than 128 is
-            read as a shell's way (and our hook's) to tell of a signal.
-        stop: the stop record that was passed on to it, None when none was.
+        code: exit code, or the negative number of the signal that ended it. Codes above 128 mean
+            128 + signal, as shells and vinedresser's hook report it.
+        stop: the stop record that was passed on to the trainer, if any.
         complaint: the last line of its traceback or of its standard error.
-        last_step: last optimizer step that ended.
+        last_step: last completed optimizer step.
         ended: seconds since the epoch.
     """
     number = -code if code < 0 else max(code - 128, 0)
@@ -53,12 +53,12 @@ def verdict(
     elif name and number not in _FAULTS:
         cause, reason = "killed", f"ended by {name}"
         if number == signal.SIGKILL:
-            reason += ": somebody killed it, or the kernel did for want of memory"
+            reason += ": killed by a user, or by the kernel because memory ran out"
     else:
         cause = "crashed"
         reason = complaint or f"exit code {code}"
         if name:
-            reason = f"ended by {name}" + (f"; it last said: {complaint}" if complaint else "")
+            reason = f"ended by {name}" + (f"; last output: {complaint}" if complaint else "")
     return ExitRecord(
         cause=cause,
         reason=reason,
@@ -76,10 +76,10 @@ def never_started(stop: StopRecord) -> ExitRecord:
 
 
 def not_startable(error: OSError) -> ExitRecord:
-    """Return the exit record of a program that could not be started, with a shell's exit codes.
+    """Return the exit record of a program that could not be started, with a shell's exit code.
 
     Args:
-        error: what the operating system said; its ``filename`` is the program or the directory.
+        error: the error of the operating system; ``filename`` is the program or the directory.
     """
     missing = isinstance(error, FileNotFoundError | NotADirectoryError)
     return ExitRecord(
@@ -91,7 +91,7 @@ def not_startable(error: OSError) -> ExitRecord:
 
 
 def _signal_name(number: int) -> str:
-    """Return a signal's name, "" when there is none of that number."""
+    """Return the name of a signal; "" for an unknown number."""
     if signal.SIGRTMIN < number < signal.SIGRTMAX:
         return f"SIGRTMIN+{number - signal.SIGRTMIN}"
     try:

@@ -1,6 +1,6 @@
-"""MLflow: runs side by side, off the training path, with a client and explicit run ids only.
+"""MLflow tracking, off the training path, through `MlflowClient` with explicit run ids only.
 
-Importing this package loads no mlflow; the first call that needs it does.
+Importing this package does not import mlflow; the first call that needs it does.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Is a SQLite database free, said within a second.
+"""Checks within a second whether a SQLite database is available.
 
-MLflow waits 20 s for a lock within each call, and retries for 100 s to open a database that it
-cannot open. Asking first keeps every wait ours.
+MLflow itself waits 20 s for a lock within each call, and retries for 100 s to open a database that
+it cannot open.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _WAIT_SECONDS = 1.0
 
 
 def require_available(uri: str) -> None:
-    """Return when the database can be written to; a URI that is not SQLite's is not looked at.
+    """Return if the database is writable, or if the URI is not a SQLite URI.
 
     Raises:
-        TrackingAway: the file is missing, cannot be opened, or another process holds its lock.
+        TrackingAway: the file is missing, cannot be opened, or is locked by another process.
     """
     path = sqlite_path(uri)
     if path is None:
@@ -36,7 +36,7 @@ def require_available(uri: str) -> None:
 
 
 def _take_and_release_the_write_lock(path: Path) -> None:
-    # mode=rw: a database that is gone is not replaced by an empty one.
+    # mode=rw: do not replace a missing database by an empty one.
     address = f"file:{quote(str(path))}?mode=rw"
     with closing(
         sqlite3.connect(address, uri=True, timeout=_WAIT_SECONDS, isolation_level=None)

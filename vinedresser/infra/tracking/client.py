@@ -1,7 +1,7 @@
-"""A quiet MLflow client, and the translation of MLflow's errors.
+"""A quiet MLflow client that raises vinedresser's errors.
 
-Only `MlflowClient` is used, never the fluent API (`mlflow.log_metric` and its like): that keeps
-"the active run" per thread, and in a thread without one it silently opens a stray run.
+Only `MlflowClient` is used, never the fluent API such as `mlflow.log_metric`, which keeps an active
+run per thread, and silently opens a stray run in a thread without one.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 __all__ = ["connected"]
 
-# Read by mlflow when it is imported, or at each call; none of it may phone home.
+# Read by mlflow at its import or at each call.
 _TELEMETRY_OFF = {"DO_NOT_TRACK": "true", "MLFLOW_DISABLE_TELEMETRY": "true"}
-# MLflow's own retries (7, with 120 s each) are for callers without a thread of their own.
+# MLflow's own retries (7, with 120 s each) are replaced by vinedresser's.
 _UNLESS_SET = {
     "MLFLOW_CONFIGURE_LOGGING": "false",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "15",
 }
-# Another try would meet the same answer.
+# Errors that a retry would meet again.
 _FINAL = frozenset(
     {
         "CUSTOMER_UNAUTHORIZED",
@@ -49,15 +49,15 @@ _LONGEST_MESSAGE = 400
 
 @contextmanager
 def connected(uri: str) -> Iterator[MlflowClient]:
-    """Give a client for the body, in which MLflow's errors become ours.
+    """Provide a client to the body, in which MLflow's errors are converted to vinedresser's.
 
     Args:
         uri: absolute tracking URI.
 
     Raises:
         MissingDependency: mlflow is not installed.
-        TrackingAway: the server is away or its database locked; try again later.
-        TrackingError: it refused, and will refuse again.
+        TrackingAway: the server is unavailable or its database locked; a retry may succeed.
+        TrackingError: the server refused; a retry will fail, too.
     """
     require_available(uri)
     _import_quietly()
@@ -76,14 +76,14 @@ def connected(uri: str) -> Iterator[MlflowClient]:
         raise kind(_message(uri, error)) from error
     except (OperationalError, requests.RequestException) as error:
         raise TrackingAway(_message(uri, error)) from error
-    # The last are of local files: the database's directory, or where artifacts go.
+    # OSError: of local files, such as the database's directory or the artifacts.
     except (SQLAlchemyError, CommandError, OSError) as error:
         raise TrackingError(_message(uri, error)) from error
 
 
 @cache
 def _import_quietly() -> None:
-    """Import mlflow with telemetry off, short time-outs and its chatter held back."""
+    """Import mlflow without telemetry, with short time-outs and fewer log messages."""
     os.environ.update(_TELEMETRY_OFF)
     for name, value in _UNLESS_SET.items():
         os.environ.setdefault(name, value)
@@ -91,12 +91,12 @@ def _import_quietly() -> None:
         import mlflow  # noqa: F401
     except ImportError as error:
         raise MissingDependency(
-            f"MLflow is not installed ({error}); pip install 'vinedresser[flows]' brings it"
+            f"MLflow is not installed ({error}): pip install 'vinedresser[flows]'"
         ) from error
     for name in ("alembic", "mlflow"):
         logger = logging.getLogger(name)
         logger.setLevel(max(logger.level, logging.WARNING))
-    # It logs the traceback of each error that it also raises.
+    # It logs tracebacks of errors that it also raises.
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
 
 

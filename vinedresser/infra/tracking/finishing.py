@@ -1,4 +1,4 @@
-"""Settling an MLflow run: its last tags, its artifacts, its status."""
+"""Finishing an MLflow run: final tags, artifacts and status."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RunStatus", "finish", "reopen", "set_tags"]
 
-# How it ended: by itself, stopped or killed, crashed.
+# Finished by itself; stopped or killed; crashed.
 RunStatus = Literal["FINISHED", "KILLED", "FAILED"]
 
 
@@ -36,24 +36,23 @@ def finish(
     ended: float | None = None,
     timeout: float = 60.0,
 ) -> None:
-    """Set tags, upload artifacts, and only then set the status, so that it says "all is there".
+    """Set tags, upload artifacts, and set the status last, so that it means "complete".
 
-    A second call, also after one that failed half-way, gives the same result.
+    The call is idempotent, also after one that failed half-way.
 
     Args:
         uri: tracking URI.
-        run_id: MLflow's run.
-        status: what it ends as.
-        tags: such as ``stop.rule``, ``stop.step``, ``stop.reason``, ``exit.cause``; a value of None
-            is left out.
+        run_id: id of the MLflow run.
+        status: final status.
+        tags: such as ``stop.rule``, ``stop.step``, ``stop.reason``, ``exit.cause``; None values are
+            skipped.
         artifacts: local file by artifact name, such as ``report.html`` or ``findings/group.json``.
-        ended: seconds since the epoch; when not given, now, or what it was if it had ended before.
-        timeout: seconds for which a locked database or an absent server is tried; one call that is
-            under way then may take some seconds more.
+        ended: end time in seconds since the epoch; None: keep an earlier end time, or else now.
+        timeout: seconds to retry while the database is locked or the server unavailable.
 
     Raises:
         TrackingError: an artifact is missing, or the server or its database refused or stayed
-            away; names the file or the URI.
+            unavailable; the message names the file or the URI.
     """
     uri = absolute_uri(uri)
     for name, path in artifacts.items():
@@ -76,15 +75,15 @@ def finish(
 
 
 def reopen(uri: str, run_id: str, *, timeout: float = 60.0) -> None:
-    """Have a run that had ended say again that it is running.
+    """Set the status of an ended run to RUNNING again.
 
     Args:
         uri: tracking URI.
-        run_id: MLflow's run.
-        timeout: seconds for which a locked database or an absent server is tried.
+        run_id: id of the MLflow run.
+        timeout: seconds to retry while the database is locked or the server unavailable.
 
     Raises:
-        TrackingError: the server or its database refused or stayed away; names the URI.
+        TrackingError: the server or its database refused or stayed unavailable.
     """
     uri = absolute_uri(uri)
 
@@ -96,15 +95,15 @@ def reopen(uri: str, run_id: str, *, timeout: float = 60.0) -> None:
 
 
 def set_tags(uri: str, run_id: str, tags: Mapping[str, Any]) -> None:
-    """Set tags of a run, by one try.
+    """Set tags of a run, without retrying.
 
     Args:
         uri: tracking URI.
-        run_id: MLflow's run.
-        tags: by name; a value of None is left out.
+        run_id: id of the MLflow run.
+        tags: values by name; None values are skipped.
 
     Raises:
-        TrackingError: the server or its database refused, or is away.
+        TrackingError: the server or its database refused or is unavailable.
     """
     with connected(absolute_uri(uri)) as client:
         _set_tags(client, run_id, _clean(tags))
@@ -123,7 +122,7 @@ def _set_tags(client: MlflowClient, run_id: str, tags: Mapping[str, str]) -> Non
 
 @contextmanager
 def _staged(artifacts: Mapping[str, str | os.PathLike[str]]) -> Iterator[Path]:
-    """Give a folder in which every file lies (as a link) under its artifact name."""
+    """Provide a folder with links to the files under their artifact names."""
     with tempfile.TemporaryDirectory(prefix="vinedresser-") as folder:
         for name, path in artifacts.items():
             target = Path(folder, name)
@@ -133,7 +132,7 @@ def _staged(artifacts: Mapping[str, str | os.PathLike[str]]) -> Iterator[Path]:
 
 
 def _end_time(client: MlflowClient, run_id: str, ended: float | None) -> int:
-    """Return the end in milliseconds since the epoch."""
+    """Return the end time in milliseconds since the epoch."""
     if ended is None:
         before: int | None = client.get_run(run_id).info.end_time
         return before or round(time.time() * 1000)

@@ -1,4 +1,4 @@
-"""What a tracking URI means."""
+"""Tracking URIs: validation, absolute form and database files."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _SQLITE = "sqlite:///"
 
 
 def absolute_uri(uri: str, base: Path | None = None) -> str:
-    """Return a tracking URI that means the same in every process, whatever its directory.
+    """Return a tracking URI that does not depend on the working directory.
 
     Args:
         uri: ``sqlite:///relative.db``, ``sqlite:////absolute.db``, ``http://host:port`` or a
-            database URL of a kind that MLflow knows.
-        base: what a relative path is relative to; the working directory, when not given.
+            database URL of a kind that MLflow supports.
+        base: directory to which relative paths refer; None: the working directory.
 
     Raises:
-        ConfigError: it is none of these.
+        ConfigError: not a tracking URI.
     """
     scheme = urlsplit(uri).scheme.partition("+")[0]
     if "://" not in uri or scheme not in _SCHEMES:
@@ -40,10 +40,10 @@ def absolute_uri(uri: str, base: Path | None = None) -> str:
 
 
 def sqlite_path(uri: str) -> Path | None:
-    """Return the absolute path of the database file, or None when the URI is not SQLite's.
+    """Return the absolute path of the database file; None if it is not a SQLite URI.
 
     Raises:
-        ConfigError: a SQLite URI without a file; processes could not share it.
+        ConfigError: a SQLite URI without a file, which processes could not share.
     """
     if not uri.startswith("sqlite"):
         return None
@@ -54,9 +54,9 @@ def sqlite_path(uri: str) -> Path | None:
 
 
 def mlflow_uri(uri: str) -> str:
-    """Return an absolute tracking URI as MLflow reads it.
+    """Return an absolute tracking URI in the form that MLflow expects.
 
-    SQLAlchemy 2.0 does not decode the path of a SQLite URI: percent escapes become characters.
+    SQLAlchemy 2.0 does not decode percent escapes in the path of a SQLite URI.
 
     Raises:
         ConfigError: the path contains a question mark, which no such URI can express.
@@ -71,5 +71,5 @@ def mlflow_uri(uri: str) -> str:
 
 
 def _database(uri: str) -> Path:
-    """Return the path in a SQLite URI, relative or absolute as it is written."""
+    """Return the path in a SQLite URI, relative or absolute as written."""
     return Path(unquote(uri.removeprefix(_SQLITE).partition("?")[0])).expanduser()

@@ -1,4 +1,4 @@
-"""From the names in a run to the few metric keys of its MLflow run."""
+"""Metric keys in MLflow for the names of scalars in a run."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ _COLLECTIONS = ("losses/", "metrics/")
 
 
 class MetricNames:
-    """Gives out metric keys, at most a fixed number of them.
+    """Assigns a limited number of metric keys.
 
-    MLflow's pages draw one chart per key and become slow with many; what is left out is in the run
-    directory and in its report. The keys depend only on the order in which names are met: the first
-    loss of a mode is ``MODE/loss`` whatever its class, so that runs with different losses stand in
-    one chart.
+    MLflow's UI draws one chart per key and becomes slow with many; the remaining scalars are in the
+    run directory and in its report. The keys depend only on the order of names. The first loss of a
+    mode is ``MODE/loss`` for any class of loss, so runs with different losses share a chart.
 
     Args:
-        most: how many keys there may be.
+        most: maximum number of keys.
     """
 
     def __init__(self, most: int = 30) -> None:
@@ -33,14 +32,14 @@ class MetricNames:
 
     @property
     def left_out(self) -> list[str]:
-        """Which scalars got no key, as ``mode name``, in the order in which they were met."""
+        """The scalars without a key, as ``mode name``, in order of appearance."""
         return [f"{mode} {name}" for (mode, name), key in self._keys.items() if key is None]
 
     def key(self, name: str, mode: str) -> str | None:
-        """Return the metric key of a scalar, such as ``eval/accuracy``; None when it is left out.
+        """Return the metric key of a scalar, such as ``eval/accuracy``; None if it has none.
 
         Args:
-            name: as in the run, such as ``metrics/accuracy``.
+            name: its name in the run, such as ``metrics/accuracy``.
             mode: "train", "eval" or "predict".
         """
         if (mode, name) not in self._keys:
@@ -51,7 +50,7 @@ class MetricNames:
         if len(self._taken) >= self._most:
             if not self.left_out:
                 _LOG.warning(
-                    "MLflow gets the first %d metrics only, without %r and what follows; "
+                    "only the first %d metrics are sent to MLflow, not %r and later ones; "
                     "all of them are in the run and its report",
                     self._most,
                     name,
@@ -74,12 +73,12 @@ class MetricNames:
 
 
 def clean_key(name: str) -> str:
-    """Return a name that MLflow takes as a key of a metric, parameter or tag.
+    """Return a name that MLflow accepts as the key of a metric, parameter or tag.
 
-    Those are letters, digits, ``_ - . : /`` and space, at most 250, and no path tricks.
+    Keys have at most 250 letters, digits, spaces and ``_ - . : /``, and are normalised paths.
     """
     clean = re.sub(r"[^/\w.\- :]", "_", name)[:_LONGEST_KEY]
     if not clean.strip("/ ."):
         return "_"
-    # As a file name it must be its own normal form: no "..", "//", leading or trailing "/".
+    # A key must be a normalised path: no "..", "//", leading or trailing "/".
     return posixpath.normpath(clean.replace("..", "__").strip("/ "))

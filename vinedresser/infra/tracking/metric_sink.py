@@ -1,4 +1,4 @@
-"""Metrics on their way to MLflow, in the background."""
+"""Sends metrics to MLflow in the background."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ class _Point(NamedTuple):
 class MetricSink:
     """Sends the metrics of one MLflow run in batches, from a thread of its own.
 
-    The caller is never blocked: `log` appends to a queue and returns. While the server is away or
-    its database locked, points wait and are tried again, for as long as it takes; only when the
-    queue is full are new ones dropped, counted and reported. Each point carries the time at which
-    it was captured, and MLflow keeps equal points once, so sending a run again from its start, as
-    after a restart, doubles nothing.
+    `log` never blocks: it appends to a queue and returns. While the server is unavailable or its
+    database locked, points stay in the queue and are retried without limit; when the queue is
+    full, new points are dropped, counted and reported. Each point has the time of its capture, and
+    MLflow stores equal points once, so sending a run again from its start, as after a restart,
+    creates no duplicates.
 
     Args:
         uri: tracking URI.
-        run_id: MLflow's run.
-        capacity: points that may wait; 200,000 take about 40 MB.
-        interval: seconds between batches; a full batch goes at once.
-        on_problem: told once when the server goes away, once when it is back, and once when points
-            are lost; the log, when not given. Called from the sink's thread, or from `log`.
+        run_id: id of the MLflow run.
+        capacity: maximum number of queued points; 200,000 take about 40 MB.
+        interval: seconds between batches; a full batch is sent at once.
+        on_problem: called once when the server becomes unavailable, once when it is back, and once
+            when points are lost, on the sink's thread or in `log`; None: log a warning.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class MetricSink:
         self._capacity = capacity
         self._interval = interval
         self._tell = on_problem or _LOG.warning
-        # Guards all that follows; notified when the thread or a waiter has a reason to look.
+        # Guards all attributes below; notified when the thread or a waiter has something to do.
         self._changed = threading.Condition()
         self._queue: deque[_Point] = deque()
         self._accepted = 0
@@ -75,12 +75,12 @@ class MetricSink:
 
     @property
     def waiting(self) -> int:
-        """How many points are still to be sent."""
+        """Number of points that are not sent yet."""
         return len(self._queue)
 
     @property
     def lost(self) -> int:
-        """How many points were dropped from a full queue or refused by MLflow."""
+        """Number of points dropped from a full queue or refused by MLflow."""
         return self._lost
 
     def log(self, key: str, value: float, *, step: int, time: float) -> bool:
@@ -88,30 +88,30 @@ class MetricSink:
 
         Args:
             key: metric key, from `MetricNames`.
-            value: may be NaN or infinite.
-            step: position on the axis that all modes share.
-            time: when it was captured, seconds since the epoch.
+            value: finite, NaN or infinite.
+            step: training step, an axis shared by all modes.
+            time: time of capture in seconds since the epoch.
 
         Returns:
-            False when the queue is full or the sink closed; the point is lost then.
+            Whether the point was queued; False if the queue is full or the sink closed.
         """
         point = _Point(key, float(value), round(time * 1000), int(step))
         with self._changed:
             if self._give_up_at is None and len(self._queue) < self._capacity:
                 self._queue.append(point)
                 self._accepted += 1
-                # Waking the thread for every point would cost more than the point.
+                # Waking the thread for every point would cost more than the point itself.
                 if len(self._queue) in (1, _MOST_PER_BATCH):
                     self._changed.notify_all()
                 return True
-        self._lose(1, f"{len(self._queue)} points wait, and more does not fit")
+        self._lose(1, f"the queue is full ({len(self._queue)} points)")
         return False
 
     def flush(self, timeout: float) -> bool:
-        """Wait until everything queued so far has been sent.
+        """Wait until all points queued so far have been sent.
 
         Returns:
-            False when some of it still waits after ``timeout`` seconds.
+            Whether they were sent within ``timeout`` seconds.
         """
         with self._changed:
             goal = self._accepted
@@ -123,11 +123,11 @@ class MetricSink:
                 self._flushing -= 1
 
     def close(self, timeout: float) -> bool:
-        """Send what waits, then end the thread.
+        """Send the queued points, then end the thread.
 
         Returns:
-            True when every point ever logged is in MLflow. False when some were lost, or not sent
-            within ``timeout`` seconds: they are still in the run directory.
+            Whether every point ever logged is in MLflow. If not, some were lost, or not sent within
+            ``timeout`` seconds; all of them are still in the run directory.
         """
         with self._changed:
             if self._give_up_at is None:
@@ -145,7 +145,7 @@ class MetricSink:
             except TrackingAway as error:
                 if not away:
                     away = True
-                    self._tell(f"{error}; metrics wait and are tried again")
+                    self._tell(f"{error}; metrics are queued and retried")
                 self._pause(next(pauses))
                 continue
             except TrackingError as error:
@@ -153,11 +153,11 @@ class MetricSink:
             if away:
                 away = False
                 pauses = delays()
-                self._tell(f"{self._uri}: is back; {self.waiting} metrics are being sent")
+                self._tell(f"{self._uri}: available again; sending {self.waiting} queued metrics")
             self._settle(len(batch))
 
     def _next_batch(self) -> list[_Point]:
-        """Wait for a full batch, the interval, a flush or the end; nothing ends the thread."""
+        """Wait for a full batch, the interval, a flush or the end; return [] to end the thread."""
         with self._changed:
             self._changed.wait_for(lambda: self._queue or self._give_up_at is not None)
             self._changed.wait_for(self._is_due, self._interval)
@@ -193,7 +193,7 @@ class MetricSink:
             self._tell(f"{self._uri}: metrics of run {self._run_id} are lost: {reason}")
 
     def _pause(self, seconds: float) -> None:
-        """Wait before the next try, but not beyond the moment at which `close` gives up."""
+        """Wait before the next attempt, but not beyond the deadline of `close`."""
         end = time.monotonic() + seconds
         with self._changed:
             while (left := min(end, self._give_up_at or end) - time.monotonic()) > 0:

@@ -1,8 +1,8 @@
-"""Making the database and the experiment, before any child process starts.
+"""Creates the database and the experiment before any child process starts.
 
-Of six processes that opened a fresh SQLite database at the same time, five died in MLflow's
-migrations. So one makes it, under a file lock, and under another name until it is complete: a
-process killed in the middle leaves nothing half made.
+When six processes opened a fresh SQLite database at the same time, five of them died in MLflow's
+migrations. So one process creates it, under a file lock, and under a temporary name until it is
+complete, so that a kill leaves no partial database.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ _POLL_SECONDS = 0.05
 
 
 def prepare_tracking(uri: str, experiment: str, *, timeout: float = 60.0) -> str:
-    """Make the database, its directory and the experiment where they are missing.
+    """Create the database, its directory and the experiment if they are missing.
 
-    Safe to call from several processes at once. The artifacts of a SQLite store lie beside it, in
-    ``mlartifacts``, so that nothing depends on anybody's working directory.
+    Several processes may call it at once. The artifacts of a SQLite store lie beside it, in
+    ``mlartifacts``, independent of the working directory.
 
     Args:
         uri: tracking URI.
         experiment: the experiment's name.
-        timeout: seconds for which a locked database or an absent server is tried.
+        timeout: seconds to retry while the database is locked or the server unavailable.
 
     Returns:
         The experiment's id.
 
     Raises:
-        ConfigError: the URI is not one that MLflow takes.
+        ConfigError: not a tracking URI that MLflow supports.
         MissingDependency: mlflow is not installed.
-        TrackingError: the server or its database refused or stayed away; names the URI.
+        TrackingError: the server or its database refused or stayed unavailable.
     """
     uri = absolute_uri(uri)
     path = sqlite_path(uri)
@@ -59,7 +59,7 @@ def prepare_tracking(uri: str, experiment: str, *, timeout: float = 60.0) -> str
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise TrackingError(f"{uri}: cannot make its directory: {error}") from error
+        raise TrackingError(f"{uri}: cannot create its directory: {error}") from error
     return persist(alone, timeout)
 
 
@@ -74,7 +74,7 @@ def _make_database(path: Path) -> None:
 def _experiment_id(uri: str, name: str, location: str | None) -> str:
     with connected(uri) as client:
         found = client.get_experiment_by_name(name)
-        # When another process makes it in between, `connected` says "away", and it is found next.
+        # If another process creates it in between, the call fails and is retried.
         if found is None:
             return str(client.create_experiment(name, artifact_location=location))
         if found.lifecycle_stage != "active":
@@ -87,13 +87,13 @@ def _experiment_id(uri: str, name: str, location: str | None) -> str:
 
 @contextmanager
 def _locked(path: Path, timeout: float) -> Iterator[None]:
-    """Hold the lock file beside the database; the kernel frees it when its holder dies."""
+    """Hold the lock file beside the database; the kernel releases it when the holder dies."""
     lock = path.with_name(f"{path.name}.lock")
     deadline = time.monotonic() + timeout
     try:
         descriptor = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
-        raise TrackingError(f"{lock}: cannot be made: {error}") from error
+        raise TrackingError(f"{lock}: cannot be created: {error}") from error
     try:
         while not _try_lock(descriptor):
             if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""Making the MLflow run of a run."""
+"""Creating the MLflow run of a run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["RUN_TAG", "create_run", "in_batches", "text"]
 
 T = TypeVar("T")
 
-# The tag by which the MLflow run of a run is found again when its maker died before noting the id.
+# Identifies the MLflow run of a run whose creator died before noting the id.
 RUN_TAG = "vinedresser.run_id"
 
 _MOST_PER_BATCH = 100
@@ -35,22 +35,22 @@ def create_run(
     started: float | None = None,
     timeout: float = 60.0,
 ) -> str:
-    """Make an MLflow run, or find the one that was made before for the same run.
+    """Create an MLflow run, or return the one that was created before for the same run.
 
     Args:
         uri: tracking URI.
-        experiment_id: from `prepare_tracking`.
-        name: what people call it.
+        experiment_id: the result of `prepare_tracking`.
+        name: display name.
         parameters: hyperparameters; nested values are written as JSON.
-        tags: further facts; with `RUN_TAG` among them, a second call finds the first one's run.
-        started: seconds since the epoch; now, when not given.
-        timeout: seconds for which a locked database or an absent server is tried.
+        tags: tags; `RUN_TAG` among them lets a second call find the run of the first.
+        started: start time in seconds since the epoch; None: now.
+        timeout: seconds to retry while the database is locked or the server unavailable.
 
     Returns:
-        MLflow's run id; the run is RUNNING.
+        The id of the MLflow run, which is RUNNING.
 
     Raises:
-        TrackingError: the server or its database refused or stayed away; names the URI.
+        TrackingError: the server or its database refused or stayed unavailable.
     """
     uri = absolute_uri(uri)
     clean_tags = {clean_key(key): text(value) for key, value in tags.items()}
@@ -78,13 +78,13 @@ def _set_parameters(client: MlflowClient, run_id: str, parameters: Mapping[str, 
 
 
 def in_batches(entries: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Yield the parameters or tags in portions that MLflow takes in one request."""
+    """Yield parameters or tags in batches that MLflow accepts in one request."""
     for start in range(0, len(entries), _MOST_PER_BATCH):
         yield entries[start : start + _MOST_PER_BATCH]
 
 
 def text(value: object) -> str:
-    """Return a parameter or tag value as MLflow takes it: text, not too long."""
+    """Return a parameter or tag value as text of at most 5,000 characters."""
     if isinstance(value, Mapping | list | tuple):
         content = json.dumps(value, default=str)
     else:

@@ -1,4 +1,4 @@
-"""Which steps of a long training are worth a point in MLflow."""
+"""Selection of the steps of a long training whose metrics are sent to MLflow."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ _ALL_BELOW = 1000
 
 
 def thin(step: int) -> bool:
-    """Say whether the metrics of a step are sent.
+    """Return whether the metrics of a step are sent to MLflow.
 
-    Every step below 1,000, then each 10th below 10,000, each 100th below 100,000, and so on: at
-    least 900 points for each further decade, so a million steps give 3,700 points. It depends on
-    the step alone, so a second sending chooses the same.
+    All steps below 1,000 are, then every 10th below 10,000, every 100th below 100,000, and so on:
+    900 points per decade, so 3,700 points for a million steps. The choice depends only on the step
+    and is the same when a run is sent again.
     """
     stride = 1
     while step >= _ALL_BELOW * stride:
