@@ -52,7 +52,7 @@ def test_what_is_not_there_is_said_with_what_is(tmp_path: Path) -> None:
     assert not any(said)
     assert read.result() == ()
     assert read.missing() == (
-        "no value of grad_norm in mode eval; there were some in mode train: set mode"
+        "no value of grad_norm in mode eval; values exist in mode train: set mode"
     )
     other, _ = course(tmp_path / "other", Objective("acuracy", "maximize"))
     assert other.missing() == (

@@ -105,7 +105,7 @@ def test_a_suspected_trial_behind_the_sound_ones_is_stopped_and_counts_for_no_ru
     assert (ending.state, ending.rule, ending.fault) == ("stopped", "all_zero", "dead")
     assert ending.remedy == "do not"
     behind = (
-        "at epoch 1 its accuracy of 0.2 is behind what 4 of 4 trials without a symptom had by then"
+        "at epoch 1 its accuracy of 0.2 is worse than that of 4 of 4 trials without a symptom"
     )
     assert ending.reason == f"the weights are zero; {behind}"
     assert sweep.tell(number, ending).values == {1: 0.2}
@@ -135,7 +135,7 @@ def test_sound_trials_that_do_not_learn_are_no_measure() -> None:
         assert sweep.report(begin(sweep).number, 1, value) is None
     ending = sweep.report(begin(sweep).number, 1, 0.14, SUSPECTED)
     assert ending is not None
-    assert ending.reason.endswith("is behind what 3 of 6 trials without a symptom had by then")
+    assert ending.reason.endswith("is worse than that of 3 of 6 trials without a symptom")
     assert sweep.report(begin(sweep).number, 1, 0.75, SUSPECTED) is None
 
 
@@ -226,7 +226,7 @@ def test_a_suspected_trial_is_behind_those_that_had_come_further_in_less_time() 
     ending = sweep.report(number, 4, 0.4, SUSPECTED)
     assert ending is not None
     assert ending.reason.endswith(
-        "at epoch 4 its accuracy of 0.4 is behind what 2 of 2 trials without a symptom had by then"
+        "at epoch 4 its accuracy of 0.4 is worse than that of 2 of 2 trials without a symptom"
     )
     # What they came to later is nothing to hold against a trial at an earlier epoch.
     late = study(pruner={"name": "median", "startup": 50, "grace": 0})
@@ -325,10 +325,10 @@ def test_several_objectives_make_a_front() -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"metric": ""}, "sweep: metric: must be the name of what is sought"),
+        ({"metric": ""}, "sweep: metric: must be the name of the objective"),
         ({"trials": None}, "sweep: trials: is missing"),
         ({"trials": 0}, "sweep: trials: must be at least 1, not 0"),
-        ({"wall_time": "soon"}, 'wall_time: must be seconds or a text such as "90 min"'),
+        ({"wall_time": "soon"}, 'wall_time: must be seconds or a string such as "90 min"'),
         ({"wall_time": -1}, "wall_time: must be seconds"),
         ({"retries": -1}, "retries: must be at least 0"),
         ({"direction": "up"}, "sweep.direction: "),
@@ -337,9 +337,9 @@ def test_several_objectives_make_a_front() -> None:
         ({"sampler": {"name": "random", "startup": 3}}, "sampler.startup: no such key"),
         ({"pruner": "ahsa"}, "pruner: must be one of none, median, asha"),
         ({"pruner": {"name": "asha", "eta": 1}}, "pruner: eta: must be at least 2"),
-        ({"pruner": "hyperband"}, "epochs: is missing; Hyperband has to know"),
+        ({"pruner": "hyperband"}, "epochs: is missing; Hyperband needs"),
         ({"points": [{"rl": 1.0}]}, r"points\[0\].rl: not in the space; the space has lr, act"),
-        ({"sampler": "grid"}, "lr: a grid needs to know"),
+        ({"sampler": "grid"}, "lr: a grid needs"),
         ({"trails": 3}, "sweep.trails: no such key; did you mean trials"),
         (
             {"metric": "", "objectives": [{"metric": m, "direction": "minimize"} for m in "ab"]},
@@ -386,7 +386,7 @@ def test_a_killed_study_goes_on_where_it_was(tmp_path: Path) -> None:
 
 def test_two_processes_cannot_run_one_sweep(tmp_path: Path) -> None:
     held = study(tmp_path / "journal.log")
-    with pytest.raises(StillRunning, match="run by another process"):
+    with pytest.raises(StillRunning, match="another process is running this sweep"):
         study(tmp_path / "journal.log")
     held.close()
     study(tmp_path / "journal.log").close()
@@ -397,7 +397,7 @@ def test_a_damaged_journal_is_named_with_its_line(tmp_path: Path) -> None:
     study(journal).close()
     lines = journal.read_bytes().splitlines(keepends=True)
     journal.write_bytes(b"".join([lines[0], b"nonsense\n", *lines[1:]]))
-    with pytest.raises(CorruptData, match=r"journal.log: line 2 is not one of a journal"):
+    with pytest.raises(CorruptData, match=r"journal.log: line 2 is not valid JSON"):
         study(journal)
 
 
