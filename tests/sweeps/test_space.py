@@ -78,7 +78,10 @@ def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:
     ("table", "said"),
     [
         ({}, "space: must name at least one hyperparameter"),
-        ({"lr": 0.1}, "lr: must be a list of values or a table .* constants belong in run.parameters"),
+        (
+            {"lr": 0.1},
+            "lr: must be a list of values or a table .* constants belong in run.parameters",
+        ),
         ({"lr": []}, "lr: must be a list of at least one value"),
         ({"lr": [0.1, 0.1]}, "lr: .* has a duplicate value"),
         ({"lr": [[1], 2]}, "lr: must contain numbers, strings, true or false"),

@@ -104,9 +104,7 @@ def test_a_suspected_trial_behind_the_sound_ones_is_stopped_and_counts_for_no_ru
     assert ending is not None
     assert (ending.state, ending.rule, ending.fault) == ("stopped", "all_zero", "dead")
     assert ending.remedy == "do not"
-    behind = (
-        "at epoch 1 its accuracy of 0.2 is worse than that of 4 of 4 trials without a symptom"
-    )
+    behind = "at epoch 1 its accuracy of 0.2 is worse than that of 4 of 4 trials without a symptom"
     assert ending.reason == f"the weights are zero; {behind}"
     assert sweep.tell(number, ending).values == {1: 0.2}
     # Of six values at the rung two go on, of five only one: that of the stopped one is none.

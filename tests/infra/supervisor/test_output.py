@@ -254,7 +254,7 @@ def test_the_exit_record_is_tried_again_on_a_full_disk(
             pytest.skip("needs the right to mount a small disk")
         (tmp_path / "go").write_bytes(b"")
         assert caller.stderr is not None
-        assert b"No space left on device; cannot say how" in caller.stderr.readline()
+        assert b"No space left on device; cannot record how" in caller.stderr.readline()
         assert (tmp_path / "done").exists()
         assert not (directory / "exit.json").exists()
         filler.unlink()
