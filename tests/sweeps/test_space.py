@@ -80,7 +80,7 @@ def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:
         ({}, "space: must name at least one hyperparameter"),
         (
             {"lr": 0.1},
-            "lr: must be a list of values or a table .* constants belong in run.parameters",
+            "lr: must be a list of values or a table .* constants belong in",
         ),
         ({"lr": []}, "lr: must be a list of at least one value"),
         ({"lr": [0.1, 0.1]}, "lr: .* has a duplicate value"),
