@@ -26,7 +26,7 @@ from vinedresser.infra.servers.local_server import LocalServer, free_ports, star
 from vinedresser.processes import marked_processes
 from vinedresser.store.reading.reader import Run, open_run
 from vinedresser.store.records import Heartbeat, heartbeat_key, read_record
-from vinedresser.store.storage import LocalStorage
+from vinedresser.store.storage import LocalStorage, Location
 from vinedresser.store.storage.spool import spools
 from vinedresser.tasks.config.sweep_file import Sweep, load_sweep
 from vinedresser.tasks.lifecycle.earlier_runs import runs_of_trial
@@ -219,7 +219,7 @@ class World:
             env={**os.environ, **self._marker},
         )
 
-    def sweep_store(self) -> Path | str:
+    def sweep_store(self) -> Location:
         """Return the store of the sweep's trials."""
         return self.sweep.experiment.store
 

@@ -19,7 +19,7 @@ from vinedresser.store.records import (
     read_record,
     write_record,
 )
-from vinedresser.store.storage import Storage, open_storage
+from vinedresser.store.storage import Storage, StoreUrl, open_storage
 from vinedresser.sweeps.spec import SweepRecord
 from vinedresser.sweeps.study import Study
 from vinedresser.sweeps.trial import Proposal, TrialEnd
@@ -201,7 +201,7 @@ def test_runs_on_an_object_store_are_gone_on_with_from_their_checkpoint(
     open_storage(f"{place}-2").put("reserved.json", [b"{}"])
     ended(f"{place}-10", 3, begun_from="elsewhere/trial-0000/checkpoints/step-40")
     ended(f"{s3}/search/trial-00001", 3)
-    assert runs_of_trial(f"{s3}/search", TRIAL) == [place, f"{place}-10"]
+    assert runs_of_trial(StoreUrl(f"{s3}/search"), TRIAL) == [place, f"{place}-10"]
     trial = restored(searched)
     plan = trial.next_spec()
     fetched = Path(str(plan.parameters["from"]))

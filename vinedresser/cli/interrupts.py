@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vinedresser.store.storage import Location
+
 if TYPE_CHECKING:
     from types import FrameType
 
@@ -16,7 +18,7 @@ __all__ = ["interrupts_stop"]
 
 
 @contextmanager
-def interrupts_stop(where: Path | str | list[Path]) -> Iterator[None]:
+def interrupts_stop(where: Location | list[Path]) -> Iterator[None]:
     """Stop the runs with a checkpoint on the first Ctrl-C, and exit at once on the second.
 
     Args:

@@ -6,7 +6,7 @@ import signal
 import sys
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -23,6 +23,7 @@ from vinedresser.cli.options import (
 
 if TYPE_CHECKING:
     from vinedresser.store.records import ExitRecord
+    from vinedresser.store.storage import StoreUrl
 
 __all__ = ["run"]
 
@@ -57,7 +58,7 @@ def run(
     The training is captured in STORE/NAME. Output and exit code are those of the script; the exit
     code is 3 if a rule stopped it.
     """
-    from vinedresser.store.storage.location import is_remote
+    from vinedresser.store.storage import parse_location
     from vinedresser.tasks.lifecycle.run_script import (
         prepare_script,
         run_name,
@@ -73,10 +74,11 @@ def run(
         attach=attach,
         total_steps=steps,
     )
-    if is_remote(store):
+    location = parse_location(store)
+    if not isinstance(location, Path):
         stem = name or run_name(command)
-        sys.exit(_run_remote(store, stem, prepare, numbered=name is None, attach=attach))
-    directory = _free_directory(Path(store), name, run_name(command))
+        sys.exit(_run_remote(location, stem, prepare, numbered=name is None, attach=attach))
+    directory = _free_directory(location, name, run_name(command))
     prepare(directory)
     with interrupts_stop([directory]):
         end = run_script(directory)
@@ -93,7 +95,7 @@ def run(
 
 
 def _run_remote(
-    store: str, name: str, prepare: Callable[..., None], *, numbered: bool, attach: bool
+    store: StoreUrl, name: str, prepare: Callable[..., None], *, numbered: bool, attach: bool
 ) -> int:
     """Run a script with an object store as its store; return the exit code."""
     from vinedresser.cli.views.console import error_console
@@ -105,9 +107,9 @@ def _run_remote(
     def say(sentence: str) -> None:
         error_console.print(f"vinedresser: {sentence}", soft_wrap=True, markup=False)
 
-    url = free_url(store, name) if numbered else f"{store.rstrip('/')}/{name}"
+    url = free_url(store, name) if numbered else store / name
     script = RemoteScript(url, say)
-    script.prepare(partial(prepare, name=PurePath(url).name))
+    script.prepare(partial(prepare, name=url.name))
     with interrupts_stop([script.directory]):
         end = script.run()
     for one in script.uploaded:

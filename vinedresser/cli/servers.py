@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from vinedresser.cli.options import DEFAULT_STORE, StoreArgument
+from vinedresser.store.storage import parse_location
 
 __all__ = ["down", "ui", "up"]
 
@@ -20,9 +21,9 @@ def ui(
     from vinedresser.cli.views.console import console
     from vinedresser.infra.guard import guard_descendants
     from vinedresser.infra.servers import mlflow_page, start_mlflow_ui, stop_server
-    from vinedresser.tasks.stores import as_store, tracking
+    from vinedresser.tasks.stores import tracking
 
-    record = tracking(as_store(store))
+    record = tracking(parse_location(store))
     guard_descendants()
     server = start_mlflow_ui(record.uri, port=port)
     page = mlflow_page(server.url, record.experiment_id)

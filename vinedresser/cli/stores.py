@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from vinedresser.cli.options import DEFAULT_STORE, StoreArgument
 from vinedresser.errors import ConfigError
+from vinedresser.store.storage import Location, parse_location
 
 if TYPE_CHECKING:
     from vinedresser.tasks.reconcile.reconcile import Reconciled
@@ -24,9 +25,9 @@ def status(
     from vinedresser.cli.views.console import console
     from vinedresser.cli.views.results import results_table
     from vinedresser.tasks.lifecycle.run_result import run_result
-    from vinedresser.tasks.stores import as_store, runs_in
+    from vinedresser.tasks.stores import runs_in
 
-    place = as_store(store)
+    place = parse_location(store)
     _check_directory(place)
     console.print(results_table([run_result(run) for run in runs_in(place)]))
 
@@ -42,14 +43,14 @@ def reconcile(store: StoreArgument = str(DEFAULT_STORE)) -> None:
     from vinedresser.tasks.reconcile.flow_record import dead_flows
     from vinedresser.tasks.reconcile.reconcile import reconcile as reconcile_store
     from vinedresser.tasks.reconcile.reconcile import reconcile_spools
-    from vinedresser.tasks.stores import as_store, local_state
+    from vinedresser.tasks.stores import local_state
     from vinedresser.tasks.sweeping.sweep_record import sweeps_in
 
-    place = as_store(store)
+    place = parse_location(store)
     results = reconcile_spools()
     if not results:
         _check_directory(place)
-    if isinstance(place, str) or place.is_dir():
+    if not isinstance(place, Path) or place.is_dir():
         if dead_flows(local_state(place)):
             prepare_prefect(local_state(place))
         results += reconcile_store(place)
@@ -64,7 +65,7 @@ def reconcile(store: StoreArgument = str(DEFAULT_STORE)) -> None:
     sys.exit(1 if any(result.failed for result in results) else 0)
 
 
-def _reconciled_in_subprocess(sweep: Path | str) -> list[Reconciled]:
+def _reconciled_in_subprocess(sweep: Location) -> list[Reconciled]:
     """Reconcile the trials of a sweep in a new process, which prints the results."""
     from vinedresser.tasks.reconcile.reconcile import Reconciled
 
@@ -73,7 +74,7 @@ def _reconciled_in_subprocess(sweep: Path | str) -> list[Reconciled]:
     return [Reconciled(os.fspath(sweep), "not all of it" if failed else "reconciled", failed)]
 
 
-def _check_directory(store: Path | str) -> None:
+def _check_directory(store: Location) -> None:
     """Check that a local store exists.
 
     Raises:

@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 
 from vinedresser.infra.launcher import request_stop
+from vinedresser.store.storage import Location
 from vinedresser.tasks.stores import owned_here
 
 __all__ = ["INTERRUPTED", "INTERRUPTION", "TERMINATION", "Interruption", "interrupt"]
@@ -39,7 +40,7 @@ class Interruption(threading.Event):
 INTERRUPTED = Interruption()
 
 
-def interrupt(where: Path | str | list[Path], reason: str) -> None:
+def interrupt(where: Location | list[Path], reason: str) -> None:
     """Ask all runs of this process to stop, with their checkpoint, and have no further one begin.
 
     Args:

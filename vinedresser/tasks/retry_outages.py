@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import TypeVar
 
 from vinedresser.errors import StoreError
+from vinedresser.store.storage import Location
 
 __all__ = ["retry_outages"]
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 _PAUSES = (2.0, 5.0, 10.0, 20.0, 40.0, 60.0, 60.0)
 
 
-def retry_outages(action: Callable[[], T], location: Path | str) -> T:
+def retry_outages(action: Callable[[], T], location: Location) -> T:
     """Do something that reads a run, again and again while its store is away.
 
     Args:

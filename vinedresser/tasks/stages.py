@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from vinedresser.errors import StillRunning
 from vinedresser.infra.launcher import request_stop
+from vinedresser.store.storage import Location
 from vinedresser.tasks.config.experiment import Experiment
 from vinedresser.tasks.interruption import INTERRUPTED
 from vinedresser.tasks.lifecycle.judging import run_judge
@@ -27,7 +27,7 @@ __all__ = ["begin", "correct", "finish", "judge", "launch", "reconcile", "record
 
 
 @task(name="reconcile", cache_policy=NO_CACHE)
-def reconcile(store: Path | str) -> list[Reconciled]:
+def reconcile(store: Location) -> list[Reconciled]:
     """Settle what a crash left behind in a store; see `tasks.reconcile.reconcile`."""
     return reconcile_store(store)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from vinedresser.errors import ConfigError
@@ -17,12 +17,10 @@ from vinedresser.store.records import (
     owner_of,
     read_record,
 )
-from vinedresser.store.storage import open_storage
-from vinedresser.store.storage.location import is_remote
+from vinedresser.store.storage import Location, StoreUrl, open_storage
 from vinedresser.store.storage.spool import spools
 
 __all__ = [
-    "as_store",
     "ensure_store",
     "is_owned",
     "local_state",
@@ -36,15 +34,7 @@ __all__ = [
 ]
 
 
-def as_store(text: str) -> Path | str:
-    """Return what a user wrote as a store: a path, or the URL of an object store."""
-    if not is_remote(text):
-        return Path(text)
-    scheme, _, place = text.partition("://")
-    return f"{scheme}://{place.rstrip('/')}"
-
-
-def local_state(store: Path | str) -> Path:
+def local_state(store: Location) -> Path:
     """Return the folder on this machine for what a flow keeps beside the runs of a store.
 
     That is the store itself, unless it is an object store.
@@ -52,7 +42,7 @@ def local_state(store: Path | str) -> Path:
     return store if isinstance(store, Path) else store_state_folder(store)
 
 
-def ensure_store(store: Path | str) -> None:
+def ensure_store(store: Location) -> None:
     """Make a store ready to be written to, and the folder of its state here.
 
     Raises:
@@ -61,7 +51,7 @@ def ensure_store(store: Path | str) -> None:
         StoreError: there is no such bucket, no server, or no permission.
         OSError: the folder cannot be made.
     """
-    if isinstance(store, str):
+    if not isinstance(store, Path):
         # A request that fails where there is no bucket, which a look for one object does not.
         open_storage(store).list(RunRecord.KEY)
     local_state(store).mkdir(parents=True, exist_ok=True)
@@ -74,7 +64,7 @@ def run_directories(store: Path) -> list[Path]:
     return sorted(record.parent for record in store.glob("*/run.json"))
 
 
-def remote_runs(store: str) -> list[str]:
+def remote_runs(store: StoreUrl) -> list[StoreUrl]:
     """Return the runs in a store on an object store, or the store itself where it is one; sorted.
 
     Args:
@@ -85,17 +75,15 @@ def remote_runs(store: str) -> list[str]:
     """
     storage = open_storage(store)
     if storage.exists(RunRecord.KEY):
-        return [storage.location]
+        return [store]
     folders = storage.folders()
     found = storage.get_many([f"{folder}/{RunRecord.KEY}" for folder in folders])
     return [
-        f"{storage.location}/{folder}"
-        for folder, record in zip(folders, found, strict=True)
-        if record is not None
+        store / folder for folder, record in zip(folders, found, strict=True) if record is not None
     ]
 
 
-def runs_in(store: Path | str) -> list[Path] | list[str]:
+def runs_in(store: Location) -> Sequence[Location]:
     """Return the runs in a store, or the store itself where it is one; sorted.
 
     Raises:
@@ -104,7 +92,7 @@ def runs_in(store: Path | str) -> list[Path] | list[str]:
     return run_directories(store) if isinstance(store, Path) else remote_runs(store)
 
 
-def places_in(store: Path | str) -> list[Path] | list[str]:
+def places_in(store: Location) -> Sequence[Location]:
     """Return where there are runs in a store, or are about to be; of an object store one request.
 
     Raises:
@@ -112,11 +100,10 @@ def places_in(store: Path | str) -> list[Path] | list[str]:
     """
     if isinstance(store, Path):
         return run_directories(store)
-    storage = open_storage(store)
-    return [f"{storage.location}/{folder}" for folder in storage.folders()]
+    return [store / folder for folder in open_storage(store).folders()]
 
 
-def is_owned(location: Path | str) -> bool:
+def is_owned(location: Location) -> bool:
     """Say whether the process for which a run was made may be alive, and will see to it itself.
 
     Raises:
@@ -128,7 +115,7 @@ def is_owned(location: Path | str) -> bool:
     return owner is not None and is_alive(owner) is not False
 
 
-def owner_is_gone(location: Path | str) -> bool:
+def owner_is_gone(location: Location) -> bool:
     """Say whether a run was made for a process of this machine that is no more.
 
     Raises:
@@ -139,7 +126,7 @@ def owner_is_gone(location: Path | str) -> bool:
     return owner is not None and is_alive(owner) is False
 
 
-def owned_here(store: Path | str) -> list[Path]:
+def owned_here(store: Location) -> list[Path]:
     """Return the directories of the runs of a store that were made for this very process.
 
     Of runs on an object store these are the spools.
@@ -152,7 +139,7 @@ def owned_here(store: Path | str) -> list[Path]:
     return [directory for directory in directories if _owner(directory) == here]
 
 
-def tracking(store: Path | str) -> TrackingRecord:
+def tracking(store: Location) -> TrackingRecord:
     """Return where MLflow keeps the runs of a store: the tracking record of one of them.
 
     Raises:
@@ -167,7 +154,7 @@ def tracking(store: Path | str) -> TrackingRecord:
     raise ConfigError(f"{store}: no run in it is tracked by MLflow; `vinedresser train` does that")
 
 
-def _check_database(uri: str, store: Path | str) -> None:
+def _check_database(uri: str, store: Location) -> None:
     """Refuse a database that is not on this machine: MLflow would make an empty one."""
     path = sqlite_path(uri)
     if path is not None and not path.exists():
@@ -176,12 +163,12 @@ def _check_database(uri: str, store: Path | str) -> None:
         )
 
 
-def _owner(location: Path | str) -> ProcessIdentity | None:
+def _owner(location: Location) -> ProcessIdentity | None:
     storage = open_storage(location)
     owner = owner_of(storage)
     launched = owner is not None or storage.exists(LaunchRecord.KEY)
     if not launched and storage.exists(ClaimRecord.KEY):
         # A further training's: what launched its script launched the first one's run.
-        first = os.fspath(location).rpartition(".")[0]
+        first = str(location).rpartition(".")[0]
         owner = owner_of(open_storage(first))
     return ProcessIdentity(**owner) if owner is not None else None

@@ -13,7 +13,6 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from contextvars import copy_context
-from pathlib import Path
 from typing import TypeVar
 
 from prefect.exceptions import TerminationSignal
@@ -21,6 +20,7 @@ from prefect.exceptions import TerminationSignal
 from vinedresser.errors import VinedresserError
 from vinedresser.infra.guard import guard_descendants
 from vinedresser.store.records import FLOW_VARIABLE
+from vinedresser.store.storage import Location
 from vinedresser.tasks.interruption import TERMINATION, interrupt
 
 __all__ = ["ends_in_order"]
@@ -30,7 +30,7 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
-def ends_in_order(work: Callable[[], T], store: Path | str) -> T:
+def ends_in_order(work: Callable[[], T], store: Location) -> T:
     """Do the work of a flow; on SIGTERM ask its trainings to stop, and see it to its end.
 
     Args:
@@ -73,7 +73,7 @@ def _do(work: Callable[[], T], done: Future[T]) -> None:
         done.set_exception(error)
 
 
-def _stop_all(store: Path | str) -> None:
+def _stop_all(store: Location) -> None:
     try:
         interrupt(store, TERMINATION)
     except (VinedresserError, OSError) as error:

@@ -25,7 +25,7 @@ from vinedresser.infra.launcher import prepare_run
 from vinedresser.processes import marked_processes, this_process
 from vinedresser.store.reading.reader import open_run
 from vinedresser.store.records import RUN_ID_VARIABLE, ExitRecord, read_record
-from vinedresser.store.storage import open_storage
+from vinedresser.store.storage import StoreUrl, open_storage, parse_location
 from vinedresser.tasks.places.shipment import Shipment, pack, unpack
 from vinedresser.tasks.places.worker_run import run_shipment
 from vinedresser.tasks.stores import runs_in
@@ -109,7 +109,7 @@ def results(output: str) -> list[tuple[str, ...]]:
 def accuracies(store: str) -> dict[float, float]:
     """Return the last accuracy of each trial that finished, by its x."""
     found: dict[float, float] = {}
-    for location in runs_in(store):
+    for location in runs_in(parse_location(store)):
         run = open_run(location)
         if run.status.state == "finished":
             x = run.info.parameters["x"]
@@ -121,7 +121,7 @@ def accuracies(store: str) -> dict[float, float]:
 def workers(store: str) -> dict[str, int]:
     """Return by run the process id of the worker that had it."""
     found = {}
-    for location in runs_in(store):
+    for location in runs_in(parse_location(store)):
         record = json.loads(open_storage(location).get("worker.json"))
         found[str(location).rpartition("/")[2]] = record["process"]["pid"]
     return found
@@ -175,7 +175,7 @@ def test_a_run_is_trained_and_judged_by_one_worker_only(s3: str, tmp_path: Path)
         cwd=tmp_path,
         owner=this_process(),
     )
-    shipment = pack(tmp_path / "run", f"{s3}/run", [], attach=False)
+    shipment = pack(tmp_path / "run", StoreUrl(f"{s3}/run"), [], attach=False)
     # It travels as JSON, and the flow's interpreter is not the worker's.
     shipment = json.loads(json.dumps({**shipment, "python": "/elsewhere/python"}))
     delivery = run_shipment.fn("run", shipment)
@@ -195,7 +195,7 @@ def test_a_worker_that_is_killed_leaves_a_checkpoint(s3: str, tmp_path: Path) ->
         cwd=tmp_path,
         owner=this_process(),
     )
-    shipment = json.dumps(pack(tmp_path / "run", f"{s3}/run", [], attach=False))
+    shipment = json.dumps(pack(tmp_path / "run", StoreUrl(f"{s3}/run"), [], attach=False))
     code = "import json, sys; from vinedresser.tasks.places.worker_run import run_shipment as run; "
     code += "run.fn('run', json.loads(sys.argv[1]))"
     worker = subprocess.Popen([sys.executable, "-c", code, shipment])
@@ -292,7 +292,7 @@ def test_trials_of_a_flow_that_was_interrupted_end_on_their_workers(
         flow.send_signal(signal.SIGINT)
         output, _ = flow.communicate()
         assert "interrupted at the keyboard" in output
-        for location in runs_in(store):
+        for location in runs_in(parse_location(store)):
             status = open_run(location).status
             assert (status.state, status.by) == ("stopped", "person")
 

@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from vinedresser.store.storage import Location
+
 __all__ = ["console", "error_console", "figure", "plain_table", "relative", "say"]
 
 console = Console(highlight=False)
@@ -32,7 +34,7 @@ def figure(value: float) -> str:
     return f"{value:.3g}" if math.isfinite(value) else str(value)
 
 
-def relative(path: Path | str) -> Path | str:
+def relative(path: Location) -> Location:
     """Return a path relative to the working directory if it lies below it; URLs are unchanged."""
     if isinstance(path, str):
         return path

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path, PurePath
+from pathlib import Path
 
 from rich.progress import (
     BarColumn,
@@ -21,7 +21,7 @@ from vinedresser.cli.views.results import print_result, retry_line
 from vinedresser.errors import StoreError, VinedresserError
 from vinedresser.store.records import RemedyRecord, RunRecord, read_record
 from vinedresser.store.status import Status, run_status
-from vinedresser.store.storage import open_storage
+from vinedresser.store.storage import Location, open_storage
 from vinedresser.tasks.lifecycle.run_result import run_result
 from vinedresser.tasks.stores import places_in
 
@@ -32,12 +32,12 @@ _REMOTE_POLL = 2.0
 
 
 @contextmanager
-def progress(store: Path | str) -> Iterator[None]:
+def progress(store: Location) -> Iterator[None]:
     """Show the runs that appear in a store while the body runs.
 
     Draw bars on a terminal; elsewhere print a line when a run starts or ends.
     """
-    earlier = set[Path | str](places_in(store))
+    earlier = set[Location](places_in(store))
     over = threading.Event()
     show = _show_bars if console.is_terminal else _show_lines
     thread = threading.Thread(target=show, args=(store, earlier, over), daemon=True)
@@ -49,9 +49,9 @@ def progress(store: Path | str) -> Iterator[None]:
         thread.join()
 
 
-def _show_lines(store: Path | str, reported: set[Path | str], over: threading.Event) -> None:
+def _show_lines(store: Location, reported: set[Location], over: threading.Event) -> None:
     """Print a line when a run starts, and its result when it has ended."""
-    started: set[Path | str] = set()
+    started: set[Location] = set()
     for location, info, status in _polled(store, reported, over, pause=0.5):
         if location not in started and (status.step is not None or status.over):
             started.add(location)
@@ -59,7 +59,7 @@ def _show_lines(store: Path | str, reported: set[Path | str], over: threading.Ev
             say(f"{info.name}   started{f'   {retry_line(remedy)}' if remedy else ''}")
 
 
-def _show_bars(store: Path | str, reported: set[Path | str], over: threading.Event) -> None:
+def _show_bars(store: Location, reported: set[Location], over: threading.Event) -> None:
     """Draw a bar per run; the result of a run appears above the bars when it has ended."""
     columns = (
         TextColumn("{task.description}"),
@@ -69,7 +69,7 @@ def _show_bars(store: Path | str, reported: set[Path | str], over: threading.Eve
         TextColumn("{task.fields[state]}"),
     )
     with Progress(*columns, console=console) as bars:
-        rows: dict[Path | str, TaskID] = {}
+        rows: dict[Location, TaskID] = {}
         # An empty display would scroll, and the servers take a while to start.
         waiting = bars.add_task("starting Prefect and MLflow", total=None, state="")
         for location, info, status in _polled(store, reported, over, pause=0.2):
@@ -83,8 +83,8 @@ def _show_bars(store: Path | str, reported: set[Path | str], over: threading.Eve
 
 
 def _polled(
-    store: Path | str, reported: set[Path | str], over: threading.Event, *, pause: float
-) -> Iterator[tuple[Path | str, RunRecord, Status]]:
+    store: Location, reported: set[Location], over: threading.Event, *, pause: float
+) -> Iterator[tuple[Location, RunRecord, Status]]:
     """Yield the state of each unreported run at every poll, then print the results of ended runs.
 
     While a run trains, only its small records are read.
@@ -110,15 +110,15 @@ def _polled(
                     reported.add(location)
                     print_result(run_result(location))
             except VinedresserError as error:
-                if isinstance(location, str) and isinstance(error, StoreError):
+                if not isinstance(location, Path) and isinstance(error, StoreError):
                     # The upload reports that the store is unavailable; the next poll may reach it.
                     continue
                 # The process that works on the run reports the error; there is nothing to show.
                 reported.add(location)
-                say(f"{PurePath(location).name}: {error}", style="red")
+                say(f"{location.name}: {error}", style="red")
 
 
-def _unreported(store: Path | str, reported: set[Path | str]) -> list[Path | str]:
+def _unreported(store: Location, reported: set[Location]) -> list[Location]:
     """Return the places of possible runs; none while the store is unavailable."""
     try:
         return [location for location in places_in(store) if location not in reported]

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import copy_context
 from functools import partial
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -22,6 +21,7 @@ from prefect.tasks import Task
 from vinedresser.errors import ConfigError, LaunchError
 from vinedresser.infra.clusters.flow_sign import gives_signs
 from vinedresser.infra.clusters.runner_settings import RunnerSettings
+from vinedresser.store.storage import Location
 
 __all__ = ["Cluster", "open_cluster"]
 
@@ -72,7 +72,7 @@ class Cluster:
 @contextmanager
 def open_cluster(
     settings: RunnerSettings,
-    store: Path | str,
+    store: Location,
     *,
     max_concurrent: int,
     cpus: int | None,

@@ -13,10 +13,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from vinedresser.errors import StoreError
-from vinedresser.store.storage import open_storage
+from vinedresser.store.storage import Location, open_storage
 
 __all__ = ["gives_signs", "watches_for_signs"]
 
@@ -28,7 +27,7 @@ _EVERY, _PATIENCE = 5.0, 30.0
 
 
 @contextmanager
-def gives_signs(store: Path | str) -> Iterator[None]:
+def gives_signs(store: Location) -> Iterator[None]:
     """Give signs of life in a store as long as this goes on."""
     ended = threading.Event()
 
@@ -54,7 +53,7 @@ def gives_signs(store: Path | str) -> Iterator[None]:
 
 
 @contextmanager
-def watches_for_signs(store: Path | str, on_silence: Callable[[str], object]) -> Iterator[None]:
+def watches_for_signs(store: Location, on_silence: Callable[[str], object]) -> Iterator[None]:
     """Look for a flow's signs of life as long as this goes on.
 
     Args:

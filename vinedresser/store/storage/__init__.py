@@ -7,6 +7,21 @@ from __future__ import annotations
 
 from vinedresser.store.storage.base import Span, Storage
 from vinedresser.store.storage.local import LocalStorage
-from vinedresser.store.storage.location import open_storage
+from vinedresser.store.storage.location import (
+    Location,
+    StoreUrl,
+    is_remote,
+    open_storage,
+    parse_location,
+)
 
-__all__ = ["LocalStorage", "Span", "Storage", "open_storage"]
+__all__ = [
+    "LocalStorage",
+    "Location",
+    "Span",
+    "Storage",
+    "StoreUrl",
+    "is_remote",
+    "open_storage",
+    "parse_location",
+]

@@ -1,35 +1,80 @@
-"""From what a user writes to a storage."""
+"""Locations: where a run, or a store of runs, lies; and opening the storage there."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
+from typing import Self, TypeAlias
 
 from vinedresser.errors import ConfigError, MissingDependency
 from vinedresser.store.storage.base import Storage
 from vinedresser.store.storage.local import LocalStorage
 
-__all__ = ["is_remote", "open_storage"]
+__all__ = ["Location", "StoreUrl", "is_remote", "open_storage", "parse_location"]
 
 _S3 = "s3://"
 
 
+class StoreUrl(str):
+    """The URL of a run, or of a store of runs, on an object store.
+
+    It joins and splits like a `pathlib.Path`, so code that handles a `Location` rarely needs to
+    know which of the two it has. Elsewhere it is a plain string.
+
+    Args:
+        url: ``s3://bucket/prefix``; trailing slashes are removed.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, url: str) -> Self:  # noqa: D102 (see the class)
+        scheme, separator, path = url.partition("://")
+        return super().__new__(cls, f"{scheme}{separator}{path.rstrip('/')}")
+
+    def __truediv__(self, name: str) -> StoreUrl:
+        return StoreUrl(f"{self}/{name}")
+
+    @property
+    def name(self) -> str:
+        """The last component."""
+        return self.rpartition("/")[2]
+
+    @property
+    def parent(self) -> StoreUrl:
+        """The URL without its last component."""
+        return StoreUrl(self.rpartition("/")[0])
+
+
+# A directory, or a URL. To treat the two differently, use `isinstance(location, Path)`.
+Location: TypeAlias = Path | StoreUrl
+
+
+def parse_location(text: str | os.PathLike[str]) -> Location:
+    """Return the location that a user wrote: a directory, or the URL of an object store.
+
+    Args:
+        text: a local path, absolute or relative to the working directory, or ``s3://bucket/prefix``.
+    """
+    return StoreUrl(os.fspath(text)) if is_remote(text) else Path(text)
+
+
 def is_remote(location: str | os.PathLike[str]) -> bool:
-    """Say whether a location is on an object store, and not a directory."""
+    """Return whether a location is on an object store, not in a directory."""
     return os.fspath(location).startswith(_S3)
 
 
 def open_storage(location: str | os.PathLike[str]) -> Storage:
-    """Return the storage for a directory path or an S3 URL.
+    """Return the storage at a location.
 
     Args:
         location: a local path, in which ``~`` is expanded, or ``s3://bucket/prefix``. Endpoint,
-            region and credentials of S3 come from where AWS's own tools take them: the environment
-            (``AWS_ENDPOINT_URL``, ``AWS_ACCESS_KEY_ID``, …) or ``~/.aws``.
+            region and credentials for S3 are read like in AWS's own tools: from the environment
+            (``AWS_ENDPOINT_URL``, ``AWS_ACCESS_KEY_ID``, …) or from ``~/.aws``.
 
     Raises:
-        ConfigError: the location is a URL of a kind that is not supported, or names no bucket.
-        MissingDependency: it is on S3, and a package of the extra "s3" is not installed.
-        StoreError: it is on S3, and what is configured for S3 cannot be used.
+        ConfigError: the URL has an unsupported scheme or no bucket.
+        MissingDependency: the location is on S3, and the extra "s3" is not installed.
+        StoreError: the location is on S3, and the configuration for S3 is invalid.
     """
     text = os.fspath(location)
     if is_remote(text):
@@ -41,12 +86,12 @@ def open_storage(location: str | os.PathLike[str]) -> Storage:
             ) from error
         return S3Storage(text)
     if text.startswith("s3:/"):
-        raise ConfigError(f"{text}: a path object loses a slash of a URL; give it as text, s3://…")
+        raise ConfigError(f"{text}: a path object drops a slash of a URL; pass a string, s3://…")
     scheme, separator, _ = text.partition("://")
     if not separator:
         return LocalStorage(os.path.expanduser(text))
     if scheme == "file":
         return LocalStorage(text.removeprefix("file://"))
     raise ConfigError(
-        f"{text}: {scheme}:// is not a supported store; give a local directory or s3://bucket/…"
+        f"{text}: {scheme}:// is not supported; use a local directory or s3://bucket/…"
     )

@@ -32,10 +32,11 @@ from vinedresser.infra.tracking import absolute_uri
 from vinedresser.rules.actions.plan import ActionPlan
 from vinedresser.rules.base import Rule, capture_for
 from vinedresser.rules.registry import rules_from_table
+from vinedresser.store.storage import Location, parse_location
 from vinedresser.tasks.config.remedy_settings import RemedySettings, remedy_settings
 from vinedresser.tasks.config.rule_groups import grouped
 from vinedresser.tasks.config.run_spec import RunSpec, RunTable, refuse_missing_program, run_specs
-from vinedresser.tasks.stores import as_store, local_state
+from vinedresser.tasks.stores import local_state
 
 __all__ = [
     "Experiment",
@@ -86,7 +87,7 @@ class Experiment:
     path: Path
     run: RunTable
     runner: RunnerSettings
-    store: Path | str
+    store: Location
     cwd: Path
     specs: tuple[RunSpec, ...]
     capture: CaptureConfig
@@ -255,10 +256,10 @@ def _capture(table: object, where: str) -> CaptureConfig:
     return config
 
 
-def _store(given: Path | str, base: Path) -> Path | str:
+def _store(given: str | os.PathLike[str], base: Path) -> Location:
     """Return a store as an absolute path or a URL."""
-    store = as_store(os.fspath(given))
-    return store if isinstance(store, str) else (base / store.expanduser()).resolve()
+    store = parse_location(given)
+    return (base / store.expanduser()).resolve() if isinstance(store, Path) else store
 
 
 def _tracking_uri(uri: str | None, base: Path, state: Path, where: str) -> str:

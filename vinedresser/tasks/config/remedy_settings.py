@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from vinedresser.errors import ConfigError
 from vinedresser.infra.configuration import build
+from vinedresser.store.storage import Location
 
 __all__ = ["NO_REMEDY", "RemedySettings", "remedy_settings"]
 
@@ -37,7 +37,7 @@ NO_REMEDY = RemedySettings(times=0)
 
 
 def remedy_settings(
-    table: object, *, times: int | None, store: Path | str, where: str
+    table: object, *, times: int | None, store: Location, where: str
 ) -> RemedySettings:
     """Check the table of an experiment file.
 

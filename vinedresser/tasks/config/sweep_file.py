@@ -129,8 +129,7 @@ def load_sweep(
 def _inner(experiment: Experiment, mark: str) -> Experiment:
     """Return the experiment with the sweep's own name and store."""
     name, store = "-".join(filter(None, (experiment.run.name, mark))), experiment.store
-    place: Path | str = store / name if isinstance(store, Path) else f"{store}/{name}"
-    return replace(experiment, run=replace(experiment.run, name=name), store=place)
+    return replace(experiment, run=replace(experiment.run, name=name), store=store / name)
 
 
 def _refuse_twice(experiment: Experiment, space: Space, settings: SweepTable, path: Path) -> None:

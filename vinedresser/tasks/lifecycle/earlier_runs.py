@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import re
 import time
-from pathlib import Path, PurePath
+from pathlib import Path
 
 from vinedresser.errors import StillRunning, TrackingError
 from vinedresser.infra.launcher import adopt
 from vinedresser.store.records import ExitRecord, RunRecord, TrackingRecord, read_record
-from vinedresser.store.storage import open_storage
+from vinedresser.store.storage import Location, open_storage
 from vinedresser.tasks.lifecycle.additional_runs import equip_additional
 from vinedresser.tasks.lifecycle.recording import send_metrics
 from vinedresser.tasks.lifecycle.settle import end_of_run, settle_run
@@ -24,18 +24,18 @@ _log = logging.getLogger(__name__)
 _PATIENCE, _LOOK = 60.0, 0.1
 
 
-def adopt_living(store: Path | str) -> list[Path]:
+def adopt_living(store: Location) -> list[Path]:
     """Adopt the runs of a store that train on though their owner is gone, and return them.
 
     Raises:
         VinedresserError: a run cannot be read or written.
     """
-    if isinstance(store, str):
+    if not isinstance(store, Path):
         return []
     return [directory for directory in run_directories(store) if adopt(directory)]
 
 
-def runs_of_trial(store: Path | str, name: str) -> list[Path | str]:
+def runs_of_trial(store: Location, name: str) -> list[Location]:
     """Return the runs of a trial in the order in which they were made: NAME, NAME-2 and so on.
 
     A number may be missing, where something failed before there was a run.
@@ -56,12 +56,10 @@ def runs_of_trial(store: Path | str, name: str) -> list[Path | str]:
     folders = sorted(numbers, key=numbers.__getitem__)
     records = storage.get_many([f"{folder}/{RunRecord.KEY}" for folder in folders])
     made = [folder for folder, record in zip(folders, records, strict=True) if record is not None]
-    if isinstance(store, Path):
-        return [store / folder for folder in made]
-    return [f"{storage.location}/{folder}" for folder in made]
+    return [store / folder for folder in made]
 
 
-def bring_to_end(location: Path | str, grace: float) -> None:
+def bring_to_end(location: Location, grace: float) -> None:
     """Wait for the end of a run whose owner is gone, and settle it.
 
     Args:
@@ -83,7 +81,7 @@ def bring_to_end(location: Path | str, grace: float) -> None:
         except TrackingError as error:
             _log.warning(
                 "%s: MLflow does not know the end, `vinedresser reconcile` tells it: %s",
-                PurePath(location).name,
+                location.name,
                 error,
             )
             return
@@ -91,7 +89,7 @@ def bring_to_end(location: Path | str, grace: float) -> None:
             return
 
 
-def settle_left(location: Path | str) -> str:
+def settle_left(location: Location) -> str:
     """Write down the end of a run whose processes are gone, and tell MLflow; twice is harmless.
 
     Returns:

@@ -10,6 +10,7 @@ from pathlib import Path
 from vinedresser.errors import StoreError, VinedresserError
 from vinedresser.rules.judge_server import Request
 from vinedresser.rules.registry import RULES
+from vinedresser.store.storage import Location
 from vinedresser.tasks.lifecycle.judge_pool import JudgePool
 from vinedresser.tasks.lifecycle.prepare import rules_key
 from vinedresser.tasks.retry_outages import retry_outages
@@ -27,7 +28,7 @@ class JudgeFailed(VinedresserError, RuntimeError):
     """The process that judges a run failed; the training goes on unjudged."""
 
 
-def run_judge(directory: Path, group: str, *, location: Path | str) -> None:
+def run_judge(directory: Path, group: str, *, location: Location) -> None:
     """Judge a run until it is over; its findings are where it is.
 
     A process judges it that judges nothing else meanwhile, so that a rule can neither stall nor
@@ -49,7 +50,7 @@ def run_judge(directory: Path, group: str, *, location: Path | str) -> None:
         raise JudgeFailed(str(error)) from error
 
 
-def _judge(directory: Path, group: str, location: Path | str) -> None:
+def _judge(directory: Path, group: str, location: Location) -> None:
     """Judge once, but for a process that is killed.
 
     Raises:
@@ -88,6 +89,6 @@ def _all_built_in(spec: Path) -> bool:
         return False
 
 
-def _may_be_away(code: int, location: Path | str) -> bool:
+def _may_be_away(code: int, location: Location) -> bool:
     """Say whether a judge may have ended for want of its store; wrong settings are its code 2."""
     return code == 1 and isinstance(location, str)

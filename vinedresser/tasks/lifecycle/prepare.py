@@ -17,7 +17,7 @@ from vinedresser.infra.launcher import prepare_run
 from vinedresser.infra.tracking import RUN_TAG, create_run, prepare_tracking
 from vinedresser.processes import this_process
 from vinedresser.store.records import RemedyRecord, RunRecord, TrackingRecord, write_record
-from vinedresser.store.storage import LocalStorage
+from vinedresser.store.storage import LocalStorage, Location
 from vinedresser.tasks.config.experiment import Experiment
 from vinedresser.tasks.config.run_spec import RunSpec
 from vinedresser.tasks.places.remote_place import RemotePlace, reserve_url
@@ -160,7 +160,7 @@ def _make_mlflow_run(tracking: TrackingRecord, place: RunPlace, run: RunRecord) 
     write_record(storage, replace(tracking, run_id=run_id))
 
 
-def find_or_create(tracking: TrackingRecord, location: Path | str, run: RunRecord) -> str:
+def find_or_create(tracking: TrackingRecord, location: Location, run: RunRecord) -> str:
     """Return the id of the run's MLflow run, which is made unless it was made before.
 
     Raises:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from vinedresser.errors import TrackingError
 from vinedresser.infra.tracking import MetricNames, MetricSink, thin
 from vinedresser.store.reading.reader import open_run
 from vinedresser.store.records import TrackingRecord, read_record
-from vinedresser.store.storage import LocalStorage
+from vinedresser.store.storage import LocalStorage, Location
 from vinedresser.tasks.lifecycle.prepare import find_or_create
 from vinedresser.tasks.lifecycle.tagging import RuleTags
 from vinedresser.tasks.places.run_place import RunPlace
@@ -35,7 +33,7 @@ def record_metrics(place: RunPlace) -> None:
         place.recorded = True
 
 
-def send_metrics(location: Path | str, tracking: TrackingRecord | None = None) -> None:
+def send_metrics(location: Location, tracking: TrackingRecord | None = None) -> None:
     """Follow a run to its end and send its losses, metrics and tags; doing it twice is harmless.
 
     Of a long training some steps tell the story (`thin`); evaluations are rare, and each counts.
@@ -52,7 +50,7 @@ def send_metrics(location: Path | str, tracking: TrackingRecord | None = None) -
     retry_outages(lambda: _send(location, tracking), location)
 
 
-def _send(location: Path | str, tracking: TrackingRecord | None) -> None:
+def _send(location: Location, tracking: TrackingRecord | None) -> None:
     """Send them once, from the first step on."""
     run = open_run(location)
     tracking = tracking or read_record(run.storage, TrackingRecord)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from vinedresser.store.finding import Finding
@@ -17,6 +16,7 @@ from vinedresser.store.records import (
 )
 from vinedresser.store.status import Status
 from vinedresser.store.step_record import Mode
+from vinedresser.store.storage import Location
 
 __all__ = ["RunResult", "RemedyResult", "TrainResult", "run_result"]
 
@@ -41,7 +41,7 @@ class RunResult:
     """
 
     name: str
-    directory: Path | str
+    directory: Location
     status: Status
     steps: int
     total_steps: int | None
@@ -116,7 +116,7 @@ class TrainResult:
     remedied: tuple[RemedyResult, ...] = ()
 
 
-def run_result(directory: Path | str) -> RunResult:
+def run_result(directory: Location) -> RunResult:
     """Read what became of a run.
 
     Args:

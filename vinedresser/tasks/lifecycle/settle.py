@@ -21,7 +21,7 @@ from vinedresser.store.records import (
     read_record,
     write_record,
 )
-from vinedresser.store.storage import open_storage
+from vinedresser.store.storage import Location, open_storage
 from vinedresser.tasks.lifecycle.prepare import find_or_create
 from vinedresser.tasks.lifecycle.tagging import rule_tags
 
@@ -39,7 +39,7 @@ MLFLOW_STATUS: dict[ExitCause, RunStatus] = {
 }
 
 
-def end_of_run(location: Path | str) -> ExitRecord:
+def end_of_run(location: Location) -> ExitRecord:
     """Return how a run ended; in a directory, one whose processes are gone ends here.
 
     Args:
@@ -58,7 +58,7 @@ def end_of_run(location: Path | str) -> ExitRecord:
     return end
 
 
-def settle_run(location: Path | str) -> ExitRecord:
+def settle_run(location: Location) -> ExitRecord:
     """Write the report of a run that is over and give its MLflow run its final status.
 
     It may be called again, by anyone, after any crash in between.
@@ -91,7 +91,7 @@ def settle_run(location: Path | str) -> ExitRecord:
 
 
 @contextmanager
-def _artifacts(run: Run, location: Path | str) -> Iterator[dict[str, Path]]:
+def _artifacts(run: Run, location: Location) -> Iterator[dict[str, Path]]:
     """Write the report where it belongs, and yield files with it, the findings and the actions."""
     folders = ("findings/", "actions/")
     findings = [key for one in folders for key in run.storage.list(one) if key.endswith(".jsonl")]

@@ -21,7 +21,7 @@ from vinedresser.store.records import (
     write_first,
 )
 from vinedresser.store.status import run_status
-from vinedresser.store.storage import open_storage
+from vinedresser.store.storage import Location, open_storage, parse_location
 from vinedresser.tasks.interruption import INTERRUPTED
 from vinedresser.tasks.lifecycle.judging import JudgeFailed
 from vinedresser.tasks.places.remote_place import reserve_url
@@ -30,7 +30,6 @@ from vinedresser.tasks.places.shipment import Delivery, pack
 from vinedresser.tasks.places.staging import settle_unborn, stage
 from vinedresser.tasks.places.worker_run import run_shipment
 from vinedresser.tasks.retry_outages import retry_outages
-from vinedresser.tasks.stores import as_store
 
 __all__ = ["ClusterPlace"]
 
@@ -55,7 +54,7 @@ class ClusterPlace(RunPlace):
         attach: capture what the command trains without a hook of its own; set like that.
     """
 
-    def __init__(self, directory: Path, location: Path | str) -> None:
+    def __init__(self, directory: Path, location: Location) -> None:
         super().__init__(directory)
         self.cluster: Cluster | None = None
         self.groups: Sequence[str] = ()
@@ -65,7 +64,7 @@ class ClusterPlace(RunPlace):
         self._asked = False
 
     @classmethod
-    def make(cls, store: Path | str, name: str) -> ClusterPlace:
+    def make(cls, store: Location, name: str) -> ClusterPlace:
         """Return a place with this name, which is taken in its store.
 
         Raises:
@@ -78,12 +77,12 @@ class ClusterPlace(RunPlace):
         return cls(stage(store, name), url)
 
     @property
-    def location(self) -> Path | str:
+    def location(self) -> Location:
         """Where readers find it."""
         return self._location
 
     @property
-    def control(self) -> Path | str:
+    def control(self) -> Location:
         """Where to put what is asked of it while it trains."""
         return self._location
 
@@ -118,7 +117,7 @@ class ClusterPlace(RunPlace):
             self._over.set()
         for location in delivery.arrived if delivery else ():
             if location != str(self._location):
-                self.additional.append(ClusterPlace(Path(location), as_store(location)))
+                self.additional.append(ClusterPlace(Path(location), parse_location(location)))
         if delivery is not None and delivery.failures:
             raise JudgeFailed(delivery.failures[0])
         return end

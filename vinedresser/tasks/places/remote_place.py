@@ -13,7 +13,7 @@ from vinedresser.capture.run.claims import additional_location
 from vinedresser.errors import AlreadyARun, KeyTaken, VinedresserError
 from vinedresser.store.records import RunRecord
 from vinedresser.store.relay_process import RelayProcess
-from vinedresser.store.storage import open_storage
+from vinedresser.store.storage import StoreUrl, open_storage
 from vinedresser.store.storage.spool import adopt_spool, make_spool
 from vinedresser.tasks.places.run_place import RunPlace
 
@@ -25,7 +25,7 @@ _PATIENCE, _QUIET = 60.0, 3.0
 _RESERVED = "reserved.json"
 
 
-def free_url(store: str, stem: str) -> str:
+def free_url(store: StoreUrl, stem: str) -> StoreUrl:
     """Return the first of STORE/STEM-1, -2 and so on at which there is no run.
 
     Args:
@@ -39,10 +39,10 @@ def free_url(store: str, stem: str) -> str:
     number = 1
     while any(storage.exists(f"{stem}-{number}/{key}") for key in (RunRecord.KEY, _RESERVED)):
         number += 1
-    return f"{storage.location}/{stem}-{number}"
+    return store / f"{stem}-{number}"
 
 
-def reserve_url(store: str, name: str) -> str:
+def reserve_url(store: StoreUrl, name: str) -> StoreUrl:
     """Take a name in a store for a run that begins later, and return its URL.
 
     Args:
@@ -54,7 +54,7 @@ def reserve_url(store: str, name: str) -> str:
         StoreError: the store refused.
     """
     storage = open_storage(store)
-    url = f"{storage.location}/{name}"
+    url = store / name
     taken = AlreadyARun(f"{url}: holds a run already; give the new one a place of its own")
     if storage.exists(f"{name}/{RunRecord.KEY}"):
         raise taken
@@ -78,7 +78,9 @@ class RemotePlace(RunPlace):
         url: of the run.
     """
 
-    def __init__(self, url: str, directory: Path, lock: int, say: Callable[[str], object]) -> None:
+    def __init__(
+        self, url: StoreUrl, directory: Path, lock: int, say: Callable[[str], object]
+    ) -> None:
         super().__init__(directory)
         self.url = url
         self._lock: int | None = lock
@@ -86,7 +88,7 @@ class RemotePlace(RunPlace):
         self._relay: RelayProcess | None = None
 
     @classmethod
-    def make(cls, url: str, say: Callable[[str], object]) -> RemotePlace:
+    def make(cls, url: StoreUrl, say: Callable[[str], object]) -> RemotePlace:
         """Return a place with an empty spool.
 
         Args:
@@ -99,7 +101,7 @@ class RemotePlace(RunPlace):
         return cls(url, *make_spool(url, uuid.uuid4().hex[:12]), say)
 
     @property
-    def location(self) -> str:
+    def location(self) -> StoreUrl:
         """Where readers find it."""
         return self.url
 
@@ -146,7 +148,7 @@ class RemotePlace(RunPlace):
 
     def _beside(self, directory: Path) -> RunPlace | None:
         """Return the place of a further training, whose upload begins."""
-        url = additional_location(self.url, int(directory.name.rpartition(".")[2]))
+        url = StoreUrl(additional_location(self.url, int(directory.name.rpartition(".")[2])))
         try:
             place = RemotePlace(url, directory, adopt_spool(directory, url), self._say)
             place.begin()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from vinedresser.errors import VinedresserError
 from vinedresser.store.records import ExitRecord
+from vinedresser.store.storage import Location, StoreUrl
 from vinedresser.tasks.lifecycle.run_script import run_to_end, training_seen
 from vinedresser.tasks.lifecycle.settle import settle_run
 from vinedresser.tasks.places.remote_place import RemotePlace
@@ -30,9 +31,9 @@ class RemoteScript:
         OSError: the spool cannot be written.
     """
 
-    def __init__(self, url: str, say: Callable[[str], object]) -> None:
+    def __init__(self, url: StoreUrl, say: Callable[[str], object]) -> None:
         self.seen = False
-        self.uploaded: list[str] = []
+        self.uploaded: list[Location] = []
         self._place = RemotePlace.make(url, say)
         self.directory = self._place.directory
 
@@ -69,7 +70,7 @@ class RemoteScript:
         self.seen = training_seen(self.directory)
         for place in self._place.complete():
             settle_run(place.location)
-            self.uploaded.append(str(place.location))
+            self.uploaded.append(place.location)
         if failures:
             raise failures[0]
         return end

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path, PurePath
+from pathlib import Path
 
 from vinedresser.capture.attach.launching import additional_runs
 from vinedresser.infra.launcher import settle, start, wait_for_exit
 from vinedresser.store.records import ExitRecord
+from vinedresser.store.storage import Location
 
 __all__ = ["AdoptedPlace", "RunPlace"]
 
@@ -31,17 +32,17 @@ class RunPlace:
         self._known: set[Path] = set()
 
     @property
-    def location(self) -> Path | str:
+    def location(self) -> Location:
         """Where readers find it."""
         return self.directory
 
     @property
     def name(self) -> str:
         """What the run is called, in its store."""
-        return PurePath(self.location).name
+        return self.location.name
 
     @property
-    def control(self) -> Path | str:
+    def control(self) -> Location:
         """Where to put what is asked of it while it trains."""
         return self.directory
 

@@ -13,8 +13,13 @@ from vinedresser.capture.attach.launching import attach_environment
 from vinedresser.errors import AlreadyARun, KeyTaken
 from vinedresser.processes import this_process
 from vinedresser.store.records import LaunchRecord, WorkerRecord, read_record, write_record
-from vinedresser.store.storage import LocalStorage, open_storage
-from vinedresser.store.storage.location import is_remote
+from vinedresser.store.storage import (
+    LocalStorage,
+    Location,
+    StoreUrl,
+    is_remote,
+    open_storage,
+)
 from vinedresser.store.storage.spool import PRIVATE
 from vinedresser.tasks.places.checkpoints import SavedCheckpoint, fetch_checkpoint
 from vinedresser.tasks.places.remote_place import RemotePlace
@@ -62,7 +67,7 @@ class Delivery:
 
 
 def pack(
-    directory: Path, location: Path | str, groups: Sequence[str], *, attach: bool
+    directory: Path, location: Location, groups: Sequence[str], *, attach: bool
 ) -> dict[str, Any]:
     """Return the shipment of a run.
 
@@ -86,7 +91,7 @@ def pack(
             python=sys.executable,
             groups=list(groups),
             attach=attach,
-            store=place.rpartition("/")[0],
+            store=os.fspath(location.parent),
         )
     )
 
@@ -112,7 +117,7 @@ def unpack(shipment: Shipment, say: Any) -> RunPlace:
     if not is_remote(shipment.location):
         place = RunPlace(Path(shipment.location))
     else:
-        place = RemotePlace.make(shipment.location, say)
+        place = RemotePlace.make(StoreUrl(shipment.location), say)
         for key, text in shipment.files.items():
             LocalStorage(place.directory).put(key, [text.encode()])
         write_record(LocalStorage(place.directory), ours)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from vinedresser.processes import this_process
 from vinedresser.store.records import ExitRecord, RunRecord, WorkerRecord, write_first
-from vinedresser.store.storage import LocalStorage, open_storage
+from vinedresser.store.storage import LocalStorage, StoreUrl, open_storage
 from vinedresser.tasks.stores import local_state, owner_is_gone
 
 __all__ = ["settle_staged", "settle_unborn", "stage"]
@@ -20,7 +20,7 @@ __all__ = ["settle_staged", "settle_unborn", "stage"]
 _FOLDER = "staged"
 
 
-def stage(store: str, name: str) -> Path:
+def stage(store: StoreUrl, name: str) -> Path:
     """Return an empty folder for what is prepared of a run, whose name in the store is ours."""
     folder = local_state(store) / _FOLDER / name
     shutil.rmtree(folder, ignore_errors=True)
@@ -52,7 +52,7 @@ def settle_unborn(staged: Path, location: str, reason: str) -> ExitRecord | None
     return write_first(storage, ExitRecord("killed", reason, time.time()))
 
 
-def settle_staged(store: str) -> None:
+def settle_staged(store: StoreUrl) -> None:
     """Settle what a killed flow had prepared on this machine, and no worker has begun.
 
     Args:
@@ -64,5 +64,5 @@ def settle_staged(store: str) -> None:
     root = local_state(store) / _FOLDER
     for staged in sorted(root.iterdir()) if root.is_dir() else ():
         if owner_is_gone(staged):
-            settle_unborn(staged, f"{store}/{staged.name}", "prepared, but never started")
+            settle_unborn(staged, store / staged.name, "prepared, but never started")
             shutil.rmtree(staged)

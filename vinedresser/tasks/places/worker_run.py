@@ -11,6 +11,7 @@ from prefect.cache_policies import NO_CACHE
 
 from vinedresser.infra.clusters.flow_sign import watches_for_signs
 from vinedresser.infra.launcher import request_stop
+from vinedresser.store.storage import parse_location
 from vinedresser.tasks.lifecycle.run_script import run_to_end
 from vinedresser.tasks.places.shipment import Delivery, Shipment, unpack
 
@@ -40,7 +41,7 @@ def run_shipment(name: str, shipment: dict[str, Any]) -> dict[str, Any]:  # noqa
     def stop(reason: str) -> None:
         request_stop(place.directory, by="owner", reason=reason)
 
-    with watches_for_signs(sent.store, stop):
+    with watches_for_signs(parse_location(sent.store), stop):
         _, failures = run_to_end(place, sent.groups)
     arrived = [str(one.location) for one in place.complete()]
     every = [str(one.location) for one in (place, *place.additional)]

@@ -12,10 +12,10 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path, PurePath
+from pathlib import Path
 
 from vinedresser.capture.run.claims import additional_location
 from vinedresser.errors import StillRunning, VinedresserError
@@ -25,7 +25,7 @@ from vinedresser.store.records import (
     TrackingRecord,
 )
 from vinedresser.store.relay_process import recover_spools
-from vinedresser.store.storage import open_storage
+from vinedresser.store.storage import Location, StoreUrl, open_storage
 from vinedresser.store.storage.spool import adopt_spool, read_target, spools
 from vinedresser.tasks.lifecycle.additional_runs import equip_additional
 from vinedresser.tasks.lifecycle.earlier_runs import settle_left
@@ -63,7 +63,7 @@ class Reconciled:
     failed: bool = False
 
 
-def reconcile(store: Path | str) -> list[Reconciled]:
+def reconcile(store: Location) -> list[Reconciled]:
     """Bring every abandoned run, sweep and flow run of a store to its end.
 
     Args:
@@ -75,14 +75,14 @@ def reconcile(store: Path | str) -> list[Reconciled]:
         MLflow is away, is in the list as failed and does not keep the others from it.
     """
     results = [*_reconcile_flows(local_state(store))]
-    if isinstance(store, str):
+    if not isinstance(store, Path):
         settle_staged(store)
         results += reconcile_spools(_UPLOADS, store=store)
         _await_relays(store)
     for location in _unsettled(store):
-        results += _attempt(PurePath(location).name, partial(_reconcile_run, location))
+        results += _attempt(location.name, partial(_reconcile_run, location))
     state = local_state(store)
-    results += _attempt(f"sweep {PurePath(store).name}", partial(settle_sweep, state))
+    results += _attempt(f"sweep {store.name}", partial(settle_sweep, state))
     return results
 
 
@@ -113,7 +113,7 @@ def reconcile_spools(patience: float = 300.0, *, store: str = "") -> list[Reconc
     return results
 
 
-def _unsettled(store: Path | str) -> list[Path] | list[str]:
+def _unsettled(store: Location) -> Sequence[Location]:
     """Return the runs that may have to be settled; on an object store only MLflow may have to."""
     if isinstance(store, Path):
         return run_directories(store)
@@ -134,14 +134,14 @@ def _adopt_additional(folder: Path) -> None:
             os.close(adopt_spool(further, url))
 
 
-def _await_relays(store: str) -> None:
+def _await_relays(store: StoreUrl) -> None:
     """Wait for the uploads that have outlived their flow, of runs that are over or about to be."""
     deadline = time.monotonic() + _UPLOADS
     while time.monotonic() < deadline and any(map(owner_is_gone, spools(store))):
         time.sleep(_LOOK)
 
 
-def _reconcile_run(location: Path | str) -> str:
+def _reconcile_run(location: Location) -> str:
     """Bring one run to its end if nobody else will; return what was done, "" for nothing."""
     if is_owned(location):
         return ""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from vinedresser.errors import VinedresserError
+from vinedresser.store.storage import Location
 from vinedresser.tasks.lifecycle.run_result import RemedyResult, RunResult, TrainResult, run_result
 from vinedresser.tasks.remedy.remedy_attempts import RemedyAttempts
 from vinedresser.tasks.remedy.remedying import tell_mlflow
@@ -20,7 +20,7 @@ def training_result(courses: Sequence[RemedyAttempts], problems: Sequence[str]) 
         courses: they are over.
         problems: what went wrong so far.
     """
-    outcomes: dict[Path | str, RunResult] = {}
+    outcomes: dict[Location, RunResult] = {}
     failures = list(problems)
     remedied = []
     for course in courses:
@@ -40,7 +40,7 @@ def training_result(courses: Sequence[RemedyAttempts], problems: Sequence[str]) 
 
 
 def _remedied(
-    course: RemedyAttempts, outcomes: Mapping[Path | str, RunResult]
+    course: RemedyAttempts, outcomes: Mapping[Location, RunResult]
 ) -> RemedyResult | None:
     """Return what became of a run that was to be begun again; None where no rule stopped it."""
     runs = [outcomes[place.location] for place in course.places if place.location in outcomes]

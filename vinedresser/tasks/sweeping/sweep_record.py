@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from vinedresser.infra.tracking import RUN_TAG, RunStatus, create_run, finish, reopen
 from vinedresser.store.records import read_record, write_record
-from vinedresser.store.storage import LocalStorage, open_storage
+from vinedresser.store.storage import LocalStorage, Location, open_storage
 from vinedresser.sweeps.journal_lock import is_held
 from vinedresser.sweeps.spec import SweepRecord
 from vinedresser.tasks.stores import local_state
@@ -21,7 +21,7 @@ JOURNAL, PAGE = "journal.log", "sweep.html"
 _GONE = "the process that ran it is gone"
 
 
-def sweeps_in(store: Path | str) -> list[Path] | list[str]:
+def sweeps_in(store: Location) -> Sequence[Location]:
     """Return the stores of the sweeps in a store, those that this machine knows of.
 
     Raises:
@@ -29,8 +29,7 @@ def sweeps_in(store: Path | str) -> list[Path] | list[str]:
     """
     if isinstance(store, Path):
         return sorted(path.parent for path in store.glob(f"*/{SweepRecord.KEY}"))
-    storage = open_storage(store)
-    inner = [f"{storage.location}/{folder}" for folder in storage.folders()]
+    inner = [store / folder for folder in open_storage(store).folders()]
     return [one for one in inner if (local_state(one) / SweepRecord.KEY).is_file()]
 
 

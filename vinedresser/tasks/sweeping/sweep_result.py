@@ -8,13 +8,12 @@ import time
 import uuid
 from collections import Counter
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 
 from vinedresser.errors import AlreadyARun, ConfigError, TrackingError
 from vinedresser.explain.reports.sweep.report import SweepPage, write_sweep_report
 from vinedresser.infra.tracking import RUN_TAG, RunStatus, create_run, prepare_tracking
 from vinedresser.store.records import TrackingRecord, read_record, write_record
-from vinedresser.store.storage import LocalStorage
+from vinedresser.store.storage import LocalStorage, Location
 from vinedresser.sweeps.spec import SweepRecord
 from vinedresser.sweeps.trial import Trial
 from vinedresser.tasks.config.sweep_file import Sweep
@@ -41,7 +40,7 @@ class SweepResult:
     """
 
     name: str
-    store: Path | str
+    store: Location
     trials: tuple[Trial, ...]
     best: tuple[Trial, ...]
     importance: dict[str, float]

@@ -6,14 +6,14 @@ import itertools
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path, PurePath
+from pathlib import Path
 
 from vinedresser.infra.launcher import adopt
 from vinedresser.store.reading.reader import Run, open_run
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import ExitRecord, read_record
 from vinedresser.store.status import Status
-from vinedresser.store.storage import open_storage
+from vinedresser.store.storage import Location, open_storage
 from vinedresser.sweeps.objective_history import ObjectiveHistory
 from vinedresser.sweeps.trial import Proposal, TrialEnd, TrialState, trial_name
 from vinedresser.tasks.config.run_spec import RunSpec
@@ -59,7 +59,7 @@ class TrialRuns:
         self._course = ObjectiveHistory(sweep.settings.goals)
         # All of its runs by name: where they are, the checkpoint from which each began, and how
         # many steps of the trial had been taken then.
-        self._runs: dict[str, Path | str] = {}
+        self._runs: dict[str, Location] = {}
         self._origins: dict[str, SavedCheckpoint | None] = {}
         self._taken: dict[str, int] = {}
         self._next_origin: SavedCheckpoint | None = None
@@ -140,7 +140,7 @@ class TrialRuns:
         known = -1 if end is None or end.last_step is None else end.last_step
         if self.followed and (end is None or end.cause != "finished" or self._last_step >= known):
             return
-        self._begin(self._last, self._origins[PurePath(self._last).name])
+        self._begin(self._last, self._origins[self._last.name])
         for step in self.unseen():
             self._course.add(step)
         self.followed = True
@@ -206,13 +206,13 @@ class TrialRuns:
             shutil.rmtree(self._sweep.state / _FETCHED / name, ignore_errors=True)
 
     @property
-    def _last(self) -> Path | str:
+    def _last(self) -> Location:
         """Where its last run is."""
         return [*self._runs.values()][-1]
 
-    def _begin(self, location: Path | str, origin: SavedCheckpoint | None) -> None:
+    def _begin(self, location: Location, origin: SavedCheckpoint | None) -> None:
         """Have a run begin: from a checkpoint, or from the start."""
-        name = PurePath(location).name
+        name = location.name
         self._seen, self._last_step, self.followed = 0, -1, False
         self._runs[name] = location
         self._origins[name] = origin
