@@ -1,1 +1,1 @@
-"""Rules about the outputs of activation functions."""
+"""Rules about activation outputs."""

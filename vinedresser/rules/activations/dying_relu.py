@@ -28,17 +28,18 @@ _STATISTIC = "channel_zero_share"
 class DyingRelu(SymptomRule):
     """Most relu units are zero for all inputs, and the run does not learn.
 
-    A unit whose output is zero gets no gradient; one that is zero for all inputs will stay so (Lu
-    et al., "Dying ReLU and initialization", 2019). A unit is dead when its output was zero for
-    every row of the last ``patience`` batches that were looked at. Fires when the dead are at least
-    ``layer`` of some relu layer, or at least ``model`` of the units of all relu layers, in the mean
-    over layers, in a training that learns less than it should.
+    A unit whose output is zero receives no gradient, so a unit that is zero for all inputs stays
+    zero (Lu et al., "Dying ReLU and initialization", 2019). A unit counts as dead if its output was
+    zero for every row of the last ``patience`` checked batches. Fires when at least ``layer`` of
+    the units of one relu layer are dead, or at least ``model`` of the units on average over all
+    relu layers, in a training that learns less than it should.
 
     Args:
-        layer: share of one layer's units: a layer without living units lets nothing through.
-        model: mean share; healthy convolutional networks have up to a quarter.
-        every: train steps from one look to the next.
-        patience: looks over which a unit has to be zero.
+        layer: share of dead units in one layer; a layer without active units passes no signal.
+        model: mean share of dead units over all relu layers; healthy convolutional networks reach
+            up to a quarter.
+        every: train steps between checks.
+        patience: number of checks for which a unit must be zero.
     """
 
     fault = "dying_relu"
@@ -58,7 +59,7 @@ class DyingRelu(SymptomRule):
         self._zero: dict[str, deque[NDArray[np.bool_]]] = {}
 
     def begin(self, info: RunRecord) -> None:
-        """Take note of the modules and the learning rate."""
+        """Read the modules and the learning rate."""
         self._modules = dict(info.modules)
         self._rate = LearningRate.among(info.parameters)
 
@@ -75,7 +76,7 @@ class DyingRelu(SymptomRule):
             value, threshold, where = mean, self.model, f"the units of {len(dead)} relu layers"
         else:
             return None
-        rate = self._rate.smaller(1.0) if self._rate else "a tenth of the learning rate"
+        rate = self._rate.smaller(1.0) if self._rate else "divide the learning rate by 10"
         return Symptom(
             tensor=worst,
             statistic=_STATISTIC,
@@ -83,16 +84,17 @@ class DyingRelu(SymptomRule):
             threshold=threshold,
             confidence=0.95,
             seen=f"{value:.0%} of {where} were zero for all rows of the last {self.patience} "
-            "batches looked at",
-            cause="relu units below zero for all inputs get no gradient and cannot come back: too "
-            "deep and narrow a stack, biases far below zero, or steps that were too large",
-            remedy=f"leaky relu (or elu) instead of relu; He initialisation with biases of zero; "
+            "checked batches",
+            cause="relu units that are below zero for all inputs receive no gradient and cannot "
+            "recover: the network is too deep and narrow, biases are far below zero, or steps "
+            "were too large",
+            remedy="replace relu with leaky relu or elu; use He initialisation with zero biases; "
             f"{rate}",
             evidence={"dead": dead},
         )
 
     def _dead(self, step: Step) -> dict[str, float]:
-        """Return the share of dead units of each relu layer that was seen often enough."""
+        """Return the share of dead units of each relu layer that has been checked often enough."""
         shares = step.vectors_of("activations", _STATISTIC)
         found = {}
         for name in outputs_of_activations(shares, _RELUS, self._modules):

@@ -1,4 +1,4 @@
-"""Rule: tanh or sigmoid units are in the flat parts of their curves, and the run does not learn."""
+"""Rule: tanh or sigmoid units are saturated, and the run does not learn."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 
 __all__ = ["SaturatedActivation", "mean_slope"]
 
-# Root mean square of inputs above which they are what drives the first layer into saturation.
+# Root mean square above which the inputs are blamed for saturating the first layer.
 _LARGE_INPUTS = 5.0
 
 
 class SaturatedActivation(SymptomRule):
-    """Tanh or sigmoid units are in the flat parts of their curves, and the run does not learn.
+    """Tanh or sigmoid units are saturated, and the run does not learn.
 
-    The slope of tanh is 1 - y², that of the sigmoid y (1 - y), y being the output; so the mean of
-    the output and of its square give the mean slope exactly, over all units and rows. Fires when it
-    is below ``slope``, as a share of the greatest there is (1 and 1/4), in some layer at
-    ``patience`` looks in a row, in a training that learns less than it should. The last of a
-    model's activations is left out: a sure prediction is saturated.
+    The slope is 1 - y² for tanh and y (1 - y) for sigmoid, with output y. The mean of the output
+    and of its square therefore give the exact mean slope over all units and rows. Fires when the
+    mean slope of a layer is below ``slope``, as a share of the maximum slope (1 and 1/4), at
+    ``patience`` consecutive checks, in a training that learns less than it should. The last
+    activation of a model is ignored: confident predictions are saturated.
 
     Args:
-        slope: share of the greatest slope. Normal inputs of unit variance have 0.6, those of
-            standard deviation 8 have 0.1.
-        every: train steps from one look to the next.
-        patience: looks in a row.
+        slope: share of the maximum slope. Normally distributed inputs of unit variance give 0.6,
+            those of standard deviation 8 give 0.1.
+        every: train steps between checks.
+        patience: number of consecutive checks.
     """
 
     fault = "saturated_activation"
@@ -54,7 +54,7 @@ class SaturatedActivation(SymptomRule):
         self._modules: dict[str, Sequence[str]] = {}
 
     def begin(self, info: RunRecord) -> None:
-        """Take note of the modules."""
+        """Read the modules."""
         self._modules = dict(info.modules)
 
     def look(self, step: Step) -> Symptom | None:
@@ -63,7 +63,7 @@ class SaturatedActivation(SymptomRule):
         flat = {name: slope for name, slope in slopes.items() if slope < self.slope}
         if not flat:
             return None
-        # The first in the order of the model: what lies behind it gets saturated inputs.
+        # The first in model order: the layers after it receive saturated inputs.
         first = next(iter(flat))
         advice = _advice(step, first, is_first=first == next(iter(slopes)))
         return Symptom(
@@ -72,15 +72,15 @@ class SaturatedActivation(SymptomRule):
             value=flat[first],
             threshold=self.slope,
             confidence=1 - flat[first] / self.slope / 4,
-            seen=f"the mean slope of {first} is {flat[first]:.2g} of the greatest there is; "
-            f"{len(flat)} of {len(slopes)} such layers are below {self.slope:g}",
+            seen=f"the mean slope of {first} is {flat[first]:.2g} of the maximum; {len(flat)} of "
+            f"{len(slopes)} tanh and sigmoid layers are below {self.slope:g}",
             cause=advice.cause,
             remedy=advice.remedy,
             evidence={"mean_slope": slopes},
         )
 
     def _slopes(self, step: Step) -> dict[str, float]:
-        """Return the mean slopes, as shares of the greatest, in the order of the model."""
+        """Return the mean slopes, as shares of the maximum, in model order."""
         means = step.reduction_of("activations", "mean")
         stds = step.reduction_of("activations", "std")
         names = list(means)
@@ -93,23 +93,23 @@ class SaturatedActivation(SymptomRule):
         }
 
     def _ends_otherwise(self, names: list[str]) -> bool:
-        """Say whether the model ends in something else than the last of these activations."""
+        """Return whether the model ends in anything but the last of these activations."""
         path = module_of(names[-1]) if names else None
         paths = [one for one, words in self._modules.items() if "model" not in words]
         return bool(paths) and path in self._modules and path != paths[-1]
 
 
 def mean_slope(function: str, mean: float, std: float) -> float | None:
-    """Return the mean slope of a function as a share of its greatest; None where it is NaN.
+    """Return the mean slope of a function as a share of its maximum, or None if it is NaN.
 
     Args:
         function: "tanh" or "sigmoid".
-        mean: of its outputs.
-        std: of its outputs.
+        mean: mean of its outputs.
+        std: standard deviation of its outputs.
     """
     square = mean * mean + std * std
     slope = 1 - square if function == "tanh" else 4 * (mean - square)
-    # Rounding may bring it below 0.
+    # Rounding errors can make it negative.
     return None if math.isnan(slope) else max(slope, 0.0)
 
 
@@ -117,21 +117,22 @@ def _advice(step: Step, name: str, *, is_first: bool) -> Advice:
     """Return the likely cause and the remedy.
 
     Args:
-        step: where the model's inputs were captured too, or not.
-        name: of the first saturated output.
-        is_first: of all such outputs of the model.
+        step: step at which the model's inputs may have been captured.
+        name: name of the first saturated output.
+        is_first: whether no activation of the model comes before it.
     """
     stds = step.reduction_of("model_inputs", "std")
     means = step.reduction_of("model_inputs", "mean")
     sizes = [math.hypot(means.get(key, 0.0), std) for key, std in stds.items()]
     if is_first and sizes and max(sizes) > _LARGE_INPUTS:
         return Advice(
-            cause=f"inputs that are too large: their root mean square is {max(sizes):.3g}, which "
-            f"{name} has no slope for",
+            cause=f"the inputs are too large: their root mean square is {max(sizes):.3g}, where "
+            f"{name} is flat",
             remedy="subtract the mean of each input column and divide by its standard deviation",
         )
     return Advice(
-        cause=f"what {name} is given is too large: weights that began, or have become, too large",
-        remedy="Xavier initialisation, batch or layer normalisation before it, a lower learning "
-        "rate, or relu in its place",
+        cause=f"the inputs of {name} are too large: the weights started too large or have grown "
+        "too large",
+        remedy="use Xavier initialisation, add batch or layer normalisation before it, lower the "
+        "learning rate, or replace it with relu",
     )

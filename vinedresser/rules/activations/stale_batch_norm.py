@@ -1,4 +1,4 @@
-"""Rule: the running statistics of batch norm are far behind those of the batches."""
+"""Rule: the running statistics of batch norm lag far behind those of the batches."""
 
 from __future__ import annotations
 
@@ -16,30 +16,31 @@ if TYPE_CHECKING:
 
 __all__ = ["StaleBatchNorm"]
 
-# As PyTorch and Keras call it.
+# Names in PyTorch and Keras.
 _RUNNING_MEANS = ("running_mean", "moving_mean")
-# Fewer steps say nothing: with the usual momentum of 0.01 to 0.1 it takes as many.
+# Too early before: the usual momentum of 0.01 to 0.1 needs about as many steps.
 _FEWEST_STEPS = 100
-# Share of a run after which its running statistics should be of use.
+# Share of a run after which its running statistics should be usable.
 _LATE = 0.5
 
 
 class StaleBatchNorm(Rule):
-    """The running statistics of batch norm are far behind those of the batches.
+    """The running statistics of batch norm lag far behind those of the batches.
 
-    A running mean begins at zero and has come 1 - (1 - m)^t of the way after t steps of momentum m
-    (Ioffe and Szegedy, 2015; PyTorch's momentum). So its norm at t over that at t / 2 is
-    q = 1 + (1 - m)^(t/2), and it has come 1 - (q - 1)² of the way: about 2 is the ratio of one that
-    has hardly begun, 1 of one that has arrived. Fires when, in the second half of the run, all
-    running means together have come less than ``reached`` of the way at ``patience`` looks in a
-    row, or are still zero. Training does not show it: it uses the statistics of its batches; every
-    evaluation does. In a run of unknown length it waits for the end.
+    A running mean starts at zero. After t steps with momentum m it has covered 1 - (1 - m)^t of the
+    distance to the batch mean (Ioffe and Szegedy, 2015; momentum as in PyTorch). Its norm at t
+    divided by its norm at t / 2 is q = 1 + (1 - m)^(t/2), and the covered distance is 1 - (q - 1)²:
+    q is about 2 at the beginning and 1 at the end. Fires when, in the second half of the run, all
+    running means together have covered less than ``reached`` at ``patience`` consecutive checks, or
+    are still zero. Training does not reveal this because it uses batch statistics, but every
+    evaluation does. If the length of the run is unknown, the rule waits for the end.
 
     Args:
-        reached: share of the way. Healthy ones have come 0.8 or more; with Keras's momentum (0.01
-            in PyTorch's terms) 0.63 are reached after 100 steps.
-        every: train steps from one look to the next.
-        patience: looks in a row, of those at whose half of the steps there was one too.
+        reached: share of the distance. Healthy running means reach 0.8 or more; with the Keras
+            default (0.01 in PyTorch's terms) they reach 0.63 after 100 steps.
+        every: train steps between checks.
+        patience: number of consecutive checks, counting only those with another check at half their
+            step.
     """
 
     severity = "warning"
@@ -54,7 +55,7 @@ class StaleBatchNorm(Rule):
         self.every = every
         self.patience = patience
         self.needs = (Need("buffers", every=every, reductions=("l2",), required=False),)
-        # (step, norm) of the looks since half of the steps.
+        # (step, norm) of the checks since half of the current step.
         self._norms: deque[tuple[int, float]] = deque()
         self._looks: list[Step] = []
         self._shown: dict[str, float] = {}
@@ -87,15 +88,15 @@ class StaleBatchNorm(Rule):
         return self._finding(way) if late and len(self._looks) >= self.patience else None
 
     def finish(self) -> Finding | None:
-        """Return what is there at the end of a run of unknown length."""
+        """Return the finding at the end of a run of unknown length."""
         if self._fired or self.expected_steps is not None or len(self._looks) < self.patience:
             return None
         return self._finding(self._last_way)
 
     def _way(self) -> float | None:
-        """Return the share of the way that the running means have come.
+        """Return the share of the distance that the running means have covered.
 
-        None where it cannot be told: early, or where there was no look at half of the steps.
+        None if it is too early, or if there was no check at half of the step.
         """
         step, norm = self._norms[-1]
         if step < _FEWEST_STEPS:
@@ -107,7 +108,7 @@ class StaleBatchNorm(Rule):
         half, before = self._norms[0]
         if half != step / 2 or before == 0:
             return None
-        # More than twice: the batches' own mean has grown besides.
+        # Above 2 the batch means themselves have grown.
         left = min(max(norm / before - 1, 0.0), 1.0)
         return 1 - left * left
 
@@ -117,10 +118,10 @@ class StaleBatchNorm(Rule):
         largest = max(self._shown, key=self._shown.__getitem__)
         still = self._shown[largest] == 0
         seen = (
-            f"{len(self._shown)} running means are zero after {step.step} steps"
+            f"{len(self._shown)} running means are still zero after {step.step} steps"
             if still
             else f"after {step.step} steps the running means of {len(self._shown)} layers have "
-            f"come {way:.0%} of the way to those of the batches"
+            f"covered {way:.0%} of the distance to the batch means"
         )
         return self.found(
             step,
@@ -131,18 +132,18 @@ class StaleBatchNorm(Rule):
             threshold=self.reached,
             confidence=1 - way / self.reached / 2,
             seen=seen,
-            cause="the model is never put into training mode, or the momentum is 0"
+            cause="the model is never in training mode, or the momentum is 0"
             if still
-            else "a momentum that is too small for the length of the run: evaluations use "
-            "statistics that are not those of the data",
-            remedy="model.train() in the training loop"
+            else "the momentum is too small for the length of the run: evaluations use statistics "
+            "that do not match the data",
+            remedy="call model.train() in the training loop"
             if still
-            else f"momentum {_momentum(step.step):.2g} or more (PyTorch's; Keras's is 1 minus "
-            "that), 0.1 by default",
+            else f"set momentum to {_momentum(step.step):.2g} or more (PyTorch default: 0.1; in "
+            "Keras, use 1 minus this value)",
             evidence={"l2": self._shown},
         )
 
 
 def _momentum(steps: int) -> float:
-    """Return the momentum with which 99 % of the way are done within a fifth of the steps."""
+    """Return the momentum that covers 99 % of the distance within a fifth of the steps."""
     return float(f"{min(1 - 0.01 ** (5 / steps), 0.1):.1e}")

@@ -1,4 +1,4 @@
-"""Rule: a class that is far rarer than another is not learned."""
+"""Rule: a class that is much rarer than another is not learned."""
 
 from __future__ import annotations
 
@@ -23,38 +23,39 @@ if TYPE_CHECKING:
 
 __all__ = ["ClassImbalance"]
 
-# Looks whose predictions are counted, and rows of a class there without which nothing is said.
+# Checks whose predictions are counted, and the minimum number of rows of a class among them.
 _LOOKS = 64
 _ROWS = 10
 _SURE = 2.0
-# The frequent class is learned first. Steps, and the share of a run, in which the others may wait.
+# The frequent class is learned first. The other classes may need this many steps, or this share of
+# a run.
 _PATIENCE = 300
 _SHARE = 0.5
 _NAMED = 3
-# Of more, such as the words of a language, a long tail of rare ones is the rule.
+# With more classes, such as the words of a language, a long tail of rare ones is normal.
 _MOST_CLASSES = 20
 
 
 class ClassImbalance(Rule):
-    """A class that is more than ``imbalance`` times rarer than the most frequent is not learned.
+    """A class more than ``imbalance`` times rarer than the most frequent one is not learned.
 
-    With the labels of all train steps that were looked at, at least ``samples`` of them, and the
-    predictions of the last 64 looks: fires when surely (two standard errors) more than
-    ``misprediction`` of the rows of a rare class, ten at least, are taken for another class, as
-    many in the second half of these looks as in the first (the share is not falling by two standard
-    errors), after half of the run, or 300 steps where its length is not known, or when it is over.
-    The most frequent class is learned first, also in trainings that learn the others later.
+    The rule counts the labels of all checked train steps (at least ``samples``) and the predictions
+    of the last 64 checks. Fires when more than ``misprediction`` of the rows of a rare class are
+    predicted as another class, by two standard errors and over at least 10 rows, and the share is
+    not decreasing (from the first to the second half of these checks, by two standard errors).
+    Fires after half of the run, after 300 steps if its length is unknown, or at its end, because
+    the most frequent class is learned first even in trainings that learn the others later.
 
-    Of two classes it counts only where the training is not good (`Outcome`): a rare class may be
-    ranked well and still lie below one half.
+    With two classes the rule also requires that the training is not good (`Outcome`): a rare class
+    may be ranked well and still lie below 0.5.
 
-    Source: the forerunner's ClassImbalance, which needs one of the two: the ratio of the counts, or
-    the share that is mispredicted.
+    Source: ClassImbalance of the predecessor project, which requires either the ratio of the counts
+    or the mispredicted share.
 
     Args:
-        imbalance: count of the most frequent class over that of the rare one.
-        misprediction: share of the rows of the rare class.
-        samples: labels before anything is said.
+        imbalance: count of the most frequent class divided by the count of the rare class.
+        misprediction: share of mispredicted rows of the rare class.
+        samples: minimum number of labels.
     """
 
     severity = "warning"
@@ -83,7 +84,7 @@ class ClassImbalance(Rule):
         self._fired = False
 
     def begin(self, info: RunRecord) -> None:
-        """Take note of the names of the classes."""
+        """Read the class names."""
         self._names = list(info.classes)
 
     def update(self, step: Step) -> Finding | None:
@@ -105,11 +106,14 @@ class ClassImbalance(Rule):
         return self._finding(step) if ripe and self.batches.compared else None
 
     def finish(self) -> Finding | None:
-        """Return what was not learned when the run is over."""
+        """Return the finding at the end of the run."""
         return None if self._fired or self._last is None else self._finding(self._last)
 
     def _matrix(self, compared: Compared) -> NDArray[np.int64] | None:
-        """Return the confusion matrix of a batch, of one output that says yes or no too."""
+        """Return the confusion matrix of a batch, int64 [classes, classes]; None if there is none.
+
+        Includes binary tasks with one output.
+        """
         matrix = confusion(compared)
         series = self.fit.of("train").get(compared.loss)
         if matrix is not None:
@@ -132,7 +136,7 @@ class ClassImbalance(Rule):
         return None
 
     def _missed(self, counts: NDArray[np.int64], looks: list[NDArray[np.int64]]) -> list[int]:
-        """Return the classes that are rare and not learned, the rarest first."""
+        """Return the rare classes that are not learned, rarest first."""
         rare = np.flatnonzero((counts > 0) & (counts * self.imbalance < counts.max()))
         halves = [
             np.sum(part, axis=0) for part in (looks[: len(looks) // 2], looks[len(looks) // 2 :])
@@ -144,11 +148,11 @@ class ClassImbalance(Rule):
         ]
 
     def _not_learned(self, before: tuple[int, int], after: tuple[int, int]) -> bool:
-        """Say whether too many rows of a class are missed, and not fewer than before.
+        """Return whether too many rows of a class are mispredicted, and not fewer than before.
 
         Args:
-            before: rows that were missed, and all rows, of the first half of the looks.
-            after: the same of the second.
+            before: mispredicted rows and all rows in the first half of the checks.
+            after: the same for the second half.
         """
         rows = before[1] + after[1]
         if rows < _ROWS or not before[1] or not after[1]:
@@ -172,7 +176,7 @@ class ClassImbalance(Rule):
         shares = {one: 1 - matrix[one, one] / matrix[one].sum() for one in missed}
         words = ", ".join(
             f"{self._name(one)} ({counts[one] / counts.sum():.1%} of the labels, {shares[one]:.0%} "
-            "taken for others)"
+            "mispredicted)"
             for one in missed[:_NAMED]
         )
         ratio = float(counts[most] / counts[missed[0]])
@@ -187,11 +191,12 @@ class ClassImbalance(Rule):
             value=ratio,
             threshold=self.imbalance,
             confidence=0.8,
-            seen=f"not learned of {counts.sum()} labels: {words}; {self._name(most)} is "
-            f"{ratio:.3g} times as frequent",
-            cause="a class so rare hardly counts in the mean loss: leaving it out costs little",
-            remedy=f"class weights ({weights}, where {self._name(most)} has 1), or draw the rows "
-            "of rare classes more often; judge by the recall of each class, not by accuracy",
+            seen=f"classes not learned, out of {counts.sum()} labels: {words}; {self._name(most)} "
+            f"is {ratio:.3g} times as frequent",
+            cause="such a rare class contributes little to the mean loss, so ignoring it costs "
+            "little",
+            remedy=f"use class weights ({weights}; {self._name(most)} 1) or sample the rows of "
+            "rare classes more often; evaluate the recall of each class instead of accuracy",
             evidence={
                 "counts": counts.tolist(),
                 "missed": {str(one): float(share) for one, share in shares.items()},
@@ -203,6 +208,6 @@ class ClassImbalance(Rule):
 
 
 def _missed_of(matrix: NDArray[np.int64], number: int) -> tuple[int, int]:
-    """Return how many rows of a class were taken for another, and how many there were."""
+    """Return the number of mispredicted rows of a class, and of all its rows."""
     rows = int(matrix[number].sum())
     return rows - int(matrix[number, number]), rows

@@ -1,4 +1,4 @@
-"""Rule: the inputs do not hold what they should."""
+"""Rule: the inputs are constant, or their axes are in the wrong order."""
 
 from __future__ import annotations
 
@@ -20,23 +20,24 @@ if TYPE_CHECKING:
 
 __all__ = ["CorruptInputs"]
 
-# Batches, rows and features before anything is said.
+# Minimum number of batches, rows and features.
 _LOOKS = 8
 _ROWS = 128
 _FEATURES = 8
 _ROWS_OF_BATCH = 8
-# Rows that are remembered, to tell those that come again.
+# Maximum number of rows to store, and the share of known rows above which a batch counts as
+# repeated.
 _MOST_SEEN = 1 << 15
 _COMES_AGAIN = 0.1
-# Steps, and the share of a run, before which a training need not have learned anything, and the
-# share of the error of guessing without which it has not.
+# Steps, and the share of a run, after which a training should have learned something: this share of
+# the chance-level error must be removed.
 _PATIENCE = 150
 _SHARE = 0.4
 _LEARNED = 0.5
 
 
 class _Wrong(NamedTuple):
-    """What is wrong; see `Finding`."""
+    """Fields of a finding; see `Finding`."""
 
     statistic: str
     value: float
@@ -48,17 +49,17 @@ class _Wrong(NamedTuple):
 
 
 class CorruptInputs(Rule):
-    """The inputs are all zero or all the same, mostly constant, or read in the wrong axis order.
+    """The inputs are all zero, all equal, mostly constant, or have their axes in the wrong order.
 
-    Told of a training that has removed less than half of the error of guessing after 150 steps and
-    40 % of the run, or at its end, when of eight batches and 128 rows at least
+    Applies to a training that has removed less than half of the chance-level error after 150 steps
+    and 40 % of the run, or at its end. Fires when, over at least eight batches and 128 rows,
 
     - all inputs are zero, or all rows of each batch are equal while their labels differ;
-    - more than ``constant`` of the features never changed (of eight features or more);
-    - the place of a row in its batch explains more than ``order`` of the variance of the rows'
-      means or standard deviations (`RowPositions`), in batches whose rows were not there before.
-      Shuffled rows have 0: a view where a permutation of the axes was meant puts one feature of
-      all rows into each row.
+    - more than ``constant`` of the features never change (with eight features or more);
+    - the position of a row in its batch explains more than ``order`` of the variance of the rows'
+      means or standard deviations (`RowPositions`), in batches of rows not seen before. For
+      shuffled rows this is 0. A view in place of a permutation of the axes puts one feature of all
+      rows into each row.
 
     Args:
         constant: share of features.
@@ -99,16 +100,20 @@ class CorruptInputs(Rule):
         return self._finding()
 
     def finish(self) -> Finding | None:
-        """Return what was wrong until the end of the run."""
+        """Return the finding at the end of the run."""
         return None if self._over or self._last is None else self._finding()
 
     def _take(self, values: NDArray[np.float64]) -> None:
-        """Take in what a model was called with, [rows, features]."""
+        """Add a batch of inputs.
+
+        Args:
+            values: inputs of the model, float64 [rows, features].
+        """
         lows, highs = values.min(0), values.max(0)
         if not self._looks:
             self._lows, self._highs = lows, highs
         if lows.shape != self._lows.shape:
-            # Sequences of many lengths: none of them is a feature.
+            # Sequences of varying length have no fixed features.
             self._over = True
             return
         self._lows, self._highs = np.minimum(self._lows, lows), np.maximum(self._highs, highs)
@@ -146,7 +151,7 @@ class CorruptInputs(Rule):
         )
 
     def _learns(self) -> bool:
-        """Say whether the training comes to something all the same."""
+        """Return whether the training succeeds anyway."""
         gains = [series.gain() for series in self.outcome.fit.of("train").values()]
         known = [gain.value for gain in gains if gain is not None]
         if known:
@@ -154,20 +159,20 @@ class CorruptInputs(Rule):
         return self.outcome.verdict().kind == "good"
 
     def _nothing(self) -> _Wrong | None:
-        """Return what is wrong where no row differs from another."""
+        """Return the problem if no row differs from another."""
         zero = not self._lows.any() and not self._highs.any()
         if not zero and not self._alike:
             return None
-        what = "zero" if zero else "the same in all rows of a batch"
+        what = "zero" if zero else "the same for all rows of a batch"
         return _Wrong(
             "std",
             0.0,
             0.0,
             0.99,
             f"the inputs of {self._rows} rows are {what}",
-            "the inputs were lost on the way: a mask, a cast to whole numbers, a division by "
-            "their maximum twice, or one row copied over all",
-            "look at a batch right before the model is called, and at what made it",
+            "the inputs were lost in preprocessing: a mask, a cast to integers, a repeated "
+            "division by the maximum, or one row copied to all others",
+            "inspect a batch right before the model is called, and the code that creates it",
         )
 
     def _constant(self) -> _Wrong | None:
@@ -180,10 +185,10 @@ class CorruptInputs(Rule):
             share,
             self.constant,
             0.8,
-            f"{share:.0%} of {features} features have one value in all of {self._rows} rows",
-            "most of the inputs were lost: a mask or clipping, a wrong column, or a scale far "
-            "beyond what the features are",
-            "look at a batch right before the model is called; leave constant features out",
+            f"{share:.0%} of {features} features have the same value in all {self._rows} rows",
+            "most of the inputs were lost: a mask, clipping, a wrong column, or a scale far too "
+            "large for the features",
+            "inspect a batch right before the model is called; remove constant features",
         )
 
     def _mixed(self) -> _Wrong | None:
@@ -195,18 +200,18 @@ class CorruptInputs(Rule):
             part,
             self.order,
             0.85,
-            f"the place of a row in its batch explains {part:.0%} of how rows differ in mean or "
-            f"spread ({self._positions.batches} batches of different rows), where it should "
-            "explain nothing",
-            "batches read in the wrong order of their axes (view or reshape where a permutation "
-            "was meant): each row holds parts of all, and none belongs to its label",
-            "transpose or permute instead of view or reshape; check that the output for a row "
-            "does not change with the other rows of its batch",
+            f"the position of a row in its batch explains {part:.0%} of how rows differ in mean "
+            f"or spread ({self._positions.batches} batches of different rows); it should explain "
+            "nothing",
+            "the axes of the batches are in the wrong order (view or reshape instead of a "
+            "permutation): each row mixes parts of all rows and does not match its label",
+            "use transpose or permute instead of view or reshape; check that the output for a row "
+            "does not depend on the other rows of its batch",
         )
 
 
 def _flat(inputs: dict[str, NDArray[Any]]) -> NDArray[np.float64] | None:
-    """Return all inputs side by side, [rows, features]; None where they are no such rows."""
+    """Return all inputs side by side, float64 [rows, features]; None without common rows."""
     arrays = list(inputs.values())
     if not arrays or any(not one.ndim or one.dtype.kind not in "biuf" for one in arrays):
         return None

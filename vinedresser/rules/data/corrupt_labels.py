@@ -1,4 +1,4 @@
-"""Rule: the labels have nothing to do with the inputs, or a large part of them is wrong."""
+"""Rule: the labels are unrelated to the inputs, or a large part of them is wrong."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ if TYPE_CHECKING:
 __all__ = ["CorruptLabels"]
 
 _SURE = 2.0
-# Steps, and the share of a run of known length, before anything is said.
+# Steps, and the share of a run of known length, before the rule may fire.
 _PATIENCE, _SHARE = 150, 0.3
-# Different rows that simple models are fitted to before they say that there is nothing to find,
-# and the gain below which they do.
+# Minimum number of distinct rows for baseline models, and the gain below which they have found
+# nothing.
 _ROWS = 256
 _NOTHING = 0.1
-# The share of the loss of guessing that an evaluation has to be better by, and of the error of
-# guessing: so little that whoever has found anything is far beyond.
+# Minimum shares of the chance-level loss, and of the chance-level error, that an evaluation must
+# remove to show learning; low enough for any model that has learned.
 _BETTER = 0.03
 _BETTER_ERROR = 0.2
-# Of what is learned by heart, the part that is enough when the run is over.
+# Factor for ``gain`` at the end of the run.
 _OVER = 0.3
-# A loss stands at that of guessing when it is this close.
+# Relative distance within which a loss is at chance level.
 _AT_CHANCE = 0.1
-# What is learned by heart: so much more of the training rows than of the evaluations, where
-# neighbours say so much more about the evaluations than about each other.
+# Memorisation: margins by which the score is higher on training rows than in evaluations, and by
+# which neighbours predict evaluated rows better than each other.
 _BY_HEART = 0.1
 _WORSE = 0.15
 _VERY_SURE = 3.0
 
 _REMEDY = (
-    "look at some rows with their labels; check what joins them (a shuffle of one of the two, a "
-    "sort, a wrong key, an offset by one), and that they are split and shuffled together"
+    "inspect some rows and their labels; check the code that joins them (only one of the two "
+    "shuffled or sorted, a wrong key, an offset by one), and split and shuffle them together"
 )
 
 
@@ -53,10 +53,10 @@ class _Evaluations:
     """Evaluations of one loss.
 
     Attributes:
-        count: how many there were.
-        rows: that were looked at of the last.
-        best: the greatest share of the loss of guessing that one of them was better by.
-        best_loss: of them.
+        count: number of evaluations.
+        rows: number of captured rows in the last evaluation.
+        best: largest share of the chance-level loss that an evaluation removed.
+        best_loss: loss of that evaluation.
     """
 
     count: int = 0
@@ -66,7 +66,7 @@ class _Evaluations:
 
 
 class _Seen(NamedTuple):
-    """What is told; see `Finding`."""
+    """Fields of a finding; see `Finding`."""
 
     statistic: str
     value: float
@@ -79,27 +79,28 @@ class _Seen(NamedTuple):
 class CorruptLabels(Rule):
     """The labels do not belong to the inputs, or many of them are wrong.
 
-    The gain is the share of the error of guessing that is removed, and guessing is the loss of a
-    model that knows how often each label comes. One of three, after 150 steps and 30 % of the run:
+    The gain is the share of the chance-level error that the model removes; the chance level is the
+    loss of a model that knows only how often each label occurs. Fires after 150 steps and 30 % of
+    the run in one of three cases:
 
-    - *By heart*: on training rows, surely more than ``gain`` of the error or the loss of guessing
-      is gone (at the end of the run, 0.3 of that), and in ``evaluations`` evaluations the loss was
-      never better than guessing by 3 % (and two standard errors of that, for the labels of an
-      evaluation) and the predictions have no gain of 0.2. Simple models (ridge regression, five
-      neighbours; see `Outcome`) have found less than 0.1 in 256 different training rows; where they
-      cannot be asked (tokens), it is said when the run is over.
-    - *Nothing to find*: the training is poor, its loss stands at that of guessing (10 %), and
-      simple models have found less than 0.1 in 256 rows either. It may be the inputs as well.
-    - *Wrong in training*: five neighbours among the training rows tell the classes of the
-      evaluations better than those of the training rows, by 0.15 and three standard errors, while
-      the model knows those of the training rows better, by 0.1 and two standard errors.
+    - *Memorised*: on training rows, more than ``gain`` of the chance-level error or loss is removed
+      (0.3 of ``gain`` at the end of the run), by two standard errors. In ``evaluations``
+      evaluations, the loss never beat the chance level by 3 % (plus two standard errors from the
+      labels of an evaluation) and the predictions have no gain of 0.2. Baseline models (ridge
+      regression, five nearest neighbours; see `Outcome`) found less than 0.1 in 256 distinct
+      training rows; if they do not apply (tokens), the rule waits for the end of the run.
+    - *Nothing to learn*: the outcome is poor, the loss is at chance level (within 10 %), and
+      baseline models also found less than 0.1 in 256 rows. The inputs may be the cause, too.
+    - *Wrong in training*: five nearest neighbours among the training rows predict the classes of
+      the evaluated rows better than those of the training rows, by 0.15 and three standard errors,
+      while the model predicts training rows better, by 0.1 and two standard errors.
 
     Sources: Zhang et al., "Understanding deep learning requires rethinking generalization" (2017):
-    networks fit labels drawn at random, and only the evaluation shows it; Karpathy 2019 (baseline).
+    networks fit random labels, and only evaluation reveals it; Karpathy 2019 (baseline).
 
     Args:
-        gain: of what is learned by heart.
-        evaluations: that found nothing.
+        gain: minimum gain on memorised rows.
+        evaluations: number of evaluations without any gain.
     """
 
     severity = "warning"
@@ -136,7 +137,7 @@ class CorruptLabels(Rule):
         return self._finding(step, over=False)
 
     def finish(self) -> Finding | None:
-        """Return what is found when the run is over."""
+        """Return the finding at the end of the run."""
         if self._fired or self._last is None or self._last.step < _PATIENCE:
             return None
         return self._finding(self._last, over=True)
@@ -145,7 +146,7 @@ class CorruptLabels(Rule):
         for name, value in step.scalars_of("losses").items():
             loss = self._trained(name.removeprefix("losses/"))
             guessed = self.guessing.loss(loss)
-            # Before the first training labels nothing is learned either.
+            # Nothing is learned before the first training labels either.
             if guessed is None or not guessed > 0:
                 continue
             seen = self._evaluated.setdefault(loss, _Evaluations())
@@ -155,13 +156,13 @@ class CorruptLabels(Rule):
                 seen.best, seen.best_loss = 1 - value / guessed, value
 
     def _trained(self, loss: str) -> str:
-        """Return the training loss that goes with an evaluation's: its namesake, or the only."""
+        """Return the training loss that matches an evaluation loss: by name, or the only one."""
         known = list(self.outcome.fit.of("train"))
         return known[0] if len(known) == 1 and loss not in known else loss
 
     def _finding(self, step: Step, *, over: bool) -> Finding | None:
         tasks = self.outcome.fit.of("train")
-        # Of several tasks, one may be hopeless on purpose.
+        # One of several tasks may be hopeless on purpose.
         found = [self._of(loss, series, over=over) for loss, series in tasks.items()]
         seen = found[0] if found else None
         if seen is None or any(one is None for one in found):
@@ -196,7 +197,10 @@ class CorruptLabels(Rule):
         return self._nothing(loss, baseline or 0.0, over=over) if asked and least <= 0 else None
 
     def _better_loss(self, loss: str) -> float:
-        """Return the share of the loss of guessing that the training loss surely is below it."""
+        """Return the share of the chance-level loss that the training has removed.
+
+        Less two standard errors; 0 if unknown.
+        """
         guessed = self.guessing.loss(loss)
         progress = self.outcome.progress.losses.get(f"losses/{loss}")
         now = progress.latest() if progress else None
@@ -217,10 +221,10 @@ class CorruptLabels(Rule):
             gone,
             wanted,
             0.85,
-            f"{gone:.0%} of the error of guessing is gone on training rows, and in "
+            f"the training removed {gone:.0%} of the chance-level error on training rows, but in "
             f"{evaluated.count} evaluations the loss was never below {evaluated.best_loss:.4g} "
-            f"where guessing gives {guessed:.4g}; simple models find nothing",
-            "labels that do not belong to the rows: what is learned is learned by heart",
+            f"(chance level: {guessed:.4g}); baseline models find nothing",
+            "the labels do not belong to the rows: the model only memorises them",
         )
 
     def _nothing(self, loss: str, baseline: float, *, over: bool) -> _Seen | None:
@@ -237,10 +241,10 @@ class CorruptLabels(Rule):
             now.level,
             guessed,
             0.6,
-            f"the loss stands at {now.level:.4g} where guessing gives {guessed:.4g}, and simple "
-            f"models find as little in the same rows (gain {max(baseline, 0):.2g})",
-            "labels that do not belong to the rows, or rows that were mixed up with each other: "
-            "there seems to be nothing to learn",
+            f"the loss stays at {now.level:.4g} (chance level: {guessed:.4g}), and baseline "
+            f"models find just as little in the same rows (gain {max(baseline, 0):.2g})",
+            "the labels do not belong to the rows, or rows were mixed up: there seems to be "
+            "nothing to learn",
         )
 
     def _wrong_in_training(self, loss: str, gain: Gain) -> _Seen | None:
@@ -259,12 +263,12 @@ class CorruptLabels(Rule):
             votes.train,
             votes.held_out,
             0.8,
-            f"five neighbours among the training rows say the right class of "
-            f"{votes.held_out:.0%} of the evaluated rows, but of {votes.train:.0%} of the training "
-            f"rows themselves; the model is right about {shown.score:.0%} and {gain.score:.0%}",
-            "many labels of the training rows are wrong, and the model learns them by heart",
+            "five nearest neighbours among the training rows predict the right class for "
+            f"{votes.held_out:.0%} of the evaluated rows but only {votes.train:.0%} of the "
+            f"training rows; the model is right for {shown.score:.0%} and {gain.score:.0%}",
+            "many labels of the training rows are wrong, and the model memorises them",
         )
 
     def _rows_of(self, loss: str) -> int:
-        """Return how many rows of an evaluation were looked at: the same ones every time."""
+        """Return the number of captured rows per evaluation; they are always the same rows."""
         return self._evaluated.get(loss, _Evaluations()).rows

@@ -1,4 +1,4 @@
-"""Rule: rows that the model is evaluated on are rows that it is trained on."""
+"""Rule: evaluated rows are among the training rows."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ if TYPE_CHECKING:
 
 __all__ = ["DataLeakage"]
 
-# Rows that are remembered, of training and of evaluations.
+# Maximum number of stored training rows and evaluated rows.
 _MOST_TRAIN, _MOST_EVAL = 1 << 15, 1 << 11
-# Evaluated rows that have to be found again, and how much more often than by chance.
+# Minimum number of evaluated rows among the training rows, and their ratio to chance.
 _ROWS = 8
 _TIMES = 3.0
-# Evaluations in a row that have to hold such rows: some loops evaluate training rows too.
+# Consecutive evaluations that must contain such rows: some loops also evaluate training rows.
 _EVALUATIONS = 3
 
 
 class DataLeakage(Rule):
-    """Rows of the evaluations are among the training rows.
+    """Evaluated rows are among the training rows.
 
-    A row is known by a hash of all that the model was called with for it. Of E different rows of
-    the evaluations, M were seen in training. Fires when M is at least 8 and more than ``share`` of
-    E, each of the last three evaluations held such rows (at the end of the run each of as many as
-    there were), and M is three times what chance gives.
+    A row is identified by a hash of all its model inputs. Out of E distinct evaluated rows, M were
+    seen in training. Fires when M is at least 8 and more than ``share`` of E, each of the last
+    three evaluations contained such rows (at the end of the run, each evaluation if there were
+    fewer), and M is three times the number expected by chance.
 
-    By chance: rows of one batch are different ones, so where two are equal, equal rows are common
-    in the data. With e equal ones among the n pairs of rows in the batches, a pair is equal with a
-    probability of p = (e + 3)/n at most (for e = 0 the rule of three, 95 %), and min(1, p D) E of
-    the evaluated rows are equal to one of D different training rows.
+    Expected by chance: rows of one batch are different samples, so equal rows within a batch mean
+    that equal rows are common in the data. With e equal pairs among the n pairs of rows in the
+    batches, the probability of equality is at most p = (e + 3)/n (for e = 0 the rule of three, 95
+    %), and min(1, p D) E of the evaluated rows equal one of D distinct training rows.
 
-    Training rows that are changed at random (augmentation) are not recognised. Inputs are captured
-    until step 2000; of a set that is so large that few of its rows were seen until then, too few
-    are found.
+    Randomly changed training rows (augmentation) are not recognised. Inputs are captured until step
+    2000; in a data set so large that only few of its rows were seen by then, too few matches are
+    found.
 
     Args:
-        share: of the evaluated rows that were trained on.
+        share: share of evaluated rows that were trained on.
     """
 
     severity = "warning"
@@ -89,7 +89,7 @@ class DataLeakage(Rule):
         return self._finding() if len(self._shares) == _EVALUATIONS else None
 
     def finish(self) -> Finding | None:
-        """Return what is found of a run with few evaluations."""
+        """Return the finding for a run with few evaluations."""
         return None if self._fired or self._last is None else self._finding()
 
     def _count_pairs(self, rows: int, different: int) -> None:
@@ -113,19 +113,18 @@ class DataLeakage(Rule):
             value=found / rows,
             threshold=self.share,
             confidence=0.9,
-            seen=f"{found} of {rows} different rows that the model was evaluated on were trained "
-            f"on too (of the {len(self._train)} training rows that were looked at; at most "
-            f"{chance:.2g} are expected by chance)",
-            cause="the rows were copied or resampled before they were split, or training rows "
-            "are evaluated",
-            remedy="split first, by what belongs together, then copy or resample the training "
-            "rows only; evaluate rows that the model has never seen",
+            seen=f"{found} of {rows} distinct evaluated rows are also training rows (out of "
+            f"{len(self._train)} captured training rows; at most {chance:.2g} expected by chance)",
+            cause="rows were duplicated or resampled before the split, or training rows are "
+            "evaluated",
+            remedy="split first, keeping related rows together, then duplicate or resample only "
+            "the training rows; evaluate rows that the model has never seen",
             evidence={"found": found, "rows": rows, "by_chance": chance},
         )
 
 
 def _whole_rows(inputs: Mapping[str, NDArray[Any]]) -> list[bytes]:
-    """Return what tells each row by all of the inputs; [] where they have no rows in common."""
+    """Return a digest of each row over all inputs; [] if the inputs have no common rows."""
     if not inputs or len({len(values) if values.ndim else -1 for values in inputs.values()}) > 1:
         return []
     if any(not values.ndim or not values[:1].size for values in inputs.values()):

@@ -1,4 +1,4 @@
-"""What rules about the scale of inputs and of targets have in common."""
+"""Base class of rules about the scale of inputs and targets."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ __all__ = ["ScaleRule"]
 
 
 class ScaleRule(SymptomRule):
-    """A symptom that counts at once where the loss is no number any more.
+    """A symptom that counts immediately when the loss is not finite.
 
-    Such a run is over before there were looks enough, and before its outcome can be judged. Trees
-    split between values of any scale, so it says nothing of them.
+    Such a run ends before there are enough checks and before its outcome can be judged. Tree models
+    are ignored: they split between values of any scale.
 
     Args:
-        patience: looks in a row, else.
+        patience: number of consecutive checks while the loss is finite.
     """
 
     def __init__(self, patience: int) -> None:
@@ -32,7 +32,7 @@ class ScaleRule(SymptomRule):
         self._trees = False
 
     def begin(self, info: RunRecord) -> None:
-        """Take note of what is trained."""
+        """Read whether the model consists of trees."""
         self._trees = Ensemble(info).trees
 
     def update(self, step: Step) -> Finding | None:

@@ -1,4 +1,4 @@
-"""Rule: there is one label only, or each batch has one class only."""
+"""Rule: all labels are equal, or each batch contains a single class."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ if TYPE_CHECKING:
 
 __all__ = ["SingleLabel"]
 
-# Of a run that is over.
+# Minimum number of rows at the end of the run.
 _ROWS = 128
-# Batches, and rows of each, before their order is judged.
+# Minimum number of batches, and of rows in each, to judge their order.
 _LOOKS = 20
 _ROWS_OF_BATCH = 8
-# Two classes may take turns on purpose, as real and generated rows do.
+# Two classes may alternate on purpose, such as real and generated rows.
 _FEWEST_CLASSES = 3
-# A model that removes as much of the error of guessing in evaluations does not suffer.
+# A model with this gain in evaluations does not suffer from the order.
 _GOOD = 0.5
-# A single label is learned at once; where it is not, it is not what is learned.
+# A single label is learned at once; otherwise the model learns something else.
 _RIGHT = 0.99
 
 
 @dataclass
 class _Labels:
-    """The labels of one loss so far.
+    """Labels of one loss so far.
 
     Attributes:
-        value: the label that all had; b"" where they differ.
-        rows: of a single label.
-        counts: of each class.
-        looks: batches whose classes were counted.
-        together: mean over them of the probability that two rows of a batch are of one class.
-        learned: the last predictions were that one label.
+        value: label that all rows share; b"" if they differ.
+        rows: number of rows.
+        counts: number of rows of each class, float64 [classes].
+        looks: number of batches whose classes were counted.
+        together: mean probability that two rows of one of these batches have the same class.
+        learned: whether the last predictions were this one label.
     """
 
     value: bytes | None = None
@@ -55,22 +55,22 @@ class _Labels:
 
 
 class SingleLabel(Rule):
-    """All labels are the same, or the batches are sorted by class.
+    """All labels are equal, or the batches are sorted by class.
 
-    *Single label*: all of the first ``rows`` labels that were looked at are equal, and where they
-    are classes the model says so; after so many, anything else has a share of less than 3/``rows``
-    (95 %; the rule of three). The same label in each row that is never learned is none of the
-    data: contrastive losses number the right one of several candidates so.
+    *Single label*: the first ``rows`` captured labels are all equal and, if they are classes, the
+    model predicts them. Any other label then has a share of less than 3/``rows`` (95 %; rule of
+    three). A constant label that is never learned is no fault of the data: contrastive losses
+    number the right candidate that way.
 
-    *Sorted*: with c the probability that two rows of one batch are of the same class, in the mean
-    of 20 batches, and a the same of any two rows, (c - a)/(1 - a) is above ``order``: 0 in rows
-    that were shuffled, 1 where each batch has one class (Cohen's kappa of two rows of a batch,
-    Educ. Psychol. Meas. 20, 1960). Of three classes or more, as long as the evaluations are not
-    good all the same (half of the error of guessing removed).
+    *Sorted*: with c the mean probability over 20 batches that two rows of one batch have the same
+    class, and a the same probability for any two rows, (c - a)/(1 - a) is above ``order``. This is
+    0 for shuffled rows and 1 if each batch has one class (Cohen's kappa of two rows of a batch,
+    Educ. Psychol. Meas. 20, 1960). Applies to three or more classes, unless evaluations are good
+    anyway (half of the chance-level error removed).
 
     Args:
-        rows: labels that are the same; of a run that is over, 128 are enough.
-        order: how much more alike the labels of a batch are.
+        rows: number of equal labels; 128 at the end of the run.
+        order: excess similarity of the labels of a batch.
     """
 
     severity = "warning"
@@ -100,14 +100,14 @@ class SingleLabel(Rule):
         return self._single(step, self.rows) or self._sorted(step)
 
     def finish(self) -> Finding | None:
-        """Return what is found of the labels of the whole run."""
+        """Return the finding for the labels of the whole run."""
         if self._fired or self._last is None:
             return None
         return self._single(self._last, min(self.rows, _ROWS))
 
     def _single(self, step: Step, rows: int) -> Finding | None:
         seen = list(self._labels.values())
-        # Of several losses one may be about something that is always so.
+        # One of several losses may have a constant target.
         if any(not one.value or one.rows < rows or not one.learned for one in seen):
             return None
         if len({one.value for one in seen}) > 1:
@@ -118,10 +118,10 @@ class SingleLabel(Rule):
             next(iter(self._labels)),
             ("std", 0.0, 0.0),
             confidence=1 - 3 / max(count, 4),
-            seen=f"all of {count} labels are the same",
-            cause="only one class is there: the data were cut before they were shuffled, or the "
-            "labels were read wrongly",
-            remedy="look at the labels; shuffle the rows before they are split",
+            seen=f"all {count} labels are equal",
+            cause="there is only one class: the data were truncated before shuffling, or the "
+            "labels were parsed wrongly",
+            remedy="inspect the labels; shuffle the rows before splitting them",
             evidence={"rows": count},
         )
 
@@ -140,7 +140,7 @@ class SingleLabel(Rule):
                 loss,
                 ("order", order, self.order),
                 confidence=0.95,
-                seen=f"two rows of one batch are of the same class in {seen.together:.0%} of the "
+                seen=f"two rows of one batch have the same class in {seen.together:.0%} of the "
                 f"pairs, any two rows in {alike:.0%} ({seen.looks} batches, {classes} classes)",
                 cause="the rows are sorted by class and not shuffled: each step unlearns the "
                 "other classes",
@@ -150,7 +150,7 @@ class SingleLabel(Rule):
         return None
 
     def _good(self, loss: str) -> bool:
-        """Say whether the evaluations come to much all the same."""
+        """Return whether evaluations are good anyway."""
         series = self.fit.of("eval").get(loss)
         gain = series.gain() if series else None
         return gain is not None and gain.value - 2 * gain.error > _GOOD
@@ -176,7 +176,7 @@ class SingleLabel(Rule):
 
 
 def _count(seen: _Labels, compared: Compared) -> None:
-    """Take in the labels of a batch."""
+    """Add the labels of a batch."""
     labels = compared.labels
     first = labels[0].tobytes()
     if not bool((labels == labels[:1]).all()) or seen.value not in (None, first):

@@ -1,4 +1,4 @@
-"""Rule: most of the tokens are one and the same."""
+"""Rule: most tokens have the same value."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
 
 __all__ = ["TokenRatio"]
 
-# Rows that are looked at, and what makes numbers tokens: as many places, and other values.
+# Number of rows to check, and the minimum length and number of distinct values of token rows.
 _ROWS = 512
 _PLACES = 4
 _VALUES = 8
 
 
 class TokenRatio(Rule):
-    """More than half of the tokens are one value, mostly the padding of short sequences.
+    """More than half of the tokens have one value, usually the padding of short sequences.
 
-    Asked once, of the first 512 rows (of a shorter run, of what there was), of inputs of whole
-    numbers of 16 bits or more, [rows, places], with at least 4 places and 8 values in one row or
-    another, into a model with an embedding as far as its modules are known. It costs time rather
-    than quality where the padding is masked, so it is a hint.
+    Checked once, for the first 512 rows (or all rows of a shorter run) of inputs of integers of 16
+    bits or more, [rows, positions], with at least 4 positions and 8 distinct values. If the modules
+    are known, the model must have an embedding. Masked padding costs time rather than quality, so
+    this is a hint.
 
-    Source: the forerunner's NLPSequenceRatio (value 0, 50 %).
+    Source: NLPSequenceRatio of the predecessor project (value 0, 50 %).
 
     Args:
-        share: of one value.
+        share: share of one value.
     """
 
     severity = "info"
@@ -54,7 +54,7 @@ class TokenRatio(Rule):
         self._over = False
 
     def begin(self, info: RunRecord) -> None:
-        """Take note of whether the model has an embedding."""
+        """Read whether the model has an embedding."""
         kinds = [words[0] for words in info.modules.values() if words]
         self._embeds = not kinds or any("Embedding" in kind for kind in kinds)
 
@@ -73,7 +73,7 @@ class TokenRatio(Rule):
         return None
 
     def finish(self) -> Finding | None:
-        """Return what is found of a run of few rows."""
+        """Return the finding for a run with few rows."""
         return None if self._over or self._last is None else self._finding(self._last)
 
     def _count(self, name: str, values: NDArray[Any]) -> None:
@@ -96,18 +96,22 @@ class TokenRatio(Rule):
                 value=share,
                 threshold=self.share,
                 confidence=0.9,
-                seen=f"{share:.0%} of the tokens of {name} are {value} ({self._rows[name]} rows of "
-                f"{len(counts)} values)",
-                cause="sequences that are far shorter than the batch is long, and filled up",
-                remedy="batches of sequences of like length, cut at the longest of the batch; mask "
-                f"token {value} in the attention and in the loss",
+                seen=f"{share:.0%} of the tokens of {name} are {value} ({self._rows[name]} rows, "
+                f"{len(counts)} distinct values)",
+                cause="the sequences are much shorter than the batch and are padded",
+                remedy="group sequences of similar length and pad to the longest in the batch; "
+                f"mask token {value} in attention and loss",
                 evidence={"token": value, "share": share, "values": len(counts)},
             )
         return None
 
 
 def _tokens(values: NDArray[Any]) -> bool:
-    """Say whether inputs can be numbers of tokens: pixels are bytes, or have more axes."""
+    """Return whether inputs may be token indices; pixels are bytes or have more axes.
+
+    Args:
+        values: inputs, [rows, ...], any dtype.
+    """
     return (
         values.ndim == 2
         and values.dtype.kind in "iu"

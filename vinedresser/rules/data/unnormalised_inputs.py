@@ -1,4 +1,4 @@
-"""Rule: inputs are far larger than a network is made for."""
+"""Rule: the inputs are far larger than a network is designed for."""
 
 from __future__ import annotations
 
@@ -20,18 +20,17 @@ _CONFIDENCE = 0.8
 
 
 class UnnormalisedInputs(ScaleRule):
-    """Inputs are far larger than a network is made for.
+    """The inputs are far larger than a network is designed for.
 
-    Fires when the root mean square of what the model is called with is above ``size`` at
-    ``patience`` looks in a row, in a training that learns less than it should, or at the first look
-    where its loss is no number. Integers, such as the numbers of tokens, are left out.
-    Initialisations keep the size of a signal of unit variance (LeCun et al., "Efficient BackProp",
-    1998, sec. 4.3). Source: UMLAUT (CHI 2021), which alarms outside of [-1, 1] whatever the
-    outcome.
+    Fires when the root mean square of the model's inputs is above ``size`` at ``patience``
+    consecutive checks, in a training that learns less than it should, or at the first check at
+    which the loss is not finite. Integers, such as token indices, are ignored. Initialisations
+    preserve the size of a signal of unit variance (LeCun et al., "Efficient BackProp", 1998, sec.
+    4.3). Source: UMLAUT (CHI 2021), which warns outside [-1, 1] regardless of the outcome.
 
     Args:
         size: root mean square. Standardised inputs have 1, pixels from 0 to 255 about 100.
-        patience: looks in a row, five steps apart.
+        patience: number of consecutive checks, five steps apart.
     """
 
     fault = "unnormalised_inputs"
@@ -45,7 +44,7 @@ class UnnormalisedInputs(ScaleRule):
         self.needs = ()
 
     def looks_at(self, step: Step) -> bool:
-        """See `SymptomRule.looks_at`: every train step at which inputs are there."""
+        """See `SymptomRule.looks_at`: every train step with captured inputs."""
         return step.mode == "train" and bool(self.batches.inputs)
 
     def look(self, step: Step) -> Symptom | None:  # noqa: ARG002 (the signal has read it)
@@ -67,9 +66,9 @@ class UnnormalisedInputs(ScaleRule):
             threshold=self.size,
             confidence=_CONFIDENCE,
             seen=f"{name} has a root mean square of {size:.3g} (mean {mean:.3g}, standard "
-            f"deviation {std:.3g}) where about 1 is usual",
-            cause="inputs that were not normalised",
-            remedy="subtract from each feature its mean over the training rows and divide by its "
+            f"deviation {std:.3g}); about 1 is usual",
+            cause="the inputs are not normalised",
+            remedy="subtract the mean of each feature over the training rows and divide by its "
             "standard deviation; divide pixels from 0 to 255 by 255",
             evidence={"rms": size, "mean": mean, "std": std},
         )

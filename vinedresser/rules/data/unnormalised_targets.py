@@ -1,4 +1,4 @@
-"""Rule: the targets of a regression are on another scale than a network begins with."""
+"""Rule: the targets of a regression are far from the scale of a network's first outputs."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ if TYPE_CHECKING:
 
 __all__ = ["UnnormalisedTargets"]
 
-# How sure, and how sure where the predictions have come to the scale of the targets: their root
-# mean square is that many times that of the targets.
+# Confidence, and the lower confidence if the root mean square of the predictions is between these
+# multiples of that of the targets.
 _CONFIDENCE, _UNSURE = 0.85, 0.7
 _NEAR, _FAR = 0.5, 2.0
 
 
 class UnnormalisedTargets(ScaleRule):
-    """The targets of a regression are far from the scale on which a network begins.
+    """The targets of a regression are far from the scale of a network's first outputs.
 
     Fires when the root mean square of the targets (of the output with the largest) is above
-    ``size``, or below 1/``size``, at ``patience`` looks in a row, in a training that comes to less
-    than it should (`Outcome`), or at the first look where its loss is no number. A fresh network
-    says numbers of about 1. The gradient of a squared error grows with the targets: with plain
-    gradient descent the first steps are so many times too large. Adam's steps do not grow with it,
-    and so a bias takes about mean/(learning rate) steps to reach the mean.
+    ``size`` or below 1/``size`` at ``patience`` consecutive checks, in a training with a poor
+    outcome (`Outcome`), or at the first check at which the loss is not finite. A new network
+    predicts values of about 1. The gradient of a squared error grows with the targets: with plain
+    gradient descent the first steps are too large by this factor. Adam's steps do not grow, so a
+    bias takes about mean/(learning rate) steps to reach the mean.
 
     Args:
-        size: root mean square. Standardised targets have 1; those of 15 were seen in trainings that
-            failed for other reasons and that did not.
-        patience: looks in a row, five steps apart.
+        size: root mean square. Standardised targets have 1; targets of 15 occurred both in
+            successful trainings and in trainings that failed for other reasons.
+        patience: number of consecutive checks, five steps apart.
     """
 
     fault = "unnormalised_targets"
@@ -53,7 +53,7 @@ class UnnormalisedTargets(ScaleRule):
         self.needs = ()
 
     def looks_at(self, step: Step) -> bool:
-        """See `SymptomRule.looks_at`: every train step at which values were to be said."""
+        """See `SymptomRule.looks_at`: every train step with regression targets."""
         return step.mode == "train" and bool(self._regressions())
 
     def look(self, step: Step) -> Symptom | None:  # noqa: ARG002 (the signal has read it)
@@ -87,10 +87,10 @@ class UnnormalisedTargets(ScaleRule):
             threshold=self.size if size > 1 else 1 / self.size,
             confidence=_CONFIDENCE if away else _UNSURE,
             seen=f"the targets have a root mean square of {size:.3g} (mean {mean:.4g}, standard "
-            f"deviation {std:.3g}) where about 1 is usual, and the predictions one of {said:.3g}",
-            cause="targets that were not standardised",
-            remedy=f"(targets - {mean:.4g}) / {std or 1:.3g} (mean and standard deviation of the "
-            "training targets), and the inverse on the predictions; targets over several powers "
-            "of ten: their logarithm",
+            f"deviation {std:.3g}); about 1 is usual; that of the predictions is {said:.3g}",
+            cause="the targets are not standardised",
+            remedy=f"train on (targets - {mean:.4g}) / {std or 1:.3g} (mean and standard "
+            "deviation of the training targets) and invert this for predictions; use the "
+            "logarithm of targets that span several powers of ten",
             evidence={"rms": size, "mean": mean, "std": std, "predictions_rms": said},
         )

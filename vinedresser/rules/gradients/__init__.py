@@ -1,1 +1,1 @@
-"""Rules about the sizes of gradients."""
+"""Rules about gradient sizes."""

@@ -1,4 +1,4 @@
-"""Rule: the gradient grows by orders of magnitude, along the steps or along the depth."""
+"""Rule: the gradient grows by orders of magnitude over steps or over depth."""
 
 from __future__ import annotations
 
@@ -17,25 +17,27 @@ if TYPE_CHECKING:
 
 __all__ = ["ExplodingGradient"]
 
-# Looks that say what the norm was at the start.
+# Checks that define the initial norm.
 _START = 3
-# Rank correlation of gradient size and depth: it has to grow at most layers on its way back.
+# Rank correlation of gradient size and depth: the gradient must grow at most layers of the backward
+# pass.
 _STEADY = -0.7
 
 
 class ExplodingGradient(SymptomRule):
     """The gradient grows by orders of magnitude, and the run does not learn.
 
-    Along the steps: the norm of all gradients, ``sqrt(sum_i |g_i|^2)``, is more than ``growth``
-    times the least of the first three looks. Along the depth: the mean absolute gradient of the
-    first layers is more than ``depth`` times that of the last ones, and grows steadily on its way
-    back. Either at ``patience`` looks in a row, in a training that learns less than it should.
+    Over steps: the norm of all gradients, ``sqrt(sum_i |g_i|^2)``, is more than ``growth`` times
+    the smallest norm of the first three checks. Over depth: the mean absolute gradient of the first
+    layers is more than ``depth`` times that of the last layers and grows steadily in the backward
+    pass. Fires when either holds at ``patience`` consecutive checks, in a training that learns less
+    than it should.
 
     Args:
-        growth: along the steps. Healthy gradients were seen to grow up to 19-fold.
-        depth: first layers over last layers; healthy networks of ten layers reach 100.
-        every: train steps from one look to the next.
-        patience: looks in a row.
+        growth: growth over steps; healthy gradients grow up to 19-fold.
+        depth: ratio of first to last layers; healthy networks of ten layers reach 100.
+        every: train steps between checks.
+        patience: number of consecutive checks.
     """
 
     fault = "exploding_gradient"
@@ -56,7 +58,7 @@ class ExplodingGradient(SymptomRule):
         self._rate: LearningRate | None = None
 
     def begin(self, info: RunRecord) -> None:
-        """Take note of the learning rate."""
+        """Read the learning rate."""
         self._rate = LearningRate.among(info.parameters)
 
     def look(self, step: Step) -> Symptom | None:
@@ -66,7 +68,7 @@ class ExplodingGradient(SymptomRule):
     def _along_the_steps(self, step: Step) -> Symptom | None:
         norms = step.reduction_of("gradients", "l2")
         norm = math.hypot(*norms.values())
-        # Infinite where the square of a finite norm does not fit; NaN is another rule's.
+        # Infinite if the square of a finite norm overflows; NaN is left to another rule.
         if math.isnan(norm):
             return None
         if len(self._start) < _START:
@@ -76,18 +78,19 @@ class ExplodingGradient(SymptomRule):
         if not 0 < start < math.inf or norm <= self.growth * start:
             return None
         largest = max(norms, key=norms.__getitem__)
-        smaller = self._rate.smaller(norm / start) if self._rate else "a tenth of the learning rate"
+        smaller = (
+            self._rate.smaller(norm / start) if self._rate else "divide the learning rate by 10"
+        )
         return Symptom(
             tensor=largest,
             statistic="l2",
             value=norm / start,
             threshold=self.growth,
             confidence=1 - self.growth * start / norm / 2,
-            seen=f"the norm of the gradient is {norm:.3g}, {norm / start:.3g} times the "
-            f"{start:.3g} of the first looks; the largest is that of {largest}",
-            cause="steps that are too large: each one makes the next gradient larger",
-            remedy=f"clip the norm of the gradient to {start:.2g}; {smaller}; warm the learning "
-            "rate up",
+            seen=f"the gradient norm is {norm:.3g}, {norm / start:.3g} times the {start:.3g} of "
+            f"the first checks; {largest} has the largest gradient",
+            cause="the steps are too large: each step increases the next gradient",
+            remedy=f"clip the gradient norm to {start:.2g}; {smaller}; warm up the learning rate",
             correction=self._rate.lowered(norm / start) if self._rate else {},
             evidence={"start": start, "norm": norm, "l2": dict(norms)},
         )
@@ -104,9 +107,9 @@ class ExplodingGradient(SymptomRule):
             confidence=1 - self.depth / profile.ratio / 2,
             seen=f"{profile.shallow} |g| {profile.sizes[profile.shallow]:.2g}, {profile.deep} "
             f"{profile.sizes[profile.deep]:.2g} (ratio {profile.ratio:.2g})",
-            cause=f"each of {len(profile.sizes)} layers multiplies the gradient by about "
-            f"{profile.per_layer:.2g} on its way back: the weights are too large",
-            remedy=f"weights smaller by {profile.per_layer:.2g} (He or Xavier initialisation), or "
-            "normalisation after each layer; clip the norm of the gradient to 1",
+            cause=f"the weights are too large: each of {len(profile.sizes)} layers multiplies the "
+            f"gradient by about {profile.per_layer:.2g} in the backward pass",
+            remedy=f"reduce the weights by a factor of {profile.per_layer:.2g} (He or Xavier "
+            "initialisation) or add normalisation after each layer; clip the gradient norm to 1",
             evidence={"abs_mean": profile.sizes, "factor_per_layer": profile.per_layer},
         )

@@ -1,4 +1,4 @@
-"""Rule: the gradient fades on its way to the first layers of a run that does not learn."""
+"""Rule: the gradient vanishes towards the first layers of a run that does not learn."""
 
 from __future__ import annotations
 
@@ -17,36 +17,38 @@ if TYPE_CHECKING:
 
 __all__ = ["VanishingGradient"]
 
-# Rank correlation of gradient size and depth: it has to fade steadily, not at one odd layer.
+# Rank correlation of gradient size and depth: the gradient must fade steadily, not at one unusual
+# layer.
 _STEADY = 0.7
-# First layers whose weights move by this share in a step may still find out of a plateau: healthy
-# trainings have 2e-4 to 2e-3. Adam moves them so as long as their gradient is above its epsilon.
+# First layers whose weights change by this share per step may still leave a plateau; healthy
+# trainings have 2e-4 to 2e-3. Adam moves them this fast as long as their gradient is above its
+# epsilon.
 _MOVING = 1e-4
-# They are waited for over this share of the run, or these steps of one of unknown length.
+# The rule waits this share of the run for them, or this many steps if its length is unknown.
 _WAIT_SHARE = 0.4
 _WAIT_STEPS = 600
-# With weights of this scale even a linear layer weakens the gradient.
+# Below this weight scale even a linear layer attenuates the gradient.
 _TINY_SCALE = 0.3
 
 
 class VanishingGradient(SymptomRule):
-    """The gradient fades on its way back to the first layers, and the run does not learn.
+    """The gradient vanishes towards the first layers, and the run does not learn.
 
-    Looks at the mean absolute gradient of each weight tensor, in the order of the model: the
-    greatest in the first quarter of the layers over the greatest in the last quarter. Fires when
-    this lies below ``ratio``, no gradient is exactly zero (that is dead units, another fault) and
-    the gradient fades steadily with depth (rank correlation at least 0.7), at ``patience``
-    consecutive looks, in a training that learns less than it should.
+    The rule computes the mean absolute gradient of each weight tensor, in model order, and divides
+    the maximum in the first quarter of the layers by the maximum in the last quarter. Fires when
+    this ratio is below ``ratio``, no gradient is exactly zero (dead units are a different fault)
+    and the gradient fades steadily with depth (rank correlation of at least 0.7), at ``patience``
+    consecutive checks, in a training that learns less than it should.
 
-    Where the optimizer still moves the first layers (a step changes them by 1e-4 of their norm, as
+    If the optimizer still moves the first layers (each step changes them by 1e-4 of their norm, as
     Adam does with any gradient above its epsilon), the network may be on a plateau that it leaves
-    by itself; so it waits for 0.4 of the run, or 600 steps of a run of unknown length.
+    by itself. The rule then waits for 0.4 of the run, or for 600 steps if its length is unknown.
 
     Args:
-        ratio: first layers over last layers, under which it fires; healthy networks of ten layers
-            lie between 0.01 and 100.
-        every: train steps from one look to the next.
-        patience: consecutive looks.
+        ratio: ratio of first to last layers below which the rule fires; healthy networks of ten
+            layers lie between 0.01 and 100.
+        every: train steps between checks.
+        patience: number of consecutive checks.
     """
 
     fault = "vanishing_gradient"
@@ -98,10 +100,10 @@ class VanishingGradient(SymptomRule):
 
 
 def _moving(step: Step) -> bool:
-    """Say whether the optimizer moves the first quarter of the layers; yes where it is not known.
+    """Return whether the optimizer moves the first quarter of the layers; True if unknown.
 
     Args:
-        step: with the norms of weights and updates.
+        step: step with the norms of weights and updates.
     """
     weights = step.reduction_of("weights", "l2")
     updates = step.reduction_of("updates", "l2")
@@ -113,30 +115,30 @@ def _moving(step: Step) -> bool:
 
 
 def _layer(name: str) -> str:
-    """Return a gradient's name without its kind."""
+    """Return the name of a gradient without its collection."""
     return name.partition("/")[2]
 
 
 def _advice(step: Step, profile: GradientProfile) -> Advice:
-    """Return the likely cause and the remedy, from how large the weights are.
+    """Return the likely cause and the remedy, depending on the size of the weights.
 
     Args:
-        step: where weights were captured beside the gradients, or not.
-        profile: of the gradient.
+        step: step at which weights may have been captured along with gradients.
+        profile: sizes of the gradient by layer.
     """
     layers = len(profile.sizes)
-    passed = (
-        f"each of {layers} layers passes on about 1/{1 / profile.per_layer:.2g} of the gradient"
-    )
+    passed = f"each of {layers} layers passes about 1/{1 / profile.per_layer:.2g} of the gradient"
     scales = [one.scale for one in weight_scales(step).values() if one.scale > 0]
     scale = statistics.median_high(scales) if scales else None
     if scale is not None and scale < _TINY_SCALE:
         return Advice(
-            cause=f"the weights are too small: {passed}, and their scale (standard deviation times "
-            f"root of the width) is {scale:.2g} where about 1 keeps the gradient",
-            remedy="He or Xavier initialisation, or batch or layer normalisation after each layer",
+            cause=f"the weights are too small: {passed}, and their scale (standard deviation "
+            f"times square root of the width) is {scale:.2g} while about 1 preserves the gradient",
+            remedy="use He or Xavier initialisation, or add batch or layer normalisation after "
+            "each layer",
         )
     return Advice(
-        cause=f"saturating activations in a deep stack: {passed} (a sigmoid passes on at most 1/4)",
-        remedy="relu, or batch or layer normalisation after each layer, or skip connections",
+        cause=f"activations saturate in a deep network: {passed} (a sigmoid passes at most 1/4)",
+        remedy="use relu, add batch or layer normalisation after each layer, or add skip "
+        "connections",
     )

@@ -1,4 +1,4 @@
-"""Last activations that contradict the loss or the targets behind them."""
+"""Checks for last activations that contradict the loss or the targets."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = [
     "no_probabilities",
     "one_unit_softmax",
     "targets_out_of_reach",
-    "twice",
+    "double_activation",
 ]
 
-# Of bounded activations, the range of their values.
+# Ranges of bounded activations.
 _RANGES = {
     "relu": (0.0, math.inf),
     "sigmoid": (0.0, 1.0),
@@ -27,14 +27,14 @@ _RANGES = {
     "tanh": (-1.0, 1.0),
     "softplus": (0.0, math.inf),
 }
-# R2 that is lost to an activation before it is worth a word.
+# Minimum loss of R2 due to an activation.
 _OUT_OF_REACH = 0.1
-# Share of entries that lie on the border of a range, which a linear layer does not do.
+# Share of entries on the border of a range; a linear layer does not produce such entries.
 _PINNED = 0.1
 
 
 def one_unit_softmax(given: Given) -> Mismatch | None:
-    """A softmax over one unit."""
+    """Return the mismatch of a softmax over one unit."""
     if not given.form.ones or given.activation not in ("", "softmax"):
         return None
     return Mismatch(
@@ -44,36 +44,38 @@ def one_unit_softmax(given: Given) -> Mismatch | None:
         statistic="std",
         value=0.0,
         threshold=0.0,
-        seen="the model says 1 for every row, from the first step on",
+        seen="the model predicts 1 for every row, from the first step on",
         cause="a softmax over one unit is always 1 and has no gradient",
-        remedy="sigmoid instead of softmax on the one unit, or two units with a softmax and a "
-        "categorical cross-entropy",
+        remedy="use sigmoid instead of softmax on the single unit, or two units with softmax and "
+        "a categorical cross-entropy",
     )
 
 
-def twice(given: Given) -> Mismatch | None:
-    """A softmax, or a bounded activation, before a loss that takes logits."""
+def double_activation(given: Given) -> Mismatch | None:
+    """Return the mismatch of a bounded activation before a loss that takes logits."""
     form, identity = given.form, given.identity
     if identity.takes != "logits":
         return None
     if form.shares and (form.zeros < 1 - 1 / form.width - 0.01 or given.activation == "softmax"):
         floor = math.log1p((form.width - 1) / math.e)
-        return _on_logits("double_softmax", "a softmax", floor, sure=True, form=form)
+        return _on_logits("double_softmax", "softmax", floor, sure=True, form=form)
     bounded = _RANGES.get(given.activation)
     if bounded and math.isfinite(bounded[1]) and _inside(form, bounded):
         spread = bounded[1] - bounded[0]
         floor = math.log1p((max(form.width, 2) - 1) * math.exp(-spread))
-        return _on_logits(given.activation, f"a {given.activation}", floor, sure=True, form=form)
+        return _on_logits(given.activation, given.activation, floor, sure=True, form=form)
     if form.between and form.lively and form.zeros < _PINNED:
         return _on_logits(
-            "sigmoid", "a sigmoid, as it seems,", math.log(2) / 2, sure=False, form=form
+            "sigmoid", "what looks like sigmoid", math.log(2) / 2, sure=False, form=form
         )
     if form.lowest >= 0 and form.zeros >= _PINNED:
-        return _on_logits("relu", "a relu", 0.0, sure=False, form=form)
+        return _on_logits("relu", "relu", 0.0, sure=False, form=form)
     return None
 
 
-def _on_logits(kind: str, what: str, floor: float, *, sure: bool, form: OutputForm) -> Mismatch:
+def _on_logits(
+    kind: str, activation: str, floor: float, *, sure: bool, form: OutputForm
+) -> Mismatch:
     limit = f", so that the loss cannot fall below {floor:.3g}" if floor and sure else ""
     return Mismatch(
         kind,
@@ -82,15 +84,15 @@ def _on_logits(kind: str, what: str, floor: float, *, sure: bool, form: OutputFo
         statistic="max",
         value=form.highest,
         threshold=1.0,
-        seen=f"a loss that takes logits is given numbers from {form.lowest:.3g} to "
-        f"{form.highest:.3g}{', whose rows sum to 1' if form.shares else ''}",
-        cause=f"{what} before a loss that puts its own on the outputs{limit}",
-        remedy="leave the last activation out: the loss is to have what the last layer gives",
+        seen=f"a loss that takes logits receives values from {form.lowest:.3g} to "
+        f"{form.highest:.3g}{', with rows that sum to 1' if form.shares else ''}",
+        cause=f"the model ends in {activation}, but the loss applies its own activation{limit}",
+        remedy="remove the last activation: the loss needs the raw outputs of the last layer",
     )
 
 
 def no_probabilities(given: Given) -> Mismatch | None:
-    """Raw outputs, or those of another activation, for a loss that takes probabilities."""
+    """Return the mismatch of unsuitable outputs for a loss that takes probabilities."""
     form, identity = given.form, given.identity
     if identity.takes != "probabilities":
         return None
@@ -106,18 +108,18 @@ def no_probabilities(given: Given) -> Mismatch | None:
         statistic="min" if form.lowest < 0 else "max",
         value=form.lowest if form.lowest < 0 else form.highest,
         threshold=0.0 if form.lowest < 0 else 1.0,
-        seen=f"a loss that takes probabilities is given numbers from {form.lowest:.3g} to "
-        f"{form.highest:.3g}{'' if outside else ', whose rows do not sum to 1'}",
-        cause=f"there is no {wanted} at the end of the model, and the loss cuts off what is no "
-        "probability, with its gradient",
-        remedy=f"a {wanted} at the end of the model, or the loss that takes logits "
-        "(from_logits=True; in torch "
+        seen=f"a loss that takes probabilities receives values from {form.lowest:.3g} to "
+        f"{form.highest:.3g}{'' if outside else ', with rows that do not sum to 1'}",
+        cause=f"the model does not end in {wanted}: the loss clips values that are no "
+        "probabilities, which removes their gradient",
+        remedy=f"add {wanted} at the end of the model, or use a loss that takes logits "
+        "(from_logits=True; in PyTorch "
         f"{'BCEWithLogitsLoss' if wanted == 'sigmoid' else 'CrossEntropyLoss'})",
     )
 
 
 def no_logarithms(given: Given) -> Mismatch | None:
-    """Raw outputs, or probabilities, for a loss that takes logarithms of probabilities."""
+    """Return the mismatch of unsuitable outputs for a loss that takes log-probabilities."""
     form = given.form
     if given.identity.takes != "logarithms" or form.logarithms or form.width < 2:
         return None
@@ -128,18 +130,19 @@ def no_logarithms(given: Given) -> Mismatch | None:
         statistic="max",
         value=form.highest,
         threshold=0.0,
-        seen="a loss that takes logarithms of probabilities is given numbers from "
-        f"{form.lowest:.3g} to {form.highest:.3g}",
-        cause="probabilities without their logarithm: the loss has hardly any gradient"
+        seen=f"a loss that takes log-probabilities receives values from {form.lowest:.3g} to "
+        f"{form.highest:.3g}",
+        cause="the outputs are probabilities without their logarithm: the loss has almost no "
+        "gradient"
         if form.shares
-        else "no log_softmax at the end of the model: the loss falls without end",
-        remedy="log_softmax at the end of the model, or CrossEntropyLoss on what the last layer "
-        "gives",
+        else "there is no log_softmax at the end of the model: the loss decreases without bound",
+        remedy="add log_softmax at the end of the model, or use CrossEntropyLoss on the raw "
+        "outputs of the last layer",
     )
 
 
 def targets_out_of_reach(given: Given) -> Mismatch | None:
-    """A bounded last activation before targets that go beyond it."""
+    """Return the mismatch of a bounded last activation for targets beyond its range."""
     if given.identity.loss not in REGRESSION:
         return None
     labels = np.asarray(given.compared.labels, np.float64)
@@ -160,15 +163,15 @@ def targets_out_of_reach(given: Given) -> Mismatch | None:
         statistic="max",
         value=given.form.highest,
         threshold=float(labels.max()),
-        seen=f"predictions lie between {given.form.lowest:.3g} and {given.form.highest:.3g}, and "
+        seen=f"predictions lie between {given.form.lowest:.3g} and {given.form.highest:.3g}, but "
         f"targets between {labels.min():.4g} and {labels.max():.4g}",
-        cause=f"{name} at the end of the model: R2 cannot be more than {1 - lost:.2g}",
-        remedy="a last layer without an activation, or targets scaled to its range",
+        cause=f"the model ends in {name}: R2 cannot exceed {1 - lost:.2g}",
+        remedy="use a last layer without an activation, or scale the targets to its range",
     )
 
 
 def _limits(given: Given) -> tuple[tuple[float, float] | None, bool]:
-    """Return the range of the last activation, and whether that is known from the model."""
+    """Return the range of the last activation, and whether the model itself confirms it."""
     form = given.form
     limits = _RANGES.get(given.activation)
     if limits and _inside(form, limits):
@@ -188,7 +191,7 @@ def _inside(form: OutputForm, limits: tuple[float, float]) -> bool:
 
 
 def error_of_shares(given: Given) -> Mismatch | None:
-    """A squared or absolute error of probabilities of classes."""
+    """Return the mismatch of a squared or absolute error of class probabilities."""
     if given.identity.loss not in REGRESSION or not given.form.shares:
         return None
     if not one_hot_rows(given.compared.labels):
@@ -200,8 +203,9 @@ def error_of_shares(given: Given) -> Mismatch | None:
         statistic="loss",
         value=given.value,
         threshold=0.0,
-        seen=f"a {given.identity.loss.replace('_', ' ')} of a softmax over {given.form.width} "
-        "classes",
-        cause="an error of probabilities has next to no gradient where the model is wrong and sure",
-        remedy="a categorical cross-entropy",
+        seen=f"the loss is a {given.identity.loss.replace('_', ' ')} of a softmax over "
+        f"{given.form.width} classes",
+        cause="an error of probabilities has almost no gradient where the model is confident but "
+        "wrong",
+        remedy="use a categorical cross-entropy",
     )

@@ -1,4 +1,4 @@
-"""Rule: the numbers of classes are learned as if they were quantities."""
+"""Rule: class numbers are trained as if they were quantities."""
 
 from __future__ import annotations
 
@@ -20,28 +20,29 @@ if TYPE_CHECKING:
 
 __all__ = ["ClassNumbers", "order_of_classes"]
 
-# Rows, and classes: of five there are ten pairs, whose order by chance hardly correlates.
+# Minimum number of rows and of classes: five classes form ten pairs, whose order rarely correlates
+# by chance.
 _ROWS = 256
 _FEWEST_CLASSES, _MOST_CLASSES = 5, 100
 _ROWS_OF_CLASS = 8
-# As classes they must be there in the inputs at all.
+# Minimum gain of baseline models on the classes.
 _LEAST_GAIN = 0.3
 
 
 class ClassNumbers(Rule):
-    """A squared or absolute error of class numbers: 3 is no closer to 4 than to 9.
+    """A squared or absolute error is used on class numbers: 3 is no closer to 4 than to 9.
 
-    Of at least 256 rows that the training has seen, all targets are whole numbers from 0 or 1 on
-    without a gap, five of them or more, and simple models tell them apart as classes (gain 0.3).
-    They are quantities where rows with neighbouring numbers have similar inputs. So the rule
-    correlates, over all pairs of classes, the distance of their mean inputs (features of unit
-    variance) with the difference of their numbers (the statistic of Mantel, Cancer Research 27,
-    1967) and fires where it is below ``order``. Quantities cut into 4 to 10 steps were seen to
-    have 0.88 and more, hours of the day 0.61, digits -0.24; random classes lie below 0.43 (of
-    six) and 0.32 (of eight) in 95 of 100 data sets.
+    The targets of at least 256 training rows are integers from 0 or 1 without a gap, at least five
+    of them, and baseline models separate them as classes (gain of 0.3). They are quantities if rows
+    with neighbouring numbers have similar inputs. The rule therefore correlates, over all pairs of
+    classes, the distance of their mean inputs (features of unit variance) with the difference of
+    their numbers (the statistic of Mantel, Cancer Research 27, 1967) and fires if the correlation
+    is below ``order``. Quantities binned into 4 to 10 steps have 0.88 and more, hours of the day
+    0.61, digits -0.24; random classes are below 0.43 (six classes) and 0.32 (eight classes) in 95
+    of 100 data sets.
 
     Args:
-        order: correlation under which the numbers are no quantities.
+        order: correlation below which the numbers are no quantities.
     """
 
     severity = "warning"
@@ -95,18 +96,17 @@ class ClassNumbers(Rule):
             value=order,
             threshold=self.order,
             confidence=0.85,
-            seen=f"the targets of {len(numbers)} rows are {classes} whole numbers, simple models "
-            f"tell {gain:.0%} of them apart as classes, and rows with neighbouring numbers are no "
-            f"more alike than others (correlation {order:.2f})",
-            cause="a loss for quantities is given the numbers of classes, whose order means "
-            "nothing",
-            remedy=f"{classes} outputs and a categorical cross-entropy",
+            seen=f"the targets of {len(numbers)} rows are {classes} integers, baseline models "
+            f"separate {gain:.0%} of them as classes, and rows with neighbouring numbers are no "
+            f"more similar than others (correlation {order:.2f})",
+            cause="a loss for quantities receives class numbers, whose order is meaningless",
+            remedy=f"use {classes} outputs and a categorical cross-entropy",
             evidence={"classes": classes, "gain": gain, "order": order},
         )
 
 
 def _class_numbers(labels: NDArray[Any]) -> NDArray[np.int64] | None:
-    """Return labels as class numbers from 0 on, [rows]; None where they cannot be such."""
+    """Return labels as class numbers from 0, int64 [rows]; None if they cannot be classes."""
     values = np.asarray(labels, np.float64)
     if values.size != len(values) or not np.isfinite(values).all():
         return None
@@ -120,14 +120,14 @@ def _class_numbers(labels: NDArray[Any]) -> NDArray[np.int64] | None:
 
 
 def order_of_classes(inputs: NDArray[np.float64], numbers: NDArray[np.int64]) -> float:
-    """Return how the distance of classes goes with the difference of their numbers.
+    """Return the correlation of the distance of classes with the difference of their numbers.
 
     Args:
-        inputs: [rows, features].
-        numbers: of the classes from 0 on, each there: [rows].
+        inputs: input rows, float64 [rows, features].
+        numbers: class numbers from 0 without a gap, int64 [rows].
 
     Returns:
-        Correlation over all pairs of classes; 1 where it cannot be told.
+        Correlation over all pairs of classes; 1 if it is undefined.
     """
     spread = inputs.std(0)
     scaled = inputs[:, spread > 0] / spread[spread > 0]

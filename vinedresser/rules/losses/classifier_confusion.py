@@ -1,4 +1,4 @@
-"""Rule: when all is learned, some classes are still taken for others."""
+"""Rule: at the end of the training, some classes are still confused."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
 
 __all__ = ["ClassifierConfusion"]
 
-# Looks that make up the matrix: so many of the last quarter of the run.
+# Number of checks in the matrix, within the last quarter of the run.
 _LOOKS = 32
 _LATE = 0.75
-# Rows of a class without which nothing is said of it.
+# Minimum number of rows of a class.
 _ROWS = 20
 _SURE = 2.0
 _NAMED = 3
 
 
 class _Cell(NamedTuple):
-    """A class that is taken for another.
+    """A class that is predicted as another class.
 
     Attributes:
-        truth, said: the classes.
-        share: of the rows of the class.
-        rows: of the class.
+        truth, said: the true and the predicted class.
+        share: share of the rows of the true class.
+        rows: number of rows of the true class.
     """
 
     truth: int
@@ -47,24 +47,25 @@ class _Cell(NamedTuple):
 
     @property
     def sure(self) -> float:
-        """The share that it surely has: less two standard errors."""
+        """Lower bound of the share: two standard errors below it."""
         return self.share - _SURE * math.sqrt(self.share * (1 - self.share) / self.rows)
 
 
 class ClassifierConfusion(Rule):
-    """At the end of the run, a class is taken for another in more than ``share`` of its rows.
+    """At the end of the run, a class is predicted as another in more than ``share`` of its rows.
 
-    By the confusion matrix of the last quarter of the run (its last 32 looks), of evaluations, or
-    of training where those have too few rows; of classes with at least 20 rows there, and surely
-    (two standard errors of the share). An evaluation shows its first batch, so its rows are the
-    same each time and count once. It is asked when the run is over, and so when learning has come
-    to its end: in the course of a training classes are always mixed up. Silent where the training
-    came to little (`Outcome`) or a rule has stopped it: then all classes are mixed up.
+    The rule computes the confusion matrix over the last quarter of the run (at most its last 32
+    checks), on evaluations, or on training data if evaluations have too few rows. A class needs at
+    least 20 rows, and the share must exceed the threshold by two standard errors. Each evaluation
+    shows its first batch, so its rows are always the same and count once. The rule fires only at
+    the end of the run: classes are always confused during training. It does not apply if the
+    outcome is poor (`Outcome`) or another rule has stopped the run, since all classes are confused
+    then.
 
-    Source: the forerunner's Confusion (a cell off the diagonal above 0.1, at any step).
+    Source: Confusion of the predecessor project (an off-diagonal cell above 0.1, at any step).
 
     Args:
-        share: of the rows of a class that are taken for one other class.
+        share: share of the rows of a class that are predicted as one other class.
     """
 
     severity = "info"
@@ -83,7 +84,7 @@ class ClassifierConfusion(Rule):
         self._last: Step | None = None
 
     def begin(self, info: RunRecord) -> None:
-        """Take note of the names of the classes."""
+        """Read the class names."""
         self._classes = list(info.classes)
 
     def update(self, step: Step) -> Finding | None:
@@ -98,7 +99,7 @@ class ClassifierConfusion(Rule):
         return None
 
     def finish(self) -> Finding | None:
-        """Return the cells that are found when the run is over."""
+        """Return the confused classes at the end of the run."""
         if self.outcome.final().kind == "poor":
             return None
         for mode in ("eval", "train"):
@@ -132,9 +133,9 @@ class ClassifierConfusion(Rule):
             value=named[0].share,
             threshold=self.share,
             confidence=0.95,
-            seen=f"of {matrix.sum():.0f} rows of {mode}: {words}",
-            cause="the inputs hardly tell these classes apart, or some of their labels are wrong",
-            remedy="look at rows of these cells; more rows of these classes, or one class of both",
+            seen=f"confused in {matrix.sum():.0f} rows of {mode}: {words}",
+            cause="the inputs hardly distinguish these classes, or some of their labels are wrong",
+            remedy="inspect the confused rows; add rows of these classes, or merge the classes",
             evidence={
                 "cells": [[one.truth, one.said, one.share, one.rows] for one in found],
                 "matrix": matrix.tolist(),

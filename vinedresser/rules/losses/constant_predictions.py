@@ -1,4 +1,4 @@
-"""Rule: the model says the same whatever it is shown."""
+"""Rule: the predictions are the same for all inputs."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
 
 __all__ = ["ConstantPredictions"]
 
-# Looks, and rows, over which it is judged.
+# Minimum number of checks and of rows.
 _LOOKS = 8
 _ROWS = 64
-# The labels have to differ: a class with more of them may well be all that is said.
+# Share of the most frequent label from which predicting only this class is no fault.
 _MAJORITY = 0.95
 _CONFIDENCE = 0.95
 
 
 class _Look(NamedTuple):
-    """One batch.
+    """Statistics of one batch.
 
     Attributes:
-        rows: of it.
-        labels: how many rows have each class; empty for values.
-        said: how many rows each class was said of; empty for values.
-        spread: standard deviation of the predictions over the rows, relative to that of the
-            labels; 0 where the labels do not differ.
+        rows: number of rows.
+        labels: number of rows of each class; empty for regression.
+        said: number of rows predicted as each class; empty for regression.
+        spread: standard deviation of the predictions over the rows, relative to that of the labels;
+            0 if the labels are constant.
     """
 
     rows: int
@@ -45,17 +45,17 @@ class _Look(NamedTuple):
 class ConstantPredictions(SymptomRule):
     """The predictions do not depend on the inputs, or are all of one class.
 
-    Of classes: the class that is said most often is said of ``share`` of the rows, and no class is
-    the label of 95 % of them. Of values, and of yes or no: the standard deviation of the
-    predictions over the rows is less than ``spread`` of that of the labels. Over the last 8 looks,
-    in a training that comes to little (`Outcome`).
+    Classification: the most frequent prediction covers ``share`` of the rows, and no class is the
+    label of 95 % of them. Regression and binary outputs: the standard deviation of the predictions
+    over the rows is less than ``spread`` times that of the labels. Must hold over the last 8
+    checks, in a training with a poor outcome (`Outcome`).
 
     Args:
-        share: of the rows that have the same class said of them.
-        spread: of predictions, relative to that of labels. A model that has learned something
-            reaches the square root of its R2.
-        patience: looks in a row, five steps apart, at which it is so and the outcome is poor; rules
-            that know the cause look every 20 steps.
+        share: share of rows with the same predicted class.
+        spread: standard deviation of predictions, relative to that of labels. A model that has
+            learned something reaches the square root of its R2.
+        patience: number of consecutive checks, five steps apart, with the symptom and a poor
+            outcome; rules that know the cause check every 20 steps.
     """
 
     fault = "constant_predictions"
@@ -101,14 +101,15 @@ class ConstantPredictions(SymptomRule):
             most = int(said.argmax())
             if said[most] < self.share or labels.max() >= _MAJORITY:
                 return None
-            words = f"{said[most]:.0%} of {rows} rows are said to be of class {most}"
+            words = f"{said[most]:.0%} of {rows} rows are predicted as class {most}"
+            share = float(said[most])
             return _symptom(
-                tensor, "share", float(said[most]), self.share, f"{words}, {labels[most]:.0%} are"
+                tensor, "share", share, self.share, f"{words}, but only {labels[most]:.0%} are"
             )
         largest = max(look.spread for look in looks)
         if largest >= self.spread or not all(look.rows > 1 for look in looks):
             return None
-        words = f"over {rows} rows the predictions differ by {largest:.1%} of what the labels do"
+        words = f"over {rows} rows the predictions vary by {largest:.1%} as much as the labels"
         return _symptom(tensor, "spread", largest, self.spread, words)
 
 
@@ -120,16 +121,16 @@ def _symptom(tensor: str, statistic: str, value: float, threshold: float, seen: 
         threshold=threshold,
         confidence=_CONFIDENCE,
         seen=seen,
-        cause="nothing of the input reaches the output, and the last bias has learned what is most "
-        "frequent: units that are dead or saturated, steps that were too large, or inputs that say "
-        "nothing about the labels",
-        remedy="inputs of mean 0 and variance 1, a tenth of the learning rate; train on one batch "
-        "until its loss is near zero",
+        cause="the output does not depend on the input, and the last bias has learned the most "
+        "frequent label: dead or saturated units, too large steps, or inputs unrelated to the "
+        "labels",
+        remedy="standardise the inputs to mean 0 and variance 1, divide the learning rate by 10; "
+        "train on a single batch until its loss is near zero",
     )
 
 
 def _looked_at(compared: Compared) -> _Look | None:
-    """Return what a batch shows; None where it cannot be compared."""
+    """Return the statistics of a batch, or None if it cannot be compared."""
     labels, predictions = compared.labels, compared.predictions
     if not predictions.size or not np.isfinite(predictions).all():
         return None

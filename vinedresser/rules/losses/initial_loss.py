@@ -19,36 +19,38 @@ if TYPE_CHECKING:
 
 __all__ = ["InitialLoss"]
 
-# Looks that count as the beginning.
+# Number of initial checks.
 _START = 3
-# A loss this many times its first value has been thrown up.
+# Growth over the first value from which a loss has diverged.
 _THROWN_UP = 10.0
 _CONFIDENCE = 0.8
-# Reductions of torch and Keras that are no sums.
+# Reductions in PyTorch and Keras that are not sums.
 _MEANS = ("mean", "sum_over_batch_size", "mean_with_sample_weight")
 
 
 class InitialLoss(SymptomRule):
-    """The loss begins on a wrong scale, and the training comes to little or blows up.
+    """The loss starts on a wrong scale, and the training performs poorly or diverges.
 
-    Of a batch whose labels and outputs were seen it is known what a mean over its rows would be,
-    and what guessing costs: ln K of K classes, ln 2 of two. Tells of a loss that is a sum instead
-    of a mean (``factor`` times the mean of its rows, or by its settings), and of one whose rows
-    cost more than ``excess`` + 2 ln K at the start: outputs that are sure before anything was
+    From captured labels and outputs of a batch, the rule computes the mean loss over its rows and
+    the loss at chance level: ln K for K classes, ln 2 for two. Fires for a loss that is a sum
+    instead of a mean (``factor`` times the mean of its rows, or by its settings), and for a loss
+    whose rows start above ``excess`` + 2 ln K: outputs that are confident before anything was
     learned.
 
-    The second is a hint only, of severity "info": what makes them so is told by others. Says
-    nothing of scikit-learn and XGBoost, whose first loss is that after the first step.
+    The second is only a hint of severity "info", since other rules find its cause. Does not apply
+    to scikit-learn and XGBoost, whose first loss is measured after the first step.
 
-    It counts where the outcome is poor (`Outcome`), or as soon as the loss is not finite or ten
-    times its first value: a sum with a learning rate that goes with it is no fault.
+    Fires only if the outcome is poor (`Outcome`), or as soon as the loss is not finite or ten times
+    its first value: a sum with a matching learning rate is no fault.
 
-    Source: Karpathy, "A recipe for training neural networks" (2019): verify the loss at its start.
+    Source: Karpathy, "A recipe for training neural networks" (2019): verify the loss at
+    initialisation.
 
     Args:
-        factor: of the loss over the mean of its rows.
-        excess: in nats. Outputs of variance 1 cost 1/2 more than guessing, of variance 4 about 2.
-        patience: looks in a row, five steps apart, at which it counts.
+        factor: ratio of the loss to the mean of its rows.
+        excess: nats above chance level. Outputs of variance 1 cost 1/2 more than chance level, of
+            variance 4 about 2.
+        patience: number of consecutive checks, five steps apart, that satisfy the condition.
     """
 
     fault = "loss_scale"
@@ -73,10 +75,10 @@ class InitialLoss(SymptomRule):
         self._means: set[str] = set()
 
     def begin(self, info: RunRecord) -> None:
-        """Take note of when the first loss is seen, and which losses are means."""
+        """Read when the first loss is measured, and which losses are means."""
         self._late = info.framework in ("sklearn", "xgboost")
         reductions = ((loss, one.get("settings", {})) for loss, one in info.losses.items())
-        # With Keras a mean has penalties on the weights added to it.
+        # In Keras, weight penalties are added to a mean.
         self._means = {loss for loss, one in reductions if one.get("reduction") in _MEANS}
 
     def looks_at(self, step: Step) -> bool:
@@ -111,7 +113,7 @@ class InitialLoss(SymptomRule):
         return self._thrown_up or self.outcome.verdict().kind == "poor"
 
     def _wrong_scale(self, loss: str) -> Symptom | None:
-        """Return what is wrong with the first values of a loss, when it is known what it is."""
+        """Return the symptom in the first values of a loss with a known formula."""
         identity, begun = self.identities.of(loss), self._begun[loss]
         if identity is None or len(begun) < _START:
             return None
@@ -140,18 +142,18 @@ class InitialLoss(SymptomRule):
             value=mean,
             threshold=chance,
             confidence=_CONFIDENCE,
-            seen=f"the loss began at {mean:.4g} where guessing among {classes} classes gives "
+            seen=f"the loss started at {mean:.4g}; chance level for {classes} classes is "
             f"{chance:.3g} (ln {classes})",
-            cause="outputs that are large before anything was learned: initial weights or inputs "
-            "on too large a scale",
-            remedy="inputs of mean 0 and variance 1; He or Xavier initialisation, a last layer "
-            "with small weights",
+            cause="the outputs are large before anything was learned: the scale of the initial "
+            "weights or inputs is too large",
+            remedy="standardise the inputs to mean 0 and variance 1; use He or Xavier "
+            "initialisation and small weights in the last layer",
             fault="",
         )
 
 
 def _graded(finding: Finding | None) -> Finding | None:
-    """Return a finding, as a hint only where it is not known what made the loss large."""
+    """Return a finding, reduced to a hint if its cause is unknown."""
     if finding is None or finding.fault:
         return finding
     return replace(finding, severity="info")
@@ -165,8 +167,8 @@ def _sum(loss: str, factor: float, mean: float) -> Symptom:
         threshold=mean,
         confidence=_CONFIDENCE,
         seen=f"the loss is {factor:.3g} times the mean of its rows",
-        cause="a sum over the batch instead of a mean: gradients, and so the steps, are as many "
-        "times as large",
-        remedy=f'reduction="mean", or a learning rate 1/{factor:.3g} of what it is',
+        cause="the loss is summed over the batch instead of averaged: gradients and steps are "
+        "larger by this factor",
+        remedy=f'set reduction="mean", or multiply the learning rate by 1/{factor:.3g}',
         evidence={"factor": factor, "mean_of_rows": mean},
     )

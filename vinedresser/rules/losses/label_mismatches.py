@@ -1,4 +1,4 @@
-"""Labels that contradict the loss, or the number or the shape of the outputs."""
+"""Checks for labels that contradict the loss, or the number or shape of the outputs."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from vinedresser.rules.signals.losses.loss_formulas import one_hot_rows
 
 __all__ = ["broadcast", "labels_out_of_range"]
 
-# Share of rows without a class.
+# Maximum share of rows without a class.
 _UNLABELLED = 0.02
 
 
 def broadcast(given: Given) -> Mismatch | None:
-    """Shapes that the loss broadcasts against each other."""
+    """Return the mismatch of shapes that the loss broadcasts against each other."""
     labels, predictions = given.compared.labels, given.compared.predictions
     shapes = {labels.ndim, predictions.ndim}
     column = labels if labels.ndim == 2 else predictions
@@ -34,16 +34,16 @@ def broadcast(given: Given) -> Mismatch | None:
         value=float(predictions.ndim),
         threshold=float(labels.ndim),
         seen=f"predictions are [N{', 1' * (predictions.ndim - 1)}] and labels "
-        f"[N{', 1' * (labels.ndim - 1)}], so the loss compares each with each ({rows} x {rows} "
-        f"pairs of {rows} rows)",
-        cause="shapes [N, 1] and [N] broadcast to [N, N]: the best that it can "
-        "learn is the mean of the labels",
-        remedy="labels[:, None], or predictions.squeeze(1)",
+        f"[N{', 1' * (labels.ndim - 1)}], so the loss compares each prediction with each label "
+        f"({rows} x {rows} pairs for {rows} rows)",
+        cause="shapes [N, 1] and [N] broadcast to [N, N]: the model can only learn the mean of "
+        "the labels",
+        remedy="use labels[:, None] or predictions.squeeze(1)",
     )
 
 
 def _value_of_all_pairs(given: Given) -> bool:
-    """Say whether the loss is that of all pairs, and not that of the rows."""
+    """Return whether the loss value is that of all pairs instead of the rows."""
     labels = np.asarray(given.compared.labels, np.float64).reshape(1, -1)
     errors = given.compared.predictions.reshape(-1, 1) - labels
     if given.identity.loss not in ("", *REGRESSION):
@@ -56,7 +56,7 @@ def _value_of_all_pairs(given: Given) -> bool:
 
 
 def labels_out_of_range(given: Given) -> Mismatch | None:
-    """Labels that are none of what the loss or the width of the output allow."""
+    """Return the mismatch of labels that the loss or the output width does not allow."""
     labels = np.asarray(given.compared.labels, np.float64)
     if not labels.size or not np.isfinite(labels).all():
         return None
@@ -68,7 +68,7 @@ def labels_out_of_range(given: Given) -> Mismatch | None:
     width = given.form.width
     numbers = labels.ndim < given.compared.predictions.ndim or labels.shape[-1] == 1
     if numbers and width > 1 and highest >= width:
-        return _too_narrow(width, f"labels reach {highest:g}", highest)
+        return _too_narrow(width, f"labels go up to {highest:g}", highest)
     if not numbers and labels.ndim > 1 and width > 1 and not one_hot_rows(labels):
         empty = float((labels.sum(-1) == 0).mean())
         if set(np.unique(labels)) <= {0.0, 1.0} and empty > _UNLABELLED:
@@ -84,9 +84,9 @@ def _too_narrow(width: int, seen: str, value: float) -> Mismatch:
         statistic="max",
         value=value,
         threshold=float(width),
-        seen=f"the model has {width} outputs, and {seen}",
-        cause="there are more classes than outputs, or the classes are numbered from 1",
-        remedy="as many outputs as classes, numbered from 0",
+        seen=f"the model has {width} outputs, but {seen}",
+        cause="there are more classes than outputs, or class numbers start at 1",
+        remedy="use as many outputs as classes, and number the classes from 0",
     )
 
 
@@ -95,14 +95,14 @@ def _not_binary(labels: NDArray[Any], lowest: float, highest: float) -> Mismatch
         return None
     whole = bool((labels == np.rint(labels)).all())
     if whole and lowest >= 0:
-        cause = f"one unit tells two classes apart, and there are {highest + 1:g}"
-        remedy = f"{highest + 1:g} units with a softmax and a categorical cross-entropy"
+        cause = f"one unit separates two classes, but there are {highest + 1:g}"
+        remedy = f"use {highest + 1:g} units with softmax and a categorical cross-entropy"
     elif whole and {lowest, highest} == {-1.0, 1.0}:
-        cause = "labels of -1 and 1 where the loss takes 0 and 1: it falls without end"
-        remedy = "(labels + 1) / 2, or a hinge loss"
+        cause = "labels are -1 and 1, but the loss takes 0 and 1: it decreases without bound"
+        remedy = "use (labels + 1) / 2, or a hinge loss"
     else:
-        cause = "a cross-entropy for targets that are numbers, not classes"
-        remedy = "MSELoss (mean_squared_error) and a last layer without an activation"
+        cause = "the targets are numbers, not classes, but the loss is a cross-entropy"
+        remedy = "use MSELoss (mean_squared_error) and a last layer without an activation"
     return Mismatch(
         "labels_not_binary",
         sure=True,
@@ -110,7 +110,7 @@ def _not_binary(labels: NDArray[Any], lowest: float, highest: float) -> Mismatch
         statistic="max" if highest > 1 else "min",
         value=highest if highest > 1 else lowest,
         threshold=1.0 if highest > 1 else 0.0,
-        seen=f"a binary cross-entropy is given labels from {lowest:.3g} to {highest:.3g}",
+        seen=f"a binary cross-entropy receives labels from {lowest:.3g} to {highest:.3g}",
         cause=cause,
         remedy=remedy,
     )

@@ -1,4 +1,4 @@
-"""Why a training loss does not come down, as far as losses, gradients and weights tell."""
+"""Diagnosis of a training loss that does not decrease, from losses, gradients and weights."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ if TYPE_CHECKING:
 
 __all__ = ["Diagnosis", "LossDiagnosis", "too_long_steps"]
 
-# Norms of the weights that change by less than this share did not train.
+# Relative change of the weight norms below which they did not train.
 _UNMOVED = 1e-3
-# Boosting that can remove no more than this of the error was not meant to.
+# Boosting that can remove at most this share of the error is limited by its learning rate.
 _REACH = 0.5
-# A rise of this factor asks for a bigger cut of the learning rate.
+# Rise of the loss that requires a stronger reduction of the learning rate.
 _FAR = 1e3
 _ONE_BATCH = (
-    "train on one batch until its loss is near zero: if that fails look at model, loss and "
-    "learning rate, if not at the data"
+    "train on a single batch until its loss is near zero: if that fails, check the model, loss and "
+    "learning rate; otherwise check the data"
 )
 
 
 class Diagnosis(NamedTuple):
-    """The likely cause, what to try, and the kind of fault.
+    """Likely cause, remedy and kind of fault.
 
     Attributes:
-        advice: the likely cause, and what to try.
-        fault: the kind of fault that it is a sign of.
-        correction: the remedy as settings, where the learning rate is known (`Finding`).
+        advice: likely cause and remedy.
+        fault: kind of fault.
+        correction: remedy as settings, if the learning rate is known (`Finding`).
     """
 
     advice: Advice
@@ -43,12 +43,12 @@ class Diagnosis(NamedTuple):
 
 
 class LossDiagnosis:
-    """Keeps what is needed to explain a loss that does not come down.
+    """Collects the data that explains a loss that does not decrease.
 
     Attributes:
-        rate: the learning rate, where the run's hyperparameters have one.
-        moved: by which share the norm of a weight has changed at the most; NaN where not captured.
-        shrinkage: what each boosted tree counts; None where none are boosted.
+        rate: learning rate, if the run's hyperparameters contain one.
+        moved: maximum relative change of a weight norm; NaN if not captured.
+        shrinkage: contribution of each boosted tree; None if there are none.
     """
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class LossDiagnosis:
         self._weights: dict[str, float] = {}
 
     def add(self, step: Step) -> None:
-        """Take in a train step."""
+        """Add a train step."""
         if step.mode != "train":
             return
         self._rounds = step.step + 1
@@ -75,11 +75,11 @@ class LossDiagnosis:
             self.moved = max(changes)
 
     def explain(self, trajectory: LossTrajectory, rate: LearningRateSignal) -> Diagnosis:
-        """Return the diagnosis of a loss that does not come down.
+        """Return the diagnosis of a loss that does not decrease.
 
         Args:
-            trajectory: of the loss.
-            rate: the learning rate.
+            trajectory: trajectory of the loss.
+            rate: learning rate in use.
         """
         if trajectory.kind != "standing":
             advice, correction = too_long_steps(trajectory, rate)
@@ -90,21 +90,22 @@ class LossDiagnosis:
         return Diagnosis(advice, fault, rate.corrected(10.0) if low else {})
 
     def _reach(self, shrinkage: float) -> float:
-        """Return the share of a squared error that is removed where every tree is perfect.
+        """Return the share of a squared error that is removed if every tree is perfect.
 
-        Of what is left, each takes its shrinkage (Friedman, Ann. Stat. 29, 2001, section 5).
+        Each tree removes its shrinkage from the residual (Friedman, Ann. Stat. 29, 2001, section
+        5).
         """
         return 1 - (1 - min(shrinkage, 1.0)) ** (2 * self._rounds)
 
     @property
     def trains(self) -> bool:
-        """Whether gradients arrive and weights move, as far as that was captured."""
+        """Whether gradients arrive and weights move, if captured."""
         gradients = self._gradients
         arrive = not gradients.norms or 2 * gradients.zeros < gradients.tensors
         return arrive and not self.moved < _UNMOVED
 
     def standing(self) -> tuple[Fault, Advice]:
-        """Return the fault, its cause and remedy, of a loss that hardly moves."""
+        """Return the fault, cause and remedy of a loss that hardly moves."""
         norms, zeros, tensors = (
             self._gradients.norms,
             self._gradients.zeros,
@@ -112,34 +113,35 @@ class LossDiagnosis:
         )
         if self.shrinkage is not None and self._reach(self.shrinkage) < _REACH:
             return "learning_rate_too_low", Advice(
-                cause=f"{self._rounds} trees of which each counts {self.shrinkage:g} remove "
-                f"{self._reach(self.shrinkage):.1%} of the error at the most",
-                remedy=f"a learning rate (eta) of {3 / self._rounds:.1g}, or more rounds",
+                cause=f"{self._rounds} trees with a learning rate of {self.shrinkage:g} remove at "
+                f"most {self._reach(self.shrinkage):.1%} of the error",
+                remedy=f"use a learning rate (eta) of {3 / self._rounds:.1g}, or more rounds",
             )
         if not norms:
             return "not_learning", Advice(
-                cause="the model does not learn: learning rate, initial weights, inputs or labels",
+                cause="the model does not learn: check learning rate, initial weights, inputs, "
+                "labels",
                 remedy=_ONE_BATCH,
             )
         if 2 * zeros >= tensors:
             return "not_learning", Advice(
                 cause=f"no gradient arrives: it is exactly zero in {zeros} of {tensors} tensors "
                 f"at step {norms[-1][0]} (dead relu units, or a loss detached from the model)",
-                remedy="a smaller learning rate, He initialisation or leaky relu; look for "
+                remedy="use a smaller learning rate, He initialisation or leaky relu; search for "
                 "detach(), no_grad() and argmax between the model and its loss",
             )
         if self.moved < _UNMOVED:
-            more = self.rate.larger() if self.rate else "ten times the learning rate"
+            more = self.rate.larger() if self.rate else "multiply the learning rate by 10"
             return "learning_rate_too_low", Advice(
-                cause="the weights hardly move (their norms changed by at most "
-                f"{self.moved:.1e} of themselves): the learning rate is too low for gradients of "
-                f"norm {norms[-1][1]:.1e}, or the optimizer holds other parameters",
-                remedy=f"{more}; check that the optimizer was given this model's parameters",
+                cause="the weights hardly move (relative change of their norms at most "
+                f"{self.moved:.1e}): the learning rate is too low for gradients of norm "
+                f"{norms[-1][1]:.1e}, or the optimizer has other parameters",
+                remedy=f"{more}; check that the optimizer has this model's parameters",
             )
         return "not_learning", Advice(
             cause="gradients arrive and weights move, but the model finds nothing to learn: labels "
-            "that do not belong to the inputs, an output and a loss that do not fit each other, or "
-            "inputs on a wrong scale",
+            "do not belong to the inputs, output and loss do not match, or the inputs have the "
+            "wrong scale",
             remedy=_ONE_BATCH,
         )
 
@@ -147,11 +149,11 @@ class LossDiagnosis:
 def too_long_steps(
     trajectory: LossTrajectory, rate: LearningRateSignal
 ) -> tuple[Advice, dict[str, float]]:
-    """Return what is said of a loss that was thrown up, or that was lost again.
+    """Return the advice for a loss that diverged or was lost again.
 
     Args:
-        trajectory: of the loss.
-        rate: the learning rate.
+        trajectory: trajectory of the loss.
+        rate: learning rate in use.
 
     Returns:
         Cause and remedy, and the remedy as a `Finding.correction`.
@@ -161,12 +163,12 @@ def too_long_steps(
     if trajectory.kind == "thrown_up":
         advice = Advice(
             cause=f"the learning rate is too high: the loss rose {trajectory.rise:.2g}-fold",
-            remedy=f"{smaller}; warm it up, clip the gradient norm",
+            remedy=f"{smaller}; warm up the learning rate, clip the gradient norm",
         )
     else:
         advice = Advice(
-            cause="it had learned and lost it again: the learning rate is too high for this "
+            cause="the model learned and then unlearned: the learning rate is too high for this "
             "stage, or the data changed",
-            remedy=f"{smaller}; a decaying learning rate; clip the gradient norm",
+            remedy=f"{smaller}; use a decaying learning rate; clip the gradient norm",
         )
     return advice, rate.corrected(factor)

@@ -1,4 +1,4 @@
-"""Rule: the training loss does not come down, or went up and stays there."""
+"""Rule: the training loss does not decrease, or rises and stays high."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ __all__ = ["LossNotDecreasing"]
 
 
 class LossNotDecreasing(Rule):
-    """The training loss has not come down, has come back up, or stays far above its start.
+    """The training loss does not decrease, rises again, or stays far above its start.
 
-    Cuts the loss into blocks of patience / 20 steps; the spread of neighbouring block means is the
-    noise. Fires when either
+    The rule divides the loss into blocks of patience / 20 steps; the spread of neighbouring block
+    means is the noise. Fires when either
 
-    - the loss stands still, and lies less than ``drop`` below its start (both surely, by two
-      standard errors), over three quarters of the patience and at each block of the last quarter;
-      with much noise the stretch is doubled, up to sixteen times, until it can tell; or
-    - every loss of a quarter of the patience lies above its first value by ``rise``, and they do
-      not fall.
+    - the loss is flat and less than ``drop`` below its start (both by two standard errors), over
+      three quarters of the patience and at each block of the last quarter; if the noise is high,
+      the range is doubled up to sixteen times until the test can decide; or
+    - every loss of a quarter of the patience is above its first value by ``rise``, and they do not
+      decrease.
 
-    With several losses, all of them have to; those of adversaries (several optimizers, with a model
-    or a loss each) only count where all of them stay far above. A plateau after learning is no
-    finding, nor is a run in which a metric improves. It has to be so for 20 steps, in which rules
-    that know the cause can see it. A loss that stands while gradients arrive and weights move may
-    stand on a plateau before learning (Barak et al., "Hidden progress in deep learning", NeurIPS
-    2022), which nothing tells from a task without hope: it is given half of a run whose length is
-    known.
+    If there are several losses, all must satisfy this; adversarial losses (several optimizers, with
+    one model or loss each) count only if all stay far above their start. A plateau after learning
+    is no finding, nor is a run with an improving metric. The condition must hold for 20 steps, so
+    that rules that know the cause can fire first. A flat loss with arriving gradients and moving
+    weights may be on a plateau before learning (Barak et al., "Hidden progress in deep learning",
+    NeurIPS 2022), which cannot be distinguished from a hopeless task: the rule waits for half of a
+    run of known length.
 
     Args:
-        patience: steps without progress; a warm-up must be shorter.
-        drop: share of the loss at the start by which it has to come down to count as learning.
+        patience: steps without progress; must be longer than a warm-up.
+        drop: share of the initial loss by which it must decrease to count as learning.
         rise: share of the first loss by which it must not stay above it; 1 is twice the loss.
     """
 
@@ -60,7 +60,7 @@ class LossNotDecreasing(Rule):
         self.drop = drop
         self.rise = rise
         self.needs = (
-            # For the cause alone: does anything arrive at the weights, and do they move?
+            # Only for the cause: do gradients arrive at the weights, and do the weights move?
             Need("gradients", every=20, reductions=("l2",), required=False),
             Need("weights", every=20, reductions=("l2",), required=False),
         )
@@ -70,7 +70,7 @@ class LossNotDecreasing(Rule):
         self._fired = False
 
     def begin(self, info: RunRecord) -> None:
-        """Take note of what each boosted tree counts."""
+        """Read the contribution of each boosted tree."""
         self._diagnosis.shrinkage = Ensemble(info).shrinkage
 
     def update(self, step: Step) -> Finding | None:
@@ -84,7 +84,7 @@ class LossNotDecreasing(Rule):
         return self._finding(step, trajectory)
 
     def finish(self) -> Finding | None:
-        """Return what was so when the run was over."""
+        """Return the finding at the end of the run."""
         trajectory = None if self._fired else self.progress.trajectory(ended=True)
         if trajectory is None or self.progress.last is None:
             return None

@@ -1,4 +1,4 @@
-"""Rule: last activation, loss, width of the output and labels do not go together."""
+"""Rule: last activation, loss, output width and labels contradict each other."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 __all__ = ["LossOutputMismatch"]
 
-# Models whose parts are listed in the order in which they are called.
+# Models that list their parts in call order.
 _ORDERED = frozenset({"Sequential", "Functional"})
-# Of torch: these broadcast [N, 1] against [N]; others refuse, and Keras's put the shapes right.
+# PyTorch losses that broadcast [N, 1] against [N]; others raise, and Keras corrects the shapes.
 _BROADCAST = frozenset({"MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss"})
 _SURE, _LIKELY = 0.99, 0.8
 
 
 class _Sighting(NamedTuple):
-    """A mismatch, and where it was seen for the first and the last time."""
+    """A mismatch, and the first and last step at which it was seen."""
 
     first: int
     step: Step
@@ -41,32 +41,32 @@ class _Sighting(NamedTuple):
 
 
 class LossOutputMismatch(Rule):
-    """What the model says and what its loss takes do not go together.
+    """The model's outputs do not match what its loss takes.
 
-    From the loss (its type, or its first values where it is a plain function), the outputs and
-    labels that it was given, and the model's last activation. Wrong in any case, and told after
-    ``patience`` looks: a softmax, sigmoid or tanh before a loss that takes logits; a softmax over
-    one unit; raw outputs where probabilities or their logarithms are taken; fewer outputs than
-    classes; labels other than 0 and 1 in a binary cross-entropy; [N, 1] broadcast against [N]; an
-    activation that keeps a tenth of the targets' variance out of reach. Told only where the
-    training comes to little (`Outcome`): a relu before a loss that takes logits, rows of
-    probabilities that do not sum to one, a squared or absolute error of a softmax.
+    The rule compares the loss (its type, or its first values if it is a plain function), the
+    outputs and labels it receives, and the model's last activation. Always wrong, and reported
+    after ``patience`` checks: softmax, sigmoid or tanh before a loss that takes logits; softmax
+    over one unit; raw outputs where probabilities or log-probabilities are expected; fewer outputs
+    than classes; labels other than 0 and 1 in a binary cross-entropy; [N, 1] broadcast against [N];
+    an activation that keeps a tenth of the targets' variance out of reach. Reported only if the
+    outcome is poor (`Outcome`): relu before a loss that takes logits, rows of probabilities that do
+    not sum to one, a squared or absolute error of a softmax.
 
-    The finding is of severity "stop" where nothing can be learned or the training comes to little,
-    else "warning" (with the default severity): such networks learn, but less than they could.
+    With the default severity, the finding is "stop" if nothing can be learned or the outcome is
+    poor, and "warning" otherwise: such networks learn, but less than they could.
 
-    Source: UMLAUT (CHI 2021), NeuraLint (TOSEM 2022), and the floor of a cross-entropy of
-    probabilities: ln(1 + (K - 1)/e) of K classes.
+    Sources: UMLAUT (CHI 2021), NeuraLint (TOSEM 2022), and the lower bound of a cross-entropy of
+    probabilities: ln(1 + (K - 1)/e) for K classes.
 
     Args:
-        patience: looks in a row, at every fifth train step.
+        patience: number of consecutive checks, at every fifth train step.
     """
 
     fault = "loss_output_mismatch"
 
     def __init__(self, patience: int = 3) -> None:
         if patience < 1:
-            raise ConfigError(f"patience = {patience}: must be at least 1 look")
+            raise ConfigError(f"patience = {patience}: must be at least 1")
         self.patience = patience
         self.needs = ()
         self.batches = Batches()
@@ -80,7 +80,7 @@ class LossOutputMismatch(Rule):
         self._fired = False
 
     def begin(self, info: RunRecord) -> None:
-        """Take note of the last activation, and of losses that broadcast."""
+        """Read the last activation and the losses that broadcast."""
         modules = list(info.modules.values())
         roots = [words for words in modules if words[2:] == ["model"]]
         if len(roots) == 1 and roots[0][0] in _ORDERED:
@@ -103,19 +103,19 @@ class LossOutputMismatch(Rule):
         return None
 
     def finish(self) -> Finding | None:
-        """Return what was seen until the end of a training that came to little."""
+        """Return the last mismatch of a training with a poor outcome."""
         if self._fired or self.outcome.final().kind != "poor":
             return None
         ripe = [one for one in self._seen.values() if one.looks >= self.patience]
         return self._finding(ripe[0], self.outcome.final().reason) if ripe else None
 
     def _look(self, step: Step, compared: Compared) -> Mismatch | None:
-        """Return what is wrong in a batch."""
+        """Return the mismatch in a batch, if any."""
         form = output_form(compared.predictions)
         value = step.scalars.get(f"losses/{compared.loss}")
         if form is None or value is None:
             return None
-        # All ones later on may be a sigmoid that has run away.
+        # All ones later may come from a diverged sigmoid.
         self._ones &= form.ones
         identity = self.identities.of(compared.loss) or LossIdentity("", "", "mean", by_name=False)
         if _contradicted(identity, compared, value):
@@ -140,7 +140,7 @@ class LossOutputMismatch(Rule):
         self._seen[loss] = _Sighting(first, step, loss, mismatch, looks + 1)
 
     def _told(self, loss: str) -> Finding | None:
-        """Return the finding when it has been seen often enough and counts."""
+        """Return the finding once it is confirmed and counts."""
         seen = self._seen[loss]
         if seen.looks < self.patience:
             return None
@@ -153,8 +153,8 @@ class LossOutputMismatch(Rule):
         """Return the finding.
 
         Args:
-            sighting: of it.
-            poor: why the training comes to little; "": it does not, or that is not known.
+            sighting: mismatch to report.
+            poor: reason for a poor outcome; "" if it is not poor or unknown.
         """
         self._fired = True
         mismatch = sighting.mismatch
@@ -177,9 +177,9 @@ class LossOutputMismatch(Rule):
 
 
 def _contradicted(identity: LossIdentity, compared: Compared, value: float) -> bool:
-    """Say whether the loss's value shows that it takes something else than its name says.
+    """Return whether the loss value contradicts the input that its name implies.
 
-    A user's own class may be called as one of a framework's and take logits where that one takes
+    A custom class may have the name of a framework's loss and take logits where that one takes
     probabilities.
     """
     if not identity.by_name or not np.isfinite(value):

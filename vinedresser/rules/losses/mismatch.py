@@ -1,4 +1,4 @@
-"""What a check of outputs, labels and a loss is given, and what it tells."""
+"""Input and result of a check of outputs, labels and loss."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from vinedresser.rules.signals.losses.loss_identity import LossIdentity
 
 __all__ = ["REGRESSION", "Given", "Mismatch"]
 
-# The losses of targets that are values, as `LossIdentity` calls them.
+# Regression losses, as named by `LossIdentity`.
 REGRESSION = ("mean_squared_error", "mean_absolute_error", "huber")
 
 
 class Given(NamedTuple):
-    """What a check is given.
+    """Input of a check.
 
     Attributes:
-        identity: of the loss.
-        compared: what it compared.
-        form: of the predictions.
-        activation: the last of the model, "" where it is none or not known.
-        broadcasts: the loss is one that broadcasts its arguments against each other.
-        value: of the loss.
+        identity: identity of the loss.
+        compared: labels and predictions that it compared.
+        form: properties of the predictions.
+        activation: last activation of the model; "" if none or unknown.
+        broadcasts: whether the loss broadcasts its arguments against each other.
+        value: value of the loss.
     """
 
     identity: LossIdentity
@@ -35,18 +35,19 @@ class Given(NamedTuple):
 
 
 class Mismatch(NamedTuple):
-    """What does not fit.
+    """A contradiction between outputs, labels and loss.
 
     Attributes:
-        kind: a word for it.
-        sure: it is wrong whatever becomes of the training; else it counts when that is poor.
-        hopeless: nothing can be learned.
-        statistic: which figure shows it.
-        value: that figure.
-        threshold: what it was held against.
-        seen: what was seen.
-        cause: what is wrong.
-        remedy: what to change.
+        kind: short name.
+        sure: whether it is wrong regardless of the outcome; otherwise it counts only if that is
+            poor.
+        hopeless: whether nothing can be learned.
+        statistic: statistic that shows it.
+        value: value of the statistic.
+        threshold: threshold of the statistic.
+        seen: observation.
+        cause: cause.
+        remedy: remedy.
     """
 
     kind: str

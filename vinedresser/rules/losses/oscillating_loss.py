@@ -1,4 +1,4 @@
-"""Rule: the loss swings to and fro and gets nowhere."""
+"""Rule: the loss oscillates without progress."""
 
 from __future__ import annotations
 
@@ -19,34 +19,36 @@ if TYPE_CHECKING:
 
 __all__ = ["OscillatingLoss"]
 
-# Steps of a block, and blocks that are looked at.
+# Steps per block, and number of checked blocks.
 _BLOCK = 5
 _BLOCKS = 20
-# Changes of direction among successive differences: chance alone gives 2/3, a drift none.
+# Share of direction changes among successive differences: noise gives 2/3, a trend none.
 _TURNS = 0.5
-# Standard errors of a fall that is none.
+# Standard errors of a significant decrease.
 _SURE = 2.0
-# A loss that swings so far above its start has no need of a verdict.
+# Level, relative to the start, above which the rule fires without a verdict.
 _THROWN_UP = 2.0
 _CONFIDENCE = 0.8
 
 
 class OscillatingLoss(SymptomRule):
-    """The loss swings widely around a level that it does not leave.
+    """The loss oscillates widely around a constant level.
 
-    Of the last 100 losses, in 20 blocks of 5: the noise of the block means (from successive
-    differences) is more than ``swing`` of their mean, they turn back at more than half of the
-    blocks, and their second half is not surely below the first (two standard errors). It counts in
-    a training that comes to little (`Outcome`), or where the loss swings at twice its start. A
-    training that has converged swings too, relative to a loss that is next to nothing; it is good.
+    Over the last 100 losses, in 20 blocks of 5: the noise of the block means (from successive
+    differences) is more than ``swing`` of their mean, they change direction at more than half of
+    the blocks, and their second half is not significantly below the first (two standard errors).
+    Fires in a training with a poor outcome (`Outcome`), or if the loss oscillates at twice its
+    start. A converged training also oscillates, relative to a loss near zero, but its outcome is
+    good.
 
-    Source: AUTOTRAINER (ICSE 2021) counts epochs whose accuracy swings by 0.03. Healthy trainings
-    were seen to swing by up to 0.7, so the outcome decides; trainings without hope for other
-    reasons by 0.1 at most.
+    Source: AUTOTRAINER (ICSE 2021) counts epochs whose accuracy varies by 0.03. The noise of
+    healthy trainings reaches 0.7, so the outcome decides; that of trainings that fail for other
+    reasons reaches 0.1.
 
     Args:
         swing: noise of block means, relative to their mean.
-        patience: looks in a row, five steps apart; rules that know the cause look every 20 steps.
+        patience: number of consecutive checks, five steps apart; rules that know the cause check
+            every 20 steps.
     """
 
     fault = "oscillating_loss"
@@ -63,7 +65,7 @@ class OscillatingLoss(SymptomRule):
         self._losses: dict[str, deque[float]] = {}
 
     def looks_at(self, step: Step) -> bool:
-        """See `SymptomRule.looks_at`: every fifth train step, when 100 losses are there."""
+        """See `SymptomRule.looks_at`: every fifth train step once 100 losses are available."""
         if step.mode != "train":
             return False
         for name, value in step.scalars_of("losses").items():
@@ -78,7 +80,7 @@ class OscillatingLoss(SymptomRule):
 
     def look(self, step: Step) -> Symptom | None:  # noqa: ARG002 (it has kept the losses)
         """See `SymptomRule.look`."""
-        # Of several losses, such as those of adversaries, each may swing while the whole learns.
+        # With several losses, such as adversarial ones, each may oscillate while the model learns.
         if len(self._losses) != 1:
             return None
         name, kept = next(iter(self._losses.items()))
@@ -101,11 +103,11 @@ class OscillatingLoss(SymptomRule):
             value=swing,
             threshold=self.swing,
             confidence=_CONFIDENCE,
-            seen=f"{name} swings by {swing:.0%} of its level from one five steps to the next, and "
-            f"stays around {level:.4g} after a start at {start:.4g}",
-            cause="steps that are too large for so small a batch: each one undoes what the last "
-            "ones learned",
-            remedy=f"{self.rate.scaled(0.1)}, a larger batch, less momentum, or a decaying "
+            seen=f"{name} varies by {swing:.0%} of its level between blocks of five steps and "
+            f"stays around {level:.4g} (start: {start:.4g})",
+            cause="the steps are too large for such a small batch: each one undoes what the "
+            "previous ones learned",
+            remedy=f"{self.rate.scaled(0.1)}; use a larger batch, less momentum, or a decaying "
             "learning rate",
             evidence={"swing": swing, "level": level, "start": start},
             correction=self.rate.corrected(0.1),

@@ -1,4 +1,4 @@
-"""What the outputs that a loss is given look like: probabilities, their logarithms, or numbers."""
+"""Form of the outputs that a loss receives: probabilities, log-probabilities, or other numbers."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from numpy.typing import NDArray
 
 __all__ = ["OutputForm", "output_form"]
 
-# A row of float32 probabilities sums to one, and one of their logarithms to zero, this closely.
+# Tolerance for the sum of a row of float32 probabilities.
 _ROUNDING = 1e-3
-# Outputs of a network that is dead differ by less, those of a sigmoid that learns by more.
+# Range of values: outputs of a dead network vary less, those of a learning sigmoid more.
 _LIVELY = 0.5
 
 
 class OutputForm(NamedTuple):
-    """What is true of all rows of some outputs.
+    """Properties shared by all rows of some outputs.
 
     Attributes:
-        width: entries of a row's last axis; 1 for [rows].
-        lowest: of all entries.
-        highest: of all entries.
-        shares: each row sums to one, and no entry is negative: a softmax was put on them.
-        logarithms: the exponentials of each row sum to one.
-        ones: there is one entry a row, and it is 1: a softmax over one unit.
-        zeros: the share of entries that are exactly zero.
+        width: length of the last axis; 1 for [rows].
+        lowest: minimum of all entries.
+        highest: maximum of all entries.
+        shares: whether each row sums to one without negative entries, as after softmax.
+        logarithms: whether the exponentials of each row sum to one.
+        ones: whether each row has a single entry of 1, as after softmax over one unit.
+        zeros: share of entries that are exactly zero.
     """
 
     width: int
@@ -38,20 +38,20 @@ class OutputForm(NamedTuple):
 
     @property
     def between(self) -> bool:
-        """All entries are numbers from 0 to 1."""
+        """Whether all entries lie between 0 and 1."""
         return self.lowest >= 0 and self.highest <= 1 + _ROUNDING
 
     @property
     def lively(self) -> bool:
-        """The entries differ: what lies between 0 and 1 does not because all are the same."""
+        """Whether the entries vary, so that values between 0 and 1 are not just all equal."""
         return self.highest - self.lowest > _LIVELY
 
 
 def output_form(predictions: NDArray[np.float64]) -> OutputForm | None:
-    """Return what outputs look like; None where they are empty or not finite.
+    """Return the form of outputs, or None if they are empty or not finite.
 
     Args:
-        predictions: [rows, ..., classes] or [rows].
+        predictions: outputs, float64 [rows, ..., classes] or [rows].
     """
     if not predictions.size or not np.isfinite(predictions).all():
         return None

@@ -1,4 +1,4 @@
-"""Rule: the model goes on learning its training data and gets worse on the rest."""
+"""Rule: the training loss keeps falling while the evaluation loss rises."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ __all__ = ["Overfitting"]
 
 
 class Overfitting(Rule):
-    """The evaluation loss has risen from its best while the training loss went on falling.
+    """The evaluation loss has risen from its minimum while the training loss kept falling.
 
-    Fires when each of the last ``patience`` evaluations lies above the best by more than ``ratio``,
-    their mean does so by two standard errors of the evaluations' own noise besides, and the mean
-    training loss of that time is lower than at the best, by 5 % and by its own noise.
+    Fires when each of the last ``patience`` evaluations is above the minimum by more than
+    ``ratio``, their mean is so by two standard errors of the evaluations' noise, and the mean
+    training loss in that period is lower than at the minimum, by 5 % and by its own noise.
 
-    The ratio is one of the best evaluation loss. Of losses that are no errors in the unit of the
-    targets (cross-entropies) it is one of 1/2 at least, or of the first evaluation where that is
-    less: a cross-entropy that goes from 0.05 to 0.08 has lost nothing. Silent while a metric on the
-    evaluation data is better than at the best loss, and where an evaluation before any training was
-    more than twice the first training loss: then the training has an easier task (a curriculum).
+    ``ratio`` refers to the minimum evaluation loss. For losses that are not in the unit of the
+    targets (cross-entropies) it refers to at least 1/2, or to the first evaluation if that is
+    smaller: a cross-entropy that rises from 0.05 to 0.08 is harmless. Does not fire while a metric
+    on evaluation data is better than at the minimum, nor if an evaluation before training was more
+    than twice the first training loss: then the training has an easier task (a curriculum).
 
     Args:
-        ratio: rise of the evaluation loss at which it fires, as a share of its best.
-        patience: evaluations.
+        ratio: rise of the evaluation loss at which the rule fires, as a share of its minimum.
+        patience: number of evaluations.
     """
 
     fault = "overfitting"
@@ -57,7 +57,7 @@ class Overfitting(Rule):
             Need("losses", modes=("eval",)),
             Need("metrics", modes=("eval",), required=False),
         )
-        # Sum and number of the training losses since the last evaluation.
+        # Sum and count of the training losses since the last evaluation.
         self._train: dict[str, tuple[float, int]] = {}
         self._start: dict[str, float] = {}
         self._series: dict[str, EvaluationSeries] = {}
@@ -88,11 +88,11 @@ class Overfitting(Rule):
         return None
 
     def _paired(self, name: str) -> str:
-        """Return the training loss that goes with an evaluation loss: its namesake, or the only."""
+        """Return the training loss that matches an evaluation loss: by name, or the only one."""
         return next(iter(self._train)) if len(self._train) == 1 else name
 
     def _mean(self, name: str) -> float:
-        """Return the mean of a training loss since the last evaluation; NaN when there is none."""
+        """Return the mean of a training loss since the last evaluation; NaN if there is none."""
         total, count = self._train.get(name, (0.0, 0))
         return total / count if count else math.nan
 
@@ -111,15 +111,13 @@ class Overfitting(Rule):
             value=parting.rise,
             threshold=self.ratio,
             confidence=confidence(parting.margin),
-            seen=(
-                f"{name} on evaluation data {now.loss:.4g}, best {best.loss:.4g} at step "
-                f"{best.step}, while on training data it went from {parting.train_then:.3g} to "
-                f"{parting.train_now:.3g}{metrics}"
-            ),
-            cause="the model fits what is particular to its training data: too few data, too many "
-            "parameters, or too many epochs",
-            remedy=f"stop at step {best.step}; more data or augmentation, weight decay, dropout, "
-            "or a smaller model",
+            seen=f"{name} on evaluation data is {now.loss:.4g} (best {best.loss:.4g} at step "
+            f"{best.step}), while on training data it went from {parting.train_then:.3g} to "
+            f"{parting.train_now:.3g}{metrics}",
+            cause="the model memorises its training data: too little data, too many parameters, "
+            "or too many epochs",
+            remedy=f"stop at step {best.step}; use more data or augmentation, weight decay, "
+            "dropout, or a smaller model",
             evidence={
                 "best_step": best.step,
                 "best_loss": best.loss,
@@ -132,5 +130,5 @@ class Overfitting(Rule):
 
 
 def _finite(scalars: Mapping[str, float]) -> dict[str, float]:
-    """Return those that are finite, `bounded`."""
+    """Return the finite scalars, `bounded`."""
     return {name: bounded(value) for name, value in scalars.items() if math.isfinite(value)}

@@ -1,4 +1,4 @@
-"""Rule: neither loss gets better any more."""
+"""Rule: neither the training loss nor the evaluation loss improves any more."""
 
 from __future__ import annotations
 
@@ -17,21 +17,30 @@ if TYPE_CHECKING:
 __all__ = ["Overtraining"]
 
 _CONFIDENCE = 0.7
-# The training loss has to have come down by this share at all, from the mean of so many steps: one
-# alone may be of a hard batch.
+# Share by which the training loss must have decreased, relative to the mean of its first steps,
+# since a single step may have a difficult batch.
 _LEARNED = 0.1
 _FIRST = 10
 
 
 class _Best(NamedTuple):
-    """The lowest loss so far that was lower by enough, where it was, and looks since then."""
+    """Lowest loss so far, its step, and the number of evaluations since then.
+
+    A loss replaces it only if it is lower by a margin.
+    """
 
     loss: float
     step: int
     since: int
 
     def then(self, loss: float, step: int, delta: float) -> _Best:
-        """Return the best after one more loss."""
+        """Return the best after one more loss.
+
+        Args:
+            loss: loss to add.
+            step: step of the loss.
+            delta: required relative decrease.
+        """
         if loss < self.loss - delta * abs(self.loss):
             return _Best(loss, step, 0)
         return self._replace(since=self.since + 1)
@@ -40,15 +49,16 @@ class _Best(NamedTuple):
 class Overtraining(Rule):
     """Neither the training loss nor the evaluation loss improves any more.
 
-    Fires when for ``patience`` evaluations neither the evaluation loss nor the mean training loss
+    Fires when, for ``patience`` evaluations, neither the evaluation loss nor the mean training loss
     between evaluations was lower than its best by more than ``delta``, in a training that has
-    learned. A hint: what comes later costs time and is of no use.
+    learned. This is a hint: the remaining steps cost time without benefit.
 
-    Source: the forerunner's Overtraining (patience 5 and 10, delta 0.1 in the unit of the loss).
+    Source: Overtraining of the predecessor project (patience 5 and 10, delta 0.1 in the unit of the
+    loss).
 
     Args:
-        patience: evaluations.
-        delta: share of the best loss by which another has to be lower.
+        patience: number of evaluations.
+        delta: share of the best loss by which a new loss must be lower.
     """
 
     severity = "info"
@@ -65,7 +75,7 @@ class Overtraining(Rule):
             Need("losses", modes=("train",)),
             Need("losses", modes=("eval",), required=False),
         )
-        # Sum and number of the first losses.
+        # Sum and count of the first losses.
         self._start: dict[str, tuple[float, int]] = {}
         self._sum: dict[str, tuple[float, int]] = {}
         # Mean losses between the last evaluations.
@@ -99,12 +109,12 @@ class Overtraining(Rule):
         self._best[key] = best.then(value, step, self.delta) if best else _Best(value, step, 0)
 
     def _over(self) -> bool:
-        """Say whether none of the losses gets better, and one of training has been learned."""
+        """Return whether no loss improves and some training loss has decreased."""
         learned = any(self._learned(name) for mode, name in self._best if mode == "train")
         return learned and all(best.since >= self.patience for best in self._best.values())
 
     def _learned(self, name: str) -> bool:
-        """Say whether a training loss lies below its start of late."""
+        """Return whether a training loss has recently been below its start."""
         total, count = self._start[name]
         recent = self._recent[name]
         start = total / count
@@ -123,10 +133,10 @@ class Overtraining(Rule):
             value=best.loss,
             threshold=best.loss * (1 - self.delta),
             confidence=_CONFIDENCE,
-            seen=f"{name} on evaluation data was best with {best.loss:.4g} at step {best.step}; "
-            f"for {self.patience} evaluations neither it nor the training loss got better by "
+            seen=f"{name} on evaluation data was best at step {best.step} with {best.loss:.4g}; "
+            f"for {self.patience} evaluations neither it nor the training loss improved by "
             f"{self.delta:.0%}",
-            cause="all is learned that this model and this learning rate can learn",
+            cause="the model has learned all it can with this learning rate",
             remedy=f"stop at step {last}, or lower the learning rate there",
             evidence={"best_step": best.step, "best_loss": best.loss},
         )

@@ -1,4 +1,4 @@
-"""Rule: the model is perfect before it can have learned."""
+"""Rule: the predictions are perfect too early."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
 
 __all__ = ["PerfectAtOnce"]
 
-# Rows that are to be perfect.
+# Number of consecutive correct rows.
 _ROWS = 128
 
 
 class PerfectAtOnce(Rule):
     """The predictions are perfect within the first steps.
 
-    128 rows one after the other have the right class within the first ``steps`` steps, and they are
-    of several classes (`SingleLabel` is about one). Easy tasks do that too, so it is a hint. Says
-    nothing of XGBoost, of which a single round has seen all rows.
+    Fires when 128 consecutive rows of several classes are classified correctly within the first
+    ``steps`` steps (`SingleLabel` covers a single class). Easy tasks do that too, so it is a hint.
+    Does not apply to XGBoost, where a single round sees all rows.
 
-    Source: UMLAUT (CHI 2021), which alarms on an accuracy above 0.95 at any time.
+    Source: UMLAUT (CHI 2021), which warns about an accuracy above 0.95 at any time.
 
     Args:
-        steps: at the beginning, in which nothing is to be perfect.
+        steps: number of initial steps in which the predictions should not be perfect.
     """
 
     severity = "info"
@@ -47,7 +47,7 @@ class PerfectAtOnce(Rule):
         self._fired = False
 
     def begin(self, info: RunRecord) -> None:
-        """Take note of what a step is."""
+        """Read the framework."""
         self._fired = info.framework == "xgboost"
 
     def update(self, step: Step) -> Finding | None:
@@ -61,7 +61,7 @@ class PerfectAtOnce(Rule):
             return None
         for compared in self.batches.compared:
             labels = compared.labels.tobytes()
-            # A step of all rows shows the same ones each time.
+            # A full-batch step shows the same rows each time.
             if self._labels.get(compared.loss) != labels:
                 self._right[compared.loss] = _right(compared, self._right.get(compared.loss, 0))
             self._labels[compared.loss] = labels
@@ -77,16 +77,21 @@ class PerfectAtOnce(Rule):
             value=rows,
             threshold=_ROWS,
             confidence=0.6,
-            seen=f"after {step.step} steps {rows} predictions in a row are right",
-            cause="the inputs hold the labels, the rows were trained on before, or the task is "
+            seen=f"after {step.step} steps, {rows} consecutive predictions are correct",
+            cause="the inputs contain the labels, the rows were trained on before, or the task is "
             "very easy",
-            remedy="look for an input that follows from the label",
+            remedy="look for an input that is derived from the label",
             evidence={"rows": rows},
         )
 
 
 def _right(compared: Compared, before: int) -> int:
-    """Return how many rows in a row have the right class, with those before."""
+    """Return the number of consecutive rows with the right class, including previous ones.
+
+    Args:
+        compared: labels and predictions of a batch.
+        before: number of consecutive rows before the batch.
+    """
     classes = compared.predictions.shape[-1] if compared.predictions.ndim > 1 else 1
     numbers = class_indices(compared.labels, classes) if classes > 1 else None
     if numbers is None or numbers.shape != compared.predictions.shape[:-1]:

@@ -1,4 +1,4 @@
-"""Rule: the training comes to less than simple models make of the same rows."""
+"""Rule: the training performs worse than simple baseline models on the same rows."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
 __all__ = ["Underfitting"]
 
 _EVERY = 5
-# The verdict asks for two standard errors.
+# The verdict requires two standard errors.
 _CONFIDENCE = 0.95
 
 
 class Underfitting(Rule):
-    """The predictions fit much worse than they should, and there is no hope of better.
+    """The predictions are much worse than they should be and will not improve enough.
 
-    The gain, the share of the error of guessing that the model removes, is surely below half of
-    what ridge regression or five neighbours reach on rows that the training has seen, and will be
-    so at the end of the run if it goes on as until now (`Outcome`). Without labels, or where simple
-    models reach nothing themselves, the losses and metrics decide. It is the net below all rules
-    that know a fault by its symptoms, so it leaves them the time to see theirs; at the end of the
-    run it does not wait.
+    The gain, the share of the chance-level error that the model removes, is significantly below
+    half of what ridge regression or five nearest neighbours reach on rows from the training, and
+    will stay so until the end of the run at the current rate (`Outcome`). Without labels, or if the
+    baseline models reach nothing, losses and metrics decide. This rule is the fallback for all
+    rules that recognise a fault by its symptoms, so it waits long enough for those to fire; at the
+    end of the run it does not wait.
 
     Args:
-        patience: looks in a row, five steps apart, at which it has to be so. Rules that look at
-            weights and gradients every 20 steps have looked three times by then.
+        patience: number of consecutive checks, five steps apart. Rules that check weights and
+            gradients every 20 steps have then checked three times.
     """
 
     fault = "underfitting"
@@ -44,11 +44,11 @@ class Underfitting(Rule):
 
     def __init__(self, patience: int = 13) -> None:
         if patience < 1:
-            raise ConfigError(f"patience = {patience}: must be at least 1 look")
+            raise ConfigError(f"patience = {patience}: must be at least 1")
         self.patience = patience
         self.needs = (
             Need("losses"),
-            # For the cause alone: does anything arrive at the weights, and do they move?
+            # Only for the cause: do gradients arrive at the weights, and do the weights move?
             Need("gradients", every=20, reductions=("l2",), required=False),
             Need("weights", every=20, reductions=("l2",), required=False),
         )
@@ -60,7 +60,7 @@ class Underfitting(Rule):
         self._fired = False
 
     def begin(self, info: RunRecord) -> None:
-        """Take note of the learning rate, and of what each boosted tree counts."""
+        """Read the learning rate and the contribution of each boosted tree."""
         self._diagnosis.rate = LearningRate.among(info.parameters)
         self._diagnosis.shrinkage = Ensemble(info).shrinkage
 
@@ -82,7 +82,7 @@ class Underfitting(Rule):
         return self._finding(step, verdict) if self._looks >= self.patience else None
 
     def finish(self) -> Finding | None:
-        """Return what is found of a training that came to little."""
+        """Return the finding of a training with a poor outcome."""
         verdict = self.outcome.final()
         if self._fired or self._last is None or verdict.kind != "poor":
             return None
@@ -111,7 +111,7 @@ class Underfitting(Rule):
         )
 
     def _shortfall(self) -> tuple[str, str, float, float]:
-        """Return a tensor, a statistic of it, its value, and what it should have been."""
+        """Return a tensor, one of its statistics, the value of that, and the expected value."""
         for loss, series in self.outcome.fit.of("train").items():
             gain, wanted = series.gain(), self.outcome.baseline.gain(loss)
             if gain is not None and wanted is not None:

@@ -1,1 +1,1 @@
-"""Rules about how weights are changed: learning rate, gradients, regularisation, modes."""
+"""Rules about how weights change: learning rate, gradients, regularisation, modes."""

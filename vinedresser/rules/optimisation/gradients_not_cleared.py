@@ -1,4 +1,4 @@
-"""Rule: gradients of one step are added to those of the steps before."""
+"""Rule: gradients accumulate over steps because they are not cleared."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _CONFIDENCE = 0.8
 
 
 class GradientsNotCleared(SymptomRule):
-    """Gradients of one step are added to those of the steps before.
+    """Gradients accumulate over steps because they are not cleared.
 
-    With n the l2 norm of the whole gradient, and x the loss, at a look: fires when
-    n / n_first > ``growth`` * max(1, x / x_first) at ``patience`` looks in a row, in a training
-    that learns less than it should. A running sum grows by itself; where the training is thrown off
-    by too large a step, the loss grows with the gradient. Source: A. Karpathy's list of common
-    mistakes; without zero_grad the norm was seen to grow 23-fold, with it to fall to 0.6.
+    With the l2 norm n of the whole gradient and the loss x at a check, fires when n / n_first >
+    ``growth`` * max(1, x / x_first) at ``patience`` consecutive checks, in a training that learns
+    less than it should. A running sum grows by itself; if too large a step makes the training
+    diverge, the loss grows with the gradient. Source: A. Karpathy's list of common mistakes; in an
+    example, the norm grew 23-fold without zero_grad and fell to 0.6 with it.
 
     Args:
-        growth: of the norm, beyond that of the loss. Half of the 23 that was seen; healthy deep
-            networks reach 19, and are kept out by the outcome.
-        every: train steps from one look to the next.
-        patience: looks in a row.
+        growth: growth of the norm beyond that of the loss. Half of the observed 23; healthy deep
+            networks reach 19, but have a good outcome.
+        every: train steps between checks.
+        patience: number of consecutive checks.
     """
 
     fault = "gradients_not_cleared"
@@ -60,9 +60,9 @@ class GradientsNotCleared(SymptomRule):
             value=growth,
             threshold=self.growth * rise,
             confidence=_CONFIDENCE,
-            seen=f"the norm of the gradient is {growth:.3g} times its first one "
+            seen=f"the gradient norm is {growth:.3g} times its initial value "
             f"({self.gradients.first:.3g}), while the loss grew {rise:.2g}-fold",
-            cause="gradients are added up over the steps instead of being cleared",
-            remedy="optimizer.zero_grad() before each backward pass",
+            cause="gradients accumulate over steps instead of being cleared",
+            remedy="call optimizer.zero_grad() before each backward pass",
             evidence={"growth": growth, "loss_rise": rise},
         )

@@ -22,21 +22,21 @@ __all__ = ["LearningRateTooHigh"]
 
 
 class LearningRateTooHigh(SymptomRule):
-    """The learning rate is too high: steps are so long that they undo what was learned.
+    """The learning rate is too high: steps are so large that they undo what was learned.
 
-    With r the median update-to-weight ratio (`UpdateRatios`), x the loss and p the fall of it that
-    the gradient promises to first order (`PredictedFall`): fires when r was above ``ratio``, or
-    p / x above ``overshoot``, at some look, in a training that learns less than it should. One such
-    step is enough to throw the weights where no gradient is left. And, whatever was captured of
-    weights, when the loss was thrown up far above its start, or was lost again, and gets nowhere
+    Let r be the median update-to-weight ratio (`UpdateRatios`), x the loss and p its decrease that
+    the gradient predicts to first order (`PredictedFall`). Fires when r was above ``ratio`` or p /
+    x above ``overshoot`` at any check, in a training that learns less than it should: one such step
+    can move the weights to where the gradient vanishes. Also fires, regardless of captured weights,
+    when the loss rose far above its start, or decreased and rose again, without recovery
     (`NoProgress`).
 
     Args:
-        ratio: of updates to weights, above which a step is too long. First steps of trainings that
-            go on to learn reach 0.03, of some 0.7: the outcome decides.
-        overshoot: promised fall over the loss. A convex loss allows for 2 (Polyak); p is an upper
-            bound of the fall, and healthy trainings were seen to reach 4.6.
-        patience: looks until it says so.
+        ratio: ratio of updates to weights above which a step is too large. First steps of trainings
+            that learn reach 0.03, in some cases 0.7: the outcome decides.
+        overshoot: predicted decrease divided by the loss. A convex loss allows 2 (Polyak); p is an
+            upper bound of the decrease, and healthy trainings reach 4.6.
+        patience: number of checks before the rule fires.
     """
 
     fault = "learning_rate_too_high"
@@ -84,13 +84,13 @@ class LearningRateTooHigh(SymptomRule):
             value, bound = greatest.median, self.ratio
             factor = to_usual(value)
             seen.append(
-                f"step {greatest.step} changed the weights by {value:.1e} of their norm (the "
-                f"median of {len(greatest.ratios)} tensors) where 2e-4 to 2e-3 is usual"
+                f"step {greatest.step} changed the weights by {value:.1e} of their norm (median "
+                f"of {len(greatest.ratios)} tensors); 2e-4 to 2e-3 is usual"
             )
         if overshoot > self.overshoot:
             seen.append(
-                f"by its gradient, step {at} was to lower the loss by {overshoot:.2g} times what "
-                "there was of it"
+                f"according to the gradient, step {at} would lower the loss by {overshoot:.2g} "
+                "times its value"
             )
         return Symptom(
             tensor=tensor,
@@ -99,8 +99,8 @@ class LearningRateTooHigh(SymptomRule):
             threshold=bound,
             confidence=1 - bound / value / 10,
             seen="; ".join(seen),
-            cause="the learning rate is too high: a step is too large, and undoes what was learned",
-            remedy=f"{self.rate.scaled(factor)}; warm it up, clip the gradient norm",
+            cause="the learning rate is too high: steps are too large and undo what was learned",
+            remedy=f"{self.rate.scaled(factor)}; warm up the learning rate, clip the gradient norm",
             evidence={
                 "ratio": greatest.median if greatest else 0.0,
                 "overshoot": overshoot,
@@ -110,7 +110,7 @@ class LearningRateTooHigh(SymptomRule):
         )
 
     def _of_trajectory(self, step: Step, trajectory: LossTrajectory | None) -> Finding | None:
-        """Return what the loss alone shows, if it does."""
+        """Return the finding from the loss alone, if any."""
         if trajectory is None or trajectory.kind == "standing":
             return None
         self._fired = True

@@ -16,29 +16,29 @@ if TYPE_CHECKING:
 
 __all__ = ["LearningRateTooLow"]
 
-# Standard errors by which a loss surely falls.
+# Standard errors of a significant decrease of the loss.
 _SURE = 2.0
-# A step that long, as update-to-weight ratio, has thrown the weights; the next ones may be small.
+# Update-to-weight ratio above which a step has damaged the weights; later steps may be small.
 _THROWN = 0.1
-# The least that is tried instead.
+# Minimum factor of the suggested learning rate.
 _LEAST_CHANGE = 10.0
 
 
 class LearningRateTooLow(SymptomRule):
     """The learning rate is too low: the weights hardly move, or far less than they could.
 
-    With r the greatest update-to-weight ratio of a look (`UpdateRatios`): fires when r is below
-    ``ratio`` at ``patience`` looks in a row, and never was a usual one; or when the loss surely
-    falls (two standard errors), over the run or its last half, by ``share`` or more of what its
-    gradient promises to first order (`PredictedFall`): then the loss is as good as straight over a
-    step, and a longer one would lower it by more. In a training that learns less than it should,
-    and that no step has thrown off before.
+    Let r be the largest update-to-weight ratio of a check (`UpdateRatios`). Fires when r is below
+    ``ratio`` at ``patience`` consecutive checks and was never in the usual range. Also fires when
+    the loss decreases significantly (two standard errors), over the run or its last half, by at
+    least ``share`` of what its gradient predicts to first order (`PredictedFall`): the loss is then
+    almost linear over a step, so a larger step would lower it more. Applies to a training that
+    learns less than it should and that no earlier step has made diverge.
 
     Args:
-        ratio: of updates to weights, below which nothing moves; healthy trainings have 2e-4 to
-            2e-3.
-        share: of the promised fall; the step that lowers a quadratic the most reaches half.
-        patience: looks in a row.
+        ratio: ratio of updates to weights below which the weights do not move; healthy trainings
+            have 2e-4 to 2e-3.
+        share: share of the predicted decrease; the step that lowers a quadratic most reaches half.
+        patience: number of consecutive checks.
     """
 
     fault = "learning_rate_too_low"
@@ -62,7 +62,7 @@ class LearningRateTooLow(SymptomRule):
         if not ratios or greatest is None or greatest.median > _THROWN:
             return None
         tensor = max(ratios, key=ratios.__getitem__)
-        # Steps that have become small at the same rate lack a gradient, not a rate.
+        # If steps became smaller at the same rate, the gradient is missing, not the learning rate.
         if ratios[tensor] < self.ratio and not self.updates.were_usual:
             return self._of_ratios(step, tensor, ratios)
         for one in self.predicted.agreements():
@@ -80,8 +80,8 @@ class LearningRateTooLow(SymptomRule):
             threshold=self.ratio,
             confidence=1 - value / self.ratio / 10,
             seen=f"step {step.step} changed no weights by more than {value:.1e} of their norm "
-            f"({len(ratios)} tensors) where 2e-4 to 2e-3 is usual",
-            cause="the learning rate is too low: steps are too small, the weights hardly move",
+            f"({len(ratios)} tensors); 2e-4 to 2e-3 is usual",
+            cause="the learning rate is too low: steps are too small, and the weights hardly move",
             remedy=self.rate.scaled(factor),
             evidence={"ratios": ratios, "learning_rates": self.rate.captured},
             correction=self.rate.corrected(factor),
@@ -95,10 +95,10 @@ class LearningRateTooLow(SymptomRule):
             value=found.share,
             threshold=self.share,
             confidence=confidence(found.fall / found.error) if found.error else 1.0,
-            seen=f"the loss fell by {found.fall:.3g} since step {found.since}, {found.share:.0%} "
-            "of what its gradients promise to first order: over a step it is as good as straight",
-            cause="the learning rate is too low: steps are too small, longer ones would lower the "
-            "loss by more",
+            seen=f"the loss decreased by {found.fall:.3g} since step {found.since}, "
+            f"{found.share:.0%} of what its gradients predict to first order: it is almost linear "
+            "over a step",
+            cause="the learning rate is too low: larger steps would lower the loss more",
             remedy=self.rate.scaled(factor),
             evidence={
                 "share": found.share,

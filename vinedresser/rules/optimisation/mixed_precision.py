@@ -1,4 +1,4 @@
-"""Rule: gradients of mixed precision overflow again and again."""
+"""Rule: mixed-precision gradients overflow repeatedly."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 __all__ = ["MixedPrecision"]
 
-# Keras tells its scale among what its optimizer keeps; there is always a learning rate besides.
+# Keras reports its scale in the optimizer state; a learning rate is always there, too.
 _OF_OPTIMIZER = r"^optimizer_state/(?:\w+\.)?(?:loss_scale|lr)$"
 _SCALE = re.compile(r"^(?:state/(?:.*\.)?grad|optimizer_state/(?:\w+\.)?loss)_scale$")
-# What of that is not the prefix of the model.
+# The part after the model prefix.
 _OWN = re.compile(r"(?:grad|loss)_scale$")
-# Steps in which a scaler may still look for its scale: from 65,536 it takes 16 to come down to 1.
+# Steps in which a scaler may search its scale: from 65,536 it takes 16 to reach 1.
 _SEARCH = 50
 _LEAST_SCALE = 1.0
 _CONFIDENCE = 0.85
 
 
 class _Look(NamedTuple):
-    """What a scaler has told at a step."""
+    """State of a scaler at a step."""
 
     step: int
     scale: float
@@ -38,20 +38,20 @@ class _Look(NamedTuple):
 
 
 class MixedPrecision(Rule):
-    """Gradients of mixed precision overflow again and again.
+    """Mixed-precision gradients overflow repeatedly.
 
-    A scaler of the loss halves its scale, and skips the step, whenever a gradient is not finite,
-    and doubles it after many steps without (2000 by default), so in a healthy training it skips
-    one step in thousands. Fires when, later than step 50, over ``patience`` looks in a row, more
-    than ``skipped`` of the steps were skipped, or the scale fell at each, or it has fallen to 1 or
-    below: then the gradients overflow as they are, and a scale cannot help. bfloat16 needs no
-    scaler and shows none. Source: Micikevicius et al., "Mixed precision training" (ICLR 2018),
-    section 3.2; PyTorch's and Keras's documentation of their scalers.
+    A loss scaler halves its scale and skips the step whenever a gradient is not finite, and doubles
+    the scale after many steps without overflow (2000 by default). A healthy training therefore
+    skips one step in thousands. Fires when, after step 50 and over ``patience`` consecutive checks,
+    more than ``skipped`` of the steps were skipped, the scale decreased at each check, or it has
+    decreased to 1 or below: then the unscaled gradients overflow, and no scale can help. bfloat16
+    needs no scaler. Source: Micikevicius et al., "Mixed precision training" (ICLR 2018), section
+    3.2; PyTorch's and Keras's documentation of their scalers.
 
     Args:
-        skipped: share of the steps.
-        every: train steps from one look to the next.
-        patience: looks in a row.
+        skipped: share of skipped steps.
+        every: train steps between checks.
+        patience: number of consecutive checks.
     """
 
     severity = "warning"
@@ -94,7 +94,7 @@ class MixedPrecision(Rule):
         return None
 
     def _judged(self, step: Step, name: str, looks: list[_Look]) -> Finding | None:
-        """Return what some looks in a row come to."""
+        """Return the finding from consecutive checks, if any."""
         first, last = looks[0], looks[-1]
         # The counter falls where a training was resumed.
         skipped = max(last.skipped - first.skipped, 0.0)
@@ -106,11 +106,11 @@ class MixedPrecision(Rule):
             figures = ("skipped", share, self.skipped)
             seen = f"{share:.0%} of the steps from {first.step} to {last.step} were skipped"
         elif all(one.scale <= _LEAST_SCALE for one in looks) and last.scale < highest:
-            seen = f"the scale of the loss has fallen from {highest:g} to {last.scale:g}"
+            seen = f"the loss scale has decreased from {highest:g} to {last.scale:g}"
         elif all(now.scale < before.scale for before, now in pairwise(looks)):
             figures = ("scale", last.scale, first.scale)
-            seen = f"the scale of the loss fell from {first.scale:g} to {last.scale:g} within "
-            seen += f"{last.step - first.step} steps, and at no look had it grown"
+            seen = f"the loss scale decreased from {first.scale:g} to {last.scale:g} within "
+            seen += f"{last.step - first.step} steps without ever increasing"
         else:
             return None
         return self._finding(step, name, looks, figures, seen)
@@ -123,7 +123,15 @@ class MixedPrecision(Rule):
         figures: tuple[str, float, float],
         seen: str,
     ) -> Finding:
-        """Return the finding; its figures are statistic, value and threshold."""
+        """Return the finding.
+
+        Args:
+            step: step of the finding.
+            name: name of the scale.
+            looks: consecutive checks.
+            figures: statistic, value and threshold.
+            seen: observation.
+        """
         statistic, value, threshold = figures
         return self.found(
             step,
@@ -134,11 +142,11 @@ class MixedPrecision(Rule):
             threshold=threshold,
             confidence=_CONFIDENCE,
             seen=seen,
-            cause="gradients or activations overflow float16 (above 65,504) in step after step: "
-            "the training diverges, or some layer's values are too large for it",
-            remedy="bfloat16 in place of float16 (autocast(dtype=torch.bfloat16), Keras "
-            "mixed_bfloat16) without a scaler; else a smaller learning rate, clip the gradients "
-            "after scaler.unscale_(optimizer), and keep losses and norms in float32",
+            cause="gradients or activations overflow float16 (above 65,504) at every step: the "
+            "training diverges, or the values of some layer are too large",
+            remedy="use bfloat16 instead of float16 (autocast(dtype=torch.bfloat16), Keras "
+            "mixed_bfloat16) without a scaler; otherwise lower the learning rate, clip the "
+            "gradients after scaler.unscale_(optimizer), and keep losses and norms in float32",
             evidence={
                 "steps": [one.step for one in looks],
                 "scales": [one.scale for one in looks],

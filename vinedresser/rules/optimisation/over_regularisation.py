@@ -1,4 +1,4 @@
-"""Rule: weight decay, a penalty on the weights or dropout is too strong to learn anything."""
+"""Rule: weight decay, a weight penalty or dropout is too strong to learn anything."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ if TYPE_CHECKING:
 
 __all__ = ["OverRegularisation"]
 
-# Names of hyperparameters, without what comes before a dot, case and underscores.
+# Names of hyperparameters, ignoring any prefix before a dot, case and underscores.
 _DECAY = re.compile(r"(?:weight)?decay|wd|l2|lambda|reg(?:ulari[sz]ation)?(?:strength)?|alpha")
 _DROPOUT = re.compile(r"drop(?:out)?(?:rate|prob|p)?")
-# By how much a penalty is to be divided: from what was seen to be too strong (0.1 to 1 with Adam
-# and SGD) to what is usual (1e-4 to 1e-2).
+# Divisor for a penalty: from values that were too strong (0.1 to 1 with Adam and SGD) to usual ones
+# (1e-4 to 1e-2).
 _DIVIDED_BY = 100.0
 _USUAL_DROPOUT = 0.5
 
 
 class OverRegularisation(SymptomRule):
-    """Weight decay, a penalty on the weights or dropout is too strong to learn anything.
+    """Weight decay, a weight penalty or dropout is too strong to learn anything.
 
-    Of the root mean square of each weight matrix against that at the first look, and of its scale
-    (`WeightScale`: times the root of the width), the medians: fires when they are below ``shrunk``
-    both, so that the weights go to zero; or when of the loss that is reported more than ``penalty``
-    is not the loss of the rows (`Penalty`); or when a layer drops ``dropout`` or more; at
-    ``patience`` looks in a row, and in a training that learns less than it should. Weights of a
-    healthy training grow from where they began, or stay there: with AdamW's usual decay of 0.01 at
-    a learning rate of 0.001, 1,000 steps without any gradient leave 0.99 of them.
+    The rule computes, for each weight matrix, its root mean square relative to the first check and
+    its scale (`WeightScale`: root mean square times square root of the width). Fires when the
+    medians of both are below ``shrunk`` (the weights vanish), when more than ``penalty`` of the
+    reported loss is not the loss of the rows (`Penalty`), or when a layer drops ``dropout`` or
+    more, at ``patience`` consecutive checks, in a training that learns less than it should. Weights
+    of a healthy training grow or keep their size: with AdamW's default decay of 0.01 at a learning
+    rate of 0.001, 1,000 steps without any gradient leave 0.99 of them.
 
     Args:
-        shrunk: share of the first, and scale. PyTorch's initial scale is 0.58, Xavier's and
-            LeCun's 1, He's 1.4.
+        shrunk: share of the first root mean square, and scale. The initial scale is 0.58 in
+            PyTorch, 1 for Xavier and LeCun, 1.4 for He initialisation.
         penalty: share of the loss.
-        dropout: share of the units. Srivastava et al. (JMLR 2014) keep 0.5 to 0.8 of them.
-        every: train steps from one look to the next.
-        patience: looks in a row.
+        dropout: share of dropped units. Srivastava et al. (JMLR 2014) keep 0.5 to 0.8 of them.
+        every: train steps between checks.
+        patience: number of consecutive checks.
     """
 
     severity = "stop"
@@ -80,7 +80,7 @@ class OverRegularisation(SymptomRule):
         self._first: dict[str, float] = {}
 
     def begin(self, info: RunRecord) -> None:
-        """Take note of what regularises."""
+        """Read the regularisation settings."""
         self._modules = info.modules
         self._parameters = info.parameters
         self._drops = info.dropout
@@ -112,13 +112,12 @@ class OverRegularisation(SymptomRule):
             value=share,
             threshold=self.shrunk,
             confidence=0.9 if known else 0.7,
-            seen=f"the weights have shrunk to {share:.2g} of what they began with (the median of "
+            seen=f"the weights have shrunk to {share:.2g} of their initial size (median of "
             f"{len(shares)} tensors)",
-            cause=f"a weight decay of {self._decay:g} pulls them to zero faster than the data can "
-            "hold against it"
+            cause=f"a weight decay of {self._decay:g} pulls the weights to zero faster than the "
+            "data can counteract"
             if known
-            else "a penalty on the weights pulls them to zero faster than the data can hold "
-            "against it",
+            else "a weight penalty pulls the weights to zero faster than the data can counteract",
             remedy=self._less_decay(),
             evidence={"shares": shares, "scale": scale},
             correction=self._corrected_decay(),
@@ -136,8 +135,8 @@ class OverRegularisation(SymptomRule):
             threshold=self.penalty,
             confidence=0.8,
             seen=f"{share:.0%} of {name} is not the loss of the rows",
-            cause="regularisers on the weights are the greater part of the loss, so that they, "
-            "not the data, are what is learned",
+            cause="weight regularisers make up most of the loss, so they are learned instead of "
+            "the data",
             remedy=self._less_decay(),
             evidence={"share": share},
             correction=self._corrected_decay(),
@@ -156,8 +155,8 @@ class OverRegularisation(SymptomRule):
             threshold=self.dropout,
             confidence=0.8,
             seen=f"{path} drops {rate:.0%} of its units",
-            cause="so much dropout leaves too few units to learn from",
-            remedy=f"{name or 'a dropout of'} {_USUAL_DROPOUT} or less instead of {rate:g}",
+            cause="this dropout rate leaves too few units to learn from",
+            remedy=f"set {name or 'dropout'} to {_USUAL_DROPOUT} or less instead of {rate:g}",
             evidence={"dropout": dict(self._drops)},
             correction={name: _USUAL_DROPOUT} if name else {},
         )
@@ -165,12 +164,12 @@ class OverRegularisation(SymptomRule):
     def _less_decay(self) -> str:
         found = self._corrected_decay()
         if not found:
-            return f"a penalty on the weights {_DIVIDED_BY:g} times smaller, or none"
+            return f"divide the weight penalty by {_DIVIDED_BY:g}, or remove it"
         ((name, value),) = found.items()
-        return f"{name} {value:g} instead of {value * _DIVIDED_BY:g}"
+        return f"set {name} to {value:g} instead of {value * _DIVIDED_BY:g}"
 
     def _corrected_decay(self) -> dict[str, float]:
-        """Return a smaller decay by the hyperparameter's name; {} where none is known."""
+        """Return a smaller decay by hyperparameter name; {} if none is known."""
         name = _named(self._parameters, _DECAY)
         value = self._decay if name is None else float(self._parameters[name])
         if value <= 0:
@@ -179,7 +178,7 @@ class OverRegularisation(SymptomRule):
 
 
 def _named(parameters: Mapping[str, Any], pattern: re.Pattern[str]) -> str | None:
-    """Return the hyperparameter whose name fits and whose value is a number above 0."""
+    """Return the hyperparameter with a matching name and a positive number as its value."""
     for name, value in parameters.items():
         word = re.sub("[-_]", "", name.rpartition(".")[2]).lower()
         try:

@@ -1,4 +1,4 @@
-"""Rule: a schedule of the learning rate does not run along with the training."""
+"""Rule: a learning-rate schedule does not match the training."""
 
 from __future__ import annotations
 
@@ -17,24 +17,26 @@ if TYPE_CHECKING:
 __all__ = ["SchedulerNotStepped"]
 
 _STEPS = r"^optimizer_state/(?:\w+\.)?scheduler_steps(?:\[\d+\])?$"
-# The share of a run in which one that is stepped once an epoch was stepped, if there are two.
+# Share of a run with at least two epochs after which a scheduler that is stepped per epoch has been
+# stepped.
 _HALF = 0.5
 
 
 class SchedulerNotStepped(SymptomRule):
     """A learning-rate scheduler is never stepped, or far too often.
 
-    Fires when an optimizer has a scheduler that was not stepped once, and its learning rate has not
-    changed, in half of the run (at its end, where its length is not known); and when the learning
-    rate has come below ``decay`` of its greatest value in the first ``share`` of the run, in a
-    training that learns less than it should: a schedule by epochs that is stepped at each batch.
-    How often a scheduler was stepped is known of torch; those of Keras step by themselves. One that
-    watches a metric (`ReduceLROnPlateau`) may never have to do anything.
+    Fires when an optimizer has a scheduler that was never stepped, and its learning rate has not
+    changed, in half of the run (at its end if its length is unknown). Also fires when the learning
+    rate has dropped below ``decay`` of its maximum in the first ``share`` of the run, in a training
+    that learns less than it should: an epoch schedule that is stepped at each batch. The number of
+    scheduler steps is known for PyTorch; Keras schedules step automatically. A scheduler that
+    watches a metric (`ReduceLROnPlateau`) may never need to act.
 
     Args:
-        decay: share of the greatest learning rate, below which nothing is learned any more.
-        share: of the run.
-        patience: looks in a row, and looks before a scheduler is said not to be stepped.
+        decay: share of the maximum learning rate below which nothing is learned any more.
+        share: share of the run.
+        patience: number of consecutive checks, and of checks before a scheduler counts as not
+            stepped.
     """
 
     severity = "warning"
@@ -73,7 +75,7 @@ class SchedulerNotStepped(SymptomRule):
         return super().finish()
 
     def looks_at(self, step: Step) -> bool:
-        """See `SymptomRule.looks_at`: where the learning rate was captured."""
+        """See `SymptomRule.looks_at`: steps with a captured learning rate."""
         return bool(self.rate.history) and self.rate.history[-1][0] == step.step
 
     def look(self, step: Step) -> Symptom | None:
@@ -93,17 +95,18 @@ class SchedulerNotStepped(SymptomRule):
             value=now / greatest,
             threshold=self.decay,
             confidence=0.9,
-            seen=f"the learning rate came down from {greatest:.3g} to less than {self.decay:g} of "
-            f"that by step {at} of {self.expected_steps}, and is {now:.3g}",
-            cause="the schedule runs far ahead of the training: it is made for epochs and stepped "
-            "at each batch, or for a much shorter run",
-            remedy=f"scheduler.step() once an epoch, or a schedule of {self.expected_steps} steps",
+            seen=f"the learning rate dropped from {greatest:.3g} to less than {self.decay:g} of "
+            f"that by step {at} of {self.expected_steps}, and is now {now:.3g}",
+            cause="the schedule runs far ahead of the training: it is an epoch schedule that is "
+            "stepped at each batch, or it is made for a much shorter run",
+            remedy=f"call scheduler.step() once per epoch, or use a schedule of {self.expected_steps} "
+            "steps",
             evidence={"learning_rate": now, "greatest": greatest, "since": at},
             fault="learning_rate_too_low",
         )
 
     def _counted(self, step: Step) -> bool:
-        """Take in how often schedulers were stepped; return whether that was captured."""
+        """Read how often schedulers were stepped; return whether that was captured."""
         taken = {name: steps for name, steps in step.scalars.items() if re.match(_STEPS, name)}
         if not taken:
             return False
@@ -113,12 +116,12 @@ class SchedulerNotStepped(SymptomRule):
         return True
 
     def _stands(self) -> bool:
-        """Say whether there is a scheduler that has done nothing until now."""
+        """Return whether a scheduler has done nothing so far."""
         enough = self._unstepped is not None and self._unstepped_looks >= self.patience
         return enough and all(rate == self.rate.first for _, rate in self.rate.history)
 
     def _never_stepped(self) -> Finding:
-        assert self._unstepped is not None, "asked for only where there is one"
+        assert self._unstepped is not None, "called only if a scheduler was not stepped"
         self._fired = True
         return self.found(
             self._unstepped,
@@ -128,10 +131,10 @@ class SchedulerNotStepped(SymptomRule):
             value=0.0,
             threshold=1.0,
             confidence=0.95,
-            seen=f"the optimizer has a learning-rate scheduler that was not stepped once in "
-            f"{self._unstepped.step} steps; the learning rate is {self.rate.first:g} throughout",
+            seen="the optimizer has a learning-rate scheduler that was never stepped in "
+            f"{self._unstepped.step} steps; the learning rate is constant at {self.rate.first:g}",
             cause="scheduler.step() is missing from the training loop",
-            remedy="scheduler.step() after each epoch, or after each optimizer.step() for a "
+            remedy="call scheduler.step() after each epoch, or after each optimizer.step() for a "
             "schedule by steps",
             evidence={"learning_rate": self.rate.first},
         )

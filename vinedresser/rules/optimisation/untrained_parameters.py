@@ -1,4 +1,4 @@
-"""Rule: some parameters are not trained, though they should be."""
+"""Rule: some parameters are not trained, although they should be."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 __all__ = ["UntrainedParameters"]
 
 _ORDER: tuple[Severity, ...] = ("info", "warning", "stop")
-# What is more than half of the parameters is what the training is about.
+# More than this share of the parameters is the main part of the model.
 _GREATER_PART = 0.5
-# Evaluations before any train step that have to come to the same; and relatively how equal, since
-# sums may be taken in another order.
+# Evaluations before any train step that must have equal results, and their relative tolerance,
+# since summation order may vary.
 _EVALUATIONS, _SAME = 3, 1e-6
 _CONFIDENCE = 0.9
 _MOST_NAMES = 3
@@ -35,40 +35,42 @@ _MOST_NAMES = 3
 _ADVICE: dict[Trouble, Advice] = {
     "left_out": Advice(
         "no optimizer has them",
-        "hand them to the optimizer: Adam(model.parameters(), …), made when all layers are there; "
-        "or say that they are not to be trained: parameter.requires_grad_(False)",
+        "pass them to the optimizer: Adam(model.parameters(), …), created after all layers; or "
+        "freeze them: parameter.requires_grad_(False)",
     ),
     "cut_off": Advice(
-        "no gradient reaches them: the graph is cut behind them (detach(), torch.no_grad(), "
-        ".data, a conversion to numpy), or nothing that the loss depends on uses them",
-        "take out the detach() or no_grad() between them and the loss; or say that they are not "
-        "to be trained: parameter.requires_grad_(False)",
+        "no gradient reaches them: the graph is cut after them (detach(), torch.no_grad(), "
+        ".data, a conversion to numpy), or the loss does not depend on them",
+        "remove the detach() or no_grad() between them and the loss, or freeze them: "
+        "parameter.requires_grad_(False)",
     ),
     "unmoved": Advice(
         "the learning rate of their parameter group is 0, or their updates are too small for the "
         "precision of the weights",
-        "give their parameter group the learning rate of the others, or keep them in float32",
+        "set the learning rate of their parameter group to that of the others, or keep them in "
+        "float32",
     ),
 }
 
 
 class UntrainedParameters(Rule):
-    """Some parameters are not trained, though they should be.
+    """Some parameters are not trained, although they should be.
 
-    Of weights that are the same at ``patience`` looks in a row, while others of their model change,
-    it says why (`ParameterStates`): no optimizer has them, no gradient reaches them, or their
-    updates are zero though their gradients are not. Weights that are declared frozen
-    (``requires_grad=False``) are meant to be, and tied ones are one. It is a warning, and with more
-    than half of the parameters in a training that learns less than it should a stop. What may well
-    be meant is only told of (info), unless the training learns less than it should: where all but
-    the last layer is in no optimizer (only a new head is trained), where modules are not used at
-    all (no gradient reaches them, but those before them), where weights stop in mid-run, or where
-    a group has a learning rate of 0. It is also a finding when no optimizer takes a step at all,
-    which shows in evaluations that come to the same again and again before the first one.
+    For weights that are equal at ``patience`` consecutive checks while others of their model
+    change, the rule determines why (`ParameterStates`): no optimizer has them, no gradient reaches
+    them, or their updates are zero although their gradients are not. Frozen weights
+    (``requires_grad=False``) are intended, and tied weights count as one.
+
+    The severity is "warning", or "stop" if more than half of the parameters are affected in a
+    training that learns less than it should. Cases that may be intended are "info" unless the
+    training learns less than it should: only the last layer is in an optimizer (a new head is
+    trained), modules are unused (no gradient reaches them, but those before them), weights stop
+    changing during the run, or a group has a learning rate of 0. Also fires if no optimizer takes a
+    step at all, which shows as evaluations with equal results before the first step.
 
     Args:
-        every: train steps from one look to the next.
-        patience: looks in a row.
+        every: train steps between checks.
+        patience: number of consecutive checks.
     """
 
     severity: Severity = "warning"
@@ -83,7 +85,7 @@ class UntrainedParameters(Rule):
         self.parameters = ParameterStates(every)
         self.needs = (Need("losses", modes=("train", "eval")),)
         self._told: dict[Trouble, Severity] = {}
-        # Evaluations before the first train step; None as soon as there was one.
+        # Evaluations before the first train step; None afterwards.
         self._evaluations: list[dict[str, float]] | None = []
 
     def update(self, step: Step) -> Finding | None:
@@ -108,7 +110,7 @@ class UntrainedParameters(Rule):
         return None
 
     def _is_news(self, trouble: Trouble, severity: Severity) -> bool:
-        """Say whether nothing as severe was told, and take note that it is."""
+        """Record a severity; return whether it exceeds the one already reported."""
         before = self._told.get(trouble)
         if before is not None and _ORDER.index(before) >= _ORDER.index(severity):
             return False
@@ -118,7 +120,7 @@ class UntrainedParameters(Rule):
     def _severity(
         self, trouble: Trouble, names: list[str], states: dict[str, ParameterState]
     ) -> Severity:
-        """Return how severe it is that some weights are in a trouble."""
+        """Return the severity of a trouble of some weights."""
         if self.outcome.verdict().kind == "poor":
             greater = self._share(names) > _GREATER_PART
             return "stop" if greater and self.severity != "info" else self.severity
@@ -128,7 +130,7 @@ class UntrainedParameters(Rule):
             # Only a head is trained.
             meant |= names == sizes[:-1]
         elif trouble == "cut_off":
-            # What comes first is used by all that comes after it, if it is used.
+            # If the first layer is unused, so are all layers after it.
             meant |= sizes[0] not in names
         return "info" if meant else self.severity
 
@@ -171,7 +173,7 @@ class UntrainedParameters(Rule):
         return replace(finding, severity=severity)
 
     def _without_steps(self, step: Step) -> Finding | None:
-        """Look at an evaluation before the first step of an optimizer."""
+        """Check an evaluation before the first optimizer step."""
         if self._evaluations is None or step.step:
             return None
         scalars = {**step.scalars_of("losses"), **step.scalars_of("metrics")}
@@ -191,16 +193,16 @@ class UntrainedParameters(Rule):
             value=value,
             threshold=value,
             confidence=_CONFIDENCE,
-            seen=f"{_EVALUATIONS} evaluations came to the same ({name} {value:.4g}), and no "
+            seen=f"{_EVALUATIONS} evaluations had equal results ({name} {value:.4g}), and no "
             "optimizer has taken a step",
-            cause="optimizer.step() is not called, or is of an optimizer of another model",
-            remedy="optimizer.step() after each loss.backward()",
+            cause="optimizer.step() is not called, or the optimizer belongs to another model",
+            remedy="call optimizer.step() after each loss.backward()",
             evidence={"evaluations": self._evaluations},
         )
 
 
 def _equal(one: dict[str, float], other: dict[str, float]) -> bool:
-    """Say whether the numbers of two evaluations are the same."""
+    """Return whether two evaluations have equal results."""
     return one.keys() == other.keys() and all(
         math.isclose(value, other[name], rel_tol=_SAME) for name, value in one.items()
     )

@@ -21,7 +21,7 @@ __all__ = ["WrongMode"]
 
 _STATE = "training"
 _RUNNING_MEANS = ("running_mean", "moving_mean")
-# Who evaluates more often than that looks at something else, such as which rows to train on.
+# Train steps between evaluations; more frequent ones have another purpose, such as selecting rows.
 _FEWEST_STEPS = 5
 _CONFIDENCE = 0.9
 
@@ -29,18 +29,18 @@ _CONFIDENCE = 0.9
 class WrongMode(Rule):
     """A model is trained in evaluation mode, or evaluated in training mode.
 
-    ``state/training`` is the share of modules in training mode among those that compute otherwise
-    in training (dropout, batch norm); a model without any has none. Fires when it is 0 at
-    ``patience`` train looks in a row in a model that an optimizer updates, or 1 in ``patience``
-    evaluations in a row that report losses or metrics, five train steps apart or more. Shares in
-    between are meant: batch norm that is frozen, dropout that samples. So may be a model that comes
-    with statistics of batch norm and never leaves evaluation mode: of that it says so (info) unless
-    the training learns less than it should. Source: A. Karpathy's list of common mistakes ("you
-    forgot to toggle train/eval mode for the net").
+    ``state/training`` is the share of modules in training mode among those that behave differently
+    in training (dropout, batch norm). Fires when it is 0 at ``patience`` consecutive train checks
+    of a model that an optimizer updates, or 1 in ``patience`` consecutive evaluations that report
+    losses or metrics, at least five train steps apart. Shares in between are intended: frozen batch
+    norm, sampling with dropout. A model that starts with batch norm statistics and never leaves
+    evaluation mode may be intended, too: the severity is then "info" unless the training learns
+    less than it should. Source: A. Karpathy's list of common mistakes ("you forgot to toggle
+    train/eval mode for the net").
 
     Args:
-        every: train steps from one look to the next.
-        patience: looks, or evaluations, in a row.
+        every: train steps between checks.
+        patience: number of consecutive checks or evaluations.
     """
 
     severity: Severity = "warning"
@@ -54,24 +54,24 @@ class WrongMode(Rule):
         self.outcome = Outcome()
         self.needs = (
             Need("state", every=every, modes=("train", "eval"), required=False),
-            # Who reports none does not evaluate.
+            # A pass that reports none is not an evaluation.
             Need("losses", modes=("train", "eval"), required=False),
             Need("updates", every=every, reductions=("l2",), required=False),
             Need("buffers", every=every, reductions=("l2",), required=False),
         )
         self._dropout: tuple[str, ...] = ()
-        # By name of a state, the train looks, and the evaluations, at which it was wrong in a row.
+        # Train checks and evaluations at which a state was wrong in a row, by name of the state.
         self._idle: dict[str, list[int]] = {}
         self._active: dict[str, list[int]] = {}
         self._evaluation: dict[str, int] = {}
         self._was_training: set[str] = set()
-        # Prefixes of models with batch norm, and names of those that came with its statistics.
+        # Prefixes of models with batch norm, and names of those that started with its statistics.
         self._normed: set[str] = set()
         self._fitted: set[str] = set()
         self._told: dict[tuple[str, str], str] = {}
 
     def begin(self, info: RunRecord) -> None:
-        """Take note of what drops in training."""
+        """Read the dropout layers."""
         self._dropout = tuple(info.dropout)
 
     def update(self, step: Step) -> Finding | None:
@@ -79,7 +79,7 @@ class WrongMode(Rule):
         if step.rank != 0 or step.mode == "predict":
             return None
         for name, share in step.scalars_of("state").items():
-            # What a loop reports by itself under this name may be anything.
+            # A loop may report anything under this name.
             if name.rpartition(".")[2].rpartition("/")[2] != _STATE or not 0 <= share <= 1:
                 continue
             found = self._trained(step, name, share)
@@ -90,7 +90,7 @@ class WrongMode(Rule):
         return None
 
     def _trained(self, step: Step, name: str, share: float) -> Finding | None:
-        """Look at a model in a train step."""
+        """Check a model in a train step."""
         prefix = name.removeprefix("state/").removesuffix(_STATE)
         updates = step.reduction_of("updates", "l2")
         if step.mode != "train" or not _of_model(updates, "updates", prefix):
@@ -120,17 +120,17 @@ class WrongMode(Rule):
             name,
             looks,
             share,
-            seen=f"the optimizer updates the model while it is in evaluation mode, since step "
-            f"{looks[0]}" + (", as it was not before" if name in self._was_training else ""),
+            seen=f"the optimizer updates the model in evaluation mode since step {looks[0]}"
+            + (" (in training mode before)" if name in self._was_training else ""),
             cause=f"{self._what(prefix, trained=True)}: model.train() is not called"
             + (" again after an evaluation" if name in self._was_training else ""),
-            remedy="model.train() before the training steps, also after each evaluation (Keras: "
-            "model(x, training=True))",
+            remedy="call model.train() before the training steps, also after each evaluation "
+            "(Keras: model(x, training=True))",
         )
         return replace(finding, severity=severity)
 
     def _evaluated(self, step: Step, name: str, share: float) -> Finding | None:
-        """Look at a model in an evaluation."""
+        """Check a model in an evaluation."""
         if not (step.scalars_of("losses") or step.scalars_of("metrics")):
             return None
         looks = self._active.setdefault(name, [])
@@ -151,24 +151,24 @@ class WrongMode(Rule):
             name,
             looks,
             share,
-            seen=f"{len(looks)} evaluations in a row ran in training mode",
+            seen=f"{len(looks)} consecutive evaluations ran in training mode",
             cause=self._what(prefix, trained=False),
-            remedy="model.eval() before each evaluation, and model.train() after it (Keras: "
+            remedy="call model.eval() before each evaluation and model.train() after it (Keras: "
             "model(x, training=False))",
         )
 
     def _what(self, prefix: str, *, trained: bool) -> str:
-        """Return what the wrong mode does to the modules for which it matters."""
+        """Return the effect of the wrong mode on the modules it matters for."""
         found = []
         if any(one.startswith(prefix) for one in self._dropout):
-            found.append("dropout drops nothing" if trained else "dropout still drops")
+            found.append("dropout is inactive" if trained else "dropout is still active")
         if prefix in self._normed:
             found.append(
-                "batch norm does not use, or learn, the statistics of its batches"
+                "batch norm neither uses nor learns the statistics of its batches"
                 if trained
-                else "batch norm takes the statistics of the evaluated batches, and learns them"
+                else "batch norm uses and learns the statistics of the evaluated batches"
             )
-        return " and ".join(found) or "some modules compute otherwise"
+        return " and ".join(found) or "some modules behave differently"
 
     def _finding(
         self,
@@ -197,12 +197,12 @@ class WrongMode(Rule):
 
 
 def _of_model(names: Mapping[str, float], kind: str, prefix: str) -> bool:
-    """Say whether any of some full names of a kind belongs to the model with a prefix."""
+    """Return whether any name of a kind belongs to the model with a prefix."""
     return any(name.startswith(f"{kind}/{prefix}") for name in names)
 
 
 def _means(step: Step, prefix: str) -> list[float]:
-    """Return the norms of the running means of batch norm in a model."""
+    """Return the norms of the batch norm running means of a model."""
     norms = step.reduction_of("buffers", "l2").items()
     return [
         norm

@@ -1,4 +1,4 @@
-"""Rule: the replicas of data-parallel training do not have the same weights any more."""
+"""Rule: data-parallel replicas no longer have the same weights."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ if TYPE_CHECKING:
 
 __all__ = ["ReplicaDivergence"]
 
-# Steps that wait for the figures of further ranks, at the most.
+# Maximum number of steps with missing ranks.
 _MOST_OPEN = 16
-# As many times the patience where all parameters differ: weights may be averaged now and then.
+# Factor of the patience if all parameters differ: weights may be averaged now and then.
 _LONGER = 3
 
 _Prints = dict[str, float]
 
 
 class ReplicaDivergence(Rule):
-    """A weight or bias has other bits on one rank than on the others.
+    """A weight or bias differs between ranks.
 
-    Compares CRC-32C fingerprints of the parameters of all ranks at the same step. All ranks add the
-    same reduced gradient to the same weights, so that not one bit may differ. Fires when a
-    parameter that was the same on all ranks differs at ``patience`` looks in a row; where all
-    differ, at three times as many.
+    The rule compares CRC-32C fingerprints of the parameters of all ranks at the same step. All
+    ranks add the same reduced gradient to the same weights, so not a single bit may differ. Fires
+    when a parameter that was equal on all ranks differs at ``patience`` consecutive checks; if all
+    parameters differ, at three times as many.
 
-    What differs when it is first seen is taken for a shard, and where there is a shard nothing is
-    compared. A parameter that becomes the same again belongs to a training that averages its
-    weights now and then: from then on, nothing is compared either. Leave the rule out of such a
-    training if its averages do not fall on the looks.
+    A parameter that differs at the first check is treated as a shard, and a model with shards is
+    not compared. A parameter that becomes equal again belongs to a training that averages its
+    weights now and then; it is not compared from then on. Disable the rule for such a training if
+    averages and checks fall on different steps.
 
     Args:
-        every: train steps from one look to the next.
-        patience: looks in a row.
+        every: train steps between checks.
+        patience: number of consecutive checks.
     """
 
     severity = "stop"
@@ -48,7 +48,7 @@ class ReplicaDivergence(Rule):
 
     def __init__(self, every: int = 100, patience: int = 2) -> None:
         if patience < 1:
-            raise ConfigError(f"patience = {patience}: must be at least 1 look")
+            raise ConfigError(f"patience = {patience}: must be at least 1")
         self.every = every
         self.patience = patience
         self.needs = tuple(
@@ -56,15 +56,15 @@ class ReplicaDivergence(Rule):
             for kind in ("weights", "biases")
         )
         self._world = 1
-        # By step and rank, the fingerprints of steps of which ranks are still to come.
+        # Fingerprints of steps with missing ranks, by step and rank.
         self._open: dict[int, dict[int, _Prints]] = {}
         self._known: set[str] = set()
-        # By parameter, the looks at which it differed.
+        # Steps at which a parameter differed.
         self._differ: dict[str, list[int]] = {}
         self._off = False
 
     def begin(self, info: RunRecord) -> None:
-        """Take note of how many ranks there are."""
+        """Read the number of ranks."""
         self._world = info.world_size
 
     def update(self, step: Step) -> Finding | None:
@@ -98,7 +98,7 @@ class ReplicaDivergence(Rule):
         self._known.update(names)
         for name in unlike:
             self._differ.setdefault(name, []).append(step.step)
-        # In the order of the model.
+        # In model order.
         needed = self.patience * (_LONGER if len(unlike) == len(names) else 1)
         sure = [name for name in unlike if len(self._differ[name]) >= needed]
         if not sure:
@@ -124,20 +124,18 @@ class ReplicaDivergence(Rule):
             value=float(len(unlike)),
             threshold=0.0,
             confidence=0.95,
-            seen=f"{name}: {who} since step {since} (the same at step {since - self.every}){more}; "
-            f"of {count} compared",
+            seen=f"{name}: {who} since step {since} (equal at step {since - self.every}){more}; "
+            f"{count} tensors compared",
             cause="gradients are not reduced over the ranks: the model is called without its "
-            "DistributedDataParallel, or always in no_sync"
+            "DistributedDataParallel wrapper, or always within no_sync"
             if whole
-            else "this tensor was changed on one rank alone: written by hand under a condition on "
-            "the rank, loaded from another checkpoint, or hit by a fault of the memory",
-            remedy="call the wrapped model, not model.module, and step after a backward outside of "
-            "no_sync; begin again from the checkpoint before step "
-            f"{since}"
+            else "this tensor was changed on one rank only: by code that runs on some ranks, by "
+            "loading another checkpoint, or by a memory fault",
+            remedy="call the wrapped model instead of model.module, and step after a backward "
+            f"pass outside no_sync; restart from the checkpoint before step {since}"
             if whole
-            else f"look for what writes {name} on some ranks only; broadcast it from rank 0 "
-            "(torch.distributed.broadcast), or begin again from the checkpoint before step "
-            f"{since}",
+            else f"find the code that writes {name} on some ranks only; broadcast it from rank 0 "
+            f"(torch.distributed.broadcast), or restart from the checkpoint before step {since}",
             evidence={
                 "fingerprints": {str(rank): value for rank, value in prints.items()},
                 "tensors": unlike[:50],
@@ -146,7 +144,7 @@ class ReplicaDivergence(Rule):
 
 
 def _odd_ranks(prints: Mapping[int, int]) -> list[int]:
-    """Return the ranks that differ from most; [] where there is no majority."""
+    """Return the ranks that differ from the majority; [] if there is none."""
     (usual, count), *_ = Counter(prints.values()).most_common(1)
     if 2 * count <= len(prints):
         return []

@@ -21,20 +21,21 @@ _BLOCK = 50
 
 
 class SlowInput(Rule):
-    """Most of the time of a step passes before its forward begins.
+    """Most of the time of a step passes before its forward pass begins.
 
-    With w the time from the end of a step to the next forward (``timing/wait``) and t the time of
-    the step (``timing/step``), both summed over blocks of 50 steps: fires when w / t > ``share``
-    and the median w > ``seconds`` in ``patience`` blocks in a row. The first 20 steps are left out.
+    Let w be the time from the end of a step to the next forward pass (``timing/wait``) and t the
+    time of the step (``timing/step``), both in seconds and summed over blocks of 50 steps. Fires
+    when w / t > ``share`` and the median w > ``seconds`` in ``patience`` consecutive blocks. The
+    first 20 steps are ignored.
 
-    The wait holds whatever the loop does between two steps, not only loading. The clock is the
-    host's: on a GPU, a loop that asks for a value of the loss between two steps waits there for the
-    GPU, which is computing and not waiting for data.
+    The wait includes everything the loop does between two steps, not only data loading. Times are
+    measured on the host: on a GPU, a loop that reads a loss value between two steps waits there for
+    the GPU, which is computing rather than waiting for data.
 
     Args:
-        share: of the time, from which it fires.
-        seconds: of waiting per step, from which it fires.
-        patience: blocks in a row.
+        share: share of the time.
+        seconds: seconds of waiting per step.
+        patience: number of consecutive blocks.
     """
 
     severity = "info"
@@ -58,7 +59,7 @@ class SlowInput(Rule):
         self._fired = False
 
     def begin(self, info: RunRecord) -> None:
-        """Take note of the number of workers, where the run's hyperparameters have it."""
+        """Read the number of workers from the run's hyperparameters."""
         self._workers = info.parameters.get("num_workers", info.parameters.get("workers"))
 
     def update(self, step: Step) -> Finding | None:
@@ -81,7 +82,7 @@ class SlowInput(Rule):
         return self._finding(step, share, float(np.median(waited)), float(np.median(took)))
 
     def _finding(self, step: Step, share: float, wait: float, took: float) -> Finding:
-        # Workers that together are as fast as the computing (Little's law), and one to spare.
+        # Enough workers to match the computation (Little's law), plus one.
         wanted = int(np.ceil(wait / max(took - wait, 1e-3))) + 1
         workers = self._workers if isinstance(self._workers, int) else 0
         wanted = min(max(wanted, workers + 1), 16)
@@ -94,11 +95,11 @@ class SlowInput(Rule):
             value=share,
             threshold=self.share,
             confidence=0.7,
-            seen=f"a step takes {1e3 * took:.3g} ms, and {1e3 * wait:.3g} ms of them pass before "
-            f"its forward: {share:.0%} of the time since step {self._since}",
-            cause="the training waits for its data, or for what else the loop does between two "
-            "steps; on a GPU also for the GPU, where the loop reads a value there",
-            remedy=f"load ahead: DataLoader(num_workers={wanted}, prefetch_factor=4, "
+            seen=f"a step takes {1e3 * took:.3g} ms, of which {1e3 * wait:.3g} ms pass before its "
+            f"forward pass: {share:.0%} of the time since step {self._since}",
+            cause="the training waits for data, or for other work of the loop between two steps; "
+            "on a GPU also for the GPU, if the loop reads a value there",
+            remedy=f"prefetch data: DataLoader(num_workers={wanted}, prefetch_factor=4, "
             f"persistent_workers=True, pin_memory=True on a GPU){now and f', num_workers{now}'}; "
             f"up to {1 / (1 - share):.1f} times as fast",
             evidence={"seconds_per_step": took, "seconds_waiting": wait, "blocks": self._blocks},

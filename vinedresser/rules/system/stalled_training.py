@@ -1,4 +1,4 @@
-"""Rule: no step has ended for a long time."""
+"""Rule: no step has been completed for a long time."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _KEPT = 100
 
 
 class StalledTraining(Rule):
-    """Nothing was committed for ``seconds``, and for ``times`` the longest pause of late.
+    """No step was committed for ``seconds``, and for ``times`` the longest recent pause.
 
-    The longest pause is that between two of the last 100 steps or evaluations. A run that has taken
-    all of its steps is left alone.
+    The longest pause is measured between the last 100 steps or evaluations. A run that has
+    completed all its steps is ignored.
 
-    It is found while the run is silent (`Rule.idle`). Later it is found again from the times that
-    the steps were given, or at which the run ended, with the same words: it says how long the
-    silence was at least.
+    The rule fires while the run is silent (`Rule.idle`). When the run is judged again, it fires
+    with the same text, based on the times of the steps or the end of the run: it reports the
+    minimum length of the silence.
 
     Args:
-        seconds: without a step.
-        times: as long as the longest pause before.
+        seconds: seconds without a step.
+        times: multiple of the longest previous pause.
     """
 
     severity = "warning"
@@ -66,7 +66,7 @@ class StalledTraining(Rule):
         if until - last.time <= limit:
             return None
         self._fired = True
-        before = f", where the longest pause before was {longest:.3g} s" if longest else ""
+        before = f" (longest previous pause: {longest:.3g} s)" if longest else ""
         return self.found(
             last,
             since=last.step,
@@ -75,13 +75,12 @@ class StalledTraining(Rule):
             value=limit,
             threshold=limit,
             confidence=0.8,
-            seen=f"nothing came for more than {limit:.0f} s after {last.mode} step {last.step}"
-            f"{before}",
-            cause="the training hangs: data workers that wait for each other, a rank that is gone "
-            "and others that wait for it, a store that does not answer; or it does something long",
-            remedy="see where it is (py-spy dump --pid PID); if it is in the data loader, try "
-            "num_workers=0 and then timeout=60; if it is in a collective, give init_process_group "
-            "a timeout and look at the other ranks' output",
+            seen=f"no data for more than {limit:.0f} s after {last.mode} step {last.step}{before}",
+            cause="the training hangs: a deadlock between data workers, a lost rank that others "
+            "wait for, a store that does not respond; or it performs a long operation",
+            remedy="find out where it hangs (py-spy dump --pid PID); in the data loader, try "
+            "num_workers=0 and then timeout=60; in a collective, pass a timeout to "
+            "init_process_group and inspect the output of the other ranks",
             evidence={"longest_pause": longest},
         )
 

@@ -1,4 +1,4 @@
-"""Rule: now and then a step takes far longer than the others."""
+"""Rule: some steps take far longer than the others."""
 
 from __future__ import annotations
 
@@ -18,16 +18,23 @@ if TYPE_CHECKING:
 __all__ = ["StepOutlier"]
 
 _BLOCK = 100
-# Of a normal distribution, the standard deviation over the median absolute deviation.
+# Standard deviation of a normal distribution divided by its median absolute deviation.
 _PER_MAD = 1.4826
-# Steps are hardly ever the same to the microsecond: what is not this much longer is no outlier.
+# Step times always vary: a step must be this much longer to be an outlier.
 _TIMES_USUAL = 3.0
 _SECONDS = 0.05
 _FEWEST = 2
 
 
 class _Slow(NamedTuple):
-    """The slow steps of a block."""
+    """Slow steps of a block.
+
+    Attributes:
+        steps: step numbers, int64 [steps].
+        seconds: their durations, float64 [steps].
+        usual: median duration of the block in seconds.
+        share: share of the block's time that the slow steps cost.
+    """
 
     steps: NDArray[np.int64]
     seconds: NDArray[np.float64]
@@ -36,18 +43,18 @@ class _Slow(NamedTuple):
 
 
 class StepOutlier(Rule):
-    """Some steps take much longer than usual, again and again, and it costs time.
+    """Some steps take much longer than usual and cost significant time.
 
-    In blocks of 100 steps with median m and median absolute deviation d, a step is slow when it
-    takes more than m + ``deviations`` * 1.4826 d (which for normal times is the mean and as many
-    standard deviations, but is not moved by the slow ones themselves), 3 m, and m + 50 ms. Fires
-    when in ``patience`` blocks in a row two steps or more are slow, and together take ``share`` of
-    the time more than they would at the usual pace.
+    In blocks of 100 steps with median m and median absolute deviation d, a step is slow if it takes
+    longer than m + ``deviations`` * 1.4826 d, 3 m, and m + 50 ms. For normally distributed times
+    the first is the mean plus as many standard deviations, but slow steps do not affect it. Fires
+    when, in ``patience`` consecutive blocks, at least two steps are slow and cost ``share`` of the
+    block's time compared to the usual pace.
 
     Args:
-        deviations: standard deviations.
-        share: of the block's time.
-        patience: blocks in a row.
+        deviations: number of standard deviations.
+        share: share of the block's time.
+        patience: number of consecutive blocks.
     """
 
     severity = "info"
@@ -107,24 +114,28 @@ class StepOutlier(Rule):
             threshold=_TIMES_USUAL * usual,
             confidence=0.8 if period else 0.6,
             seen=f"{len(steps)} of {_BLOCK * len(self._blocks)} steps take "
-            f"{np.median(seconds):.3g} s where the others take {usual:.3g} s ({when}); that is "
+            f"{np.median(seconds):.3g} s instead of {usual:.3g} s ({when}), which costs "
             f"{share:.0%} of the time",
-            cause=f"something is done every {period} steps: a checkpoint, logging, the end of an "
-            "epoch"
+            cause=f"the loop does extra work every {period} steps: a checkpoint, logging, the end "
+            "of an epoch"
             if period
-            else "the machine is shared, or data comes in bursts",
-            remedy=f"see what the loop does every {period} steps; do it less often, or in another "
-            "process"
+            else "the machine is shared, or data arrives in bursts",
+            remedy=f"check what the loop does every {period} steps; do it less often or in "
+            "another process"
             if period
-            else "see what else runs on the machine, and load further ahead (prefetch_factor=4)",
+            else "check what else runs on the machine, and prefetch more data (prefetch_factor=4)",
             evidence={"steps": steps[:50].tolist(), "seconds": seconds[:50].tolist()},
         )
 
 
 def _period(steps: NDArray[np.int64]) -> int | None:
-    """Return the steps from one slow step to the next, if they come regularly."""
+    """Return the number of steps between slow steps if it is regular.
+
+    Args:
+        steps: numbers of the slow steps, int64 [steps].
+    """
     gaps = np.diff(steps)
     period = int(np.median(gaps)) if len(gaps) else 0
-    # Of a hundred, a few may have been slow by chance, or missed.
+    # Some steps may be slow by chance, or missed.
     regular = len(gaps) >= 4 and float((gaps == period).mean()) >= 0.8
     return period if period > 1 and regular else None

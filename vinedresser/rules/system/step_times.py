@@ -1,4 +1,4 @@
-"""Signal: how long the train steps took, in blocks."""
+"""Signal: durations of the train steps, in blocks."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _WARM_UP = 20
 
 
 class StepTimes(Signal):
-    """The times of rank 0's train steps, in blocks; those of the first 20 steps are left out.
+    """Durations of rank 0's train steps, in blocks, without the first 20 steps.
 
     Args:
-        block: steps in a block.
+        block: steps per block.
 
     Attributes:
-        full: the last step completed a block.
-        steps: numbers of the steps of the last full block, int64 [block].
-        seconds: how long they took, float64 [block].
-        waits: how long they waited before their forward, float64 [block]; NaN where nobody knows.
+        full: whether the last step completed a block.
+        steps: step numbers of the last full block, int64 [block].
+        seconds: step durations in seconds, float64 [block].
+        waits: seconds before the forward pass, float64 [block]; NaN if unknown.
     """
 
     needs = (Need("timing", required=False),)

@@ -1,1 +1,1 @@
-"""Rules about any tensors."""
+"""Rules about arbitrary tensors."""

@@ -1,4 +1,4 @@
-"""Rule: tensors that hold nothing but zeros, in a run that does not learn."""
+"""Rule: tensors are all zero in a run that does not learn."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ __all__ = ["AllZero"]
 
 
 class AllZero(SymptomRule):
-    """Most gradients hold nothing but zeros, and the run does not learn.
+    """Most gradients are all zero, and the run does not learn.
 
     Fires when at least ``tensors`` of the gradients (or of another collection) have a share of
-    zeros of at least ``zeros``, at ``patience`` looks in a row, in a training that learns less than
-    it should.
+    zeros of at least ``zeros`` at ``patience`` consecutive checks, in a training that learns less
+    than it should.
 
     Args:
-        collection: of the tensors.
-        zeros: share of a tensor's elements.
+        collection: collection of the tensors.
+        zeros: share of zeros in a tensor.
         tensors: share of the tensors.
-        every: train steps from one look to the next.
-        patience: looks in a row.
+        every: train steps between checks.
+        patience: number of consecutive checks.
     """
 
     severity = "warning"
@@ -63,9 +63,9 @@ class AllZero(SymptomRule):
             value=shares[zero[0]],
             threshold=self.zeros,
             confidence=0.95,
-            seen=f"{len(zero)} of {len(shares)} {self.collection} are zero, the first {zero[0]}",
-            cause="nothing comes through: dead relu units, weights of zero, a graph that was cut, "
-            "or a loss that does not depend on them",
-            remedy="find the last layer whose output is not constant; look at what follows it",
+            seen=f"{len(zero)} of {len(shares)} {self.collection} are all zero, first {zero[0]}",
+            cause="no signal passes: dead relu units, zero weights, a detached graph, or a loss "
+            "that does not depend on these tensors",
+            remedy="find the last layer with a varying output and check the layers after it",
             evidence={"zero": zero},
         )

@@ -1,4 +1,4 @@
-"""Rule: outputs of layers that hardly vary, in a run that does not learn."""
+"""Rule: layer outputs hardly vary in a run that does not learn."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ __all__ = ["LowVariance"]
 
 
 class LowVariance(SymptomRule):
-    """The outputs of most activation functions hardly vary, and the run does not learn.
+    """The outputs of most activations hardly vary, and the run does not learn.
 
-    With v = std / sqrt(mean² + std²) of all elements of an output, 0 where all are equal. Fires
-    when v is below ``share`` in at least ``tensors`` of them (or of another collection), at
-    ``patience`` looks in a row, in a training that learns less than it should.
+    Let v = std / sqrt(mean² + std²) over all elements of an output, 0 if all are equal. Fires when
+    v is below ``share`` in at least ``tensors`` of them (or of another collection) at ``patience``
+    consecutive checks, in a training that learns less than it should.
 
     Args:
-        collection: of the tensors.
-        share: bound of v; float32 resolves 1e-7.
+        collection: collection of the tensors.
+        share: upper bound of v; float32 resolves 1e-7.
         tensors: share of the tensors.
-        every: train steps from one look to the next.
-        patience: looks in a row.
+        every: train steps between checks.
+        patience: number of consecutive checks.
     """
 
     severity = "warning"
@@ -53,7 +53,7 @@ class LowVariance(SymptomRule):
         self.needs = (Need(collection, every=every, reductions=("mean", "std"), required=False),)
 
     def look(self, step: Step) -> Symptom | None:
-        """See `SymptomRule.look`; of zeros only it is another rule's to speak."""
+        """See `SymptomRule.look`; all-zero tensors are left to `AllZero`."""
         means = step.reduction_of(self.collection, "mean")
         stds = step.reduction_of(self.collection, "std")
         shares = {
@@ -72,10 +72,10 @@ class LowVariance(SymptomRule):
             threshold=self.share,
             confidence=0.9,
             seen=f"{len(flat)} of {len(shares)} {self.collection} hardly vary: {least} by "
-            f"{shares[least]:.1e} of its size",
-            cause="the inputs do not come through: small weights beside large biases, saturation, "
-            "or inputs that are all alike",
-            remedy="normalise the inputs; He or Xavier initialisation; batch or layer "
+            f"{shares[least]:.1e} of its magnitude",
+            cause="the inputs have no effect: small weights with large biases, saturation, or "
+            "nearly equal inputs",
+            remedy="normalise the inputs; use He or Xavier initialisation; add batch or layer "
             "normalisation between the layers",
             evidence={"shares": shares},
         )

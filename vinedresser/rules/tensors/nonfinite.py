@@ -1,4 +1,4 @@
-"""Rule: NaN or infinite losses, gradients, weights."""
+"""Rule: NaN or infinite losses, gradients or weights."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ __all__ = ["Nonfinite"]
 
 
 class Nonfinite(Rule):
-    """A loss, gradient or weight holds NaN or infinite values.
+    """A loss, gradient or weight contains NaN or infinite values.
 
-    Fires at the first one seen. Values that are large but finite are not its business, nor is a
-    norm that overflows while every entry is finite: it counts entries.
+    Fires at the first occurrence. The rule counts entries, so it ignores large finite values and
+    norms that overflow although every entry is finite.
 
     Args:
-        every: train steps from one look at gradients and weights to the next; losses are looked at
-            in every step. The smaller, the surer the tensor that is named was the first.
+        every: train steps between checks of gradients and weights; losses are checked at every
+            step. Smaller values identify the first affected tensor more reliably.
     """
 
     fault = "nonfinite"
@@ -36,7 +36,7 @@ class Nonfinite(Rule):
         self.every = every
         self.needs = (
             Need("losses", modes=("train", "eval")),
-            # Where there are none, the losses are enough.
+            # Optional: the losses alone are sufficient.
             Need("gradients", every=every, reductions=("nonfinite", "l2"), required=False),
             Need("weights", every=every, reductions=("nonfinite",), required=False),
         )
@@ -45,7 +45,7 @@ class Nonfinite(Rule):
         self._rate: LearningRate | None = None
 
     def begin(self, info: RunRecord) -> None:
-        """Take note of the learning rate."""
+        """Read the learning rate."""
         self._rate = LearningRate.among(info.parameters)
 
     def update(self, step: Step) -> Finding | None:
@@ -65,7 +65,7 @@ class Nonfinite(Rule):
         before = past.in_words(step.mode)
         norms = [list(pair) for pair in past.gradients.norms][-5:]
         first = not past.losses("train") and not past.losses("eval")
-        # The loss of this very step counts as grown, but not as seen before.
+        # The loss of this step counts as growth, but not as an earlier loss.
         past.add(step)
         growth = past.growth()
         advice = self._advice(step, bad, growth, first=first)
@@ -93,37 +93,37 @@ class Nonfinite(Rule):
         """Return the likely cause and the remedy.
 
         Args:
-            step: the first that is not finite.
-            bad: what is not finite.
-            growth: what grew before.
-            first: no finite loss was seen before.
+            step: first step that is not finite.
+            bad: tensor that is not finite.
+            growth: growth before this step, if any.
+            first: whether there is no earlier finite loss.
         """
         if growth:
             rate = self._rate
-            smaller = rate.smaller(growth.factor) if rate else "a tenth of the learning rate"
+            smaller = rate.smaller(growth.factor) if rate else "divide the learning rate by 10"
             return Advice(
                 cause=f"overflow after growth ({growth.what} rose {growth.factor:.2g}-fold): the "
                 "learning rate is too high, or the gradient explodes",
-                remedy=f"{smaller}; clip the gradient norm, warm the learning rate up",
+                remedy=f"{smaller}; clip the gradient norm, warm up the learning rate",
             )
         if first:
             return Advice(
-                cause="it was so from the first step on: inputs, labels or initial weights that "
-                "are not finite, or a forward pass that overflows at once",
+                cause="not finite from the first step on: inputs, labels or initial weights are "
+                "not finite, or the forward pass overflows immediately",
                 remedy="check the first batch and the initial weights for NaN; scale the inputs; "
-                "look for exp, log and divisions in the model",
+                "check exp, log and divisions in the model",
             )
         if bad.tensor.startswith("gradients/") and not _bad(step.scalars_of("losses")):
             return Advice(
                 cause="the loss is finite but its derivative is not: sqrt, a norm or a fractional "
-                "power at zero, a log near zero, or 0 * inf behind a torch.where",
+                "power at zero, log near zero, or 0 * inf after torch.where",
                 remedy="add a small constant inside the sqrt, norm, log or division; mask the "
                 "inputs of the function, not its result",
             )
         return Advice(
-            cause="sudden, without growth before: an operation outside its domain or with an "
-            "infinite derivative there (log(0), sqrt(0), 0/0, exp of a large number), or a batch "
-            "that holds NaN",
+            cause="sudden, without previous growth: an operation outside its domain or with an "
+            "infinite derivative (log(0), sqrt(0), 0/0, exp of a large number), or a batch that "
+            "contains NaN",
             remedy="add a small constant inside log, sqrt and divisions, use a loss on logits or "
             f"log_softmax; check the batches up to step {step.step} for NaN",
         )
@@ -133,9 +133,9 @@ class _Bad(NamedTuple):
     """A tensor that is not finite.
 
     Attributes:
-        tensor: its name.
-        number: of entries that are not finite.
-        what: in words, such as "is nan".
+        tensor: name of the tensor.
+        number: number of entries that are not finite.
+        what: description, such as "is nan".
     """
 
     tensor: str
@@ -149,21 +149,21 @@ def _bad(scalars: dict[str, float]) -> list[str]:
 
 
 def _counts(step: Step, collection: str) -> dict[str, float]:
-    """Return how many entries are not finite, for the tensors that have any, in model order."""
+    """Return the number of non-finite entries of each affected tensor, in model order."""
     counts = step.reduction_of(collection, "nonfinite")
     return {name: count for name, count in counts.items() if count}
 
 
 def _bad_names(step: Step) -> list[str]:
-    """Return everything in a step that is not finite, in the order of cause and effect."""
+    """Return the names of all non-finite values of a step, causes first."""
     gradients = reversed(_counts(step, "gradients"))
     return [*_counts(step, "weights"), *_bad(step.scalars_of("losses")), *gradients]
 
 
 def _first_bad(step: Step) -> _Bad | None:
-    """Return what was not finite first: weights make the loss, the loss makes the gradients.
+    """Return the first non-finite tensor: weights affect the loss, and the loss the gradients.
 
-    Gradients flow from the last layer to the first, so the last one with such entries is named.
+    Gradients flow from the last layer to the first, so the last affected gradient is named.
     """
     names = _bad_names(step)
     if not names:

@@ -1,4 +1,4 @@
-"""Rule: a run that is to repeat another one departs from it."""
+"""Rule: a run that should reproduce another one deviates from it."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ __all__ = ["SimilarAcrossRuns"]
 
 
 class SimilarAcrossRuns(Rule):
-    """The run departs from another one that it is to repeat.
+    """The run deviates from another run that it should reproduce.
 
-    Compares the training losses, and the norms of the weights, of each step with those of the other
-    run at the same step: fires at the first at which one differs by more than ``tolerance``,
-    relatively. Without another run it does nothing.
+    The rule compares the training losses and the weight norms of each step with those of the other
+    run at the same step. Fires at the first step at which one differs by more than ``tolerance``,
+    relatively. Does nothing without another run.
 
     Args:
-        other: location of the other run; "": none.
-        tolerance: relative difference; 0: the same numbers. Sums of float32 in another order
-            differ by about 1e-6 at first, and the training makes more of it.
-        every: train steps from one look at the weights to the next.
+        other: location of the other run; "" for none.
+        tolerance: relative difference; 0 requires equal values. Different summation order in
+            float32 causes about 1e-6 at first, which the training amplifies.
+        every: train steps between checks of the weights.
     """
 
     severity = "warning"
@@ -50,7 +50,7 @@ class SimilarAcrossRuns(Rule):
         """Read the other run.
 
         Raises:
-            StoreError: there is none, or it cannot be read.
+            StoreError: The other run is missing or cannot be read.
         """
         if self.other:
             self._expected = _figures(open_run(self.other))
@@ -80,13 +80,13 @@ class SimilarAcrossRuns(Rule):
             value=now[first],
             threshold=expected[first],
             confidence=1.0,
-            seen=f"{first} is {now[first]:.6g} at step {step.step}, and {expected[first]:.6g} in "
-            f"{self.other}; {len(apart)} of {len(now)} figures differ",
-            cause="another seed, data, order of the data, setting or version"
+            seen=f"{first} is {now[first]:.6g} at step {step.step}, but {expected[first]:.6g} in "
+            f"{self.other}; {len(apart)} of {len(now)} values differ",
+            cause="a different seed, data set, data order, setting or version"
             if step.step == 0
-            else "the runs began alike: the order of the data, dropout, or operations that are not "
-            "deterministic",
-            remedy="seed all generators; torch.use_deterministic_algorithms(True), or "
+            else "the runs started equally: the data order, dropout, or nondeterministic "
+            "operations differ",
+            remedy="seed all random generators; use torch.use_deterministic_algorithms(True) or "
             "keras.utils.set_random_seed; compare the parameters of both runs",
             evidence={"relative": apart},
         )
@@ -97,7 +97,7 @@ def _same(one: float, other: float) -> bool:
 
 
 def _figures(run: Run) -> dict[int, dict[str, float]]:
-    """Return the training losses and the norms of the weights of a run, by step and name."""
+    """Return the training losses and weight norms of a run, by step and name."""
     found: dict[int, dict[str, float]] = {}
     columns: list[Column] = [
         *run.scalars("losses", mode="train").values(),

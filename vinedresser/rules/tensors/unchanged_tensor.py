@@ -1,4 +1,4 @@
-"""Rule: weights that are trained, and do not change."""
+"""Rule: trained weights do not change."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ __all__ = ["UnchangedTensor"]
 
 
 class UnchangedTensor(SymptomRule):
-    """Weights are trained and do not change, and the run learns little.
+    """Trained weights do not change, and the run learns little.
 
-    A weight has not changed when its norm, mean and standard deviation differ by no more than
-    ``tolerance``, relatively, from those of the look before. Fires when one that is neither frozen
-    nor left out of the optimizer has not changed at ``patience`` looks in a row, in a training that
-    learns less than it should.
+    A weight is unchanged if its norm, mean and standard deviation differ by no more than
+    ``tolerance``, relatively, from the previous check. Fires when a weight that is neither frozen
+    nor missing from the optimizer is unchanged at ``patience`` consecutive checks, in a training
+    that learns less than it should.
 
     Args:
-        tolerance: relative; 0: not at all.
-        every: train steps from one look to the next.
-        patience: looks in a row.
+        tolerance: relative difference; 0 requires equal values.
+        every: train steps between checks.
+        patience: number of consecutive checks.
     """
 
     severity = "warning"
@@ -46,7 +46,7 @@ class UnchangedTensor(SymptomRule):
         self._unchanged: dict[str, int] = {}
 
     def begin(self, info: RunRecord) -> None:
-        """Take note of what is not trained."""
+        """Read the names of weights that are not trained."""
         self._untrained = frozenset((*info.frozen, *info.unoptimized))
 
     def look(self, step: Step) -> Symptom | None:
@@ -69,12 +69,12 @@ class UnchangedTensor(SymptomRule):
             value=self._last[longest][0],
             threshold=self.tolerance,
             confidence=0.9,
-            seen=f"{len(still)} of {len(norms)} weights have not changed, {longest} over "
-            f"{self._unchanged[longest]} looks",
-            cause="no gradient arrives, the optimizer takes no step, or a step is too small for "
+            seen=f"{len(still)} of {len(norms)} weights have not changed, {longest} for "
+            f"{self._unchanged[longest]} checks",
+            cause="no gradient arrives, the optimizer takes no step, or steps are too small for "
             "the precision of the weights",
-            remedy=f"look at gradients/{longest.partition('/')[2]}: where it is zero find what "
-            "cuts it off, else raise the learning rate or keep the weights in float32",
+            remedy=f"check gradients/{longest.partition('/')[2]}: if it is zero, find out what "
+            "cuts it off; otherwise raise the learning rate or keep the weights in float32",
             evidence={"unchanged": still},
         )
 

@@ -1,1 +1,1 @@
-"""Rules about trees."""
+"""Rules about tree models."""

@@ -1,4 +1,4 @@
-"""Rule: boosting that adds trees without a single split, and has learned nothing."""
+"""Rule: boosting adds trees without splits although nothing was learned."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 __all__ = ["EmptyTrees"]
 
 _DEPTH = re.compile(r"trees/([^\[\]/]*\.)?depth(\[\d+\])?")
-# What forbids splits when it is too large, by the names that libraries give it, and their default;
-# the first that is over it is named. XGBoost splits where the gain exceeds gamma and both sides
-# weigh min_child_weight. reg_lambda makes splits worth less, but forbids none.
+# Parameters that prevent splits if they are too large, by their name in each library, and their
+# defaults; the first that exceeds its default is reported. XGBoost splits if the gain exceeds gamma
+# and both sides weigh at least min_child_weight. reg_lambda reduces the gain of splits but prevents
+# none.
 _LIMITS = {
     "gamma": 0,
     "min_split_loss": 0,
@@ -34,16 +35,16 @@ _LIMITS = {
 
 
 class EmptyTrees(Rule):
-    """The newest trees are lone leaves, and the training loss has hardly fallen.
+    """The newest trees have no splits, and the training loss has hardly decreased.
 
-    Once no split is worth its cost, the next round is asked the same question, and its trees are
-    empty too (but for what subsampling changes). After the data was learned that is where to end;
-    before, something forbids the splits.
+    Once no split is worth its cost, the next round has the same options, so its trees are empty,
+    too (apart from subsampling). This is the normal end of a training that has learned; otherwise
+    something prevents splits.
 
     Args:
-        drop: share of the first training loss; where it fell by more, something was learned.
-        every: rounds from one look to the next.
-        patience: looks in a row.
+        drop: share of the first training loss; a larger decrease counts as learning.
+        every: rounds between checks.
+        patience: number of consecutive checks.
     """
 
     severity = "stop"
@@ -62,13 +63,13 @@ class EmptyTrees(Rule):
             Need("losses", required=False),
         )
         self._ensemble: Ensemble | None = None
-        # First and last of each training loss.
+        # First and last value of each training loss.
         self._losses: dict[str, tuple[float, float]] = {}
         self._patience = Patience(patience)
         self._fired = False
 
     def begin(self, info: RunRecord) -> None:
-        """Take note of the parameters in force."""
+        """Read the parameters of the ensemble."""
         self._ensemble = Ensemble(info)
 
     def update(self, step: Step) -> Finding | None:
@@ -90,13 +91,13 @@ class EmptyTrees(Rule):
         return self._finding(step, next(iter(depths)))
 
     def _learned(self) -> bool:
-        """Say whether a training loss has fallen, or there is none to tell."""
+        """Return whether a training loss has decreased, or none is known."""
         falls = [first - last > self.drop * abs(first) for first, last in self._losses.values()]
         return any(falls) or not falls
 
     def _finding(self, step: Step, name: str) -> Finding:
         losses = ", ".join(
-            f"{loss} {first:.4g} in its first round, {last:.4g} now"
+            f"{loss} was {first:.4g} in the first round and is now {last:.4g}"
             for loss, (first, last) in self._losses.items()
         )
         cause, remedy = self._advice()
@@ -108,7 +109,7 @@ class EmptyTrees(Rule):
             value=0.0,
             threshold=1.0,
             confidence=0.95,
-            seen=f"trees have no split since round {self._patience.since}; {losses}",
+            seen=f"trees have no splits since round {self._patience.since}; {losses}",
             cause=cause,
             remedy=remedy,
             evidence={"looks": self._patience.looks, "losses": self._losses},
@@ -120,12 +121,12 @@ class EmptyTrees(Rule):
             value = self._ensemble.number(name) if self._ensemble else None
             if value is not None and value > usual:
                 return (
-                    f"{name} = {value:g} forbids every split",
-                    f"lower {name} from {value:g} to {usual}, and raise it again in steps of ten",
+                    f"{name} = {value:g} prevents every split",
+                    f"lower {name} from {value:g} to {usual}, then raise it tenfold step by step",
                 )
         return (
-            "no split gains anything: features are constant or all missing, or labels all the same",
-            "look at the features and the labels that the training is given",
+            "no split has any gain: features are constant or missing, or all labels are equal",
+            "inspect the features and labels of the training data",
         )
 
 

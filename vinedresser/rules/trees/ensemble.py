@@ -1,4 +1,4 @@
-"""What grows the trees of a run: a boosted ensemble or a forest, and its parameters in force."""
+"""Type and parameters of a run's tree ensemble."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ if TYPE_CHECKING:
 
 __all__ = ["RARER_FROM", "Ensemble", "tree_sizes"]
 
-# Trees of a forest are grown to the end and averaged (Breiman 2001); those of boosting are not.
+# Trees of a forest are fully grown and averaged (Breiman 2001); those of boosting are not.
 _FORESTS = ("RandomForest", "ExtraTrees", "XGBRF")
-# XGBoost's boosters of trees, and what is in the names of scikit-learn's estimators.
+# XGBoost's tree boosters, and parts of the names of scikit-learn's tree estimators.
 _BOOSTERS = ("gbtree", "dart")
 _OF_TREES = ("Forest", "Tree", "GradientBoosting", "AdaBoost")
 
-# After so many looks there are fewer: what trees are like shows early, and to read them out of the
-# model costs as much as a tenth of a round in which they are.
+# Number of checks after which they become rarer: the shape of trees shows early, and reading them
+# from the model costs up to a tenth of a round.
 RARER_FROM = 10
 
 
 class Ensemble:
-    """What a run says of what grows its trees.
+    """Type and parameters of a run's tree ensemble.
 
     Args:
-        info: the run's record.
+        info: record of the run.
 
     Attributes:
-        trees: it is made of trees, to which the scale of features and targets means nothing.
-        forest: the trees are averaged rather than added up.
-        settings: its parameters in force.
+        trees: whether the model consists of trees, which ignore the scale of features and targets.
+        forest: whether the trees are averaged instead of added up.
+        settings: parameters in use.
     """
 
     def __init__(self, info: RunRecord) -> None:
@@ -45,12 +45,12 @@ class Ensemble:
 
     @property
     def shrinkage(self) -> float | None:
-        """What each boosted tree counts, its learning rate; None of others, or not known."""
+        """Learning rate of boosted trees; None for other models or if unknown."""
         boosts = self.trees and not self.forest
         return self.number("lr", "learning_rate", "eta") if boosts else None
 
     def number(self, *names: str) -> float | None:
-        """Return the first of some parameters that is there and a number."""
+        """Return the first of some parameters that is present and a number."""
         values: list[Any] = [self.settings[name] for name in names if name in self.settings]
         for value in values:
             if isinstance(value, int | float) and not isinstance(value, bool):
@@ -59,10 +59,11 @@ class Ensemble:
 
 
 def tree_sizes(every: int) -> Need:
-    """Return the need of how deep the newest trees are, and how many leaves they have.
+    """Return the need for the depth and number of leaves of the newest trees.
 
     Args:
-        every: rounds from one look to the next.
+        every: rounds between checks.
     """
-    # They are scalars; of the nodes, which come with them, no more is kept than has to be.
+    # Both are scalars; of the nodes, which are captured along with them, keep as little as
+    # possible.
     return Need("trees", every, rows=1, rarer_from=RARER_FROM * every, required=False)

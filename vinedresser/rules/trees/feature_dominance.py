@@ -1,4 +1,4 @@
-"""Rule: a few of many features hold most of what the trees gain."""
+"""Rule: a few of many features contribute most of the gain."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ __all__ = ["FeatureDominance"]
 
 
 class FeatureDominance(Rule):
-    """The largest importances sum to more than a threshold, where there are many features.
+    """A few features contribute most of the gain although there are many features.
 
-    The importance of a feature is its share in the gain of all splits so far. It may be right: it
-    is a hint that one of them may give the label away, or that the others carry nothing.
+    The importance of a feature is its share of the gain of all splits so far. A dominant feature
+    may be legitimate. This is a hint that it may leak the label, or that the others carry no
+    information.
 
     Args:
-        threshold: sum of the largest shares, over which it fires.
-        features: how many largest.
-        at_least: features there must be.
-        patience: looks in a row; there is one every 10 rounds.
+        threshold: sum of the largest shares above which the rule fires.
+        features: number of largest shares to add up.
+        at_least: minimum number of features.
+        patience: number of consecutive checks, one every 10 rounds.
     """
 
     severity = "info"
@@ -78,11 +79,12 @@ class FeatureDominance(Rule):
             value=total,
             threshold=self.threshold,
             confidence=0.5,
-            seen=f"{len(shares)} of {len(seen.shares)} features hold {total:.0%} of the gain: "
-            f"{words}",
-            cause="they tell the label almost alone: they may be made from it, or known only after "
-            "it",
-            remedy=f"see whether {first} is known when one predicts, and how good a training "
-            f"without it is; if it is right, lower colsample_bytree so that others count too",
+            seen=f"{len(shares)} of {len(seen.shares)} features contribute {total:.0%} of the "
+            f"gain: {words}",
+            cause="these features almost determine the label: they may be derived from it, or "
+            "become known only after it",
+            remedy=f"check whether {first} is known at prediction time, and train without it for "
+            "comparison; if it is legitimate, lower colsample_bytree so that other features "
+            "contribute, too",
             evidence={"shares": shares, "features": len(seen.shares)},
         )

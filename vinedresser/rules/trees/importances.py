@@ -1,4 +1,4 @@
-"""Signal: what share of the gain of all splits each feature has."""
+"""Signal: share of each feature in the gain of all splits."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 __all__ = ["EVERY", "Importances"]
 
 EVERY = 10
-# Sums over the splits, of XGBoost and of scikit-learn. Means over splits do not add up.
+# Sums over splits in XGBoost and scikit-learn. Means over splits cannot be added.
 _SUMS = ("total_gain", "impurity")
 
 
 class Importances(Signal):
-    """The share of each feature in the gain of all splits so far; shares sum to 1.
+    """Share of each feature in the gain of all splits so far; the shares sum to 1.
 
-    Gain is what a split takes from the objective, as the library counts it (Breiman et al. 1984;
-    Chen and Guestrin 2016, equation 7).
+    Gain is the decrease of the objective due to a split, as computed by the library (Breiman et al.
+    1984; Chen and Guestrin 2016, equation 7).
 
     Attributes:
-        step: the last at which they were seen; None before.
-        name: of the tensor that has them.
-        shares: float64 [features].
+        step: last step with importances; None before the first.
+        name: name of their tensor.
+        shares: share of each feature, float64 [features].
     """
 
     needs = (Need("feature_importance", EVERY, rarer_from=RARER_FROM * EVERY, required=False),)
@@ -43,14 +43,14 @@ class Importances(Signal):
         self._features: list[str] = []
 
     def begin(self, info: RunRecord) -> None:
-        """Take note of the features' names."""
+        """Read the feature names."""
         self._features = list(info.features)
 
     def update(self, step: Step) -> None:
         """See `Signal.update`."""
         if step.rank != 0 or step.mode != "train":
             return
-        # Of a cross-validation, the first fold.
+        # The first fold of a cross-validation.
         for name in step.tensors_of("feature_importance"):
             if name.rpartition("/")[2].rpartition(".")[2] in _SUMS:
                 values = np.asarray(step.tensor(name), np.float64)

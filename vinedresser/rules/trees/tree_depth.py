@@ -1,4 +1,4 @@
-"""Rule: boosted trees that are deep enough to learn single rows by heart."""
+"""Rule: boosted trees are deep enough to memorise single rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _USUAL = 6
 
 
 class _Tree(NamedTuple):
-    """The deepest tree of a round."""
+    """Deepest tree of a round."""
 
     name: str
     depth: int
@@ -33,19 +33,19 @@ class _Tree(NamedTuple):
 
 
 class TreeDepth(Rule):
-    """The newest trees of boosting are too deep, and evaluation data is predicted far worse.
+    """The newest boosted trees are too deep, and the evaluation loss exceeds the training loss.
 
-    A tree is too deep when its longest way from the root to a leaf has more than ``depth`` splits
-    and it has more than ``leaves`` leaves: a tree that grows best leaf first may be long and lean.
-    Where there are evaluation losses, they must be ``gap`` times the training loss at least: much
-    data bears deep trees. Forests, whose trees are deep by design, are left alone.
+    A tree is too deep if its longest path from root to leaf has more than ``depth`` splits and it
+    has more than ``leaves`` leaves: best-first growth creates long but small trees. If there are
+    evaluation losses, they must be at least ``gap`` times the training loss: large data sets
+    justify deep trees. Forests, whose trees are deep by design, are ignored.
 
     Args:
-        depth: splits from the root to the deepest leaf, over which it fires.
-        leaves: of a tree, over which it fires; those of a full tree of depth 6.
-        gap: evaluation loss over training loss, from which it fires.
-        every: rounds from one look to the next.
-        patience: looks in a row.
+        depth: maximum number of splits from root to leaf.
+        leaves: maximum number of leaves; default: those of a full tree of depth 6.
+        gap: minimum ratio of evaluation loss to training loss.
+        every: rounds between checks.
+        patience: number of consecutive checks.
     """
 
     severity = "warning"
@@ -80,7 +80,7 @@ class TreeDepth(Rule):
         self._fired = False
 
     def begin(self, info: RunRecord) -> None:
-        """Take note of what grows the trees."""
+        """Read the type of the ensemble."""
         self._settings = Ensemble(info)
         self._forest = self._settings.forest
 
@@ -104,7 +104,7 @@ class TreeDepth(Rule):
             self._losses[step.mode] = min(losses) if step.mode == "eval" else max(losses)
 
     def _parted(self) -> bool:
-        """Say whether evaluations are far worse; also where there are none, or of another sign."""
+        """Return whether evaluations are much worse, or cannot be compared."""
         train, other = self._losses.get("train"), self._losses.get("eval")
         if train is None or other is None or min(train, other) < 0:
             return True
@@ -114,9 +114,7 @@ class TreeDepth(Rule):
         train, other = self._losses.get("train"), self._losses.get("eval")
         compared = ""
         if train is not None and other is not None:
-            compared = (
-                f"; the evaluation loss is {other:.4g} where the training loss is {train:.4g}"
-            )
+            compared = f"; the evaluation loss is {other:.4g}, the training loss {train:.4g}"
         limit = self._settings.number("max_depth") if self._settings else None
         before = f" from {limit:g}" if limit else ""
         return self.found(
@@ -127,11 +125,11 @@ class TreeDepth(Rule):
             value=float(tree.depth),
             threshold=float(self.depth),
             confidence=0.8 if compared else 0.5,
-            seen=f"{tree.name} is {tree.depth} in round {step.step}, with {tree.leaves} leaves"
-            f"{compared}",
-            cause="trees that deep tell single rows from each other",
-            remedy=f"lower max_depth{before} to {_USUAL}, or raise min_child_weight (of "
-            "scikit-learn min_samples_leaf), and evaluate",
+            seen=f"{tree.name} is {tree.depth} with {tree.leaves} leaves in round "
+            f"{step.step}{compared}",
+            cause="trees of this depth separate single rows",
+            remedy=f"lower max_depth{before} to {_USUAL}, or raise min_child_weight "
+            "(min_samples_leaf in scikit-learn), and evaluate",
             evidence={
                 "leaves": tree.leaves,
                 "losses": dict(self._losses),
@@ -142,7 +140,7 @@ class TreeDepth(Rule):
 
 
 def _deepest(step: Step) -> _Tree | None:
-    """Return the deepest tree of a step; None: nothing is known of trees."""
+    """Return the deepest tree of a step, or None without tree data."""
     found = []
     for name, depth in step.scalars_of("trees").items():
         matched = _DEPTH.fullmatch(name)

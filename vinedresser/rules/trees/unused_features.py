@@ -1,4 +1,4 @@
-"""Rule: features that no tree of a finished training has used."""
+"""Rule: no tree of a completed training uses some features."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _NAMED = 10
 
 
 class UnusedFeatures(Rule):
-    """At the end of a training of 30 rounds or more, no tree uses a large share of the features.
+    """No tree uses a large share of the features after at least 30 rounds.
 
     Args:
-        share: of the features, from which it says so.
-        at_least: features there must be.
+        share: share of unused features at which the rule fires.
+        at_least: minimum number of features.
     """
 
     severity = "info"
@@ -47,7 +47,7 @@ class UnusedFeatures(Rule):
     def finish(self) -> Finding | None:
         """See `Rule.finish`."""
         seen = self.importances
-        # The last look may be some rounds before the last one.
+        # The last check may be some rounds before the last round.
         if seen.step is None or seen.step.step < _FEWEST_ROUNDS - EVERY:
             return None
         if len(seen.shares) < self.at_least:
@@ -68,8 +68,8 @@ class UnusedFeatures(Rule):
             confidence=0.9,
             seen=f"no tree uses {len(names)} of {len(seen.shares)} features up to round "
             f"{seen.step.step}: {', '.join(names[:_NAMED])}{more}",
-            cause="they are constant, copies of others, or have nothing to do with the label",
-            remedy="leave them out: a training without them is faster and predicts the same; if "
-            "you count on them, see whether their values arrive",
+            cause="these features are constant, copies of others, or unrelated to the label",
+            remedy="remove these features: training becomes faster with equal predictions; if "
+            "they should matter, check that their values arrive",
             evidence={"unused": names[:100], "features": len(seen.shares)},
         )

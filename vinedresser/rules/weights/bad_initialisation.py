@@ -1,4 +1,4 @@
-"""Rule: the weights began with a size that no signal survives, and the run does not learn."""
+"""Rule: the initial size of the weights destroys any signal, and the run does not learn."""
 
 from __future__ import annotations
 
@@ -18,32 +18,31 @@ if TYPE_CHECKING:
 
 __all__ = ["BadInitialisation"]
 
-# Layers that keep the signal at its size whatever the weights are.
+# Layers that preserve the size of the signal for any weights.
 _NORMALISING = ("BatchNorm", "LayerNorm", "GroupNorm", "InstanceNorm", "RMSNorm", "Normalization")
-# Scale in He's initialisation (ICCV 2015), which keeps the variance behind a relu.
+# Scale of He initialisation (ICCV 2015), which preserves the variance after relu.
 _HE = math.sqrt(2)
 
 
 class BadInitialisation(SymptomRule):
-    """The weights of most layers began too small, too large, or at zero, and the run learns little.
+    """Most initial weights are too small, too large or zero, and the run learns little.
 
-    The scale of a layer's weights is their root mean square times the root of the layer's width:
-    each layer multiplies the size of the signal by it (by 1/sqrt(2) of it, behind a relu). It is
-    1.41 in He's initialisation, 1 in Xavier's and LeCun's, 0.58 in PyTorch's default. Fires when,
-    at the first look,
+    The scale of a layer's weights is their root mean square times the square root of the layer's
+    width. Each layer multiplies the size of the signal by its scale (by 1/sqrt(2) of it after
+    relu). The scale is 1.41 for He, 1 for Xavier and LeCun initialisation, and 0.58 by default in
+    PyTorch. Fires when, at the first check,
 
-    - at least two weight tensors are all zero (one is a common choice for a last layer), or
-    - the median scale of the weights is below ``small`` or above ``large``, in a model of at least
-      two layers without normalisation,
+    - at least two weight tensors are all zero (a single one is common in a last layer), or
+    - the median scale of the weights is below ``small`` or above ``large``, in a model with at
+      least two layers and without normalisation,
 
-    and the training learns less than it should. Embeddings and norm layers are left out.
+    and the training learns less than it should. Embeddings and norm layers are ignored.
 
     Args:
-        small: median scale below which it fires: with it ten layers leave less than 1e-7 of a
-            signal.
-        large: median scale above which it fires: twice what He's and orthogonal initialisations
-            with the greatest usual gain (5/3, of tanh) have.
-        every: train steps from one look to the next.
+        small: minimum median scale; at 0.2, ten layers leave less than 1e-7 of a signal.
+        large: maximum median scale; 3.3 is twice the scale of He initialisation and of orthogonal
+            initialisation with the largest usual gain (5/3, for tanh).
+        every: train steps between checks.
     """
 
     fault = "bad_initialisation"
@@ -65,16 +64,16 @@ class BadInitialisation(SymptomRule):
         self._symptom: Symptom | None = None
 
     def begin(self, info: RunRecord) -> None:
-        """Take note of the modules, and of when weights are first seen."""
+        """Read the modules and whether the initial weights are captured."""
         self._modules = dict(info.modules)
-        # After the first step, which may have thrown them anywhere.
+        # These report weights only after the first step, which may have changed them arbitrarily.
         self._looked = info.framework in ("sklearn", "xgboost")
 
     def look(self, step: Step) -> Symptom | None:
-        """See `SymptomRule.look`: what the weights began with stays true."""
+        """See `SymptomRule.look`; the initial symptom remains."""
         if not self._looked:
             self._looked = True
-            # Weights of a later step are no initial ones.
+            # Weights of a later step are not the initial ones.
             if step.step < self.every:
                 self._symptom = self._at_first(weight_scales(step, self._modules))
         return self._symptom
@@ -86,7 +85,7 @@ class BadInitialisation(SymptomRule):
         if len(scales) < 2 or self._normalised():
             return None
         sizes = [one.scale for one in scales.values()]
-        # Of an even number the more usual of the two in the middle.
+        # With an even number of layers, use the more usual of the two middle ones.
         if (scale := statistics.median_high(sizes)) < self.small:
             return self._of_scale(scales, scale)
         if (scale := statistics.median_low(sizes)) > self.large:
@@ -103,11 +102,11 @@ class BadInitialisation(SymptomRule):
             value=0.0,
             threshold=0.0,
             confidence=0.99,
-            seen=f"{_listed(zero)} began with zeros only",
-            cause="zeros let no signal through, and give all units of a layer the same gradient or "
-            "none",
-            remedy=f"random initial weights for {_listed(zero)}: He's (standard deviation "
-            "sqrt(2 / inputs)) before relu, Xavier's (sqrt(2 / (inputs + outputs))) otherwise",
+            seen=f"the initial weights of {_listed(zero)} are all zero",
+            cause="zero weights pass no signal, and all units of a layer receive the same "
+            "gradient or none",
+            remedy=f"initialise {_listed(zero)} randomly: He (standard deviation sqrt(2 / "
+            "inputs)) before relu, otherwise Xavier (sqrt(2 / (inputs + outputs)))",
             evidence={"zero": zero},
         )
 
@@ -118,16 +117,16 @@ class BadInitialisation(SymptomRule):
             for name, one in scales.items()
             if (one.scale < self.small if small else one.scale > self.large)
         }
-        # The layer in the middle: thin ones at the ends have less of a width.
+        # The middle layer: thin layers at the ends have a smaller width.
         usual = min(bad, key=lambda name: abs(bad[name].scale - scale))
         one = bad[usual]
         bound = self.small if small else self.large
         margin = scale / bound if small else bound / scale
         effect = (
-            f"each such layer passes on about {scale:.2g} of the signal and of the gradient"
+            f"each such layer passes about {scale:.2g} of the signal and of the gradient"
             if small
-            else f"each such layer multiplies the signal by about {scale:.2g}: it saturates what "
-            "is bounded and throws the rest up"
+            else f"each such layer multiplies the signal by about {scale:.2g}, which saturates "
+            "bounded activations and blows up others"
         )
         he = _HE / math.sqrt(one.width) if one.width else 0.0
         return Symptom(
@@ -136,17 +135,17 @@ class BadInitialisation(SymptomRule):
             value=scale,
             threshold=bound,
             confidence=1 - margin / 10,
-            seen=f"the initial weights have a median scale (root mean square times root of the "
-            f"width) of {scale:.2g} where 0.6 to 1.4 is usual: {_listed(list(bad))}",
-            cause=f"initial weights that are too {'small' if small else 'large'}: {effect}",
-            remedy=f"He or Xavier initialisation: for {usual} a standard deviation of {he:.2g} "
-            f"(before relu) or {he / _HE:.2g} (otherwise) instead of {one.rms:.2g}",
+            seen="the initial weights have a median scale (root mean square times square root of "
+            f"the width) of {scale:.2g}; 0.6 to 1.4 is usual: {_listed(list(bad))}",
+            cause=f"the initial weights are too {'small' if small else 'large'}: {effect}",
+            remedy=f"use He or Xavier initialisation: for {usual} a standard deviation of "
+            f"{he:.2g} (before relu) or {he / _HE:.2g} (otherwise) instead of {one.rms:.2g}",
             evidence={"scales": {name: each.scale for name, each in scales.items()}},
         )
 
 
 def _listed(names: list[str]) -> str:
-    """Return names in words, the first three of many."""
+    """Return names as text, at most the first three."""
     if len(names) <= 3:
         return ", ".join(names)
     return f"{', '.join(names[:3])} and {len(names) - 3} more"

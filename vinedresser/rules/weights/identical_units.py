@@ -1,4 +1,4 @@
-"""Rule: the units of a layer are copies of each other, and stay so."""
+"""Rule: the units of a layer are and remain copies of each other."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ __all__ = ["IdenticalUnits"]
 
 
 class IdenticalUnits(SymptomRule):
-    """The units of a layer are copies of each other, and stay so, and the run learns little.
+    """The units of a layer are and remain copies of each other, and the run learns little.
 
-    Units that begin alike get the same gradient and stay alike: the layer is worth one unit
-    (Goodfellow et al., "Deep Learning", 8.4). Fires when ``unit_similarity`` of a weight tensor,
-    the median over units of the greatest absolute cosine with any other, is at least
-    ``similarity`` at all looks from the first on, ``patience`` at least, in a training that learns
-    less than it should. Units that become alike later have been thrown there by too large steps.
+    Units that start equal receive the same gradient and stay equal: the layer has the capacity of
+    one unit (Goodfellow et al., "Deep Learning", 8.4). Fires when the ``unit_similarity`` of a
+    weight tensor, the median over units of the largest absolute cosine with any other unit, is at
+    least ``similarity`` at all checks from the first on, at least ``patience`` of them, in a
+    training that learns less than it should. Units that become equal later were moved there by too
+    large steps.
 
     Args:
-        similarity: copies have 1 but for rounding. Healthy wide layers are below 0.3, but 64
-            random units of two inputs reach 0.9999: the nearest of them are 0.02 apart.
-        every: train steps from one look to the next.
-        patience: looks, the first of them before the first update.
+        similarity: minimum similarity; copies have 1 up to rounding. Healthy wide layers are below
+            0.3, but 64 random units with two inputs reach 0.9999: the closest are 0.02 apart.
+        every: train steps between checks.
+        patience: number of checks, starting before the first update.
     """
 
     fault = "identical_units"
@@ -64,9 +65,9 @@ class IdenticalUnits(SymptomRule):
             confidence=0.99,
             seen=f"the units of {listed} are copies of each other (cosine "
             f"{min(alike.values()):.6f}) after {step.step} steps",
-            cause="weights that began equal, such as zeros or a constant: equal units get equal "
-            "gradients and never part",
-            remedy=f"random initial weights for {listed}: He's (standard deviation "
-            "sqrt(2 / inputs)) before relu, Xavier's (sqrt(2 / (inputs + outputs))) otherwise",
+            cause="the weights started equal, such as zeros or a constant: equal units receive "
+            "equal gradients and never separate",
+            remedy=f"initialise {listed} randomly: He (standard deviation sqrt(2 / inputs)) "
+            "before relu, otherwise Xavier (sqrt(2 / (inputs + outputs)))",
             evidence={"unit_similarity": alike},
         )

@@ -1,4 +1,4 @@
-"""Rule: the steps of the optimizer are far too small or too large for the weights."""
+"""Rule: optimizer steps are far too small or too large for the weights."""
 
 from __future__ import annotations
 
@@ -17,24 +17,23 @@ __all__ = ["UpdateRatio"]
 
 
 class UpdateRatio(SymptomRule):
-    """The steps of the optimizer are far too small or too large for the weights.
+    """Optimizer steps are far too small or too large for the weights.
 
-    With r_i = |update of W_i| / max(|W_i|, |W_i at the first look|) (l2 norms) of each weight
-    tensor: fires when the greatest of all is below ``small`` at ``patience`` looks in a row, or
-    when their median was above ``large`` at any look, in a training that learns less than it
-    should. One step that is too large is enough to throw the weights where no gradient is left; the
-    steps that follow may be small. Tensors that do not change at all are left out: they are another
+    Let r_i = |update of W_i| / max(|W_i|, |W_i at the first check|) (l2 norms) for each weight
+    tensor. Fires when the largest of all is below ``small`` at ``patience`` consecutive checks, or
+    when their median was above ``large`` at any check, in a training that learns less than it
+    should. A single step that is too large can move the weights to where the gradient vanishes, so
+    later steps may be small. Tensors that do not change at all are ignored: they are a different
     fault.
 
-    The published rule (SageMaker Debugger's WeightUpdateRatio), with the outcome asked. That the
-    learning rate is to blame is what `LearningRateTooHigh` and `LearningRateTooLow` say, of more
-    signs than this one.
+    This is the published rule (SageMaker Debugger's WeightUpdateRatio) combined with the outcome.
+    `LearningRateTooHigh` and `LearningRateTooLow` blame the learning rate, based on more evidence.
 
     Args:
-        small: the greatest ratio below which it fires; healthy ones were 2e-4 to 2e-3.
-        large: the median ratio above which it fires; healthy first steps reach 0.03.
-        every: train steps from one look to the next.
-        patience: looks in a row.
+        small: minimum of the largest ratio; healthy trainings have 2e-4 to 2e-3.
+        large: maximum of the median ratio; healthy first steps reach 0.03.
+        every: train steps between checks.
+        patience: number of consecutive checks.
     """
 
     severity = "warning"
@@ -72,8 +71,8 @@ class UpdateRatio(SymptomRule):
         self, step: int, ratios: dict[str, float], tensor: str, value: float, *, small: bool
     ) -> Symptom:
         bound = self.small if small else self.large
-        which = "the greatest" if small else "the median"
-        why = "large: a step undoes what was learned"
+        which = "maximum" if small else "median"
+        why = "large: steps undo what was learned"
         if small:
             why = "small: the weights hardly move"
         symptom = Symptom(
@@ -83,8 +82,8 @@ class UpdateRatio(SymptomRule):
             threshold=bound,
             confidence=1 - (value / bound if small else bound / value) / 10,
             seen=f"step {step} changed the weights by {value:.1e} of their norm ({which} of "
-            f"{len(ratios)} tensors) where 2e-4 to 2e-3 is usual",
-            cause=f"a learning rate, or a gradient, that is too {why}",
+            f"{len(ratios)} tensors); 2e-4 to 2e-3 is usual",
+            cause=f"the learning rate, or the gradient, is too {why}",
             remedy=self.rate.scaled(to_usual(value)),
             evidence={"ratios": ratios},
             fault="learning_rate_too_low" if small else "learning_rate_too_high",
@@ -94,9 +93,9 @@ class UpdateRatio(SymptomRule):
             return symptom
         return replace(
             symptom,
-            cause="the gradient is gone: steps were not that small before",
-            remedy="look for what took it: a step that threw the weights off, dead or saturated "
-            "units, a schedule that has ended",
+            cause="the gradient has vanished: earlier steps were larger",
+            remedy="look for the reason: a step that was too large, dead or saturated units, a "
+            "schedule that has ended",
             fault="unchanged_tensor",
             correction={},
         )
