@@ -88,7 +88,7 @@ def test_large_inputs_saturate_the_first_layer(tmp_path: Path) -> None:
     model = lambda: stack((64, 64, 10), nn.Tanh)  # noqa: E731
     (finding,) = found(captured(tmp_path, [rule], model, sgd(1e-4), data=large), rule)
     assert (finding.fault, finding.tensor) == ("saturated_activation", "outputs/1")
-    assert "inputs that are too large" in finding.cause
+    assert "the inputs are too large" in finding.cause
 
 
 def test_large_weights_saturate_a_sigmoid(tmp_path: Path) -> None:

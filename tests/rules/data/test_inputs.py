@@ -162,7 +162,7 @@ def test_inputs_that_are_all_zero_are_found(tmp_path: Path) -> None:
 
 def test_one_row_copied_over_the_batch_is_found(tmp_path: Path) -> None:
     (finding,) = corrupt(tmp_path, digits(), prepare=lambda x: x[:1].expand_as(x))
-    assert "the same in all rows of a batch" in finding.seen
+    assert "the same for all rows of a batch" in finding.seen
 
 
 def test_inputs_of_which_nearly_all_features_were_lost_are_found(tmp_path: Path) -> None:

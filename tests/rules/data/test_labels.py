@@ -26,7 +26,7 @@ def test_a_single_label_that_is_learned_is_found_after_a_thousand_rows(tmp_path:
     (finding,) = found_in(tmp_path, [SingleLabel()], data, network())
     assert (finding.fault, finding.severity) == ("single_label", "warning")
     assert finding.step == 155  # 32 rows at every fifth step: 1,024 rows
-    assert "1024 labels" in finding.seen
+    assert "all 1024 labels" in finding.seen
 
 
 def test_the_right_one_of_candidates_may_always_be_the_first(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_labels_of_other_rows_are_found_while_they_are_learned_by_heart(tmp_path
     assert (finding.fault, finding.severity) == ("corrupt_labels", "warning")
     assert finding.statistic == "gain"
     assert 180 <= finding.step < 595
-    assert f"guessing gives {math.log(10):.1f}" in finding.seen
+    assert f"chance level: {math.log(10):.1f}" in finding.seen
 
 
 def test_labels_of_other_rows_that_are_not_learned_are_found_without_evaluations(

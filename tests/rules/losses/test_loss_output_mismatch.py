@@ -81,7 +81,7 @@ def test_a_relu_that_cannot_reach_the_targets(tmp_path: Path) -> None:
     finding = found(regression_case(network(1, nn.ReLU(), inner=10), steps=60), tmp_path)
     assert finding is not None
     assert finding.evidence["kind"] == "out_of_reach"
-    assert "R2 cannot be more than" in finding.cause
+    assert "R2 cannot exceed" in finding.cause
 
 
 def test_one_unit_for_three_classes(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_one_unit_for_three_classes(tmp_path: Path) -> None:
     finding = found(case, tmp_path)
     assert finding is not None
     assert (finding.evidence["kind"], finding.severity) == ("labels_not_binary", "stop")
-    assert "3 units with a softmax" in finding.remedy
+    assert "use 3 units with softmax" in finding.remedy
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def test_a_sum_instead_of_a_mean(tmp_path: Path) -> None:
     assert finding.fault == "loss_scale"
     # As many rows as a batch has.
     assert finding.evidence["factor"] == pytest.approx(32, rel=1e-4)
-    assert "learning rate 1/32" in finding.remedy
+    assert "multiply the learning rate by 1/32" in finding.remedy
 
 
 def test_a_sum_with_a_learning_rate_that_goes_with_it_is_left_alone(tmp_path: Path) -> None:

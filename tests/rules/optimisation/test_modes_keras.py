@@ -84,7 +84,7 @@ def test_what_the_model_is_called_with(training: bool | None, fires: bool, tmp_p
     findings = found(run, WrongMode(), UntrainedParameters())
     assert [one.fault for one in findings] == (["wrong_mode"] if fires else [])
     if fires:
-        assert "dropout drops nothing" in findings[0].cause
+        assert "dropout is inactive" in findings[0].cause
 
 
 @pytest.mark.slow

@@ -63,7 +63,7 @@ def test_a_scheduler_that_is_never_stepped_is_told(
     (finding,) = found(run, SchedulerNotStepped())
     assert (finding.severity, finding.fault) == ("warning", "scheduler_not_stepped")
     assert finding.step == step
-    assert "the learning rate is 0.1 throughout" in finding.seen
+    assert "the learning rate is constant at 0.1" in finding.seen
     assert "scheduler.step()" in finding.remedy
 
 
@@ -99,7 +99,7 @@ def test_a_schedule_by_epochs_that_is_stepped_at_each_batch_is_told(tmp_path: Pa
     assert finding.fault == "learning_rate_too_low"
     # 0.8 ** 31 is the first below a thousandth; it is looked at every 20 steps.
     assert finding.evidence["since"] == 40
-    assert "once an epoch" in finding.remedy
+    assert "once per epoch" in finding.remedy
 
 
 def test_the_same_schedule_by_epochs_is_left_alone(tmp_path: Path) -> None:

@@ -220,4 +220,4 @@ def test_no_step_at_all_shows_in_the_evaluations(steps: bool, tmp_path: Path) ->
     assert [one.severity for one in findings] == ([] if steps else ["warning"])
     if not steps:
         assert "no optimizer has taken a step" in findings[0].seen
-        assert findings[0].remedy.startswith("optimizer.step()")
+        assert findings[0].remedy.startswith("call optimizer.step()")

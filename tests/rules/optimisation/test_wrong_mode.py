@@ -119,16 +119,16 @@ def test_training_in_eval_mode(model: Callable[[], nn.Module], block: bool, tmp_
     (finding,) = judged(tmp_path / "run", model, always_eval, block=block)
     assert (finding.severity, finding.fault, finding.mode) == ("warning", "wrong_mode", "train")
     assert (finding.since, finding.step, finding.value) == (0, 40, 0.0)
-    assert ("dropout drops nothing" in finding.cause) is (model is dropping)
+    assert ("dropout is inactive" in finding.cause) is (model is dropping)
     assert ("batch norm" in finding.cause) is (model is norming)
-    assert finding.remedy.startswith("model.train()")
+    assert finding.remedy.startswith("call model.train()")
 
 
 @pytest.mark.parametrize("block", [True, False])
 def test_training_that_is_not_resumed_after_an_evaluation(block: bool, tmp_path: Path) -> None:
     (finding,) = judged(tmp_path / "run", dropping, not_back, block=block)
     assert (finding.severity, finding.since) == ("warning", 20)
-    assert "as it was not before" in finding.seen
+    assert "in training mode before" in finding.seen
     assert "again after an evaluation" in finding.cause
 
 
@@ -140,9 +140,9 @@ def test_evaluation_in_training_mode(
     (finding,) = judged(tmp_path / "run", model, always_train, block=block)
     assert (finding.severity, finding.fault, finding.mode) == ("warning", "wrong_mode", "eval")
     assert (finding.since, finding.step, finding.value) == (20, 60, 1.0)
-    assert ("dropout still drops" in finding.cause) is (model is dropping)
-    assert ("batch norm takes" in finding.cause) is (model is norming)
-    assert finding.remedy.startswith("model.eval()")
+    assert ("dropout is still active" in finding.cause) is (model is dropping)
+    assert ("batch norm uses and learns" in finding.cause) is (model is norming)
+    assert finding.remedy.startswith("call model.eval()")
 
 
 @pytest.mark.parametrize(

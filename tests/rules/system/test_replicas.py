@@ -34,8 +34,8 @@ def test_one_bit_of_one_rank_is_found_and_named(trained: Path) -> None:
     assert (finding.tensor, finding.since) == ("weights/3.weight", 15)
     assert finding.since == ALTERED_AT + EVERY - ALTERED_AT % EVERY
     assert (finding.severity, finding.fault) == ("stop", "replica_divergence")
-    assert "the same at step 10" in finding.seen
-    assert "changed on one rank alone" in finding.cause
+    assert "equal at step 10" in finding.seen
+    assert "changed on one rank only" in finding.cause
 
 
 def test_gradients_that_nobody_reduces_are_told_from_that(trained: Path) -> None:

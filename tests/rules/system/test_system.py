@@ -149,9 +149,7 @@ def test_silence_is_found_by_the_times_of_the_steps(tmp_path: Path) -> None:
     finding, *more = judge(run, [StalledTraining()])
     assert not more
     assert (finding.step, finding.fault, finding.severity) == (3, "stalled", "warning")
-    assert "more than 1800 s after train step 3, where the longest pause before was 1 s" in (
-        finding.seen
-    )
+    assert "more than 1800 s after train step 3 (longest previous pause: 1 s)" in (finding.seen)
 
 
 def test_pauses_that_are_usual_and_the_end_are_no_silence(tmp_path: Path) -> None:

@@ -78,9 +78,9 @@ def test_growth_before_is_told_from_a_sudden_fault(tmp_path: Path) -> None:
     steep = findings(tmp_path / "b", *steps, last)[0]
     assert "the gradient norm rose" in steep.cause
     sudden = findings(tmp_path / "c", record(0, 2.0), record(1, 1.9), record(2, math.nan))[0]
-    assert sudden.cause.startswith("sudden, without growth")
+    assert sudden.cause.startswith("sudden, without previous growth")
     outset = findings(tmp_path / "d", record(0, math.nan))[0]
-    assert outset.cause.startswith("it was so from the first step on")
+    assert outset.cause.startswith("not finite from the first step on")
     derived = findings(tmp_path / "e", record(0, 1.0), record(1, 1.0, bad=("gradients/1.weight",)))
     assert derived[0].cause.startswith("the loss is finite but its derivative is not")
 

@@ -59,7 +59,7 @@ def test_what_forbids_every_split_is_named(tmp_path: Path, parameter: dict[str, 
     (finding,) = boost(tmp_path / "run", [EmptyTrees()], tumours(), rounds=30, **parameter)
     ((name, value),) = parameter.items()
     assert (finding.fault, finding.severity, finding.step) == ("underfitting", "stop", 20)
-    assert f"{name} = {value:g} forbids every split" in finding.cause
+    assert f"{name} = {value:g} prevents every split" in finding.cause
 
 
 def test_labels_without_a_pattern_in_the_features_are_told(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def test_zeros_are_the_root_of_what_they_bring_about(tmp_path: Path) -> None:
     assert {one.fault for one in findings} == {"bad_initialisation", "identical_units"}
     (root,) = root_causes(findings)
     assert root.finding.fault == "bad_initialisation"
-    assert "zeros only" in root.finding.seen
+    assert "are all zero" in root.finding.seen
 
 
 def test_a_last_layer_of_zeros_and_large_weights_that_learn_are_left_alone(tmp_path: Path) -> None:
