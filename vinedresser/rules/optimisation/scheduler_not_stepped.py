@@ -99,8 +99,8 @@ class SchedulerNotStepped(SymptomRule):
             f"that by step {at} of {self.expected_steps}, and is now {now:.3g}",
             cause="the schedule runs far ahead of the training: it is an epoch schedule that is "
             "stepped at each batch, or it is made for a much shorter run",
-            remedy=f"call scheduler.step() once per epoch, or use a schedule of {self.expected_steps} "
-            "steps",
+            remedy="call scheduler.step() once per epoch, or use a schedule of "
+            f"{self.expected_steps} steps",
             evidence={"learning_rate": now, "greatest": greatest, "since": at},
             fault="learning_rate_too_low",
         )
