@@ -50,7 +50,7 @@ def test_readers_take_a_url_wherever_a_path_goes(s3: str) -> None:
     assert "256" in shown
     assert "nonfinite" in vinedresser("judge", f"{s3}/first", "--rule", "nonfinite").stdout
     words = ("capture", f"{s3}/first", "--collection", "inputs", "--every", "2")
-    assert "only a running run can change" in vinedresser(*words, code=2).stderr
+    assert "is finished, not running" in vinedresser(*words, code=2).stderr
     assert "there is no bucket" in vinedresser("status", "s3://not-made/x", code=2).stderr
 
 
@@ -95,7 +95,7 @@ def test_a_script_runs_with_its_run_on_s3(s3: str, tmp_path: Path) -> None:
     assert run.storage.get("log.txt") == b"said by the script\n"
     assert "second" not in vinedresser("status", s3).stdout
     again = vinedresser("run", "--store", s3, "--name", "fit-1", str(tmp_path / "fit.py"), code=2)
-    assert "holds a run already" in again.stderr
+    assert "already holds a run" in again.stderr
     assert spools() == []
 
 

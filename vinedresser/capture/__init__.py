@@ -1,4 +1,4 @@
-"""Capture what a training does, and read it: hooks, collections, the run store."""
+"""Capture trainings with hooks, and read the captured runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from vinedresser.store.step_record import StepRecord as StepRecord
     from vinedresser.store.writing.writer import RunWriter as RunWriter
 
-# Where each public name lives. Loaded on first use: a training script needs no reader, and a
+# The module of each public name, imported on first use: a training script needs no reader, and a
 # reader no hook.
 _HOMES = {
     "CaptureConfig": "capture.config.capture_config",

@@ -1,4 +1,4 @@
-"""The border between what is ours and the training: no fault of ours crosses it."""
+"""The barrier that keeps vinedresser's own errors out of the training."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _LOG = logging.getLogger(__name__)
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# Asking the kernel for it at every callback would cost more than the callback.
+# os.getpid() in every callback would cost more than the callback.
 _process = os.getpid()
 
 
 def _forked() -> None:
-    global _process  # noqa: PLW0603 (what a fork changes is the process itself)
+    global _process  # noqa: PLW0603 (a fork changes the process itself)
     _process = os.getpid()
 
 
@@ -31,13 +31,13 @@ os.register_at_fork(after_in_child=_forked)
 
 
 class Shield:
-    """Catches the errors of our callbacks, reports each kind once, and counts them.
+    """Catches the errors of callbacks, reports each kind once, and counts them.
 
-    `TrainingStopped`, a SystemExit, passes, and so does KeyboardInterrupt. In a forked child (a
-    worker of a data loader) nothing of ours runs at all.
+    `TrainingStopped` (a SystemExit) and KeyboardInterrupt pass through. In a forked child, such as
+    a data loader worker, callbacks do not run at all.
 
     Attributes:
-        problems: how often each kind of problem came up, by what was reported of the first.
+        problems: number of occurrences of each problem, by its first message.
     """
 
     def __init__(self) -> None:
@@ -57,16 +57,18 @@ class Shield:
         *,
         names: int | None = None,
         skip: Callable[[], bool] | None = None,
-        then: str = "training goes on",
+        then: str = "training continues",
     ) -> Callable[P, R | None]:
-        """Return a callback that cannot harm the training that calls it.
+        """Return a wrapper of a callback that never raises an Exception.
+
+        The wrapper returns None if the callback fails or is skipped.
 
         Args:
-            doing: what the callback does, in words that can follow "capture failed in".
-            callback: what to run; None is returned where it fails or does not run.
-            names: the position of the argument that names what it was about; None: none does.
-            skip: the callback is passed over while this returns True.
-            then: what comes of a failure.
+            doing: description of the callback that can follow "capture failed in".
+            callback: the callback.
+            names: index of the argument to append to the description; None: no argument.
+            skip: the callback is skipped while this returns True.
+            then: consequence of a failure, for the message.
         """
         process = self._process
 
@@ -76,7 +78,7 @@ class Shield:
                 return None
             try:
                 return callback(*args, **kwargs)
-            except Exception as error:  # noqa: BLE001 (the one border that shields a training)
+            except Exception as error:  # noqa: BLE001 (the one place that shields a training)
                 what = doing if names is None else f"{doing} {args[names]}"
                 self._caught((doing, type(error)), f"capture failed in {what}", error, then)
                 return None
@@ -84,11 +86,11 @@ class Shield:
         return guarded
 
     def report(self, problem: str) -> None:
-        """Say a thing on stderr, once; count it every time."""
+        """Count a problem, and print it to stderr the first time."""
         self.problems[problem] += 1
         if self.problems[problem] == 1:
             _LOG.info("%s", problem)
-            # Nobody may be listening any more, which harms nobody either.
+            # stderr may be closed.
             with suppress(OSError, ValueError, AttributeError):
                 sys.stderr.write(f"vinedresser: {problem}\n")
                 sys.stderr.flush()
@@ -96,7 +98,7 @@ class Shield:
     def _caught(
         self, kind: tuple[str, type[Exception]], where: str, error: Exception, then: str
     ) -> None:
-        """Report an error, unless one of its kind came up before."""
+        """Report an error under the message of the first of its kind."""
         if kind not in self._first:
             self._first[kind] = f"{where}: {type(error).__name__}: {error}; {then}"
             _LOG.debug("%s", self._first[kind], exc_info=error)

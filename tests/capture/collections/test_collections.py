@@ -99,7 +99,7 @@ def test_two_patterns_for_one_collection_are_refused() -> None:
     one, other = (CaptureConfig.of({"mine": Collection(regex=regex)}) for regex in "ab")
     with pytest.raises(ConfigError, match="mine: asked for with two patterns, 'a' and 'b'"):
         one.merged(other)
-    with pytest.raises(ConfigError, match="given a collection of another name, relus"):
+    with pytest.raises(ConfigError, match="the collection has another name, relus"):
         CaptureConfig.of({"mine": Collection("relus", regex="relu")})
 
 

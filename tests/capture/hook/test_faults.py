@@ -83,7 +83,7 @@ def check_unharmed(done: subprocess.CompletedProcess[str], run: Path) -> list[st
 def test_files_that_may_not_grow_do_no_harm(tmp_path: Path) -> None:
     (report,) = check_unharmed(run_program(tmp_path / "run", "50000"), tmp_path / "run")
     assert "too large" in report
-    assert report.endswith("training goes on")
+    assert report.endswith("training continues")
     run = open_run(tmp_path / "run")
     # The steps with weights are too large for it; those with a loss alone are all there.
     assert run.steps("train").tolist() == [1, 2, 4, 5, 7]

@@ -124,7 +124,7 @@ def test_a_forward_without_gradients_is_no_part_of_a_train_step(fit: Fit, tmp_pa
 
 
 def test_blocks_do_not_nest(fit: Fit) -> None:
-    with fit.hook.mode("eval"), pytest.raises(ConfigError, match="end that first"):
+    with fit.hook.mode("eval"), pytest.raises(ConfigError, match="cannot be nested"):
         fit.hook.mode("predict").__enter__()
     with pytest.raises(ConfigError, match="one of train, eval, predict"):
         fit.hook.mode("test")  # type: ignore[arg-type]
@@ -163,7 +163,7 @@ def test_a_value_may_be_put_into_a_collection(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match="must be a word"):
             hook.metric("", 1.0)
         hook.save("other/z", 1.0)
-        assert hook.problems == ["other/z is not saved: no collection holds that name"]
+        assert hook.problems == ["other/z is not saved: no collection holds it"]
     assert open_run(tmp_path / "run").tensor_names(collection="mine") == ["mine/z"]
 
 

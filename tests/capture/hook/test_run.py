@@ -51,7 +51,7 @@ def test_the_run_is_described(tmp_path: Path) -> None:
 
 def test_a_run_is_never_overwritten(tmp_path: Path) -> None:
     Hook(tmp_path / "run").close()
-    with pytest.raises(AlreadyARun, match="holds a run already"):
+    with pytest.raises(AlreadyARun, match="already holds a run"):
         Hook(tmp_path / "run")
 
 
@@ -197,7 +197,7 @@ def test_a_hook_without_a_model_loads_no_framework(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"model": 3}, r"builtins\.int cannot be watched"),
+        ({"model": 3}, r"cannot watch a builtins\.int"),
         ({"model": nn.Linear(1, 1), "loss": nn.functional.mse_loss}, r"hook\.loss\(mse_loss\)"),
         ({"model": nn.Linear(1, 1), "optimizer": "sgd"}, "no torch.optim.Optimizer"),
     ],
@@ -212,7 +212,7 @@ def test_what_cannot_be_watched_is_named(
 
 def test_a_second_model_needs_a_name(tmp_path: Path) -> None:
     hook = Hook(tmp_path / "run").watch(nn.Linear(1, 1))
-    with pytest.raises(ConfigError, match="each further one a name"):
+    with pytest.raises(ConfigError, match="each additional model a unique name"):
         hook.watch(nn.Linear(1, 1))
     hook.close()
     hook.metric("after", 1.0)

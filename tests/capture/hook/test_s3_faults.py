@@ -133,7 +133,7 @@ def test_a_server_that_is_killed_and_comes_back_loses_nothing(
 ) -> None:
     said = [one for one in outage(*frail, 4.0, pause=False) if "waiting for the upload" not in one]
     assert len(said) == 2
-    assert re.search(r"no server answers at http://.* uploaded later; training goes on", said[0])
+    assert re.search(r"no server answers at http://.* uploaded later; training continues", said[0])
     assert re.search(r"takes uploads again, after \d+ s; nothing was lost", said[1])
 
 
@@ -166,8 +166,10 @@ def test_a_full_bucket_is_said_once_and_filled_up_when_there_is_room(
                 time.sleep(0.05)
         full = [one for one in hook.problems if "has no room left" in one]
         assert len(full) == 1
-        assert "training goes on" in full[0]
-        assert any("not everything is in s3://" in one for one in hook.problems)
+        assert "training continues" in full[0]
+        assert any(
+            "the upload to s3://" in one and "is not complete" in one for one in hook.problems
+        )
         (spool,) = spools()
         os.kill(relay_of(spool), signal.SIGKILL)
         eventually(lambda: not is_busy(spool))

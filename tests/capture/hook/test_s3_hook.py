@@ -108,10 +108,10 @@ def test_a_missing_bucket_is_said_before_the_training(s3: str) -> None:
 def test_a_second_run_in_the_same_place_is_refused_and_harms_nobody(s3: str) -> None:
     with Hook(f"{s3}/run", collections={"inputs": SaveConfig(every=1)}) as hook:
         hook.step(inputs=batch(0), loss=0.0)
-        with pytest.raises(AlreadyARun, match=f"{s3}/run: holds a run already"):
+        with pytest.raises(AlreadyARun, match=f"{s3}/run: already holds a run"):
             Hook(f"{s3}/run")
         hook.step(inputs=batch(1), loss=0.0)
-    with pytest.raises(AlreadyARun, match=f"{s3}/run: holds a run already"):
+    with pytest.raises(AlreadyARun, match=f"{s3}/run: already holds a run"):
         Hook(f"{s3}/run")
     assert check_steps(open_run(f"{s3}/run")) == 2
     assert spools() == []

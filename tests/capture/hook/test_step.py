@@ -113,5 +113,5 @@ def test_wrong_calls_are_named(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match=r"metrics = 0\.5: must be a mapping"):
             hook.step(metrics=0.5)  # type: ignore[arg-type]
         hook.watch(nn.Linear(1, 1))
-        with pytest.raises(ConfigError, match="the steps are those of the watched model"):
+        with pytest.raises(ConfigError, match="the watched model defines the steps"):
             hook.step(loss=1.0)

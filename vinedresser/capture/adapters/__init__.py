@@ -1,1 +1,1 @@
-"""Models of any framework: names, module types, setup and the adapter protocol."""
+"""What adapters of all frameworks share: the protocol, names, setup, tree tables."""

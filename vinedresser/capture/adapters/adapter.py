@@ -1,4 +1,4 @@
-"""The interface between a hook and the model of a framework."""
+"""The interface between a hook and a framework's model."""
 
 from __future__ import annotations
 
@@ -11,60 +11,60 @@ __all__ = ["Adapter", "LossTaker", "TabularAdapter", "Watchful"]
 
 
 class Adapter(Protocol):
-    """Ties a hook to one model of a framework."""
+    """Connects a hook to one model of a framework."""
 
     @property
     def framework(self) -> str:
-        """The framework's name, such as "torch"."""
+        """Name of the framework, such as "torch"."""
 
     @property
     def versions(self) -> dict[str, str]:
-        """The versions of the framework and of what it runs on, by name."""
+        """Versions of the framework and its backend, by name."""
 
     def names(self) -> list[str]:
-        """Return the names of all tensors that are known to be there to capture."""
+        """Return the names of all tensors known to be available for capture."""
 
     def modules(self) -> dict[str, ModuleInfo]:
-        """Return what the modules or layers are, by path."""
+        """Return type and activation of each module or layer, by path."""
 
     def path_of(self, module: Any) -> str | None:
-        """Return the path of a module or layer object; None where it is none of the model's."""
+        """Return the path of a module or layer object, or None if it is not part of the model."""
 
     def checkpoint(self, directory: Path, step: int) -> None:
-        """Save the model as it is now as ``step-<step>`` in a directory."""
+        """Save the model's current state as ``step-<step>`` in a directory."""
 
     def detach(self) -> None:
-        """Leave the model as it was found."""
+        """Remove everything that was attached to the model."""
 
 
 @runtime_checkable
 class LossTaker(Protocol):
-    """An adapter that takes the values of loss functions that the training calls."""
+    """An adapter that records the values of loss functions called by the training."""
 
     def record_loss(self, name: str, value: Any, arguments: tuple[Any, ...]) -> None:
-        """Take what a loss function has returned.
+        """Record the value of a loss function.
 
         Args:
-            name: of the loss.
-            value: what it returned.
-            arguments: what it was called with.
+            name: name of the loss.
+            value: the returned value, a number or a nesting of tensors.
+            arguments: arguments of the call.
         """
 
 
 @runtime_checkable
 class TabularAdapter(Protocol):
-    """An adapter of a model of tables, whose columns and classes have names."""
+    """An adapter of a model for tabular data, with named features and classes."""
 
     def features(self) -> list[str]:
-        """Return the names of the input's features, in their order; [] as long as unknown."""
+        """Return the names of the input features in order; [] while unknown."""
 
     def classes(self) -> list[str]:
-        """Return the classes, in the order of their numbers; [] where there are none."""
+        """Return the class names in the order of their indices; [] if there are none."""
 
 
 @runtime_checkable
 class Watchful(Protocol):
-    """An adapter that looks now and then whether all is well."""
+    """An adapter that periodically checks for problems."""
 
     def look(self) -> None:
-        """Look, and report what is not; called about every second on the writer's thread."""
+        """Report problems; called about once a second on the writer's thread."""

@@ -1,4 +1,4 @@
-"""The names under which several models are watched."""
+"""The names that tell several watched models apart."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ __all__ = ["ModelNames"]
 
 
 class ModelNames:
-    """Tells the watched models apart: all have names of their own, but one may go without."""
+    """The names of the watched models, which are unique; one model may be unnamed."""
 
     def __init__(self) -> None:
         self._taken: set[str | None] = set()
 
     def check(self, name: str | None) -> None:
-        """See that a model can be watched under a name.
+        """Check that a model can be watched under a name.
 
         Raises:
-            ConfigError: it cannot; the message says why.
+            ConfigError: the name is invalid or taken.
         """
         if name is not None and (not isinstance(name, str) or not name or "/" in name):
             raise ConfigError(f"name = {name!r}: must be a word without '/'")
         if name in self._taken:
             raise ConfigError(
-                "a model is watched already; give each further one a name of its own, name=…"
+                "a model is already watched; give each additional model a unique name=…"
                 if name is None
-                else f"name = {name!r}: a watched model has that name"
+                else f"name = {name!r}: already the name of a watched model"
             )
 
     def take(self, name: str | None) -> None:
-        """Note that a model is watched under a name."""
+        """Reserve the name of a watched model."""
         self._taken.add(name)

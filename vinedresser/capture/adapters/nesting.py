@@ -1,4 +1,4 @@
-"""Looking into what modules and layers take and return."""
+"""The parts of nested inputs and outputs of modules and layers."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ __all__ = ["inside"]
 
 
 def inside(value: Any) -> Iterable[tuple[Any, Any]]:
-    """Return what a mapping, tuple, list or dataclass holds, each with its place; else nothing.
+    """Return pairs of key and item of a mapping, tuple, list or dataclass; () for all else.
 
-    Args:
-        value: anything. The place is a key, a number or the name of a field.
+    The key is the mapping's key, the index, or the field's name.
     """
     if isinstance(value, Mapping):
         return value.items()

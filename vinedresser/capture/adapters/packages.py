@@ -1,4 +1,4 @@
-"""Optional packages of frameworks: importing them, and recognizing their objects without."""
+"""Optional framework packages: importing them, and recognizing their objects without import."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["is_a", "needed"]
 
 @contextmanager
 def needed(what: str, extra: str) -> Iterator[None]:
-    """Import within the block what is needed to watch something.
+    """Turn an ImportError in the block into an error that names the missing extra.
 
     Args:
-        what: is watched.
-        extra: of vinedresser, which brings the packages.
+        what: description of the object to watch.
+        extra: extra of vinedresser that installs the packages.
 
     Raises:
-        MissingDependency: one of them is not installed.
+        MissingDependency: a package is not installed.
     """
     try:
         yield
@@ -32,7 +32,13 @@ def needed(what: str, extra: str) -> Iterator[None]:
 
 
 def is_a(model: Any, package: str, path: str) -> bool:
-    """Say whether a model is of a class of a package, which is not imported for that."""
+    """Return whether an object is an instance of a package's class, without importing it.
+
+    Args:
+        model: any object.
+        package: name of the package.
+        path: path of the class in the package, such as "nn.Module".
+    """
     found: Any = sys.modules.get(package)
     for part in path.split("."):
         found = getattr(found, part, None)

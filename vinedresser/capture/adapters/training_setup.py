@@ -1,4 +1,4 @@
-"""How a training is set up, for the run's record: losses, optimizers, what is not trained."""
+"""The setup of a training in the run's record: losses, optimizers, untrained parameters."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _PLAIN = (bool, int, float, str, type(None))
 
 @dataclass(frozen=True)
 class TrainingSetup:
-    """What is known so far of how a training is set up; see `RunRecord` for the shapes.
+    """The known setup of a training; see `RunRecord` for the structure.
 
     Attributes:
-        losses: type and settings of each loss by its name, such as ``CrossEntropyLoss``.
-        optimizers: type, settings, number of elements and of tensors of each, by a number that is
-            that optimizer's alone.
-        frozen: full names of parameters that are not to be trained.
-        unoptimized: full names of those that are, but that no optimizer has.
-        dropout: of each module or layer that drops something in training, the share, by its path.
+        losses: type and settings of each loss by name, such as ``CrossEntropyLoss``.
+        optimizers: type, settings, number of elements and of tensors of each optimizer, by an
+            identity that is unique to the optimizer.
+        frozen: full names of parameters that do not require gradients.
+        unoptimized: full names of trainable parameters that no optimizer updates.
+        dropout: dropout rate of each module or layer that has one, by path.
     """
 
     losses: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class TrainingSetup:
 
     @classmethod
     def joined(cls, setups: Iterable[TrainingSetup]) -> Self:
-        """Return what is known of several models together."""
+        """Return the combined setup of several models."""
         losses: dict[str, dict[str, Any]] = {}
         optimizers: dict[int, dict[str, Any]] = {}
         frozen: list[str] = []
@@ -59,18 +59,18 @@ class TrainingSetup:
 
 @runtime_checkable
 class SetUp(Protocol):
-    """An adapter of a training that is set up of parts with settings."""
+    """An adapter that knows the setup of its training."""
 
     def setup(self) -> TrainingSetup:
-        """Return what is known so far of how it is set up."""
+        """Return the setup known so far."""
 
 
 def typed(kind: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a loss for the record.
+    """Return the record's entry of a loss.
 
     Args:
         kind: name of the class or function.
-        settings: what it is set to; only plain values are kept.
+        settings: settings by name; see `plain_settings`.
     """
     return {"type": kind, "settings": plain_settings(settings)}
 
@@ -78,12 +78,12 @@ def typed(kind: str, settings: Mapping[str, Any]) -> dict[str, Any]:
 def described_optimizer(
     kind: str, settings: Mapping[str, Any], sizes: Iterable[int]
 ) -> dict[str, Any]:
-    """Return an optimizer for the record.
+    """Return the record's entry of an optimizer.
 
     Args:
         kind: name of the class.
-        settings: what it is set to; only plain values are kept.
-        sizes: elements of each tensor that it updates.
+        settings: settings by name; see `plain_settings`.
+        sizes: number of elements of each tensor it updates.
     """
     elements = list(sizes)
     return {**typed(kind, settings), "parameters": sum(elements), "tensors": len(elements)}
@@ -92,10 +92,10 @@ def described_optimizer(
 def described_function(
     function: Callable[..., Any], given: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return a loss function for the record: its name, and the settings that it is called with.
+    """Return the record's entry of a loss function: its name, defaults and call settings.
 
     Args:
-        function: perhaps a partial one.
+        function: the function, or a `functools.partial` of it.
         given: keyword arguments of a call.
     """
     bound: dict[str, Any] = {}
@@ -105,20 +105,19 @@ def described_function(
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):
-        # Some that are written in C do not say.
+        # Some C functions have no signature.
         parameters = {}  # type: ignore[assignment]
     defaults = {key: one.default for key, one in parameters.items() if one.default is not one.empty}
     name = getattr(function, "__name__", type(function).__name__)
-    # What has no default is compared, not set.
+    # Parameters without a default are data, not settings.
     called = {key: one for key, one in (given or {}).items() if key in defaults or not parameters}
     return typed(str(name), defaults | bound | called)
 
 
 def plain_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those settings that are plain: numbers, texts, None and lists of them.
+    """Return the plain settings: numbers, strings, None, and lists of them.
 
-    Of a tensor or array of one element that is its number; of a larger one, which may be set or
-    not (class weights), that it is: True.
+    A tensor or array of one element becomes a number; a larger one, such as class weights, True.
     """
     found: dict[str, Any] = {}
     for key, value in settings.items():

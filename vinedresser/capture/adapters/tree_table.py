@@ -1,6 +1,6 @@
-"""Decision trees as columns of numbers, from whatever library grew them.
+"""Decision trees of any library as columns of numbers.
 
-Shape legend: N nodes of a tree, L numbers in a leaf.
+Shapes: N nodes of a tree, L values per leaf.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ __all__ = ["TreeTable", "keep_trees", "tree_names"]
 
 @dataclass(frozen=True)
 class TreeTable:
-    """The nodes of one tree that can be reached from its root, which is the first.
+    """The nodes of one tree that are reachable from its root, root first.
 
     Attributes:
-        group: the class or output that the tree is of, from 0.
-        node: int32 [N], the number of each node in its library.
-        left: int32 [N], the number of the left child; -1 in a leaf.
-        right: int32 [N], the number of the right child; -1 in a leaf.
-        split_feature: int32 [N], the number of the feature that is compared; -1 in a leaf.
-        threshold: float32 or float64 [N], what it is compared with; NaN in a leaf and where the
-            split is one of categories.
-        default_left: bool [N], whether a missing value goes to the left.
-        gain: float [N], what the split gains, as the library counts it; 0 in a leaf.
-        cover: float [N], weight of the training rows that come by, as the library counts it.
-        leaf_value: float [N] or [N, L], what a leaf adds; NaN elsewhere.
+        group: index of the tree's class or output.
+        node: int32 [N], node number in the library.
+        left: int32 [N], node number of the left child; -1 in a leaf.
+        right: int32 [N], node number of the right child; -1 in a leaf.
+        split_feature: int32 [N], index of the split's feature; -1 in a leaf.
+        threshold: float32 or float64 [N], threshold of the split; NaN in a leaf and for a
+            categorical split.
+        default_left: bool [N], whether missing values go left.
+        gain: float [N], gain of the split as defined by the library; 0 in a leaf.
+        cover: float [N], weight of the training rows in the node as defined by the library.
+        leaf_value: float [N] or [N, L], value of the leaf; NaN elsewhere.
     """
 
     group: int
@@ -61,9 +61,20 @@ class TreeTable:
         cover: NDArray[np.floating],
         leaf_value: NDArray[np.floating],
     ) -> TreeTable:
-        """Build it from a library's columns, one row per node, the root first.
+        """Build the table from a library's columns, one row per node, root first.
 
-        What the columns hold where it means nothing, such as the threshold of a leaf, is replaced.
+        Meaningless entries, such as the threshold of a leaf, are replaced.
+
+        Args:
+            group: index of the tree's class or output.
+            left: integer [M], row of the left child; negative in a leaf.
+            right: integer [M], row of the right child; negative in a leaf.
+            split_feature: integer [M].
+            threshold: float [M].
+            default_left: bool [M].
+            gain: float [M].
+            cover: float [M].
+            leaf_value: float [M] or [M, L].
         """
         node = _reachable(left, right)
         leaf = left[node] < 0
@@ -84,12 +95,12 @@ class TreeTable:
 
     @property
     def leaves(self) -> int:
-        """How many leaves it has."""
+        """Number of leaves."""
         return int(np.count_nonzero(self.left < 0))
 
     @property
     def depth(self) -> int:
-        """Splits on the longest way from the root to a leaf; 0 of a lone leaf."""
+        """Number of splits on the longest path from the root to a leaf."""
         place = np.zeros(int(self.node.max()) + 1, np.int64)
         place[self.node] = np.arange(len(self.node))
         level, depth = np.array([0]), -1
@@ -104,7 +115,7 @@ _COLUMNS = tuple(one.name for one in fields(TreeTable) if one.name != "group")
 
 
 def tree_names(prefix: str = "") -> list[str]:
-    """Return the names of all that `keep_trees` may keep of trees of one group."""
+    """Return the names that `keep_trees` may use for trees of one group."""
     words = ("depth", "leaves", "nodes", "tree", "group", *_COLUMNS)
     return [f"trees/{prefix}{word}" for word in words]
 
@@ -112,32 +123,32 @@ def tree_names(prefix: str = "") -> list[str]:
 def keep_trees(
     recording: Recording, copier: ArrayCopier, trees: Sequence[TreeTable], prefix: str = ""
 ) -> None:
-    """Take what is asked of the trees that a step has grown.
+    """Capture the requested statistics and columns of the trees grown in a step.
 
-    ``trees/depth`` (of the deepest), ``trees/leaves`` and ``trees/nodes`` (of all) are scalars; of
-    trees of several groups they are ``trees/depth[<group>]`` and so on. The columns of all trees
-    are laid end to end: ``trees/tree`` [nodes of all] tells them apart, and ``trees/group`` [trees]
-    says what each is of.
+    The scalars are ``trees/depth`` (maximum), ``trees/leaves`` and ``trees/nodes`` (totals), or
+    ``trees/depth[<group>]`` etc. if there are several groups. The columns of all trees are
+    concatenated; ``trees/tree``, int32 [total nodes], is the index of the tree, and
+    ``trees/group``, int32 [trees], the group of each tree.
 
     Args:
-        recording: takes them.
+        recording: recording of the step.
         copier: copies the columns.
-        trees: in the order in which they were grown; at least one.
-        prefix: comes before the names, such as "fold0.".
+        trees: trees in the order they were grown; at least one.
+        prefix: prefix of the names, such as "fold0.".
     """
     groups = sorted({tree.group for tree in trees})
     for group in groups:
         mine = [tree for tree in trees if tree.group == group]
         place = f"[{group}]" if len(groups) > 1 else ""
-        figures = {
+        totals = {
             "depth": max(tree.depth for tree in mine),
             "leaves": sum(tree.leaves for tree in mine),
             "nodes": sum(len(tree.node) for tree in mine),
         }
-        for word, figure in figures.items():
+        for word, total in totals.items():
             name = f"trees/{prefix}{word}{place}"
             if recording.due.ask(name):
-                recording.add_scalar(name, float(figure))
+                recording.add_scalar(name, float(total))
     for column, values in _end_to_end(trees).items():
         name = f"trees/{prefix}{column}"
         if ask := recording.due.ask(name):
@@ -145,7 +156,7 @@ def keep_trees(
 
 
 def _end_to_end(trees: Sequence[TreeTable]) -> dict[str, NDArray[Any]]:
-    """Return the columns of all trees, one tree after the other."""
+    """Return the concatenated columns of all trees."""
     numbers = np.arange(len(trees), dtype=np.int32)
     together = {
         column: np.concatenate([getattr(tree, column) for tree in trees]) for column in _COLUMNS
@@ -158,9 +169,9 @@ def _end_to_end(trees: Sequence[TreeTable]) -> dict[str, NDArray[Any]]:
 
 
 def _reachable(left: NDArray[np.integer], right: NDArray[np.integer]) -> NDArray[np.int64]:
-    """Return the numbers of the nodes below the root and of itself, ascending.
+    """Return the rows reachable from row 0, ascending; int64 [N].
 
-    Pruned nodes stay in a library's arrays, where nothing points to them.
+    Libraries leave pruned nodes in their arrays.
     """
     found = [np.array([0])]
     while len(found[-1]):

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 __all__ = ["Change", "Changed", "Guard", "Tunable"]
 
-# From an old value to the new one.
+# Computes the new value from the old one.
 Change = Callable[[float], float]
 
 # `Shield.guard`.
@@ -15,11 +15,11 @@ Guard = Callable[[str, Callable[..., Any]], Callable[..., Any]]
 
 
 class Changed(NamedTuple):
-    """What became of a parameter: a number for each group of the optimizer.
+    """The change of a parameter: one number per parameter group of the optimizer.
 
     Attributes:
-        old: what it was; [] where it was not set.
-        new: what it is.
+        old: previous values; [] if the parameter was not set.
+        new: current values.
     """
 
     old: list[float]
@@ -27,7 +27,7 @@ class Changed(NamedTuple):
 
 
 class Tunable(Protocol):
-    """A parameter that may be changed between two steps."""
+    """A parameter that can be changed between two steps."""
 
     def change(self, change: Change) -> Changed:
-        """Change it in all groups, or, where the change of one raises an error, in none."""
+        """Change the parameter in all groups, or in none if computing a new value fails."""

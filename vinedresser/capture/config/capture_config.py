@@ -1,4 +1,4 @@
-"""What a run captures: the collections in force."""
+"""The capture configuration of a run: its collections."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ __all__ = ["DEFAULT", "NOTHING", "NOTHING_DUE", "TIMES", "Ask", "CaptureConfig",
 # Durations that a hook can measure, in seconds.
 TIMES = ("timing/step", "timing/wait", "timing/evaluation")
 
-# Collections of numbers that come one by one, and of what is handed over by hand.
+# Collections of single numbers and of values that the user saves.
 _PLAIN = frozenset({"losses", "metrics", "saved", "timing"})
 
 
 class Ask(NamedTuple):
-    """What is to be kept of one tensor at one step.
+    """What to keep of one tensor at one step.
 
     Attributes:
-        tensor: the tensor itself.
-        reductions: names of statistics.
-        wanted: some due collection holds it; a scalar is kept if and only if this is true.
-        rows: of the tensor itself, how many rows at the most; None: all.
+        tensor: whether to keep the tensor itself.
+        reductions: names of the statistics to compute.
+        wanted: whether a due collection holds the tensor; a scalar is kept if this is true.
+        rows: maximum number of rows to keep of the tensor; None: all.
     """
 
     tensor: bool
@@ -47,14 +47,14 @@ NOTHING = Ask(False, frozenset(), False)
 
 
 class Due:
-    """The collections that are due together at some steps, and what they ask of each tensor.
+    """The collections that are due at a step, and what they ask of each tensor.
 
     Args:
-        parts: collections with those of their save configs that are due.
+        parts: pairs of a collection and one of its due save configs.
 
     Attributes:
-        parts: these.
-        plain: there are some, and none for which a model has to be looked at.
+        parts: see above.
+        plain: there are parts, and all of them hold only numbers or user values.
     """
 
     def __init__(self, parts: tuple[tuple[Collection, SaveConfig], ...]) -> None:
@@ -68,7 +68,7 @@ class Due:
         return bool(self.parts)
 
     def ask(self, name: str) -> Ask:
-        """Return what is asked of the tensor of this full name."""
+        """Return what to keep of the tensor with a full name."""
         found = self._asks.get(name)
         if found is None:
             saves = [save for collection, save in self.parts if collection.holds(name)]
@@ -79,13 +79,13 @@ class Due:
         return found
 
     def reaches(self, kind: str) -> bool:
-        """Say whether any tensor whose name begins with ``kind`` and a slash may be asked for."""
+        """Return whether any tensor whose name starts with ``<kind>/`` may be asked for."""
         if kind not in self._kinds:
             self._kinds[kind] = any(collection.reaches(kind) for collection, _ in self.parts)
         return self._kinds[kind]
 
     def only_at(self, kind: str) -> frozenset[str] | None:
-        """Return the paths of the modules whose tensors of a kind may be asked for; None: any."""
+        """Return the paths of modules whose tensors of a kind may be asked for; None: any path."""
         if kind not in self._places:
             found = [collection.only_at(kind) for collection, _ in self.parts]
             named = [paths for paths in found if paths is not None]
@@ -94,7 +94,7 @@ class Due:
 
     @cached_property
     def times(self) -> frozenset[str]:
-        """Those of `TIMES` that are asked for."""
+        """The requested names of `TIMES`."""
         return frozenset(filter(self.ask, TIMES))
 
     def collections(self) -> dict[str, Collection]:
@@ -105,21 +105,21 @@ class Due:
 class CaptureConfig:
     """The collections of a run.
 
-    Attributes:
-        collections: by name.
-
     Args:
-        collections: by name; a nameless one takes its key as its name.
+        collections: collections by name; an unnamed collection is named after its key.
+
+    Attributes:
+        collections: collections by name, sorted.
 
     Raises:
-        ConfigError: a collection is unknown and has no regex, or has another name than its key.
+        ConfigError: a collection is unknown and selects no tensors, or its name is not its key.
     """
 
     def __init__(self, collections: Mapping[str, Collection] | None = None) -> None:
         self.collections: dict[str, Collection] = {}
         for name, collection in sorted((collections or {}).items()):
             if collection.name not in ("", name):
-                raise ConfigError(f"{name}: given a collection of another name, {collection.name}")
+                raise ConfigError(f"{name}: the collection has another name, {collection.name}")
             named = replace(collection, name=name)
             check_collection_name(named)
             self.collections[name] = named
@@ -128,7 +128,7 @@ class CaptureConfig:
             for collection in self.collections.values()
             for save in collection.saves
         ]
-        # Most have a schedule in common: by it, one of them and the numbers of all.
+        # Many save configs share a schedule: one of them, and the indices of all, by schedule.
         schedules: dict[Any, tuple[SaveConfig, list[int]]] = {}
         for number, (_, save) in enumerate(self._parts):
             schedules.setdefault(save.schedule, (save, []))[1].append(number)
@@ -140,7 +140,7 @@ class CaptureConfig:
     def of(
         cls, given: Mapping[str, SaveConfig | tuple[SaveConfig, ...] | Collection] | None
     ) -> Self:
-        """Build it from what a user writes: by collection name a save config or a collection.
+        """Build a config from the user's save configs and collections by name.
 
         Raises:
             ConfigError: see the class.
@@ -153,10 +153,10 @@ class CaptureConfig:
         )
 
     def merged(self, other: CaptureConfig) -> CaptureConfig:
-        """Return the config that captures what either of the two captures.
+        """Return the union of both configs.
 
         Raises:
-            ConfigError: both have a collection of one name with different regexes.
+            ConfigError: both have a collection of the same name with different regexes.
         """
         both = dict(self.collections)
         for name, collection in other.collections.items():
@@ -164,10 +164,9 @@ class CaptureConfig:
         return CaptureConfig(both)
 
     def changed(self, other: CaptureConfig) -> CaptureConfig:
-        """Return it with the collections of another config in the place of its own.
+        """Return this config with its collections replaced by those of another config.
 
-        A collection that is here already keeps what tensors it holds where the other says nothing
-        of that.
+        A collection of the other config that selects no tensors keeps the present selection.
         """
         both = dict(self.collections)
         for name, collection in other.collections.items():
@@ -179,17 +178,17 @@ class CaptureConfig:
     def resolved(
         self, modules: Mapping[str, ModuleInfo], path_of: Callable[[Any], str | None]
     ) -> CaptureConfig:
-        """Return it with the modules of its collections known by their paths.
+        """Return this config with the modules of its collections resolved to paths.
 
         Args:
-            modules: what there is, by path.
-            path_of: returns the path of a module object; None for one that it does not know.
+            modules: modules of the watched models by path.
+            path_of: return the path of a module object, or None if it is unknown.
         """
         found = {one.name: one.resolved(modules, path_of) for one in self.collections.values()}
         return CaptureConfig(found)
 
     def guarded(self, guard: Callable[[str, Predicate], Predicate]) -> CaptureConfig:
-        """Return it with predicates that cannot harm the training; see `SaveConfig.guarded`."""
+        """Return this config with shielded predicates; see `SaveConfig.guarded`."""
         return CaptureConfig(
             {
                 one.name: replace(one, save=tuple(save.guarded(guard) for save in one.saves))
@@ -198,18 +197,18 @@ class CaptureConfig:
         )
 
     def unresolved(self) -> Iterable[tuple[str, Any]]:
-        """Yield collection and object of each module whose path is not known."""
+        """Yield the collection's name and the object of each module without a known path."""
         for collection in self.collections.values():
             for module in collection.modules:
                 if not isinstance(module, str):
                     yield collection.name, module
 
     def with_defaults(self) -> CaptureConfig:
-        """Return it with those collections of `DEFAULT` added that it says nothing about."""
+        """Return this config with the missing collections of `DEFAULT` added."""
         return CaptureConfig({**DEFAULT.collections, **self.collections})
 
     def due(self, step: int, mode: str) -> Due:
-        """Return the collections that are due; the same object for the same set of them."""
+        """Return the due collections; the same object for the same set."""
         return self._train.at(step) if mode == "train" else self._work_out(step, mode)
 
     def _due_in_training(self, step: int) -> Due:
@@ -226,28 +225,28 @@ class CaptureConfig:
         return found
 
     def holds(self, name: str) -> bool:
-        """Say whether any collection holds the tensor of this full name."""
+        """Return whether any collection holds the tensor with a full name."""
         return any(collection.holds(name) for collection in self.collections.values())
 
     def asks(self, name: str, step: int, mode: str) -> Ask:
-        """Return what is asked of one tensor at one step."""
+        """Return what to keep of one tensor at one step."""
         return self.due(step, mode).ask(name)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the collections as plain JSON types, by name."""
+        """Return the collections by name as plain JSON types."""
         return {name: collection.to_json() for name, collection in self.collections.items()}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """Build it from `to_json`'s form, or from the ``[capture.<collection>]`` tables of TOML.
+        """Build a config from the form of `to_json` or the ``[capture.<collection>]`` TOML tables.
 
         Raises:
-            ConfigError: something is not right; the message begins with the collection and key.
+            ConfigError: a value is invalid; the message starts with the collection and key.
         """
         return cls({name: Collection.from_json(name, table) for name, table in document.items()})
 
     def digest(self) -> str:
-        """Return the SHA-256 of its canonical JSON, 64 hexadecimal digits."""
+        """Return the SHA-256 of the canonical JSON, 64 hexadecimal digits."""
         text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -262,12 +261,12 @@ class CaptureConfig:
 
 
 def _most(rows: list[int | None]) -> int | None:
-    """Return how many rows are enough for all who ask; None: all."""
+    """Return the maximum of some row limits; None: all rows."""
     given = [most for most in rows if most is not None]
     return max(given) if given and len(given) == len(rows) else None
 
 
 NOTHING_DUE = Due(())
 
-# What `hook.save` is given is given on purpose, so it is kept unless the user says how often.
+# Users call `hook.save` deliberately, so every value is kept unless configured otherwise.
 DEFAULT = CaptureConfig.of({name: SaveConfig(every=1) for name in ("losses", "metrics", "saved")})

@@ -1,4 +1,4 @@
-"""Evaluations that come with every step, and so are saved every so often."""
+"""Schedules of evaluations that follow every train step."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ __all__ = ["DueEvaluations"]
 
 
 class DueEvaluations:
-    """Narrows what is due in an evaluation to the steps that its save configs name.
+    """Applies ``every`` of save configs to evaluations.
 
-    Evaluations elsewhere are rare, and each of them is saved. A library that evaluates after every
-    round makes as many of them as there are train steps, so there ``every`` counts for them too.
+    Usually, every evaluation is saved, since evaluations are rare. For a library that evaluates
+    after every round, ``every`` applies to evaluations as well.
     """
 
     def __init__(self) -> None:
@@ -19,7 +19,7 @@ class DueEvaluations:
         self._of: Due | None = None
 
     def at(self, due: Due, step: int) -> Due:
-        """Return what of it is due at a train step."""
+        """Return the parts of a `Due` whose schedules name a train step."""
         if due is not self._of:
             self._of, self._known = due, {}
         key = tuple(

@@ -1,4 +1,4 @@
-"""Looking up what is due at a train step, instead of working it out for each."""
+"""A lookup table for values that depend on the due save configs."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ T = TypeVar("T")
 
 
 class _Span(NamedTuple, Generic[T]):
-    """Steps between which no save config begins or ends.
+    """A range of steps in which no save config starts or stops.
 
     Attributes:
-        first: of them.
-        last: the first that is none of them; None: it goes on for ever.
-        beats: ``(every, remainder)`` of those that are due now and then, each once.
-        found: what was worked out so far, by which of the beats fall on the step; None where
-            nothing is kept.
+        first: first step.
+        last: end of the range, exclusive; None: unbounded.
+        beats: unique ``(every, remainder)`` of the periodic save configs.
+        found: known values by which beats fall on the step; None: values are not kept.
     """
 
     first: int
@@ -31,14 +30,14 @@ class _Span(NamedTuple, Generic[T]):
 
 
 class Timetable(Generic[T]):
-    """What follows at each train step from whether some save configs are due.
+    """Caches a value that depends on the save configs due at a train step.
 
-    Most have their period in common with others, so that few questions tell them all. What a
-    predicate decides is worked out each time.
+    Most save configs share their period with others, so few comparisons determine the value. If
+    any save config has a predicate, nothing is cached.
 
     Args:
-        saves: all on which it depends.
-        work_out: returns what follows at a step.
+        saves: save configs on which the value depends.
+        work_out: return the value at a step.
     """
 
     def __init__(self, saves: Sequence[SaveConfig], work_out: Callable[[int], T]) -> None:
@@ -54,8 +53,8 @@ class Timetable(Generic[T]):
         self._span: _Span[T] = self._around(0)
 
     def at(self, step: int) -> T:
-        """Return what follows at a train step."""
-        # One look at it: another thread may ask meanwhile.
+        """Return the value at a train step."""
+        # Read once: another thread may replace it.
         span = self._span
         if step < span.first or (span.last is not None and step >= span.last):
             span = self._span = self._around(step)
@@ -68,14 +67,14 @@ class Timetable(Generic[T]):
         return found
 
     def _around(self, step: int) -> _Span[T]:
-        """Return the span that a step lies in."""
+        """Return the span that contains a step."""
         place = bisect_right(self._edges, step)
         first = self._edges[place - 1]
         last = self._edges[place] if place < len(self._edges) else None
         beats = dict.fromkeys(
             (save.every, save.start % save.every)
             for save in self._saves
-            # What is due at every step says nothing of any.
+            # Save configs that are due at every step make no difference.
             if save.every > 1 and save.start <= first and (save.stop is None or save.stop > first)
         )
         return _Span(first, last, tuple(beats), {} if self._kept else None)

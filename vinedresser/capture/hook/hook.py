@@ -1,4 +1,4 @@
-"""The two lines in a training script: make a hook, let it watch the model."""
+"""The hook, which a training script creates to capture its training."""
 
 from __future__ import annotations
 
@@ -44,32 +44,32 @@ _LOG = logging.getLogger(__name__)
 
 
 class Hook(ReportedValues):
-    """Captures what a training does, into a run that can be read while it is written.
+    """Captures a training into a run, which can be read while it is written.
 
         hook = Hook("runs/digits-1").watch(model, loss=loss_fn, optimizer=optimizer)
 
     Losses and metrics are captured at every step, unless ``collections`` says otherwise. The
-    training computes the same numbers with and without a hook, and no fault of the capture ends it.
+    training computes the same numbers with and without a hook, and capture errors never stop it.
 
-    A process that was launched by vinedresser (``VINEDRESSER_RUN`` is set) writes to the run it was
-    launched for, whatever ``path`` says, and captures in addition what the launcher and its rules
-    ask for. Any other makes a run at ``path``, and says itself how it ended.
+    In a process launched by vinedresser (``VINEDRESSER_RUN`` is set), the hook ignores ``path``,
+    writes to the launched run, and also captures the tensors that the launcher and its rules need.
+    In other processes, it creates a run at ``path`` and writes the exit record itself.
 
     Args:
-        path: directory of the run to make, or ``s3://bucket/prefix``.
-        collections: by name, when to save a built-in collection, or a `Collection` of one's own.
-        name: what people call the run; None: the last part of the path.
+        path: directory of the new run, or ``s3://bucket/prefix``.
+        collections: save configs of built-in collections, and custom collections, by name.
+        name: name of the run; None: the last part of the path.
         parameters: hyperparameters, for the record.
-        total_steps: optimizer steps it is expected to take, for the record.
-        policy: what happens when capture is faster than the store: "block" waits, "drop" leaves
-            steps out, counts them and says so.
-        tunable: by name, what of the training may be changed while it goes on; see `tunable`.
+        total_steps: expected number of optimizer steps, for the record.
+        policy: what to do when capture is faster than the store: "block" waits, "drop" drops steps,
+            counts them and reports it.
+        tunable: targets of tunable parameters by name; see `tunable`.
 
     Raises:
-        ConfigError: a collection is not right, or there is no path.
-        AlreadyARun: the path holds a run.
+        ConfigError: an argument is invalid, or the path is missing.
+        AlreadyARun: the path already holds a run.
         SecondWriter: another hook of this rank writes to the run.
-        StoreError: the storage refused.
+        StoreError: the storage failed.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Hook(ReportedValues):
             self._environment.rank,
             own.merged(needs).with_defaults(),
             policy,
-            # The control is made below, of the session.
+            # The control is created below, from the session.
             names=lambda: self._control.names(),  # noqa: PLW0108
             stop=self._end_training,
             look=self._look,
@@ -124,8 +124,8 @@ class Hook(ReportedValues):
         )
         for one, of in (tunable or {}).items():
             self.tunable(one, *(of if isinstance(of, (list, tuple)) else (of,)))
-        says_its_end = not self._run.launched and self._environment.rank == 0
-        self._exit_recorder = ExitRecorder(self._run.storage) if says_its_end else None
+        unsupervised = not self._run.launched and self._environment.rank == 0
+        self._exit_recorder = ExitRecorder(self._run.storage) if unsupervised else None
         self._values = UserValues(self._session)
         self._steps = LoopSteps(self._session, self._values)
         guard = self._session.shield.guard
@@ -135,31 +135,34 @@ class Hook(ReportedValues):
 
     @property
     def path(self) -> str:
-        """Where the run lies."""
+        """Location of the run."""
         return self._run.location
 
     @property
     def problems(self) -> list[str]:
-        """What was reported so far: faults of the capture, collections that hold nothing."""
+        """Reported problems, such as capture errors and collections that match nothing."""
         return list(self._session.shield.problems)
 
     def watch(
         self, model: Any, loss: Any = None, optimizer: Any = None, *, name: str | None = None
     ) -> Self:
-        """Watch a model from now on; several models one after the other.
+        """Watch a model; call it once for each model.
 
         Args:
-            model: a torch.nn.Module or keras.Model, as it is called by the training.
-            loss: the loss module whose value is captured; for a function see `loss`.
-            optimizer: the model's optimizer, or a list of several in the order of their steps. The
-                one that is given last, over all models, ends the step. None: the first optimizer
-                that updates the model.
-            name: comes before the names of all that belongs to the model, as in
-                ``weights/<name>.conv1.weight``; only the first model may go without.
+            model: torch.nn.Module or keras.Model, the object that the training calls.
+            loss: loss module whose value is captured; for functions, see `loss`.
+            optimizer: optimizer of the model, or a list of optimizers in the order of their steps.
+                The last one passed, over all models, ends the step. None: the first optimizer that
+                updates the model.
+            name: prefix of the model's tensor names, as in ``weights/<name>.conv1.weight``; at most
+                one model may have none.
+
+        Returns:
+            The hook.
 
         Raises:
-            ConfigError: the model is of no known kind, or has no name of its own, or loss or
-                optimizer are of a kind that cannot be watched.
+            ConfigError: the model, the loss or the optimizer cannot be watched, the name is invalid
+                or taken, or the hook is closed.
             MissingDependency: a package of the framework's extra is not installed.
         """
         self._check_name(name)
@@ -175,7 +178,7 @@ class Hook(ReportedValues):
             arguments: see `vinedresser.capture.xgboost_.callback.XGBoostCallback`.
 
         Raises:
-            ConfigError: the hook is closed, or an argument is not right.
+            ConfigError: the hook is closed, or an argument is invalid.
             MissingDependency: a package of the extra "xgboost" is not installed.
         """
         self._check_name(None)
@@ -184,14 +187,14 @@ class Hook(ReportedValues):
         return XGBoostCallback(self._session, self._introduce, **arguments)
 
     def sklearn(self, estimator: Any, **arguments: Any) -> Any:
-        """Return an estimator of scikit-learn that is watched whenever it is fitted.
+        """Return a wrapper of a scikit-learn estimator that captures its fits.
 
         Args:
             estimator: any estimator with ``fit`` or ``partial_fit``.
             arguments: see `vinedresser.capture.sklearn_.estimator.watched`.
 
         Raises:
-            ConfigError: the hook is closed, or it is no estimator.
+            ConfigError: the hook is closed, or the object is not an estimator.
             MissingDependency: scikit-learn is not installed.
         """
         self._check_name(None)
@@ -221,43 +224,45 @@ class Hook(ReportedValues):
         return LightningCallback(access)
 
     def on_stop(self, callback: Callable[[Path, int], None]) -> None:
-        """Save one's own way when the training is stopped, instead of the model's weights.
+        """Replace the checkpoint that is saved when the training is stopped.
 
         Args:
-            callback: called once, between two steps, with the run's directory of checkpoints and
-                the number of optimizer steps done.
+            callback: called once, between two steps, with the run's checkpoint directory and the
+                number of finished optimizer steps.
         """
         self._on_stop = callback
 
     def tunable(self, name: str, *targets: Any) -> Self:
-        """Declare that a parameter of the training may be changed while it goes on.
+        """Allow a parameter of the running training to be changed.
 
-        Who asks for a change (the action `adjust`) gets it at the end of a step; nothing else of
-        the training is ever changed.
+        Requests for a change (the action `adjust`) are executed at the end of a step. Nothing else
+        of the training is ever changed.
 
         Args:
-            name: "lr", the learning rate, of torch or Keras; or "clip", the norm to which gradients
-                are clipped, of torch.
-            targets: the optimizer that has it, and for "lr" of torch the schedulers that compute
-                it, which else set it back; for Keras, and for "clip", perhaps several optimizers.
+            name: "lr" (learning rate, torch or Keras) or "clip" (maximum gradient norm, torch).
+            targets: the optimizer; for "lr" of torch, followed by its schedulers, which would reset
+                the rate otherwise; for Keras and for "clip", one or more optimizers.
+
+        Returns:
+            The hook.
 
         Raises:
-            ConfigError: there is no such parameter, or it cannot be changed in that.
+            ConfigError: the name is unknown, or a target does not have the parameter.
             MissingDependency: a package of the framework's extra is not installed.
         """
         self._requests.declare(name, targets)
         return self
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Wait until every step that has ended can be read; return False when that took too long.
+        """Wait until all finished steps are readable; return False on timeout.
 
         Args:
-            timeout: seconds to wait at the most; None: as long as it takes.
+            timeout: maximum time to wait, in seconds; None: no limit.
         """
         return self._session.flush(timeout)
 
     def close(self) -> None:
-        """Store what is still open and let go of the model; at the end of the program by itself."""
+        """Store the open data and detach from the models; called automatically at exit."""
         if self._closed or not self._session.shield.ours:
             return
         self._closed = True
@@ -281,7 +286,7 @@ class Hook(ReportedValues):
             guard("the upload", upload.finish)(self._session.shield.report)
 
     def __enter__(self) -> Self:
-        """Return the hook; the end of the block closes it."""
+        """Return the hook, which the end of the block closes."""
         return self
 
     def __exit__(
@@ -290,15 +295,15 @@ class Hook(ReportedValues):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close, and say that the run crashed if the block did."""
+        """Close the hook; the run counts as crashed if the block raised an error."""
         if error is not None:
             self._note_error(error)
         self.close()
 
     def __getstate__(self) -> dict[str, Any]:
         raise TypeError(
-            "a hook belongs to the process that made it and cannot be handed to another: keep it "
-            "out of data sets and arguments of processes; a rank makes a hook of its own"
+            "a hook cannot be pickled or passed to another process: keep it out of data sets and "
+            "process arguments, and create one hook in each rank"
         )
 
     def _note_error(self, error: BaseException | None) -> None:
@@ -307,20 +312,20 @@ class Hook(ReportedValues):
             self._exit_recorder.note(error)
 
     def _check_name(self, name: str | None) -> None:
-        """Raise `ConfigError` where a model cannot be watched (any more) under a name."""
+        """Raise `ConfigError` if the hook is closed or a model's name is invalid or taken."""
         if self._closed:
-            raise ConfigError("this hook is closed; make a new one")
+            raise ConfigError("the hook is closed; create a new one")
         self._names.check(name)
 
     def _introduce(self, adapter: Adapter, world_size: int | None = None) -> None:
-        """Take in a model that is watched from now on, and the number of ranks if it changed."""
+        """Add a watched model; optionally update the number of ranks."""
         self._begin(describe=False)
         if world_size is not None:
             self._control.world_size = world_size
         self._control.introduce(adapter)
 
     def _begin(self, *, describe: bool = True) -> None:
-        """Get ready for a training, once."""
+        """Prepare for a training, once."""
         if self._begun:
             return
         self._begun = True
@@ -329,9 +334,9 @@ class Hook(ReportedValues):
         self._listen_for_stops()
 
     def _listen_for_stops(self) -> None:
-        """Have SIGTERM end the training between two steps."""
+        """Make SIGTERM stop the training between two steps."""
         if not self._session.signal.install():
-            _LOG.info("not in the main thread: SIGTERM ends the program at once")
+            _LOG.info("not in the main thread: SIGTERM terminates the program at once")
 
     def _open(
         self,
@@ -341,11 +346,11 @@ class Hook(ReportedValues):
         parameters: Mapping[str, Any] | None,
         total_steps: int | None,
     ) -> OpenedRun:
-        """Open the run that this process was launched for, or else make one."""
+        """Open the launched run, or create one."""
         launched = self._environment.run
         if launched:
             if path is not None:
-                _LOG.info("captures into %s, for which it was launched, not %s", launched, path)
+                _LOG.info("capturing into the launched run %s, not %s", launched, path)
             return yield_run(self._environment)
         return create_run(
             path,
@@ -357,16 +362,16 @@ class Hook(ReportedValues):
         )
 
     def _look(self) -> None:
-        """Look what others ask; called about every second on the writer's thread."""
+        """Look for requests; called about once a second on the writer's thread."""
         self._requests.look()
         self._control.look()
 
     def _end_training(self) -> None:
-        """Save the weights, close, and end the program."""
+        """Save a checkpoint, close the hook, and raise `TrainingStopped`."""
         storage, guard = self._run.storage, self._session.shield.guard
         if not self._closed:
             directory = Path(storage.location, "checkpoints")
-            guard("making the directory of checkpoints", directory.mkdir)(exist_ok=True)
+            guard("creating the checkpoint directory", directory.mkdir)(exist_ok=True)
             own = [adapter.checkpoint for adapter in self._control.adapters]
             for save in [self._on_stop] if self._on_stop else own:
                 saving = guard("saving a checkpoint", save, then="the run stops without it")
@@ -375,7 +380,6 @@ class Hook(ReportedValues):
         stopped = TrainingStopped(0 if asked else 128 + signal.SIGTERM)
         self._note_error(stopped)
         self.close()
-        # At its end the interpreter would look once more for garbage among all that a framework has
-        # made, for about a second with torch, while whoever asked for the stop waits.
+        # Else the interpreter's final garbage collection takes about a second with torch.
         gc.freeze()
         raise stopped

@@ -1,4 +1,4 @@
-"""The steps of a training loop that nothing can be hooked to."""
+"""Steps of a training loop without a watched model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from vinedresser.capture.recording.session import Session
 
 __all__ = ["LoopSteps"]
 
-# What a loop reports, by `Hook.step`'s arguments: kind, and name of a single value.
+# The kind and the name of a single value, by argument of `Hook.step`.
 _REPORTED = {
     "inputs": ("inputs", "batch"),
     "labels": ("labels", "batch"),
@@ -20,11 +20,11 @@ _REPORTED = {
 
 
 class LoopSteps:
-    """Takes in the steps that a loop reports by itself.
+    """Captures the steps that a loop reports itself.
 
     Args:
-        session: captures.
-        values: saves what is reported.
+        session: session of the hook.
+        values: saves the reported values.
     """
 
     def __init__(self, session: Session, values: UserValues) -> None:
@@ -35,13 +35,13 @@ class LoopSteps:
         self._end_step = guard("the end of a step", session.step_ended)
 
     def end(self, **reported: Any) -> None:
-        """Save what is reported of a step, and end it; in an evaluation, of a batch.
+        """Save the values of a step or of an evaluation's batch, and end a step.
 
         Args:
-            reported: by the names of `Hook.step`'s arguments; what is None was not reported.
+            reported: values by argument of `Hook.step`; None: not reported.
 
         Raises:
-            TrainingStopped: the training was asked to end.
+            TrainingStopped: the training was asked to stop.
         """
         recorder = self._session.recorder
         if not recorder.quiet:

@@ -1,4 +1,4 @@
-"""Which adapter watches which model."""
+"""Choosing the adapter for a model."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ def make_adapter(
     *,
     name: str | None,
 ) -> Adapter:
-    """Return the adapter that watches a model from now on.
+    """Start to watch a model and return its adapter.
 
     Args:
-        session: takes what is seen.
-        introduce: makes the adapter known to the hook, again when more is known of the model.
-        model: a torch.nn.Module or a keras.Model.
-        loss: what the training calls for its loss; None where there is none to watch.
-        optimizer: the optimizer, or several in the order of their steps; None: to be found.
-        name: comes before the names of all that belongs to the model; None: nothing does.
+        session: session of the hook.
+        introduce: adds the adapter to the hook; called again when the model becomes known better.
+        model: torch.nn.Module or keras.Model.
+        loss: loss module, or None.
+        optimizer: optimizer, or several in the order of their steps; None: find it.
+        name: prefix of the model's tensor names, or None.
 
     Raises:
-        ConfigError: the model is of no known kind, or loss or optimizer cannot be watched.
+        ConfigError: the model, the loss or the optimizer cannot be watched.
         MissingDependency: a package of the framework's extra is not installed.
     """
     # A Keras model on the torch backend is a torch module too.
@@ -46,13 +46,13 @@ def make_adapter(
             from vinedresser.capture.torch_.adapter import TorchAdapter
         return TorchAdapter(session, model, loss, optimizer, name)
     kind = f"{type(model).__module__}.{type(model).__qualname__}"
-    raise ConfigError(f"model: a {kind} cannot be watched; {_remedy(model)}")
+    raise ConfigError(f"model: cannot watch a {kind}; {_remedy(model)}")
 
 
 def _remedy(model: Any) -> str:
-    """Return what to do instead with a model that `make_adapter` does not take."""
+    """Return what to do instead with an unsupported model."""
     if any(base.__module__.startswith("xgboost.") for base in type(model).__mro__):
-        return "give its training the callback hook.xgboost()"
+        return "pass the callback hook.xgboost() to its training"
     if any(base.__module__.startswith("sklearn.") for base in type(model).__mro__):
-        return "use hook.sklearn(estimator) in its place"
-    return "give a torch.nn.Module or a keras.Model, or report steps by hook.step(...)"
+        return "use hook.sklearn(estimator) instead"
+    return "pass a torch.nn.Module or a keras.Model, or report steps with hook.step(...)"

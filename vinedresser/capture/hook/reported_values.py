@@ -1,4 +1,4 @@
-"""What a training script itself tells its hook: values, losses, metrics, steps, evaluations."""
+"""The methods of a hook to which scripts pass values: losses, metrics, steps, evaluations."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ R = TypeVar("R")
 
 
 class ReportedValues:
-    """The part of a hook that scripts hand values to; `Hook` has what it needs."""
+    """The part of `Hook` to which scripts pass values."""
 
     _session: Session
     _control: CaptureControl
     _values: UserValues
     _steps: LoopSteps
     _closed: bool
-    # Guarded: they cannot harm the training.
+    # Shielded callbacks.
     _save: Callable[[str, Any], None]
     _take_loss: Callable[..., object]
 
@@ -41,26 +41,29 @@ class ReportedValues:
         loss: Any = None,
         metrics: Mapping[str, Any] | None = None,
     ) -> None:
-        """Report one step of a loop that nothing can be hooked to, and end it.
+        """Report one step of a loop without a watched model, and end it.
 
-        Inside ``with hook.mode("eval")`` (or "predict") it reports a batch of the evaluation.
-        Each but the metrics is a value (``inputs/batch``, ``labels/batch``, ``predictions/batch``,
-        ``losses/loss``) or a mapping of names to values (``inputs/<name>``). Tensors of torch,
-        TensorFlow and whatever numpy takes; they are copied at steps only at which they are due.
+        Inside ``with hook.mode("eval")`` (or "predict"), report a batch of the evaluation.
+
+        All arguments except metrics are a single value (stored as ``inputs/batch``,
+        ``labels/batch``, ``predictions/batch``, ``losses/loss``) or a mapping of names to values
+        (``inputs/<name>``). Values are torch or TensorFlow tensors, or anything numpy accepts, of
+        any shape. They are copied only at steps at which they are due.
 
         Args:
-            inputs: of the model.
-            labels: what the outputs are to be.
-            outputs: of the model: its predictions.
-            loss: a number, or several by name.
-            metrics: numbers by name, ``metrics/<name>``.
+            inputs: model inputs.
+            labels: targets.
+            outputs: model outputs (predictions).
+            loss: a number, or numbers by name.
+            metrics: numbers by name, stored as ``metrics/<name>``.
 
         Raises:
-            ConfigError: the steps are those of a watched model, or metrics is no mapping.
-            TrainingStopped: the training was asked to end.
+            ConfigError: a model is watched, whose optimizer ends the steps, or metrics is not a
+                mapping.
+            TrainingStopped: the training was asked to stop.
         """
         if self._session.leader is not None or self._control.adapters:
-            raise ConfigError("step: the steps are those of the watched model; use save or metric")
+            raise ConfigError("step: the watched model defines the steps; use save or metric")
         if metrics is not None and not isinstance(metrics, Mapping):
             raise ConfigError(f"metrics = {metrics!r}: must be a mapping of names to numbers")
         if self._closed:
@@ -69,48 +72,48 @@ class ReportedValues:
         self._steps.end(inputs=inputs, labels=labels, outputs=outputs, loss=loss, metrics=metrics)
 
     def mode(self, mode: Mode) -> AbstractContextManager[None]:
-        """Return a context in which all that is seen belongs to one mode, whatever the model says.
+        """Return a context that sets the mode, regardless of the model's mode.
 
-        A block of "eval" or "predict" is one evaluation and gives one record.
+        A block of mode "eval" or "predict" is one evaluation and produces one record.
 
         Args:
             mode: "train", "eval" or "predict".
 
         Raises:
-            ConfigError: there is no such mode, or another block is open.
+            ConfigError: the mode is unknown, or another block is open.
         """
         if mode not in MODES:
             raise ConfigError(f"mode {mode!r}: must be one of {', '.join(MODES)}")
         return self._session.recorder.mode(mode)
 
     def loss(self, function: Callable[P, R], name: str | None = None) -> Callable[P, R]:
-        """Return a loss function whose values are captured, as ``losses/<name>``.
+        """Return a wrapper of a loss function that captures its values as ``losses/<name>``.
 
             loss_fn = hook.loss(F.cross_entropy)
 
         Args:
-            function: returns a number (a tensor of one element), or a nesting of such.
-            name: in the run; None: the function's own.
+            function: loss function that returns a tensor of one element, or a nesting of such.
+            name: name of the loss; None: name of the function.
 
         Raises:
-            ConfigError: the function has no name of its own.
+            ConfigError: the function has no name, and none is given.
         """
         return watched_loss(function, name, self._take_loss)
 
     def save(self, name: str, value: Any, collection: str | None = None) -> None:
-        """Save a value of one's own in the step or evaluation that is going on.
+        """Save a value in the current step or evaluation.
 
-        Outside of an evaluation that is the train step that the next ``optimizer.step()`` ends. Of
-        several tensors of one name in a step, the first is kept; of several scalars, the mean.
+        Outside an evaluation, this is the train step that the next ``optimizer.step()`` ends. If a
+        name is saved several times in a step, the first tensor or the mean of the scalars is kept.
 
         Args:
-            name: "latent" is stored as ``saved/latent``; a name with a slash, such as
-                "losses/ctc", as it is.
-            value: a tensor, an array or a number.
-            collection: puts it there instead: "latent" as ``<collection>/latent``.
+            name: name of the value; "latent" is stored as ``saved/latent``, a name with a slash,
+                such as "losses/ctc", unchanged.
+            value: tensor or array of any shape, or a number.
+            collection: collection to use instead of ``saved``: ``<collection>/latent``.
 
         Raises:
-            ConfigError: an empty name, or there is no such collection.
+            ConfigError: the name is empty, or the collection does not exist.
         """
         full = self._values.full_name(name, collection)
         if not self._closed:
@@ -120,14 +123,14 @@ class ReportedValues:
         """Save a number as ``metrics/<name>``; see `save`.
 
         Args:
-            name: of the metric.
+            name: name of the metric.
             value: a number, or a tensor or array of one element.
 
         Raises:
-            ConfigError: an empty name.
+            ConfigError: the name is empty.
         """
         self.save(name, value, "metrics")
 
     def _begin(self, *, describe: bool = True) -> None:
-        """Get ready for a training, once."""
+        """Prepare for a training, once."""
         raise NotImplementedError

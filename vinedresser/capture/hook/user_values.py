@@ -1,4 +1,4 @@
-"""Values that a user hands to the hook by hand."""
+"""Values that the user saves explicitly."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from vinedresser.store.collections.collection import BUILT_IN
 
 __all__ = ["UserValues"]
 
-# Values of one element are columns here, never tensors.
+# In these kinds, values of one element are scalars.
 _SCALAR_KINDS = ("losses/", "metrics/")
 
 
 class UserValues:
-    """Puts a user's own values into the step or evaluation that is going on.
+    """Adds the user's values to the current step or evaluation.
 
     Args:
-        session: takes them.
+        session: session of the hook.
     """
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
     def full_name(self, name: str, collection: str | None) -> str:
-        """Return the name under which a value is stored.
+        """Return the full name of a value.
 
         Raises:
-            ConfigError: an empty name, or there is no such collection.
+            ConfigError: the name is empty, or the collection does not exist.
         """
         if not isinstance(name, str) or not name.strip("/"):
-            raise ConfigError(f"name = {name!r}: must be a word, or words with slashes between")
+            raise ConfigError(f"name = {name!r}: must be a word, or words separated by slashes")
         if collection is None:
             return name if "/" in name else f"saved/{name}"
         known = [*BUILT_IN, *self._session.recorder.config.collections]
@@ -45,25 +45,29 @@ class UserValues:
         return f"{collection}/{name}"
 
     def report(self, kind: str, given: Any, one: str) -> None:
-        """Save what a training loop reports of a step: a value, or several by name.
+        """Save values that a training loop reports.
 
         Args:
-            kind: such as "inputs".
-            given: a value, stored as ``<kind>/<one>``, or a mapping of names to values.
-            one: the name of a single value.
+            kind: kind of the values, such as "inputs".
+            given: single value, stored as ``<kind>/<one>``, or values by name.
+            one: name of a single value.
         """
         due = self._session.recorder.current_due()
-        # A loop reports all that it has; what nobody has asked for is left out without a word.
+        # A loop reports everything it has; skip values that no collection holds.
         if due is None or not due.reaches(kind):
             return
         for name, value in given.items() if isinstance(given, Mapping) else [(one, given)]:
             self.save(f"{kind}/{name}", value)
 
     def save(self, name: str, value: Any) -> None:
-        """Save a value under its full name, if anything asks for it now.
+        """Save a value under its full name if a due collection holds it.
+
+        Args:
+            name: full name.
+            value: number, array or tensor of any shape.
 
         Raises:
-            TypeError: it is no number, array or tensor.
+            TypeError: the value cannot be stored.
         """
         plain = self._session.recorder.plain
         if plain is not None and isinstance(value, (bool, int, float)) and plain.due.ask(name):
@@ -76,7 +80,7 @@ class UserValues:
         ask = recording.due.ask(name)
         if not ask:
             if not self._session.recorder.config.holds(name):
-                self._session.shield.report(f"{name} is not saved: no collection holds that name")
+                self._session.shield.report(f"{name} is not saved: no collection holds it")
             return
         recording.explicit = True
         if isinstance(value, (bool, int, float)):

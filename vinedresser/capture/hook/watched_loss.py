@@ -1,4 +1,4 @@
-"""A loss function whose values are captured."""
+"""Wrapping a loss function to capture its values."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ __all__ = ["LossValue", "watched_loss"]
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# The name of the loss, its function, the value, and what the function was called with.
+# Called with the loss's name, its function, the value, and the function's args and kwargs.
 LossValue = Callable[[str, Callable[..., Any], Any, tuple[Any, ...], dict[str, Any]], object]
 
 
 def watched_loss(function: Callable[P, R], name: str | None, take: LossValue) -> Callable[P, R]:
-    """Return a loss function that hands over each of its values.
+    """Return a wrapper of a loss function that passes on its values.
 
     Args:
         function: the loss function.
-        name: in the run; None: the function's own.
-        take: what the values are handed to.
+        name: name of the loss; None: name of the function.
+        take: called with each value.
 
     Raises:
-        ConfigError: the function has no name of its own.
+        ConfigError: the function has no name, and none is given.
     """
     inner = getattr(function, "func", function)
     known = str(name or getattr(inner, "__name__", "<no name>"))
     if "<" in known:
-        raise ConfigError("loss: the function has no name of its own; give one, name=…")
+        raise ConfigError("loss: the function has no name; pass name=…")
 
     @functools.wraps(function)
     def watched(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -1,4 +1,4 @@
-"""The adapter for Lightning: a torch model whose steps are those of a trainer."""
+"""The adapter for Lightning: a torch model that a trainer trains."""
 
 from __future__ import annotations
 
@@ -23,19 +23,18 @@ _STEPS = ("training_step", "validation_step", "test_step", "predict_step")
 
 
 class LightningAdapter:
-    """Watches the Lightning module that a trainer is at work with.
+    """Watches the Lightning module of a trainer.
 
-    What the trainer calls in a step (``training_step`` and its like) counts as the forward of the
-    whole model: it is told by the method's arguments and return, whatever the module's own forward
-    is for.
+    The method that the trainer calls in a step (such as ``training_step``) counts as the forward of
+    the whole model, with its arguments and return value as inputs and outputs.
 
     Args:
-        session: takes what is seen.
-        versions: of the framework and of what it runs on, by name.
-        log: called with the name and the value of what the module logs.
+        session: session of the hook.
+        versions: versions of the packages by name.
+        log: called with name and value of each logged value.
 
     Attributes:
-        stepped: an optimizer has taken a step since this was last set to False.
+        stepped: an optimizer took a step since this was last set to False.
     """
 
     def __init__(
@@ -88,24 +87,24 @@ class LightningAdapter:
             self._inner.record_loss(name, value, arguments)
 
     def record_value(self, name: str, value: Any, batch: Any) -> None:
-        """Take a loss alone.
+        """Record the value of a loss without its arguments.
 
         Args:
-            name: of the loss.
-            value: of the loss, a nesting of tensors.
-            batch: what it is the loss of, a nesting of tensors with as many rows.
+            name: name of the loss.
+            value: value of the loss, a nesting of tensors.
+            batch: batch of the loss, a nesting of tensors [batch, ...].
         """
         if self._inner is not None:
             self._inner.record_value(name, value, batch)
 
     def attach(self, module: nn.Module, optimizers: Sequence[Optimizer], *, manual: bool) -> None:
-        """Watch a module from now on, and no other.
+        """Watch a module instead of the present one.
 
         Args:
-            module: the user's Lightning module, without what a strategy has put around it.
-            optimizers: that update it.
-            manual: the module calls the optimizers itself; a step is then a batch in which it did,
-                and whoever called this ends it.
+            module: the user's Lightning module, without the wrappers of a strategy.
+            optimizers: optimizers of the module.
+            manual: the module calls the optimizers itself; the caller then ends the step after each
+                batch in which it did.
         """
         self.detach()
         self._session.leader = self if manual else None
@@ -143,7 +142,7 @@ class LightningAdapter:
         return result
 
     def _take_loss(self, result: Any, arguments: tuple[Any, ...]) -> None:
-        """Take the loss out of what a step returns: itself, or a mapping's "loss"."""
+        """Record the loss that a step returns, directly or as the mapping's "loss"."""
         loss = result.get("loss") if isinstance(result, dict) else result
         if loss is not None and not self._session.recorder.quiet:
             self.record_value("loss", loss, arguments)
@@ -151,7 +150,7 @@ class LightningAdapter:
     def _logging(
         self, method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """Log, and take what is logged."""
+        """Log a value and pass it on."""
         result = method(*args, **kwargs)
         both = dict(zip(("name", "value"), args, strict=False)) | kwargs
         self._log(both["name"], both["value"])

@@ -1,4 +1,4 @@
-"""The callback that ties a hook to Lightning's trainer."""
+"""The callback that connects a hook to Lightning's trainer."""
 
 from __future__ import annotations
 
@@ -18,21 +18,22 @@ __all__ = ["LightningCallback"]
 
 
 class LightningCallback(CALLBACK):  # type: ignore[misc]
-    """Watches whatever a trainer fits, validates, tests or predicts with.
+    """Watches the module that a trainer fits, validates, tests or predicts with.
 
         trainer = Trainer(callbacks=[hook.lightning()])
 
     - A train step is an optimizer step; with manual optimization, a batch in which any optimizer
-      took one.
-    - ``losses/loss`` is what ``training_step`` and ``validation_step`` return, or its "loss"; with
-      manual optimization what ``manual_backward`` is given, the second one of a batch ``loss#1``.
-    - What ``self.log`` is given in a train step is ``metrics/<name>``; in an evaluation it is what
-      Lightning makes of it at the end.
+      took a step.
+    - ``losses/loss`` is the value that ``training_step`` and ``validation_step`` return, or its
+      "loss"; with manual optimization, the argument of ``manual_backward``, where the second one in
+      a batch is ``loss#1``.
+    - Values passed to ``self.log`` in a train step are ``metrics/<name>``; in an evaluation,
+      Lightning's final values are.
     - A validation or test is one record of mode "eval", a prediction one of mode "predict". The
-      sanity check before a training is none.
+      sanity check before a training is not recorded.
 
     Args:
-        hook: parts of the hook that captures.
+        hook: access to the hook.
     """
 
     def __init__(self, hook: HookAccess) -> None:
@@ -48,16 +49,16 @@ class LightningCallback(CALLBACK):  # type: ignore[misc]
         self._lose = guard("the loss", self._take_loss)
         self._end_batch = guard("the end of a batch", self._end_manual_step)
         self._block = ExitStack()
-        # Names that were logged in the evaluation that is open.
+        # Names logged in the open evaluation.
         self._logged: set[str] = set()
         self._watched: nn.Module | None = None
         self._backwards = 0
 
     def setup(self, *_: Any, **__: Any) -> None:
-        """Take over SIGTERM before the trainer does, which then passes it on."""
+        """Install the SIGTERM handler before the trainer's, which then calls it."""
         if not self._session.shield.ours:
             self._session.shield.report(
-                "nothing is captured in a process that the trainer forked; take another strategy, "
+                "nothing is captured in a process that the trainer forked; use another strategy, "
                 "such as 'ddp'"
             )
         elif not self._hook.closed():
@@ -73,7 +74,7 @@ class LightningCallback(CALLBACK):  # type: ignore[misc]
         self._backwards = 0
 
     def on_before_backward(self, _trainer: Any, _module: Any, loss: Any) -> None:
-        """Take a loss of a manual optimization."""
+        """Record a loss of a manual optimization."""
         if self._session.leader is self._adapter:
             self._lose(loss)
 
@@ -109,26 +110,26 @@ class LightningCallback(CALLBACK):  # type: ignore[misc]
         self._close(trainer)
 
     def on_exception(self, _trainer: Any, _module: Any, exception: BaseException) -> None:
-        """Note with what the training ends, and leave the module as it was."""
+        """Note the error and detach from the module."""
         if self._session.signal.requested and isinstance(exception, SystemExit):
-            # Lightning may see SIGTERM first, and then ends the training in its own way.
+            # Lightning may handle SIGTERM first, and then ends the training in its own way.
             with suppress(TrainingStopped):
                 self._session.stop_if_asked()
         self._hook.note(exception)
         self._leave()
 
     def teardown(self, *_: Any, **__: Any) -> None:
-        """Leave the module as it was."""
+        """Detach from the module."""
         self._leave()
 
     def __getstate__(self) -> dict[str, Any]:
         raise TypeError(
-            "a hook belongs to the process that made it: its callback cannot be handed to the "
-            "processes of a strategy such as 'ddp_spawn'; take 'ddp'"
+            "the callback of a hook cannot be pickled, as strategies such as 'ddp_spawn' require; "
+            "use 'ddp'"
         )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> LightningCallback:
-        # Lightning's tuner copies callbacks, to bring them back as they were.
+        # Lightning's tuner copies callbacks to restore them later.
         return self
 
     def _watch(self, trainer: Any, module: nn.Module) -> None:
@@ -138,7 +139,7 @@ class LightningCallback(CALLBACK):  # type: ignore[misc]
         manual = trainer.training and not module.automatic_optimization
         self._adapter.attach(module, optimizers, manual=manual)
         self._watched = module
-        # A trainer starts its other ranks after the hook was made.
+        # The trainer starts the other ranks after the hook was created.
         self._hook.introduce(self._adapter, trainer.world_size)
 
     def _detach(self) -> None:
@@ -161,7 +162,7 @@ class LightningCallback(CALLBACK):  # type: ignore[misc]
 
     def _take_logged(self, name: str, value: Any) -> None:
         if self._session.recorder.explicit_mode in (None, "train"):
-            # Of a metric object, what its last call has returned.
+            # The last return value of a metric object.
             now = getattr(value, "_forward_cache", None) if isinstance(value, nn.Module) else value
             if now is not None:
                 self._hook.metric(name, now)

@@ -1,4 +1,4 @@
-"""Which Lightning there is: two distributions bring one and the same."""
+"""The installed Lightning package, of which there are two distributions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["CALLBACK", "VERSION"]
 
 
 def _package() -> Any:
-    """Return the package that the program uses; it should not load the other one as well."""
+    """Return the package that the program has imported, else the installed one."""
     names = ("lightning.pytorch", "pytorch_lightning")
     loaded = next((name for name in names if name in sys.modules), None)
     if loaded is None:

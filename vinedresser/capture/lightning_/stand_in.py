@@ -1,4 +1,4 @@
-"""Standing in for a method of one object."""
+"""Replacing a method of one object."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ _Call = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 
 
 class StandIn:
-    """A callable that stands in for a method of one object until `leave`.
+    """A callable that replaces a method of one object until `leave`.
 
-    Who asks for the method's signature sees that of the method. A copy of the object, or what comes
-    of its pickle, has the method itself.
+    Its signature is that of the method. Copies and pickles of the object have the original method.
 
     Args:
         owner: the object.
-        name: of the method.
-        call: called with the method and the arguments, in place of the method.
+        name: name of the method.
+        call: called instead of the method, with the method, its args and its kwargs.
     """
 
     def __init__(self, owner: Any, name: str, call: _Call) -> None:
@@ -27,23 +26,23 @@ class StandIn:
         self._name = name
         self._call = call
         self._method = getattr(owner, name)
-        # What stood in already, such as a compiled method, comes back.
+        # An earlier replacement, such as a compiled method, is restored by `leave`.
         self._before = vars(owner).get(name)
         self.__doc__ = self._method.__doc__
         self.__name__ = name
-        # Lightning looks one decorator deep.
+        # Lightning unwraps one decorator to inspect the signature.
         self.__wrapped__ = getattr(self._method, "__wrapped__", self._method)
         setattr(owner, name, self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call what stands in for the method."""
+        """Call the replacement."""
         return self._call(self._method, args, kwargs)
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, str]]:
         return getattr, (self._owner, self._name)
 
     def leave(self) -> None:
-        """Let the object have its method back, unless somebody else has taken it since."""
+        """Restore the method, unless it was replaced again since."""
         if vars(self._owner).get(self._name) is not self:
             return
         if self._before is None:

@@ -1,4 +1,4 @@
-"""A train step of which only numbers are due."""
+"""A train step in which only numbers are due."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ __all__ = ["PlainStep"]
 
 
 class PlainStep:
-    """What comes together in a train step of which only numbers are due, which most steps are.
+    """A cheap substitute for the `Recording` of a step in which only numbers are due.
 
-    A `Recording` has room for far more, and costs more than the numbers do. So none is made before
-    something comes that is no number, or comes in another way. One object serves all steps.
+    Most steps are such steps. A full recording replaces it as soon as anything but a number is
+    captured. One object serves all steps.
 
     Attributes:
         due: what is due in the step.
-        begun: something of the step was seen, so that a recording of it would be there.
+        begun: part of the step was seen, so a recording would have been opened.
         explicit: see `Recording.explicit`.
-        several: it has several forwards.
-        scalars: the means of the numbers that are here, by name.
+        several: the step has several forwards.
+        scalars: means of the numbers so far, by name.
     """
 
     __slots__ = ("_weights", "begun", "due", "explicit", "scalars", "several")
@@ -29,11 +29,11 @@ class PlainStep:
         self.explicit = False
         self.several = False
         self.scalars: dict[str, float] = {}
-        # How many numbers a mean is of, where these are several.
+        # The number of values in each mean of more than one value.
         self._weights: dict[str, float] = {}
 
     def add(self, name: str, value: float) -> None:
-        """Take a number into the mean of all numbers of its name, as `Recording.add_scalar`."""
+        """Add a number to the mean of its name; see `Recording.add_scalar`."""
         self.begun = True
         if name in self.scalars:
             weight = self._weights.get(name, 1.0)
@@ -42,18 +42,14 @@ class PlainStep:
         self.scalars[name] = value
 
     def means(self) -> dict[str, tuple[float, float]]:
-        """Return the means, and how many numbers each is of."""
+        """Return each mean with its number of values, by name."""
         return {name: (mean, self._weights.get(name, 1.0)) for name, mean in self.scalars.items()}
 
     def begin(self, due: Due) -> None:
-        """Begin the next step.
-
-        Args:
-            due: what is due in it.
-        """
+        """Begin the next step, given what is due in it."""
         self.due = due
         self.begun = self.explicit = self.several = False
-        # Who has the numbers of the step before keeps them.
+        # The previous step's dict belongs to its receiver.
         self.scalars = {}
         if self._weights:
             self._weights = {}

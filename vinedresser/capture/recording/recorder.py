@@ -1,4 +1,4 @@
-"""Which step or evaluation is going on, and when it ends."""
+"""The current train step or evaluation: opening and delivering its recording."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ __all__ = ["Recorder"]
 
 
 class Recorder:
-    """Opens recordings where something is due, and hands them over when they end.
+    """Opens a recording if anything is due, and delivers it at its end.
 
-    A train step ends with the optimizer step. An evaluation ends with its ``with`` block, or, where
-    the model merely runs in eval mode, when training goes on; what runs in eval mode with gradients
-    may be either (`undecided`).
+    A train step ends with the optimizer step. An evaluation ends with its ``with`` block or, if the
+    model merely runs in eval mode, when training resumes; a forward in eval mode with gradients may
+    be either (`undecided`).
 
     Args:
-        config: what is captured.
-        deliver: takes a recording that has ended.
-        deliver_plain: takes the number of a train step that has ended, and the numbers captured in
-            it, where there is nothing else.
+        config: collections to capture.
+        deliver: called with each finished recording.
+        deliver_plain: called with the number of a finished train step and its scalars by name, if
+            nothing else was captured in it.
 
     Attributes:
-        config: what is captured.
-        adopted: what `reconfigure` has last brought into force.
-        adopted_at: the first step to which that applied.
-        steps: optimizer steps done.
-        explicit_mode: the mode of the ``with`` block we are in, None outside.
+        config: collections to capture.
+        adopted: the config that `reconfigure` put into effect last.
+        adopted_at: first step of `adopted`.
+        steps: number of finished optimizer steps.
+        explicit_mode: mode of the enclosing ``with`` block, or None.
         quiet: nothing is due in the train step, and no evaluation or block is open.
-        plain: the train step that goes on, while only numbers are due in it and nothing else has
-            begun; else None. What is not taken up by it goes to `recording`, which ends it.
-        completing: called with a train step that is about to be handed over; with None where it is
-            plain and it, or the one before, is not known to have had one forward only.
-        timing: measures steps; None where nobody asks for their times.
+        plain: current train step while only numbers are due in it and nothing else has begun, else
+            None. `recording` replaces it by a full recording.
+        completing: callbacks that receive each train step's recording before its delivery, or None
+            if the step is plain and it or the previous step may have had several forwards.
+        timing: measures steps; None if no collection holds their times.
     """
 
     def __init__(
@@ -53,31 +53,31 @@ class Recorder:
         self.config = config
         self.adopted: CaptureConfig | None = None
         self.adopted_at = 0
-        # What comes into force with the next step, and for how many; None: for good.
+        # The config that takes effect with the next step, and its number of steps; None: no limit.
         self._next: tuple[CaptureConfig, int | None] | None = None
-        # The step from which on all is as before, and what that was.
+        # The step at which the previous config takes effect again, and that config.
         self._back: tuple[int, CaptureConfig] | None = None
         self._deliver = deliver
         self._deliver_plain = deliver_plain
         self._numbers = PlainStep()
-        # The step before may have had several forwards.
+        # The previous step may have had several forwards.
         self._several = True
         self._train: Recording | None = None
         self._train_due: Due = config.due(0, "train")
         self._evaluation: Recording | None = None
-        # An evaluation is open, whether anything of it is recorded or not.
+        # An evaluation is open, recorded or not.
         self._evaluating = False
-        # It may turn out to be training.
+        # The open evaluation may turn out to be training.
         self._undecided = False
         self.quiet = True
         self.plain: PlainStep | None = None
         self.completing: list[Callable[[Recording | None], object]] = []
         self.timing: StepTiming | None = None
-        self._look_for_timing()
-        self._look_around()
+        self._update_timing()
+        self._update_plain()
 
     def configure(self, config: CaptureConfig) -> None:
-        """Capture by another config from now on; what was begun goes on with it."""
+        """Switch to another config at once, also for open recordings."""
         self._leave_plain()
         self.config = config
         self._back = None
@@ -87,33 +87,30 @@ class Recorder:
                 begun.due = config.due(begun.step, begun.mode)
         if self._undecided and self._evaluation is not None:
             self._evaluation.due = self._due_in_either()
-        self._look_around()
-        self._look_for_timing()
+        self._update_plain()
+        self._update_timing()
 
     def reconfigure(self, config: CaptureConfig, steps: int | None = None) -> None:
-        """Capture by another config from the next train step on; any thread may ask for it.
+        """Switch to another config with the next train step; callable from any thread.
 
         Args:
-            config: what is captured.
-            steps: for how many train steps; None: for good.
+            config: collections to capture.
+            steps: number of train steps until the present config returns; None: no limit.
         """
         self._next = (config, steps)
 
     @property
     def lasting(self) -> CaptureConfig:
-        """What is captured for good: `config`, but while another is in force for some steps."""
+        """The config without a time limit: `config`, unless that is limited to some steps."""
         return self.config if self._back is None else self._back[1]
 
     @property
     def implicit_evaluation(self) -> bool:
-        """Whether the model was last seen running in eval mode, outside of a ``with`` block."""
+        """Whether an evaluation without a ``with`` block is open."""
         return self._evaluating and self.explicit_mode is None
 
     def recording(self, mode: Mode) -> Recording | None:
-        """Return what is being recorded in a mode; None where nothing is due.
-
-        A train step or an evaluation is begun where none is going on.
-        """
+        """Return the open recording of a mode, opening one if needed; None if nothing is due."""
         if self.plain is not None:
             self._leave_plain()
         if mode == "train":
@@ -130,16 +127,16 @@ class Recorder:
         return self._evaluation
 
     def undecided(self) -> Recording | None:
-        """Return what is recorded while nobody knows whether it is training or an evaluation.
+        """Return the recording of forwards that may be training or an evaluation.
 
-        It is an evaluation as long as `claim` does not say otherwise. What is due in either is
-        taken, and in the end only what is due in the one that it was.
+        It is an evaluation unless `claim` is called. It takes what is due in either mode, and in
+        the end keeps what is due in the actual one.
         """
         if self._undecided:
             return self._evaluation
         self._leave_plain()
         if self._train is not None:
-            # It holds what was given by hand already, which must stay where it is.
+            # It already holds values that the user saved.
             return self.recording("eval")
         if self._evaluating:
             self._end_evaluation()
@@ -150,7 +147,7 @@ class Recorder:
         return self._evaluation
 
     def claim(self) -> None:
-        """Take what is undecided for a part of the train step that goes on."""
+        """Make the undecided recording the current train step's."""
         if not self._undecided:
             return
         recording, self._evaluation = self._evaluation, None
@@ -159,43 +156,43 @@ class Recorder:
             recording.mode = "train"
             recording.narrow(self._train_due)
             self._train = recording
-        self._look_around()
+        self._update_plain()
 
     def evaluates(self, recording: Recording) -> bool:
-        """Say whether this is the evaluation that is going on."""
+        """Return whether a recording is the open evaluation."""
         return self._evaluation is recording
 
     def current(self) -> Recording | None:
-        """Return the recording that a value given now belongs to; None where nothing is due."""
+        """Return the recording for values saved now; None if nothing is due."""
         if self.explicit_mode is not None:
             return self.recording(self.explicit_mode)
         return self._evaluation if self._evaluating else self.recording("train")
 
     def current_due(self) -> Due | None:
-        """Return what is due in that recording, of which a plain step has no need."""
+        """Return what is due for values saved now, without ending a plain step."""
         if self.plain is not None:
             return self.plain.due
         recording = self.current()
         return None if recording is None else recording.due
 
     def resume_training(self) -> None:
-        """End an evaluation that no ``with`` block holds open."""
+        """End an evaluation without a ``with`` block."""
         if self._evaluating and self.explicit_mode in (None, "train"):
             self._end_evaluation()
 
     def forward_begins(self) -> None:
-        """See a forward of the training begin."""
+        """Note the start of a training forward."""
         self.resume_training()
         if self.timing is not None:
             self.timing.forward_begins()
 
     def forget_time(self) -> None:
-        """Do not measure the train step that is going on: it is only shown now, not done."""
+        """Leave the current train step unmeasured."""
         if self.timing is not None:
             self.timing.forget()
 
     def end_train_step(self) -> None:
-        """Hand over the train step; the next one begins."""
+        """Deliver the train step and begin the next one."""
         if self.plain is not None:
             self._end_plain_step(self.plain)
             return
@@ -213,17 +210,17 @@ class Recorder:
         if recording is not None:
             self._deliver(recording)
             if timing is not None:
-                timing.goes_on()
+                timing.resumes()
 
     @contextmanager
     def mode(self, mode: Mode) -> Iterator[None]:
-        """Be in one mode, whatever the model says, until the block ends.
+        """Set the mode for a block, regardless of the model's mode.
 
         Raises:
-            ConfigError: such a block is open already.
+            ConfigError: another block is open.
         """
         if self.explicit_mode is not None:
-            raise ConfigError(f"mode({mode!r}) inside mode({self.explicit_mode!r}): end that first")
+            raise ConfigError(f"mode({mode!r}): blocks cannot be nested in {self.explicit_mode!r}")
         self._leave_plain()
         if mode != "train":
             self.resume_training()
@@ -235,17 +232,17 @@ class Recorder:
             yield
         finally:
             self.explicit_mode = None
-            self._look_around()
+            self._update_plain()
             if mode != "train" and self._evaluating:
                 self._end_evaluation()
             elif mode != "train" and self.timing is not None:
                 self.timing.evaluation_ended()
 
     def close(self) -> None:
-        """Hand over what is still open.
+        """Deliver the open recordings.
 
-        Of a train step that never ended that is only what the user gave by hand: metrics told after
-        the last optimizer step.
+        An unfinished train step is delivered only if the user saved values in it, such as metrics
+        after the last optimizer step.
         """
         if self._evaluating:
             self._end_evaluation()
@@ -255,16 +252,16 @@ class Recorder:
             self._deliver(recording)
 
     def _end_plain_step(self, plain: PlainStep) -> None:
-        """Hand over a train step of numbers alone; the next one begins."""
+        """Deliver a plain train step and begin the next one."""
         if self.timing is not None:
-            for name, value in self.timing.figures().items():
+            for name, value in self.timing.times().items():
                 if name in plain.due.times:
                     plain.add(name, value)
             self.timing.step_ended()
         if plain.begun and (plain.several or self._several):
             self._several = plain.several
-            for told in self.completing:
-                told(None)
+            for complete in self.completing:
+                complete(None)
         scalars = plain.scalars
         self._begin_next()
         if scalars:
@@ -276,17 +273,17 @@ class Recorder:
         if self._next is not None or self._back is not None:
             self._change_config()
         self._train_due = self.config.due(self.steps, "train")
-        self._look_around()
+        self._update_plain()
 
     def _leave_plain(self) -> None:
-        """Make a recording of the plain step that goes on, if anything of it was seen."""
+        """Replace the plain step by a recording if it has begun."""
         plain, self.plain = self.plain, None
         if plain is not None and plain.begun:
             self._train = Recording("train", self.steps, plain.due)
             self._train.take_over(plain)
 
     def _change_config(self) -> None:
-        """Capture by what was asked for, or again as before when its time is over."""
+        """Adopt the requested config, or return to the previous one when its time is over."""
         if self._next is not None:
             (config, steps), self._next = self._next, None
             self._back = None if steps is None else (self.steps + steps, self.lasting)
@@ -294,10 +291,10 @@ class Recorder:
             self.adopted_at = self.steps
         elif self._back is not None and self.steps >= self._back[0]:
             (_, self.config), self._back = self._back, None
-        self._look_for_timing()
+        self._update_timing()
 
     def _due_in_either(self) -> Due:
-        """Return what is due in this train step or in an evaluation."""
+        """Return what is due in this train step or in an evaluation now."""
         evaluation = self.config.due(self.steps, "eval")
         return Due(tuple(dict.fromkeys((*evaluation.parts, *self._train_due.parts))))
 
@@ -306,31 +303,31 @@ class Recorder:
         if self._undecided and recording is not None:
             recording.narrow(self.config.due(recording.step, "eval"))
         self._evaluating = self._undecided = False
-        self._look_around()
+        self._update_plain()
         if recording is not None:
             self._deliver(recording)
         if self.timing is not None:
             self.timing.evaluation_ended()
 
     def _take_times(self, timing: StepTiming) -> None:
-        """Take how long the train step took that ends now."""
-        times = timing.figures()
+        """Record the times of the train step that ends now."""
+        times = timing.times()
         asked = [name for name in times if name in self._train_due.times]
         recording = self.recording("train") if asked else None
         if recording is not None:
             for name in asked:
                 recording.add_scalar(name, times[name])
 
-    def _look_for_timing(self) -> None:
-        """Measure steps if anybody asks for that, and else not."""
+    def _update_timing(self) -> None:
+        """Measure steps only if a collection holds their times."""
         wanted = any(map(self.config.holds, TIMES))
         self.timing = (self.timing or StepTiming()) if wanted else None
 
-    def _look_around(self) -> None:
+    def _update_plain(self) -> None:
+        """Update `quiet` and `plain`."""
         due = self._train_due
         aside = self._evaluating or self.explicit_mode
         self.quiet = not (due or aside)
-        # (coordinator: while nobody takes plain steps yet, there are none)
         if due.plain and self._train is None and not aside:
             self.plain = self._numbers
             self.plain.begin(due)

@@ -1,4 +1,4 @@
-"""What comes together in one step or evaluation until it is handed to the writer."""
+"""The data captured in one step or evaluation until it is delivered to the writer."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ __all__ = ["Recording"]
 
 
 class Recording:
-    """A step record in the making.
+    """A step record under construction.
 
     Attributes:
         mode: "train", "eval" or "predict".
-        step: optimizer steps done before it.
-        due: the collections that are due, and what they ask.
-        explicit: a user's own call (`Hook.save`, `Hook.metric`) put something in.
-        forwards: calls of the whole model so far.
-        batch: samples in the latest of them, the weight of scalars in an evaluation.
+        step: number of optimizer steps before it.
+        due: collections that are due, and what they ask.
+        explicit: the user saved a value (`Hook.save`, `Hook.metric`).
+        forwards: number of calls of the whole model so far.
+        batch: number of samples in the latest call, the weight of scalars in an evaluation.
         closure: the optimizer itself runs the model (LBFGS), perhaps several times.
-        tensors: full tensors by name; the first of a name stays.
-        reductions: by tensor's name, statistics by reduction's name; the first of a name stay.
-        deferred: by tensor's name, statistics that are more than such figures (`Statistics.late`).
-        kept: for frameworks, what they have copied of which tensor in this step.
-        progress: for adapters, how far the model of each is.
-        awaited: names of what is still on its way, from a device or from what is to be read.
-        arriving: completes the record, on the writer's thread, with what is on its way.
-        arriving_bytes: of host memory that these hold until then.
+        tensors: full tensors by name; the first of each name is kept.
+        reductions: by tensor name, scalar statistics by reduction; the first are kept.
+        deferred: by tensor name, statistics to be completed later (`Statistics.late`).
+        kept: for copiers, the copies made in this recording.
+        progress: for adapters, the progress of each model.
+        awaited: names of values that are not yet on the host.
+        arriving: callbacks that complete the record on the writer's thread.
+        arriving_bytes: host memory that these callbacks hold, in bytes.
     """
 
     def __init__(self, mode: Mode, step: int, due: Due) -> None:
@@ -55,7 +55,7 @@ class Recording:
 
     @property
     def first_batch(self) -> bool:
-        """Whether tensors are still taken: those of a record are those of its first batch."""
+        """Whether tensors are still captured: a record holds those of its first batch."""
         return self.forwards <= 1
 
     @property
@@ -64,28 +64,28 @@ class Recording:
         return not (self._means or self.awaited or self.tensors or self.reductions or self.deferred)
 
     def names(self) -> set[str]:
-        """Return the names of all that was captured."""
+        """Return the names of everything captured."""
         return {*self._means, *self.awaited, *self.tensors, *self.reductions, *self.deferred}
 
     def weight(self, batch: int | None = None) -> float:
-        """Return how much a scalar counts in the mean of its name.
+        """Return the weight of a scalar in the mean of its name.
+
+        Micro-batches of a train step have equal weights, batches of an evaluation their sizes.
 
         Args:
-            batch: samples behind the scalar, where known; else those of the latest forward.
-
-        Micro-batches of a train step count alike, batches of an evaluation by their size.
+            batch: number of samples behind the scalar; None: that of the latest forward.
         """
         if self.mode == "train":
             return 1.0
         return float(max(self.batch if batch is None else batch, 1))
 
     def take_over(self, plain: PlainStep) -> None:
-        """Take what was captured of its step before it was made."""
+        """Take over the contents of the step's `PlainStep`."""
         self._means = plain.means()
         self.explicit = plain.explicit
 
     def add_scalar(self, name: str, value: float, weight: float = 1.0) -> None:
-        """Take a scalar into the weighted mean of all scalars of its name."""
+        """Add a scalar to the weighted mean of its name."""
         if name in self._means:
             mean, weights = self._means[name]
             value = (mean * weights + value * weight) / (weights + weight)
@@ -93,11 +93,7 @@ class Recording:
         self._means[name] = (value, weight)
 
     def narrow(self, due: Due) -> None:
-        """Have only this be due, and drop what was taken of more.
-
-        Args:
-            due: the collections, and what they ask.
-        """
+        """Replace `due` and drop everything it does not ask for."""
         self.due = due
         for name in self.names():
             ask = due.ask(name)
@@ -110,22 +106,22 @@ class Recording:
                 self.deferred.pop(name, None)
 
     def has_statistics(self, name: str) -> bool:
-        """Say whether statistics of a tensor of this name were taken."""
+        """Return whether the recording has statistics under a tensor name."""
         return name in self.reductions or name in self.deferred
 
     def add_statistics(self, name: str, statistics: Statistics) -> None:
-        """Take the statistics of a tensor; those of one tensor may come under several names."""
+        """Add the statistics of a tensor; the same object may be added under several names."""
         if statistics.late:
             self.deferred[name] = statistics
         else:
             self.reductions[name] = statistics.scalars
 
     def scalars(self) -> dict[str, float]:
-        """Return the means of the scalars that are here."""
+        """Return the means of the scalars on the host, by name."""
         return {name: mean for name, (mean, _) in self._means.items()}
 
     def to_record(self) -> StepRecord:
-        """Return what was captured, with the present time."""
+        """Return the record, with the current time."""
         return StepRecord(
             self.mode,
             self.step,

@@ -1,4 +1,4 @@
-"""The machinery behind a hook: from what an adapter sees to what the writer gets."""
+"""The session of a hook: delivers what adapters capture to the writer."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ K = TypeVar("K", bound=TensorCopier)
 
 
 class Session:
-    """One run being captured.
+    """The capture of one run.
 
     Args:
-        storage: the run's.
-        rank: of this process.
-        config: what is captured.
-        policy: what happens when the writer cannot keep up: "block" or "drop".
-        names: returns the names of all tensors that there are to capture.
-        stop: ends the training; called between two steps when SIGTERM has asked for it.
-        look: called about every second on the writer's thread.
-        describe: completes the run's record with how the training is set up.
+        storage: storage of the run.
+        rank: rank of this process.
+        config: collections to capture.
+        policy: what to do when the writer cannot keep up: "block" or "drop".
+        names: return the names of all tensors available for capture.
+        stop: end the training; called between two steps after SIGTERM.
+        look: called about once a second on the writer's thread.
+        describe: complete the run's record with the training's setup.
 
     Attributes:
-        leader: the adapter whose steps are the run's; None as long as none has shown a step.
-        shield: every callback of the training goes through it.
-        recorder: which step or evaluation is going on.
-        signal: whether the training was asked to end.
-        newly_set_up: more is known of how the training is set up than the run's record says; it
-            is told before the next train step is handed over.
-        between_steps: what is to be done when the train step that goes on has ended; None where
-            there is nothing. Any thread may set it.
+        leader: adapter whose steps are the run's steps; None before the first step.
+        shield: guards all callbacks of the training.
+        recorder: the current train step or evaluation.
+        signal: whether the training was asked to stop.
+        newly_set_up: the training's setup is not yet complete in the run's record; it is written
+            before the next train step is delivered.
+        between_steps: called once at the end of the current train step; None: nothing to do. Any
+            thread may set it.
 
     Raises:
-        SecondWriter: this rank has committed segments already.
-        StoreError: the storage refused.
+        SecondWriter: this rank already has committed segments.
+        StoreError: the storage failed.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Session:
         describe: Callable[[], None],
     ) -> None:
         self.shield = Shield()
-        # What updates the weights may show only in the first step.
+        # Optimizers may not appear before the first step.
         self.newly_set_up = True
         self._describe = self.shield.guard("describing the training", describe)
         self.leader: object | None = None
@@ -93,26 +93,21 @@ class Session:
         )
 
     def guarded(self, config: CaptureConfig) -> CaptureConfig:
-        """Return a config whose predicates cannot harm the training."""
+        """Return a config with shielded predicates."""
         return config.guarded(self.shield.guard)
 
     def configure(self, config: CaptureConfig) -> None:
-        """Capture by another config from now on; for before the first step."""
+        """Switch to another config at once; see `Recorder.configure`."""
         self._unmatched.expect(config.collections.values())
         self.recorder.configure(self.guarded(config))
 
     def reconfigure(self, config: CaptureConfig, steps: int | None = None) -> None:
-        """Capture by another config, whose predicates are guarded, from the next step on.
-
-        Args:
-            config: what is captured.
-            steps: for how many train steps; None: for good.
-        """
+        """Switch to a `guarded` config with the next step; see `Recorder.reconfigure`."""
         self._unmatched.expect(config.collections.values())
         self.recorder.reconfigure(config, steps)
 
     def copier(self, kind: type[K]) -> K:
-        """Return this session's copier of a kind."""
+        """Return the session's copier of a class."""
         found = self._copiers.get(kind)
         if found is None:
             with self._copiers_lock:
@@ -124,7 +119,7 @@ class Session:
         """End the train step.
 
         Raises:
-            TrainingStopped: the training was asked to end.
+            TrainingStopped: the training was asked to stop.
         """
         self.recorder.end_train_step()
         self._writer.last_step = self.recorder.steps - 1
@@ -134,20 +129,20 @@ class Session:
         self.stop_if_asked()
 
     def stop_if_asked(self) -> None:
-        """End the training if it was asked to end; called where it can end.
+        """End the training if it was asked to stop; called between steps or batches.
 
         Raises:
-            TrainingStopped: it was.
+            TrainingStopped: the training was asked to stop.
         """
         if self.signal.requested:
             self._stop()
 
     def flush(self, timeout: float | None) -> bool:
-        """Wait until all that was handed over is stored; return False when that took too long."""
+        """Wait until everything delivered is stored; return False on timeout."""
         return self._writer.flush(timeout)
 
     def close(self) -> None:
-        """Hand over what is still open, and wait until all is stored."""
+        """Deliver the open recordings and wait until everything is stored."""
         self.recorder.close()
         if self.newly_set_up and self.recorder.steps:
             self._describe()
@@ -167,7 +162,7 @@ class Session:
         record = recording.to_record()
         if not self._writer.add(record):
             self._release(record)
-        # Values told after the last step travel under a number that no step has.
+        # Values saved after the last step have a step number that is never reached.
         self._writer.last_step = self.recorder.steps - 1
 
     def _deliver_plain(self, step: int, scalars: dict[str, float]) -> None:
@@ -183,4 +178,4 @@ class Session:
             copier.release(record)
 
     def _on_problem(self, problem: str) -> None:
-        self.shield.report(f"{problem}; training goes on")
+        self.shield.report(f"{problem}; training continues")

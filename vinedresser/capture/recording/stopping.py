@@ -1,4 +1,4 @@
-"""ExitRecorder a training that was asked to end, between two steps and with its weights saved."""
+"""Stopping a training between two steps."""
 
 from __future__ import annotations
 
@@ -11,24 +11,22 @@ __all__ = ["StopSignal", "TrainingStopped"]
 
 
 class TrainingStopped(SystemExit):
-    """The training was asked to stop and has saved what it should; its ``finally`` blocks run.
+    """The training was asked to stop, and its weights are saved.
 
-    A SystemExit, so that it ends the program without a traceback. Its code is 0 when a stop record
-    says who asked, and 143 (128 + SIGTERM) when nobody did but a signal.
+    A SystemExit, so the program ends without a traceback and runs its ``finally`` blocks. The exit
+    code is 0 if the run has a stop record, else 143 (128 + SIGTERM).
     """
 
 
 class StopSignal:
-    """Takes SIGTERM as a wish to stop after the current step.
+    """Handles SIGTERM as a request to stop after the current step.
 
-    A handler that the user's program had installed before is called too, after ours has noted the
-    wish: what it does (note it, save something, exit at once) is its own business. The default
-    action, death, is put off to the second SIGTERM. A handler that the program installs
-    later replaces ours, and then the program alone decides. In a forked child everything is as it
-    was before `install`.
+    A handler installed earlier by the user's program is called as well. Without one, the second
+    SIGTERM terminates the process. A handler installed later replaces this one. In a forked child,
+    the earlier handler applies.
 
     Attributes:
-        requested: a SIGTERM has come.
+        requested: a SIGTERM was received.
     """
 
     def __init__(self) -> None:
@@ -38,7 +36,7 @@ class StopSignal:
         self._installed = False
 
     def install(self) -> bool:
-        """Take over SIGTERM; return False outside the main thread, where Python cannot."""
+        """Install the handler; return False outside the main thread, where this is impossible."""
         if threading.current_thread() is not threading.main_thread():
             return False
         if not self._installed:
@@ -47,7 +45,7 @@ class StopSignal:
         return True
 
     def restore(self) -> None:
-        """Give SIGTERM back to whoever had it, unless somebody else has taken it since."""
+        """Restore the previous handler, unless another one was installed since."""
         if (
             self._installed
             and threading.current_thread() is threading.main_thread()
@@ -68,6 +66,6 @@ class StopSignal:
                 self._previous(number, frame)
 
     def _pass_on(self, handler: signal._HANDLER) -> None:
-        """Let another handler have the signal, as if ours had never been there."""
+        """Install another handler and send the signal again."""
         signal.signal(signal.SIGTERM, handler)
         os.kill(os.getpid(), signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""The interface for copying a framework's tensors, and the copier of numpy arrays."""
+"""The interface for copying tensors into recordings, and its implementation for numpy arrays."""
 
 from __future__ import annotations
 
@@ -20,41 +20,47 @@ class TensorCopier(Protocol):
     """Copies tensors of one framework into recordings."""
 
     def is_scalar(self, value: Any) -> bool:
-        """Say whether a tensor is one real number."""
+        """Return whether a tensor is one real number."""
 
     def keep(self, recording: Recording, name: str, value: Any, ask: Ask) -> None:
-        """Take what is asked of a tensor, as it is now."""
+        """Copy a tensor's current elements, compute its statistics, or both.
+
+        Args:
+            recording: receives the copy and the statistics.
+            name: full name.
+            value: tensor of the framework, any shape.
+            ask: what to keep.
+
+        Raises:
+            TypeError: the dtype cannot be stored.
+        """
 
     def keep_scalar(self, recording: Recording, name: str, value: Any, weight: float) -> None:
-        """Take a tensor of one number into the mean of its name."""
+        """Add a tensor of one element to the weighted mean of its name."""
 
     def finish(self, recording: Recording) -> None:
-        """Wait for what is still being copied or computed, and complete the recording."""
+        """Complete the recording, or let it await pending copies on the writer's thread."""
 
     def release(self, record: StepRecord) -> None:
-        """Take back the buffers of a record that is stored; called on the writer's thread."""
+        """Reclaim the buffers of a stored record; called on the writer's thread."""
 
 
 class ArrayCopier:
-    """Keeps numpy arrays, and whatever numpy makes an array of.
+    """The `TensorCopier` of numpy arrays and everything that `numpy.asarray` accepts.
 
     Attributes:
-        channels_last: in what it is given, channels are the last axis (`channel_axis`).
+        channels_last: channels are the last axis (see `channel_axis`).
     """
 
     channels_last = False
 
     def is_scalar(self, value: Any) -> bool:
-        """Say whether an array is one real number."""
+        """See `TensorCopier.is_scalar`."""
         array = np.asarray(value)
         return array.size == 1 and array.dtype.kind in "biuf"
 
     def keep(self, recording: Recording, name: str, value: Any, ask: Ask) -> None:
-        """See `TensorCopier.keep`.
-
-        Raises:
-            TypeError: the elements are no numbers.
-        """
+        """See `TensorCopier.keep`."""
         array = np.asarray(value)
         try:
             dtype = dtype_name(array.dtype)
@@ -75,7 +81,7 @@ class ArrayCopier:
         recording.add_scalar(name, float(np.asarray(value).item()), weight)
 
     def finish(self, recording: Recording) -> None:
-        """Nothing is ever pending."""
+        """Do nothing: copies are never pending."""
 
     def release(self, record: StepRecord) -> None:
-        """The arrays are the record's own."""
+        """Do nothing: the arrays belong to the record."""

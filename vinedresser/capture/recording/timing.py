@@ -1,4 +1,4 @@
-"""How long steps take, and how much of that is waiting for the next batch."""
+"""Durations of steps, and of waiting for batches within them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ __all__ = ["StepTiming"]
 
 
 class StepTiming:
-    """Measures steps by the host's clock; what a device still computes goes on beside that.
+    """Measures steps by the host's clock; a device may still be computing.
 
-    A step lasts from the end of the one before to its own end, evaluations in between left out.
-    Within it, the training waits from the end of the step before, or, with gradient accumulation,
-    of a backward, until the next forward begins.
+    A step lasts from the end of the previous step to its own end, without evaluations in between.
+    Within it, the training waits from the end of the previous step, or of a backward with gradient
+    accumulation, until the next forward.
     """
 
     def __init__(self) -> None:
-        # Since when; None: it is not known, or not so.
+        # Start times; None: unknown or not running.
         self._step_since: float | None = None
         self._waits_since: float | None = None
         self._evaluates_since: float | None = None
@@ -26,34 +26,34 @@ class StepTiming:
         self._evaluated: float | None = None
 
     def forget(self) -> None:
-        """Let the next step begin at an unknown time, so that it is not measured."""
+        """Leave the current step unmeasured."""
         self._step_since = self._waits_since = self._waited = self._evaluated = None
 
     def forward_begins(self) -> None:
-        """See a forward of the training begin."""
+        """Note the start of a training forward."""
         if self._waits_since is not None:
             self._waited = (self._waited or 0.0) + perf_counter() - self._waits_since
             self._waits_since = None
 
     def update_begins(self) -> None:
-        """See an update begin: what comes before the next forward is more than waiting."""
+        """Note the start of an update: the time until the next forward is more than waiting."""
         self._waits_since = None
 
-    def goes_on(self) -> None:
-        """See the training go on after a step that was saved, which is no waiting either."""
+    def resumes(self) -> None:
+        """Note that the training resumes after a step was saved, which is not waiting either."""
         self._waits_since = perf_counter()
 
     def backward_ended(self) -> None:
-        """See a backward end; what comes next may be another batch of the same step."""
+        """Note the end of a backward; another batch of the same step may follow."""
         self._waits_since = perf_counter()
 
     def evaluation_begins(self) -> None:
-        """See an evaluation begin."""
+        """Note the start of an evaluation."""
         if self._evaluates_since is None:
             self._evaluates_since = perf_counter()
 
     def evaluation_ended(self) -> None:
-        """See an evaluation end."""
+        """Note the end of an evaluation."""
         if self._evaluates_since is None:
             return
         took = perf_counter() - self._evaluates_since
@@ -64,19 +64,19 @@ class StepTiming:
         if self._waits_since is not None:
             self._waits_since += took
 
-    def figures(self) -> dict[str, float]:
-        """Return the times of a step that ends now in seconds, as far as known, by their names."""
+    def times(self) -> dict[str, float]:
+        """Return the known times in seconds of the step that ends now, by name; see `TIMES`."""
         if self._step_since is None:
             return {}
         step, wait, evaluation = TIMES
-        figures = {step: perf_counter() - self._step_since}
+        times = {step: perf_counter() - self._step_since}
         if self._waited is not None:
-            figures[wait] = self._waited
+            times[wait] = self._waited
         if self._evaluated is not None:
-            figures[evaluation] = self._evaluated
-        return figures
+            times[evaluation] = self._evaluated
+        return times
 
     def step_ended(self) -> None:
-        """See a step end."""
+        """Note the end of a step."""
         self._step_since = self._waits_since = perf_counter()
         self._waited = self._evaluated = None

@@ -1,4 +1,4 @@
-"""Telling the user of a collection that holds nothing."""
+"""Warnings about collections that match nothing."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from vinedresser.store.collections.modules import module_of
 
 __all__ = ["Unmatched"]
 
-# What built-in rules look at where it is there: few trainings have all of it.
+# Collections of built-in rules for values that not every training has.
 _OF_SOME_TRAININGS = ("learning_rate", "loss_scale", "scheduler")
 
 
 class Unmatched:
-    """Watches for collections of a user's own that held nothing when they were first due.
+    """Finds custom collections that captured nothing when they were first due.
 
-    Of an evaluation much is not there that a train step has; so it is the first train step that
-    counts, unless a collection is for evaluations only.
+    Evaluations lack many tensors of a train step, so the first train step counts, unless a
+    collection is for evaluations only.
 
     Args:
-        names: returns the names of all tensors that there are to capture.
+        names: return the names of all tensors available for capture.
     """
 
     def __init__(self, names: Callable[[], Iterable[str]]) -> None:
@@ -32,7 +32,7 @@ class Unmatched:
         self._pending: set[str] = set()
 
     def expect(self, collections: Iterable[Collection]) -> None:
-        """Watch for those of some collections that are not watched for already."""
+        """Add custom collections to check."""
         fresh = {
             one.name
             for one in collections
@@ -42,7 +42,7 @@ class Unmatched:
         self._known |= fresh
 
     def complaints(self, recording: Recording) -> list[str]:
-        """Return one sentence for each collection that was due for the first time, and empty."""
+        """Return a message for each collection that was due for the first time and is empty."""
         if not self._pending:
             return []
         fresh = [
@@ -63,11 +63,11 @@ class Unmatched:
             near = did_you_mean(str(asked[0]), paths)
             there = ", ".join(paths[:8]) + (", …" if len(paths) > 8 else "")
             return (
-                f"collection {collection.name} held nothing at step {recording.step} "
-                f"({recording.mode}): {', '.join(map(str, asked))}: no such modules with what is "
-                f"asked of them{near or f'; there are {there}'}"
+                f"collection {collection.name} matched nothing at step {recording.step} "
+                f"({recording.mode}): {', '.join(map(str, asked))}: no such modules with the "
+                f"requested tensors{near or f'; modules: {there}'}"
             )
-        # What is left of the pattern without its signs is compared with the names.
+        # Compare the names with the pattern without its special characters.
         plain = re.sub(r"\\[a-zA-Z]|[^\w/.]", "", collection.regex or "")
         near = did_you_mean(plain, names) or did_you_mean(
             plain, [name.rpartition("/")[2] for name in names]
@@ -75,8 +75,8 @@ class Unmatched:
         there = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
         return (
             f"collection {collection.name} matched nothing at step {recording.step} "
-            f"({recording.mode}): its regex {collection.regex!r} is found in no name"
-            f"{near or f'; there are {there}'}"
+            f"({recording.mode}): no name contains its regex {collection.regex!r}"
+            f"{near or f'; names: {there}'}"
         )
 
 

@@ -1,1 +1,1 @@
-"""Requests to a running training: capture more, save, change a parameter, stop."""
+"""Requests to a running training: change the capture, save a checkpoint, change a parameter."""

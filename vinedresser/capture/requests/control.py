@@ -1,4 +1,4 @@
-"""What a run captures: asked for by user and rules, completed by what is seen, changed live."""
+"""The capture configuration in effect, from the user, the rules and live requests."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ __all__ = ["CaptureControl"]
 
 
 class CaptureControl:
-    """Keeps the capture configuration of one rank, and tells the run's record of it.
+    """Maintains the capture configuration of one rank and the run's record.
 
     Args:
         run: the run.
-        session: captures.
-        own: what the user asks for.
-        needs: what the rules ask for; it stays, whatever else changes.
-        rank: of this process.
-        world_size: how many ranks there are.
+        session: session of the hook.
+        own: collections of the user.
+        needs: collections of the rules, which requests cannot change.
+        rank: rank of this process.
+        world_size: number of ranks.
 
     Attributes:
-        adapters: of the watched models.
-        losses: those that no adapter knows of, for the record, by name.
-        world_size: how many ranks there are.
+        adapters: adapters of the watched models.
+        losses: record entries of the losses that no adapter knows, by name.
+        world_size: number of ranks.
     """
 
     def __init__(
@@ -61,37 +61,37 @@ class CaptureControl:
         self._rank = rank
         self.world_size = world_size
         self._next_request = 0
-        # A request that takes effect with the next step, and the config that it leads to.
+        # The number of the request that takes effect with the next step, and its config.
         self._pending: tuple[int, CaptureConfig] | None = None
 
     def names(self) -> list[str]:
-        """Return the names of all tensors that are known to be there."""
+        """Return the names of all tensors known to be available for capture."""
         return [name for adapter in self.adapters for name in adapter.names()]
 
     def introduce(self, adapter: Adapter) -> None:
-        """Take in a model that is watched from now on, or again when it has changed."""
+        """Add a watched model, or update one that has changed."""
         if adapter not in self.adapters:
             self.adapters.append(adapter)
         self._session.configure(self._in_force(self._own))
         for collection, module in self._session.recorder.config.unresolved():
             kind = type(module).__qualname__
             self._session.shield.report(
-                f"collection {collection}: a {kind} among its modules is no part of a watched model"
+                f"collection {collection}: a {kind} in its modules is not part of a watched model"
             )
         self.describe()
 
     def know_loss(self, name: str, described: dict[str, Any]) -> None:
-        """Take in a loss that was seen for the first time.
+        """Add a loss that was seen for the first time.
 
         Args:
-            name: of the loss.
-            described: its type and settings, as `training_setup.typed` returns them.
+            name: name of the loss.
+            described: entry of the record; see `training_setup.typed`.
         """
         self.losses[name] = described
         self._session.newly_set_up = True
 
     def loss_taker(self) -> LossTaker | None:
-        """Return what takes the values of losses that are watched by themselves."""
+        """Return the adapter that records the values of loss functions, if any."""
         return next((one for one in self.adapters if isinstance(one, LossTaker)), None)
 
     def take_loss(
@@ -102,7 +102,7 @@ class CaptureControl:
         arguments: tuple[Any, ...],
         given: dict[str, Any],
     ) -> None:
-        """Take a value of a loss function; see `vinedresser.capture.hook.watched_loss`."""
+        """Record a value of a loss function; see `vinedresser.capture.hook.watched_loss`."""
         taker = self.loss_taker()
         if taker is None:
             return
@@ -111,7 +111,7 @@ class CaptureControl:
         taker.record_loss(name, value, (*arguments, *given.values()))
 
     def describe(self) -> None:
-        """Complete the run's record; only rank 0 does."""
+        """Complete the run's record, on rank 0 only."""
         if self._rank:
             return
         versions = {name: text for one in self.adapters for name, text in one.versions.items()}
@@ -126,12 +126,12 @@ class CaptureControl:
         )
 
     def look(self) -> None:
-        """Answer the request that has taken effect, and look for the next one; let adapters look.
+        """Answer the request that has taken effect, read the next one, and check the adapters.
 
-        Called now and then on the writer's thread.
+        Called about once a second on the writer's thread.
 
         Raises:
-            StoreError: the storage refused.
+            StoreError: the storage failed.
         """
         for adapter in self.adapters:
             if isinstance(adapter, Watchful):
@@ -153,7 +153,7 @@ class CaptureControl:
             config = self._session.guarded(self._in_force(changed))
         except (ConfigError, CorruptData) as error:
             self._next_request = number + 1
-            self._session.shield.report(f"a capture request is refused: {error}")
+            self._session.shield.report(f"capture request refused: {error}")
             self._answer(number, self._session.recorder.steps, str(error))
             return
         if request.steps is None:
@@ -162,10 +162,10 @@ class CaptureControl:
         self._session.reconfigure(config, request.steps)
 
     def close(self) -> None:
-        """Answer what is still to be answered.
+        """Answer the pending request.
 
         Raises:
-            StoreError: the storage refused.
+            StoreError: the storage failed.
         """
         if self._pending is not None:
             number, config = self._pending
@@ -175,7 +175,7 @@ class CaptureControl:
             self._answer(number, self._session.recorder.adopted_at, refused, config=config)
 
     def _in_force(self, own: CaptureConfig) -> CaptureConfig:
-        """Return what is captured where the user asks for this."""
+        """Return the complete config for the user's collections."""
         config = own.merged(self._needs).with_defaults()
         return config.resolved(self._found(), self._path_of)
 
@@ -189,14 +189,14 @@ class CaptureControl:
         return {path: info.words() for path, info in self._found().items()}
 
     def _tabular(self) -> dict[str, list[str]]:
-        """Return the features and the classes of a model that has names for them."""
+        """Return the names of features and classes of the first models that have them."""
         named = [one for one in self.adapters if isinstance(one, TabularAdapter)]
         features = next((one.features() for one in named if one.features()), [])
         classes = next((one.classes() for one in named if one.classes()), [])
         return {"features": features, "classes": classes}
 
     def _setup(self) -> TrainingSetup:
-        """Return how the training is set up, as far as it is known by now."""
+        """Return the training's setup known so far."""
         setups = [one.setup() for one in self.adapters if isinstance(one, SetUp)]
         return TrainingSetup.joined([*setups, TrainingSetup(dict(self.losses))])
 
@@ -207,7 +207,7 @@ class CaptureControl:
     def _answer(
         self, number: int, step: int, refused: str = "", *, config: CaptureConfig | None = None
     ) -> None:
-        """Answer a request that led to a config; None: to no other than there was."""
+        """Write the answer to a request, with the resulting config; None: the present one."""
         capture = (config or self._session.recorder.config).to_json()
         answer = CaptureChange(step=step, capture=capture, time=time.time(), refused=refused)
         write_record(self._run.storage, answer, key=capture_change_key(number, self._rank))

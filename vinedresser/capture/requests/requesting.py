@@ -1,4 +1,4 @@
-"""Asking a running training to capture something else."""
+"""Sending requests to a running training, and awaiting the answers."""
 
 from __future__ import annotations
 
@@ -32,31 +32,30 @@ _POLL = 0.05
 def request_capture(
     storage: Storage, collections: Iterable[Collection], *, steps: int | None = None
 ) -> int:
-    """Ask a run to capture collections as given, from its next step on.
+    """Ask a run to change its collections with the next step.
 
-    A collection that the run captures already is saved as given instead of as before, but for what
-    its rules need; of a collection that is not built in and not known to the run, the regex, the
-    modules or the types must be given.
+    The new save configs replace those of the user, not those of the rules. A collection that is
+    neither built in nor known to the run needs a regex, modules or types.
 
     Args:
-        storage: the run's.
-        collections: with their new save configs.
-        steps: for how many train steps; then all is as before. None: for good.
+        storage: storage of the run.
+        collections: collections with their new save configs.
+        steps: number of train steps until the change is reverted; None: never.
 
     Returns:
-        The number of the request; `await_change` waits for the answer.
+        The number of the request, for `await_change`.
 
     Raises:
-        NotARun: there is no run.json.
+        NotARun: run.json is missing.
         ConfigError: a collection is unknown, or the run is over.
-        StoreError: the storage refused.
+        StoreError: the storage failed.
     """
     record = read_record(storage, RunRecord)
     if record is None:
-        raise NotARun(f"{storage.location}: not a run: there is no {RunRecord.KEY}")
+        raise NotARun(f"{storage.location}: not a run: {RunRecord.KEY} is missing")
     status = run_status(storage)
     if status.over:
-        raise ConfigError(f"{storage.location}: is {status.state}; only a running run can change")
+        raise ConfigError(f"{storage.location}: the run is {status.state}, not running")
     asked = list(collections)
     for collection in asked:
         _check_known(collection, record, storage.location)
@@ -70,31 +69,31 @@ def request_capture(
 def await_change(
     storage: Storage, number: int, timeout: float, rank: int = 0
 ) -> CaptureChange | None:
-    """Return what a run's hook made of a request; None when it did not say in time.
+    """Return the answer to a capture request, or None; see `await_answer`.
 
     Args:
-        storage: the run's.
-        number: of the request.
-        timeout: seconds; it is given up before when the run is over.
-        rank: whose answer.
+        storage: storage of the run.
+        number: number of the request.
+        timeout: maximum time to wait, in seconds.
+        rank: rank that answers.
 
     Raises:
-        StoreError: the storage refused.
+        StoreError: the storage failed.
     """
     return await_answer(storage, CaptureChange, capture_change_key(number, rank), timeout)
 
 
 def await_answer(storage: Storage, kind: type[R], key: str, timeout: float) -> R | None:
-    """Return what a run's hook answered to a request; None when it did not say in time.
+    """Return the hook's answer to a request, or None on timeout or if the run is over.
 
     Args:
-        storage: the run's.
-        kind: of the answer.
-        key: of the answer.
-        timeout: seconds; it is given up before when the run is over.
+        storage: storage of the run.
+        kind: record class of the answer.
+        key: key of the answer.
+        timeout: maximum time to wait, in seconds.
 
     Raises:
-        StoreError: the storage refused.
+        StoreError: the storage failed.
     """
     deadline = time.monotonic() + timeout
     while True:
@@ -108,14 +107,14 @@ def await_answer(storage: Storage, kind: type[R], key: str, timeout: float) -> R
 def _check_known(collection: Collection, record: RunRecord, location: str) -> None:
     known = [*BUILT_IN, *record.capture]
     if collection.name not in known and not collection.selects:
-        hint = did_you_mean(collection.name, known) or f"; it has {', '.join(sorted({*known}))}"
+        hint = did_you_mean(collection.name, known) or f"; known: {', '.join(sorted({*known}))}"
         raise ConfigError(
-            f"{location}: has no collection {collection.name!r}, and no regex makes it one{hint}"
+            f"{location}: no collection {collection.name!r}; a new one needs a regex{hint}"
         )
 
 
 def _complete(collection: Collection, known: CaptureConfig) -> Collection:
-    """Return a collection with the regex, modules and types that the run knows it by."""
+    """Return a collection with the regex, modules and types it has in the run."""
     mine = known.collections.get(collection.name)
     if mine is None or collection.selects:
         return collection

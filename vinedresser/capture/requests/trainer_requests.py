@@ -1,4 +1,4 @@
-"""What others ask the trainer to do between two steps: save a checkpoint, change a parameter."""
+"""Requests that a training executes between two steps: save a checkpoint, change a parameter."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from vinedresser.store.records import (
 
 __all__ = ["TrainerRequests"]
 
-# Saves the model as it is after so many steps.
+# Saves a model's state to a directory, given the number of steps.
 _Save = Callable[[Path, int], object]
 
 
 class TrainerRequests:
-    """Sees to the requests to the trainer, one after the other.
+    """Executes requests to the trainer, one after the other.
 
-    The writer's thread looks for them and stores the answers; between two steps, the training's
-    thread does what is asked. Of a run of several processes none does anything: their steps end at
-    different times, so parameters would differ between replicas, and shards between checkpoints.
+    The writer's thread reads requests and stores answers; the training's thread executes them
+    between two steps. A run of several processes refuses them: steps end at different times, so
+    parameters would differ between replicas, and checkpoints between shards.
 
     Args:
         run: the run.
-        session: captures.
-        saves: returns what saves the watched models.
-        rank: of this process.
-        world_size: returns how many there are.
+        session: session of the hook.
+        saves: return the functions that save the watched models.
+        rank: rank of this process.
+        world_size: return the number of ranks.
     """
 
     def __init__(
@@ -59,22 +59,22 @@ class TrainerRequests:
         self._world_size = world_size
         self._tunables: dict[str, Tunable] = {}
         self._number = 0
-        # The request that is being seen to, and what came of it.
+        # The request in progress, and its answer.
         self._request: TrainerRequest | None = None
         self._answer: TrainerAnswer | None = None
-        self._do = session.shield.guard("a request to the trainer", self._see_to_it)
+        self._do = session.shield.guard("a request to the trainer", self._execute)
 
     def declare(self, name: str, targets: tuple[Any, ...]) -> None:
-        """Let a parameter be changed; see `vinedresser.capture.requests.tunables.make_tunable`."""
+        """Allow a parameter to be changed; see `make_tunable`."""
         self._tunables[name] = make_tunable(name, targets, self._session.shield.guard)
 
     def look(self) -> None:
-        """Store the answer to the last request, and look for the next one.
+        """Store the answer to the last request, and read the next one.
 
-        Called now and then on the writer's thread.
+        Called about once a second on the writer's thread.
 
         Raises:
-            StoreError: the storage refused.
+            StoreError: the storage failed.
         """
         if self._answer is not None:
             self._put(self._answer)
@@ -90,23 +90,23 @@ class TrainerRequests:
         if request is None:
             return
         if self._world_size() > 1:
-            self._put(self._refusal("the run has several processes, which do not act as one"))
+            self._put(self._refusal("not supported in a run of several processes"))
             return
         self._request = request
         self._session.between_steps = self._do
 
     def close(self) -> None:
-        """Answer what is still to be answered.
+        """Answer the pending request.
 
         Raises:
-            StoreError: the storage refused.
+            StoreError: the storage failed.
         """
         self._session.between_steps = None
         if self._request is not None:
             self._put(self._answer or self._refusal("the training ended before its next step"))
 
     def _put(self, answer: TrainerAnswer) -> None:
-        """Store the answer to the request whose turn it is; then it is the next one's."""
+        """Store the answer to the current request and advance to the next one."""
         write_record(self._storage, answer, key=trainer_answer_key(self._number, self._rank))
         self._number += 1
         self._request = self._answer = None
@@ -114,12 +114,11 @@ class TrainerRequests:
     def _refusal(self, why: str) -> TrainerAnswer:
         return TrainerAnswer(self._session.recorder.steps, time.time(), refused=why)
 
-    # What follows runs between two steps.
-
-    def _see_to_it(self) -> None:
+    def _execute(self) -> None:
+        """Execute the current request; called between two steps."""
         request = self._request
         assert request is not None
-        answer = self._refusal("it failed, as the training's output says")
+        answer = self._refusal("it failed; see the training's output")
         try:
             answer = self._save() if request.kind == "checkpoint" else self._adjust(request)
         except ConfigError as error:
@@ -131,7 +130,7 @@ class TrainerRequests:
         """Save a checkpoint.
 
         Raises:
-            ConfigError: there is nothing to save, or it could not be saved.
+            ConfigError: nothing was saved.
         """
         directory = Path(self._storage.location, "checkpoints")
         directory.mkdir(exist_ok=True)
@@ -141,19 +140,21 @@ class TrainerRequests:
             self._session.shield.guard("saving a checkpoint", save)(directory, step)
         files = sorted(_files(directory) - before)
         if not files:
-            raise ConfigError("nothing was saved: no model is watched, or its output says why not")
+            raise ConfigError(
+                "nothing was saved: no model is watched, or see the training's output"
+            )
         return TrainerAnswer(step, time.time(), files=[f"checkpoints/{name}" for name in files])
 
     def _adjust(self, request: TrainerRequest) -> TrainerAnswer:
         """Change a parameter.
 
         Raises:
-            ConfigError: the user has not declared it, or the new value is none.
+            ConfigError: the parameter is not declared, or the new value is invalid.
         """
         tunable = self._tunables.get(request.parameter)
         if tunable is None:
             raise ConfigError(
-                f"{request.parameter} is not declared: hook.tunable({request.parameter!r}, …)"
+                f"{request.parameter} is not declared by hook.tunable({request.parameter!r}, …)"
             )
         old, new = tunable.change(_change(request))
         return TrainerAnswer(self._session.recorder.steps, time.time(), old=old, new=new)
@@ -164,14 +165,14 @@ def _files(directory: Path) -> set[str]:
 
 
 def _change(request: TrainerRequest) -> Change:
-    """Return the change that is asked for."""
+    """Return the requested change."""
 
     def change(old: float) -> float:
         new = request.value
         if request.factor is not None:
             new = old * request.factor
         if new is None or not math.isfinite(new) or new < 0:
-            raise ConfigError(f"{request.parameter}: cannot become {new}")
+            raise ConfigError(f"{request.parameter}: cannot be set to {new}")
         return new
 
     return change

@@ -1,4 +1,4 @@
-"""The parameters of a training that may be changed while it goes on, as the user has declared."""
+"""The parameters that the user declares to be tunable."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from vinedresser.errors import ConfigError
 
 __all__ = ["TUNABLE", "make_tunable"]
 
-# The learning rate, and the norm to which the gradients of all parameters together are clipped.
+# The learning rate, and the maximum total norm of the gradients.
 TUNABLE = ("lr", "clip")
 
 
 def make_tunable(name: str, targets: tuple[Any, ...], guard: Guard) -> Tunable:
-    """Return how a parameter is changed.
+    """Return the tunable for a parameter; see `Hook.tunable`.
 
     Args:
         name: "lr" or "clip".
-        targets: the optimizer that has it; for "lr" of torch also the schedulers that compute it.
-        guard: has a callback do no harm to the training.
+        targets: optimizers; for "lr" of torch, one optimizer and its schedulers.
+        guard: see `Shield.guard`.
 
     Raises:
-        ConfigError: there is no such parameter, or nothing that has it.
+        ConfigError: the name is unknown, or a target does not have the parameter.
         MissingDependency: a package of the framework's extra is not installed.
     """
     if name not in TUNABLE:
         raise ConfigError(f"tunable({name!r}): must be one of {', '.join(TUNABLE)}")
     if not targets:
-        raise ConfigError(f"tunable({name!r}): needs the optimizer that has it")
+        raise ConfigError(f"tunable({name!r}): pass an optimizer")
     if is_a(targets[0], "torch", "optim.Optimizer"):
         with needed("a torch optimizer", "torch"):
             from vinedresser.capture.torch_.optimizers.tuning import GradientClip, TorchLearningRate
@@ -42,6 +42,6 @@ def make_tunable(name: str, targets: tuple[Any, ...], guard: Guard) -> Tunable:
         return KerasLearningRate(targets)
     kind = f"{type(targets[0]).__module__}.{type(targets[0]).__qualname__}"
     raise ConfigError(
-        f"tunable({name!r}, …): cannot be changed in a {kind}; give a torch.optim.Optimizer"
+        f"tunable({name!r}, …): not supported by a {kind}; pass a torch.optim.Optimizer"
         + (" or a keras.optimizers.Optimizer" if name == "lr" else "")
     )

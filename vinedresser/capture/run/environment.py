@@ -1,4 +1,4 @@
-"""What the process around a hook says: which run was launched, which rank this is."""
+"""The environment of a hook's process: the launched run, rank and world size."""
 
 from __future__ import annotations
 
@@ -20,16 +20,15 @@ __all__ = ["Environment", "versions"]
 
 @dataclass(frozen=True)
 class Environment:
-    """What the environment variables say.
+    """The settings from environment variables and torch's process group.
 
     Attributes:
-        run: where the run lies that was launched (``VINEDRESSER_RUN``); "" without a launcher.
-        rank: number of this process (``VINEDRESSER_RANK``, else what torch's process group says
-            that it has joined, else ``RANK``, else mpirun's ``OMPI_COMM_WORLD_RANK``, else on the
-            first node ``LOCAL_RANK``, which is all that Lightning gives the ranks that it starts,
-            else 0).
-        world_size: number of processes (the process group's, else ``WORLD_SIZE``, else
-            ``OMPI_COMM_WORLD_SIZE``, else 1).
+        run: location of the launched run (``VINEDRESSER_RUN``); "" without a launcher.
+        rank: rank of this process: the first of ``VINEDRESSER_RANK``, torch's process group,
+            ``RANK``, mpirun's ``OMPI_COMM_WORLD_RANK``, ``LOCAL_RANK`` on the first node (all that
+            Lightning sets for the ranks it starts), and 0.
+        world_size: number of processes: the first of the process group, ``WORLD_SIZE``,
+            ``OMPI_COMM_WORLD_SIZE``, and 1.
     """
 
     run: str = ""
@@ -38,13 +37,13 @@ class Environment:
 
     @classmethod
     def read(cls, variables: Mapping[str, str] | None = None) -> Self:
-        """Read it.
+        """Read the environment.
 
         Args:
-            variables: the environment; None: this process's, and its process group.
+            variables: environment variables; None: those of this process, and its process group.
 
         Raises:
-            ConfigError: a number is none, or the rank is not to be known.
+            ConfigError: a number is invalid, or the rank cannot be determined.
         """
         given = os.environ if variables is None else variables
         run = given.get(RUN_VARIABLE, "")
@@ -54,7 +53,7 @@ class Environment:
         names = (RANK_VARIABLE, "RANK", "OMPI_COMM_WORLD_RANK", "LOCAL_RANK")
         name = next((one for one in names if given.get(one)), "RANK")
         if name == "LOCAL_RANK" and _number(given, "NODE_RANK", 0):
-            raise ConfigError(f"{name} alone says no rank on a further node: set {RANK_VARIABLE}")
+            raise ConfigError(f"{name} is ambiguous with several nodes: set {RANK_VARIABLE}")
         rank = _number(given, name, 0)
         size = "WORLD_SIZE" if given.get("WORLD_SIZE") else "OMPI_COMM_WORLD_SIZE"
         return cls(run, rank, max(_number(given, size, 1), rank + 1))
@@ -71,7 +70,7 @@ def versions(**frameworks: str) -> dict[str, str]:
 
 
 def _process_group() -> tuple[int, int] | None:
-    """Return rank and number of the processes of the group that torch has joined, if any."""
+    """Return rank and world size of torch's process group, or None if it has not joined one."""
     torch = sys.modules.get("torch.distributed")
     if torch is None or not torch.is_available() or not torch.is_initialized():
         return None
@@ -79,8 +78,8 @@ def _process_group() -> tuple[int, int] | None:
 
 
 def _number(variables: Mapping[str, str], name: str, default: int) -> int:
-    """Return a variable as a number of at least 0."""
+    """Return a variable as a non-negative integer."""
     text = variables.get(name, "")
     if text and not text.isdecimal():
-        raise ConfigError(f"{name}={text}: must be an integer of at least 0")
+        raise ConfigError(f"{name}={text}: must be a non-negative integer")
     return int(text) if text else default

@@ -1,4 +1,4 @@
-"""Saying how a run ended, where no supervisor is there to say it."""
+"""Writing the exit record of a run without a supervisor."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ __all__ = ["ExitRecorder"]
 class ExitRecorder:
     """Notes how the program ends and writes the exit record.
 
-    An uncaught error is seen through `sys.excepthook`, which goes on to whoever had it before. The
-    code of a plain ``sys.exit(code)`` is not to be seen from inside: such a run counts as finished.
+    Uncaught errors are noted by `sys.excepthook`, which then calls the previous hook. The code of
+    ``sys.exit(code)`` is not visible from inside the process: such a run counts as finished.
 
     Args:
-        storage: the run's.
+        storage: storage of the run.
     """
 
     def __init__(self, storage: Storage) -> None:
@@ -38,17 +38,17 @@ class ExitRecorder:
         sys.excepthook = self._uncaught
 
     def note(self, error: BaseException | None) -> None:
-        """Note the error with which the training ends; None where there is none."""
+        """Note the error with which the training ends, or None."""
         self._error = error
 
     def write(self, last_step: int | None) -> None:
-        """Write the exit record, unless there is one.
+        """Write the exit record, unless the run has one.
 
         Args:
-            last_step: last optimizer step that ended, None before the first.
+            last_step: last finished optimizer step; None before the first.
 
         Raises:
-            StoreError: the storage refused.
+            StoreError: the storage failed.
         """
         if sys.excepthook == self._uncaught:
             sys.excepthook = self._previous
@@ -73,7 +73,7 @@ class ExitRecorder:
 
 
 def _judge(error: BaseException | None) -> tuple[ExitCause, str, int]:
-    """Return cause, reason and exit code of a program that ends with an error, or with none."""
+    """Return cause, reason and exit code of a program that ends with an error or None."""
     match error:
         case TrainingStopped():
             return "killed", "ended by SIGTERM", 128 + signal.SIGTERM

@@ -1,4 +1,4 @@
-"""The run that a hook writes to: the one it was launched for, or one of its own."""
+"""Opening the launched run, or creating a new one."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from vinedresser.store.storage.location import is_remote
 
 __all__ = ["OpenedRun", "create_run", "launched_run"]
 
-# How long another rank of the same job waits for rank 0 to make the run.
+# Seconds that other ranks wait for rank 0 to create the run.
 _PATIENCE = 60.0
 
 
 @dataclass
 class OpenedRun:
-    """A run that is ready to be written to.
+    """A run that is open for writing.
 
     Attributes:
-        storage: where it lies.
-        record: what it is.
-        launched: a launcher made it, and a supervisor will say how it ended.
-        upload: how it gets to the object store where it belongs; None for a run in a directory.
+        storage: storage of the run.
+        record: record of the run.
+        launched: a launcher created the run, and a supervisor writes its exit record.
+        upload: upload to the object store; None for a run in a directory.
     """
 
     storage: Storage
@@ -45,7 +45,7 @@ class OpenedRun:
 
     @property
     def location(self) -> str:
-        """Where readers find it."""
+        """Location for readers."""
         return self.storage.location if self.upload is None else self.upload.url
 
     def describe(
@@ -60,20 +60,20 @@ class OpenedRun:
         classes: Iterable[str] = (),
         setup: TrainingSetup | None = None,
     ) -> None:
-        """Complete the run's record with what is known once a model has been seen.
+        """Complete the run's record once a model is known.
 
         Args:
-            framework: the model's.
-            found: versions of the framework and what it runs on.
-            config: what is captured.
-            world_size: how many ranks there are.
+            framework: framework of the model.
+            found: versions of the framework and its backend.
+            config: collections to capture.
+            world_size: number of ranks.
             modules: type and activation of each module of the watched models, by path.
-            features: names of the input's features.
+            features: names of the input features.
             classes: names of the classes.
-            setup: how the training is set up.
+            setup: setup of the training.
 
         Raises:
-            StoreError: the storage refused.
+            StoreError: the storage failed.
         """
         setup = setup or TrainingSetup()
         record = replace(
@@ -101,9 +101,9 @@ def launched_run(location: str) -> OpenedRun:
     """Open the run for which this process was launched.
 
     Raises:
-        NotARun: there is no run.json.
-        CorruptData: it cannot be read.
-        StoreError: the storage refused.
+        NotARun: run.json is missing.
+        CorruptData: run.json is invalid.
+        StoreError: the storage failed.
     """
     upload = Upload.of(location)
     storage = open_storage(location) if upload is None else upload.storage
@@ -122,25 +122,25 @@ def create_run(
     parameters: Mapping[str, Any] | None,
     total_steps: int | None,
 ) -> OpenedRun:
-    """Make a run; the ranks beyond 0 wait for rank 0 to make it.
+    """Create a run; ranks other than 0 wait until rank 0 has created it.
 
     Args:
-        path: where; None: nobody said.
-        environment: which rank this is.
-        config: what will be captured.
-        name: what people call it; None: the last part of the path.
-        parameters: hyperparameters; anything that JSON does not know is kept as text.
-        total_steps: steps it is expected to take.
+        path: location of the run.
+        environment: environment of this process.
+        config: collections to capture.
+        name: name of the run; None: the last part of the path.
+        parameters: hyperparameters; values that are not JSON types are stored as strings.
+        total_steps: expected number of steps.
 
     Raises:
-        ConfigError: there is no path.
-        AlreadyARun: there is one.
-        NotARun: rank 0 did not make it in time.
-        StoreError: the storage refused.
+        ConfigError: the path is None, or parameters is not a mapping.
+        AlreadyARun: the path already holds a run.
+        NotARun: rank 0 did not create the run in time.
+        StoreError: the storage failed.
     """
     if path is None:
         raise ConfigError(
-            f"no path for the run: give one, Hook('runs/name'), or start the program with "
+            "the run has no path: pass one, as in Hook('runs/name'), or start the program with "
             f"`vinedresser run`, which sets {RUN_VARIABLE}"
         )
     upload = Upload.create(os.fspath(path), environment.rank) if is_remote(path) else None
@@ -165,7 +165,7 @@ def create_run(
         write_record(storage, record, exclusive=True)
     except KeyTaken as error:
         raise AlreadyARun(
-            f"{storage.location}: holds a run already; give the new one a directory of its own"
+            f"{storage.location}: already holds a run; choose another location"
         ) from error
     if upload is not None:
         upload.claim()
@@ -173,11 +173,11 @@ def create_run(
 
 
 def _await_record(storage: Storage) -> RunRecord:
-    """Return the record that rank 0 writes."""
+    """Return the record written by rank 0."""
     deadline = time.monotonic() + _PATIENCE
     while (record := read_record(storage, RunRecord)) is None:
         if time.monotonic() > deadline:
-            raise NotARun(f"{storage.location}: rank 0 did not make the run within {_PATIENCE} s")
+            raise NotARun(f"{storage.location}: rank 0 did not create the run in {_PATIENCE:.0f} s")
         time.sleep(0.05)
     return record
 
@@ -185,6 +185,6 @@ def _await_record(storage: Storage) -> RunRecord:
 def _plain(parameters: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return parameters as JSON types."""
     if parameters is not None and not isinstance(parameters, Mapping):
-        raise ConfigError(f"parameters: a {type(parameters).__name__} is no mapping of names")
+        raise ConfigError(f"parameters: must be a mapping, not a {type(parameters).__name__}")
     plain: dict[str, Any] = json.loads(json.dumps(dict(parameters or {}), default=str))
     return plain

@@ -1,4 +1,4 @@
-"""A run on an object store, as the training's process meets it: through its spool."""
+"""Uploading a run to an object store through a local spool."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from vinedresser.store.writing.record_queue import QueuePolicy
 
 __all__ = ["Upload"]
 
-# Seconds for which the end of a program waits for its upload, and after which it says so.
+# Seconds that a program waits for its upload at exit, and until it reports that it is waiting.
 _PATIENCE, _QUIET = 60.0, 3.0
 
 
 class Upload:
-    """How a run gets from its spool to the object store where it belongs.
+    """The upload of a run from its spool to the object store.
 
     Args:
-        url: of the run in the store.
-        folder: the spool.
-        lock: of the spool, for the relay; None: somebody else sees to the upload.
+        url: URL of the run in the store.
+        folder: directory of the spool.
+        lock: file descriptor of the spool's lock, for the relay; None: another process uploads.
 
     Attributes:
-        url: of the run in the store.
+        url: URL of the run in the store.
         storage: the spool, for the writer.
     """
 
@@ -44,39 +44,37 @@ class Upload:
 
     @classmethod
     def of(cls, location: str | os.PathLike[str]) -> Self | None:
-        """Return the upload of a run that is being made; None where it stays in its directory.
-
-        Args:
-            location: its directory.
-        """
+        """Return the upload of a launched run, or None if the run stays in its directory."""
         target = read_target(Path(location))
         return None if target is None else cls(target.url, Path(location), None)
 
     @classmethod
     def create(cls, url: str, rank: int) -> Self:
-        """Make a spool.
+        """Create a spool.
 
         Args:
-            url: of the run in the store.
-            rank: of this process; each has a spool of its own.
+            url: URL of the run in the store.
+            rank: rank of this process; each rank has its own spool.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: the spool cannot be written.
         """
         owner = asdict(this_process())
         folder, lock = make_spool(url, uuid.uuid4().hex[:12], rank=rank or None, owner=owner)
         return cls(url, folder, lock)
 
     def claim(self) -> None:
-        """Make the place in the store ours, and begin; rank 0 has written run.json to the spool.
+        """Claim the location in the store and start the relay.
+
+        Rank 0 must have written run.json to the spool.
 
         Raises:
-            AlreadyARun: the store has another run in this place.
+            AlreadyARun: the store has another run at this location.
             SecondWriter: another process has this rank.
-            NotARun: rank 0 did not make the run in time.
-            StoreError: the store refused, or could not be reached.
+            NotARun: rank 0 did not create the run in time.
+            StoreError: the store failed or is unreachable.
         """
-        assert self._lock is not None, "who made the spool claims"
+        assert self._lock is not None, "only the creator of the spool can claim"
         lock, self._lock = self._lock, None
         try:
             self._relay = RelayProcess(self._folder, lock)
@@ -85,11 +83,11 @@ class Upload:
             raise
 
     def begin(self, policy: QueuePolicy, report: Callable[[str], object]) -> None:
-        """Get ready for segments; what a crash left behind before is uploaded meanwhile.
+        """Prepare for segments, and upload spools that crashed processes left behind.
 
         Args:
-            policy: whether to wait for room when the spool is full, or to refuse.
-            report: called, on a thread, with each sentence that a person should know.
+            policy: "block" waits for space when the spool is full; "drop" fails.
+            report: called on a thread with each message for the user.
         """
         self.storage.wait = policy == "block"
         self.storage.on_wait = report
@@ -98,23 +96,23 @@ class Upload:
             threading.Thread(target=recover_spools, args=(report,), daemon=True).start()
 
     def end_soon(self) -> None:
-        """Let nothing wait for room any more than the end of a program waits."""
+        """Limit the wait for space in the spool to the wait at exit."""
         self.storage.patience = _PATIENCE
 
     def finish(self, report: Callable[[str], object]) -> None:
-        """Wait for the upload, a minute at the most; what is not done by then goes on by itself.
+        """Wait for the upload, at most a minute; the relay continues with the rest.
 
         Args:
-            report: called with what a person should know.
+            report: called with each message for the user.
         """
         if self._relay is None or self._relay.wait(_QUIET):
             return
         if self._relay.alive:
-            report(f"waiting for the upload to {self.url}, {_PATIENCE:.0f} s at the most")
+            report(f"waiting for the upload to {self.url}, at most {_PATIENCE:.0f} s")
             self._relay.wait(_PATIENCE - _QUIET)
         if not self._relay.done:
             self._relay.leave()
             report(
-                f"not everything is in {self.url} yet; it waits in {self._folder}, and "
-                "`vinedresser reconcile` uploads what is left there"
+                f"the upload to {self.url} is not complete; the rest is in {self._folder}, and "
+                "`vinedresser reconcile` uploads it if the relay cannot"
             )

@@ -223,7 +223,7 @@ class TorchAdapter:
         return None if self._optimizers.known() else leader._modes
 
     def _is_beside(self) -> bool:
-        """Say whether another model is trained, and no optimizer updates this one."""
+        """Return whether another model is trained, and no optimizer updates this one."""
         return self._leader_beside() is not None
 
     def _recording(self, running: Running | None) -> Recording | None:
@@ -400,5 +400,5 @@ class TorchAdapter:
 
 
 def _closure(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Say whether an optimizer step was called with a closure; its own self is args[0]."""
+    """Return whether an optimizer step was called with a closure; its own self is args[0]."""
     return kwargs.get("closure") is not None or (len(args) > 1 and callable(args[1]))

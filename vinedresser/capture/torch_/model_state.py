@@ -231,5 +231,5 @@ class ModelState:
 
 
 def _reaches(recording: Recording, kinds: Iterable[str]) -> bool:
-    """Say whether anything of some kinds may be asked for."""
+    """Return whether anything of some kinds may be asked for."""
     return any(map(recording.due.reaches, kinds))

@@ -21,7 +21,7 @@ __all__ = ["PlainSteps"]
 class PlainSteps:
     """The short way through a plain step (`PlainStep`), as most of a training are.
 
-    Each of its methods says whether that was all; where not (the model runs in eval mode, a loss is
+    Each of its methods returns whether that was all; where not (the model runs in eval mode, a loss is
     no number, a closure comes), nothing was done, and the long way ends the plain step.
 
     Args:
@@ -30,7 +30,7 @@ class PlainSteps:
         modes: of the model's forwards.
         progress: of the model.
         running: how the training runs.
-        beside: says whether another model is trained, and this one only called.
+        beside: returns whether another model is trained, and this one only called.
     """
 
     def __init__(

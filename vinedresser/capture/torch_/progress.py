@@ -36,7 +36,7 @@ class Progress:
         return [one for one in found if one is not None]
 
     def begins_step(self, optimizer: Optimizer) -> bool:
-        """See an optimizer begin a step; say whether it is its first one."""
+        """See an optimizer begin a step; return whether it is its first one."""
         if any(one() is optimizer for one in self._stepped):
             return False
         self._stepped.append(weakref.ref(optimizer))

@@ -73,7 +73,7 @@ class SetupNotes:
 def described_loss(loss: nn.Module) -> dict[str, Any]:
     """Return a loss module for the record.
 
-    Of its buffers, such as the weights of classes, it says whether they are set.
+    Of its buffers, such as the weights of classes, it returns whether they are set.
     """
     inner = unwrapped(loss)
     settings = {key: value for key, value in vars(inner).items() if _is_setting(key)}

@@ -43,7 +43,7 @@ def _dropout(module: nn.Module) -> float:
 
 
 def _differs(module: nn.Module) -> bool:
-    """Say whether a module's own forward depends on its mode."""
+    """Return whether a module's own forward depends on its mode."""
     if isinstance(module, _BatchNorm | _InstanceNorm):
         return module.running_mean is not None
     if isinstance(module, nn.RReLU):

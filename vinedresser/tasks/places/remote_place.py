@@ -55,7 +55,7 @@ def reserve_url(store: StoreUrl, name: str) -> StoreUrl:
     """
     storage = open_storage(store)
     url = store / name
-    taken = AlreadyARun(f"{url}: holds a run already; give the new one a place of its own")
+    taken = AlreadyARun(f"{url}: already holds a run; choose another location")
     if storage.exists(f"{name}/{RunRecord.KEY}"):
         raise taken
     try:

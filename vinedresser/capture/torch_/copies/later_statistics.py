@@ -106,7 +106,7 @@ class LaterStatistics:
         self._memory = _Memory(2 * most)
 
     def fits(self, recording: Recording, tensors: Sequence[Tensor]) -> bool:
-        """Say whether statistics of tensors can be left for later.
+        """Return whether statistics of tensors can be left for later.
 
         Args:
             recording: that they belong to.

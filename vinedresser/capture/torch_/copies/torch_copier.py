@@ -47,7 +47,7 @@ class TorchCopier:
         self._later: dict[Recording, list[Later]] = {}
 
     def is_scalar(self, value: torch.Tensor) -> bool:
-        """Say whether a tensor is one real number."""
+        """Return whether a tensor is one real number."""
         return value.numel() == 1 and not value.is_complex()
 
     def keep(self, recording: Recording, name: str, value: torch.Tensor, ask: Ask) -> None:

@@ -12,7 +12,7 @@ __all__ = ["Aside", "modes_are_on"]
 
 
 def modes_are_on() -> bool:
-    """Say whether there is any mode of torch from which to turn aside."""
+    """Return whether there is any mode of torch from which to turn aside."""
     return bool(torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack())
 
 

@@ -151,7 +151,7 @@ class ForwardHooks:
             self._functions.begin()
 
     def _only_the_input_of_the_root(self, recording: Recording) -> bool:
-        """Say whether nothing else is asked for: then no hooks are needed, nor eager code."""
+        """Return whether nothing else is asked for: then no hooks are needed, nor eager code."""
         if self._kinds != {"inputs"} or is_elsewhere():
             return False
         return recording.due.only_at("inputs") == frozenset({self._names.root})
@@ -285,7 +285,7 @@ class ForwardHooks:
 
 
 def is_elsewhere() -> bool:
-    """Say whether what is called now is no call of the training's forward.
+    """Return whether what is called now is no call of the training's forward.
 
     Inside of a backward, it is checkpointing that calls modules again; inside of a transform of
     `torch.func`, what they are called with stands for tensors that are not there.
@@ -302,7 +302,7 @@ def _parts(modules: Iterable[nn.Module]) -> set[int]:
 
 
 def _is_compiled(root: nn.Module) -> bool:
-    """Say whether torch.compile has to do with any part of a model."""
+    """Return whether torch.compile has to do with any part of a model."""
     dynamo = sys.modules.get("torch._dynamo")
     return dynamo is not None and any(
         isinstance(module, dynamo.OptimizedModule)

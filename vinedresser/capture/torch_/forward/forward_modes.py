@@ -86,11 +86,11 @@ class ForwardModes:
         return "train" if trains else "eval"
 
     def evaluates(self, recording: Recording) -> bool:
-        """Take note of an evaluation in training mode; say whether it was not known as one."""
+        """Take note of an evaluation in training mode; return whether it was not known as one."""
         self.aside = False
         before, self._evaluation = self._evaluation, recording
         return before is not recording
 
     def _evaluates(self) -> bool:
-        """Say whether an evaluation in training mode is going on."""
+        """Return whether an evaluation in training mode is going on."""
         return self._evaluation is not None and self._recorder.evaluates(self._evaluation)

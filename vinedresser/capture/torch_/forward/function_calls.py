@@ -105,7 +105,7 @@ class FunctionCalls(TorchFunctionMode):
             self.compiling = True
 
     def _step_down(self) -> bool:
-        """Leave torch's stack of modes; say whether this was in it, on this thread."""
+        """Leave torch's stack of modes; return whether this was in it, on this thread."""
         above: list[Any] = []
         found = False
         while torch._C._len_torch_function_stack() and not found:
@@ -134,7 +134,7 @@ def _conceal(trace: TracebackType | None) -> None:
 
 
 def functions_can_be_seen() -> bool:
-    """Say whether what torch.compile has made allows for a mode that it does not know."""
+    """Return whether what torch.compile has made allows for a mode that it does not know."""
     dynamo = sys.modules.get("torch._dynamo")
     if dynamo is None:
         return True

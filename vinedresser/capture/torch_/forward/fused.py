@@ -24,7 +24,7 @@ def fused_modules(modules: Iterable[nn.Module]) -> list[nn.Module]:
 
 
 def _is_fused(module: nn.TransformerEncoderLayer | nn.MultiheadAttention) -> bool:
-    """Say whether all that does not depend on the input allows for the fast path."""
+    """Return whether all that does not depend on the input allows for the fast path."""
     attention = module if isinstance(module, nn.MultiheadAttention) else module.self_attn
     assert isinstance(attention, nn.MultiheadAttention)
     return (

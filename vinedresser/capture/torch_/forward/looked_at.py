@@ -34,7 +34,7 @@ _SIMPLE: frozenset[type[nn.Module]] = frozenset(
 
 
 def only_activations(due: Due) -> bool:
-    """Say whether of what modules are given and return, no more is asked than rules do.
+    """Return whether of what modules are given and return, no more is asked than rules do.
 
     That is the outputs of activation functions, and what models as a whole are given and return.
     With a hook of the user's on all modules there may be functions in any of them.
@@ -50,7 +50,7 @@ def only_activations(due: Due) -> bool:
 
 
 def to_be_looked_at(path: str, module: nn.Module, due: Due) -> bool:
-    """Say whether a call of a module is of interest, or functions that it calls may be.
+    """Return whether a call of a module is of interest, or functions that it calls may be.
 
     Args:
         path: of the module.
@@ -62,7 +62,7 @@ def to_be_looked_at(path: str, module: nn.Module, due: Due) -> bool:
 
 
 def calls_no_function_asked_for(modules: Iterable[nn.Module]) -> bool:
-    """Say whether all that a model calls are modules of torch, and their inside is known.
+    """Return whether all that a model calls are modules of torch, and their inside is known.
 
     Args:
         modules: all of the model.
@@ -75,12 +75,12 @@ def _is_simple(module: nn.Module) -> bool:
 
 
 def _is_activation(module: nn.Module) -> bool:
-    """Say whether a module is an activation function of torch, whose own function is not told."""
+    """Return whether a module is an activation function of torch, whose own function is not told."""
     known = type(module).__module__ == activations.__name__
     return known and type(module) is not nn.MultiheadAttention and _is_as_torch_made_it(module)
 
 
 def _is_as_torch_made_it(module: nn.Module) -> bool:
-    """Say whether a call of a module runs no code but torch's, and ours."""
+    """Return whether a call of a module runs no code but torch's, and ours."""
     hooks = (*module._forward_pre_hooks.values(), *module._forward_hooks.values())
     return "forward" not in vars(module) and all(type(one) is ModuleHook for one in hooks)

@@ -73,7 +73,7 @@ class OptimizerHooks:
         return [optimizer for optimizer in found if optimizer is not None]
 
     def ends_step(self, optimizer: Optimizer) -> bool:
-        """Say whether a step of the model ends with that of an optimizer."""
+        """Return whether a step of the model ends with that of an optimizer."""
         return self._last is not None and self._last() is optimizer
 
     @property
@@ -127,7 +127,7 @@ class OptimizerHooks:
                 self.end_with(optimizer)
 
     def _succeeds(self, optimizer: Optimizer) -> bool:
-        """Say whether an optimizer updates what was updated by the last one, which is gone."""
+        """Return whether an optimizer updates what was updated by the last one, which is gone."""
         return not self._updated_by_last.isdisjoint(updated([optimizer]))
 
 

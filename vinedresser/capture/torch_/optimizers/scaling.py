@@ -71,7 +71,7 @@ class Scaling:
             count += (found > 0).reshape(())
 
     def _is_ours(self, optimizer: Optimizer) -> bool:
-        """Say whether an optimizer updates the model."""
+        """Return whether an optimizer updates the model."""
         if optimizer not in self._ours:
             parameters = set(map(id, self._model.parameters()))
             self._ours[optimizer] = not parameters.isdisjoint(updated([optimizer]))
