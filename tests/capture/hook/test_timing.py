@@ -82,7 +82,7 @@ def test_an_evaluation_is_neither_waiting_nor_part_of_a_step(tmp_path: Path) -> 
     # The batch after an evaluation that no block ends is fetched within it.
     assert min(waits[1], waits[3]) >= 0.01
     assert steps[1] >= waits[1]
-    assert StepTiming().figures() == {}
+    assert StepTiming().times() == {}
 
 
 def test_an_evaluation_is_taken_out_of_the_step_around_it() -> None:

@@ -19,10 +19,11 @@ __all__ = ["PlainSteps"]
 
 
 class PlainSteps:
-    """The short way through a plain step (`PlainStep`), as most of a training are.
+    """The fast path through a plain step (`PlainStep`).
 
-    Each of its methods returns whether that was all; where not (the model runs in eval mode, a loss is
-    no number, a closure comes), nothing was done, and the long way ends the plain step.
+    Each method returns True if it has handled the event. Otherwise (the model runs in eval mode, a
+    loss is not a number, the optimizer has a closure), it does nothing, and the slow path ends the
+    plain step.
 
     Args:
         model: the user's own.

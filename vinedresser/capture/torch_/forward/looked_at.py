@@ -75,7 +75,7 @@ def _is_simple(module: nn.Module) -> bool:
 
 
 def _is_activation(module: nn.Module) -> bool:
-    """Return whether a module is an activation function of torch, whose own function is not told."""
+    """Return whether a module is an unmodified activation function of torch."""
     known = type(module).__module__ == activations.__name__
     return known and type(module) is not nn.MultiheadAttention and _is_as_torch_made_it(module)
 
