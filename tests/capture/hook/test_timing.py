@@ -95,13 +95,13 @@ def test_an_evaluation_is_taken_out_of_the_step_around_it() -> None:
     timing.evaluation_ended()
     timing.evaluation_ended()
     timing.forward_begins()
-    figures = timing.figures()
+    figures = timing.times()
     total = time.perf_counter() - begin
     assert figures["timing/evaluation"] >= 0.05
     assert figures["timing/step"] <= total - 0.05
     assert figures["timing/wait"] <= figures["timing/step"]
     timing.step_ended()
-    assert set(timing.figures()) == {"timing/step"}
+    assert set(timing.times()) == {"timing/step"}
 
 
 def test_between_micro_batches_it_waits_too(tmp_path: Path) -> None:
