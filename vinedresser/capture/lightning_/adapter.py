@@ -14,7 +14,7 @@ from vinedresser.capture.adapters.training_setup import TrainingSetup
 from vinedresser.capture.lightning_.stand_in import StandIn
 from vinedresser.capture.recording.session import Session
 from vinedresser.capture.torch_.adapter import TorchAdapter
-from vinedresser.capture.torch_.forward.stepped import Stepped
+from vinedresser.capture.torch_.method_as_forward import MethodAsForward
 from vinedresser.store.collections.modules import ModuleInfo
 
 __all__ = ["LightningAdapter"]
@@ -46,7 +46,7 @@ class LightningAdapter:
         self._log = session.shield.guard("a logged value", log, names=0)
         self._taking = session.shield.guard("the loss", self._take_loss)
         self._inner: TorchAdapter | None = None
-        self._model: Stepped | None = None
+        self._model: MethodAsForward | None = None
         self._stand_ins: list[StandIn] = []
         self._handles: list[RemovableHandle] = []
 
@@ -108,7 +108,7 @@ class LightningAdapter:
         """
         self.detach()
         self._session.leader = self if manual else None
-        self._model = Stepped(module)
+        self._model = MethodAsForward(module)
         given = list(optimizers) if len(optimizers) > 1 else next(iter(optimizers), None)
         self._inner = TorchAdapter(self._session, self._model, None, given)
         self._session.leader = self if manual else self._inner

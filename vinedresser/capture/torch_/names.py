@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from vinedresser.capture.torch_.forward.stepped import Stepped
+from vinedresser.capture.torch_.method_as_forward import MethodAsForward
 
 __all__ = ["Names", "NamedParameter", "own_class", "unwrapped"]
 
@@ -161,7 +161,9 @@ def own_class(module: nn.Module) -> type[nn.Module]:
 
 def unwrapped(model: nn.Module) -> nn.Module:
     """Return the user's own model inside the wrappers of torch (compiled, data parallel)."""
-    while isinstance(model, Stepped) or _WRAPPERS_OF_TORCH.match(own_class(model).__module__):
+    while isinstance(model, MethodAsForward) or _WRAPPERS_OF_TORCH.match(
+        own_class(model).__module__
+    ):
         inner = getattr(model, "_orig_mod", None) or getattr(model, "module", None)
         if not isinstance(inner, nn.Module):
             break

@@ -27,7 +27,7 @@ def device_statistics(rows: Tensor, figures: tuple[str, ...]) -> list[Tensor]:
     if not rows.shape[1]:
         values = (statistic_of_empty(figure) for figure in figures)
         return [torch.full(rows.shape[:1], one, dtype=_WIDE, device=rows.device) for one in values]
-    later = _Later(_wide_enough(rows))
+    later = _RowStatistics(_wide_enough(rows))
     return [getattr(later, figure)() for figure in figures]
 
 
@@ -43,7 +43,7 @@ def _wide_enough(rows: Tensor) -> Tensor:
     return rows.double()
 
 
-class _Later:
+class _RowStatistics:
     """The figures of rows, each begun when it is asked for, and what they share only once.
 
     Args:

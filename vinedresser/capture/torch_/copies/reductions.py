@@ -20,7 +20,7 @@ from vinedresser.store.reductions.fingerprint import fingerprint
 from vinedresser.store.reductions.sampling import place_count, places
 from vinedresser.store.reductions.unit_similarity import UNITS
 
-__all__ = ["Later", "take_later", "take_now"]
+__all__ = ["Pending", "take_later", "take_now"]
 
 
 def take_now(tensor: Tensor, words: frozenset[str], axis: int | None) -> Statistics:
@@ -53,7 +53,7 @@ def take_now(tensor: Tensor, words: frozenset[str], axis: int | None) -> Statist
     return found
 
 
-class Later(NamedTuple):
+class Pending(NamedTuple):
     """Figures on their way from a device.
 
     Attributes:
@@ -67,7 +67,7 @@ class Later(NamedTuple):
 
 def take_later(
     tensor: Tensor, words: frozenset[str], axis: int | None
-) -> tuple[Statistics, Later | None]:
+) -> tuple[Statistics, Pending | None]:
     """Begin to take statistics of a tensor on a device, waiting for nothing.
 
     Args:
@@ -105,7 +105,7 @@ def take_later(
         for word, part in zip(wanted.channels, here[numbers:].reshape(shape), strict=True):
             found.vectors[word.text] = part.copy()
 
-    return found, Later(torch.cat([*figures, *vectors]), take)
+    return found, Pending(torch.cat([*figures, *vectors]), take)
 
 
 def _octets(tensor: Tensor) -> Tensor:

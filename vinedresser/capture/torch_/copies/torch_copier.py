@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from vinedresser.capture.config.capture_config import Ask
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.torch_.copies.buffers import BufferPool
-from vinedresser.capture.torch_.copies.coming import coming
 from vinedresser.capture.torch_.copies.device_copies import DeviceCopies
 from vinedresser.capture.torch_.copies.later_statistics import Copies, LaterStatistics
-from vinedresser.capture.torch_.copies.reductions import Later, take_later, take_now
-from vinedresser.capture.torch_.forward.aside import Aside, modes_are_on
+from vinedresser.capture.torch_.copies.reductions import Pending, take_later, take_now
+from vinedresser.capture.torch_.copies.torch_modes import WithoutModes, modes_are_active
+from vinedresser.capture.torch_.copies.transfers import begin_transfers
 from vinedresser.store.reductions import Statistics, channel_axis
 from vinedresser.store.reductions.strided_rows import affordable_rows
 from vinedresser.store.step_record import StepRecord
@@ -44,7 +44,7 @@ class TorchCopier:
         self._pool = BufferPool(copies=self._copies)
         self._for_later = LaterStatistics()
         # Figures that are still on a device, by the recording that they belong to.
-        self._later: dict[Recording, list[Later]] = {}
+        self._later: dict[Recording, list[Pending]] = {}
 
     def is_scalar(self, value: torch.Tensor) -> bool:
         """Return whether a tensor is one real number."""
@@ -56,20 +56,20 @@ class TorchCopier:
         Raises:
             TypeError: its dtype cannot be stored.
         """
-        if not modes_are_on():
+        if not modes_are_active():
             self._keep(recording, name, value, ask, self._seen(recording, value))
             return
-        with Aside():
+        with WithoutModes():
             self._keep(recording, name, value, ask, self._seen(recording, value))
 
     def keep_parameter(
         self, recording: Recording, name: str, value: torch.Tensor, ask: Ask
     ) -> None:
         """Do as `keep` does with a parameter or a gradient, which comes under no other name."""
-        if not modes_are_on():
+        if not modes_are_active():
             self._keep(recording, name, value, ask, {})
             return
-        with Aside():
+        with WithoutModes():
             self._keep(recording, name, value, ask, {})
 
     def keep_parameters(
@@ -87,7 +87,7 @@ class TorchCopier:
             for name, value, ask in named:
                 self.keep_parameter(recording, name, value, ask)
         elif fresh:
-            with Aside():
+            with WithoutModes():
                 copies = self._for_later.copy(recording, tensors)
             self.keep_copies(recording, [(name, ask) for name, _, ask in fresh], copies)
             for value, copied in zip(tensors, copies.tensors, strict=True):
@@ -164,7 +164,7 @@ class TorchCopier:
 
         # A copy, since a loss is often divided in place afterwards.
         figure = _plain(value).reshape(1).to(torch.float64, copy=True)
-        self._later.setdefault(recording, []).append(Later(figure, take))
+        self._later.setdefault(recording, []).append(Pending(figure, take))
         self._copies.began(figure.device)
         recording.awaited.add(name)
 
@@ -173,7 +173,7 @@ class TorchCopier:
         recording.kept.clear()
         if not self._copies.busy:
             return
-        figures = coming(self._later.pop(recording, ()))
+        figures = begin_transfers(self._later.pop(recording, ()))
         arrival = self._copies.arrival()
         if arrival is None:
             return

@@ -16,15 +16,15 @@ from torch.utils.hooks import RemovableHandle
 from vinedresser.capture.config.capture_config import Ask
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.shield import Shield
+from vinedresser.capture.torch_.copies.torch_modes import WithoutModes
 from vinedresser.capture.torch_.forward.activations import activation_name
-from vinedresser.capture.torch_.forward.aside import Aside
 from vinedresser.capture.torch_.forward.attention import ATTENTION, attention_probabilities
 from vinedresser.capture.torch_.forward.function_calls import FunctionCalls, functions_can_be_seen
 from vinedresser.capture.torch_.forward.fused import fused_modules
-from vinedresser.capture.torch_.forward.looked_at import (
-    calls_no_function_asked_for,
+from vinedresser.capture.torch_.forward.hook_selection import (
+    needs_hooks,
     only_activations,
-    to_be_looked_at,
+    runs_only_known_code,
 )
 from vinedresser.capture.torch_.forward.module_hook import ModuleHook
 from vinedresser.capture.torch_.names import Names
@@ -127,12 +127,12 @@ class ForwardHooks:
         fused = fused_modules(module for _, module in modules)
         closed = _parts(one for one in fused if not isinstance(one, nn.MultiheadAttention))
         few = only_activations(recording.due)
-        known = few and calls_no_function_asked_for(module for _, module in modules)
+        known = few and runs_only_known_code(module for _, module in modules)
         for path, module in modules:
             # Compiled by TorchScript, a module takes no hooks; nor do those inside it.
             if isinstance(module, torch.jit.ScriptModule) or id(module) in closed:
                 continue
-            if not few or to_be_looked_at(path, module, recording.due):
+            if not few or needs_hooks(path, module, recording.due):
                 self._set(path, module, args, kwargs)
         # Else it is called from outside: inside of compiled code it would come too early.
         if self._root._compiled_call_impl is None:
@@ -268,7 +268,7 @@ class ForwardHooks:
         name = self._counted(f"attention/{path}")
         ask = recording.due.ask(name)
         if ask:
-            with Aside():
+            with WithoutModes():
                 self._keep(recording, name, attention_probabilities(function, args, kwargs), ask)
 
     def _take(self, recording: Recording, named: Iterable[tuple[str, Tensor]]) -> None:

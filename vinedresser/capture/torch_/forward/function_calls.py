@@ -87,24 +87,24 @@ class FunctionCalls(TorchFunctionMode):
         """See calls from now on."""
         torch._C._push_on_torch_function_stack(self)
         if dynamo := sys.modules.get("torch._dynamo"):
-            dynamo.callback_handler.start_callbacks.append(self._make_way)
+            dynamo.callback_handler.start_callbacks.append(self._leave_before_compiling)
 
     def end(self) -> None:
         """See none any more; an error that passes through the model bears no trace of this."""
-        self._step_down()
+        self._leave_stack()
         error = sys.exc_info()[1]
         if error is not None:
             _conceal(error.__traceback__)
         dynamo = sys.modules.get("torch._dynamo")
-        if dynamo and self._make_way in dynamo.callback_handler.start_callbacks:
-            dynamo.callback_handler.start_callbacks.remove(self._make_way)
+        if dynamo and self._leave_before_compiling in dynamo.callback_handler.start_callbacks:
+            dynamo.callback_handler.start_callbacks.remove(self._leave_before_compiling)
 
-    def _make_way(self, *_: Any) -> None:
+    def _leave_before_compiling(self, *_: Any) -> None:
         """Go before torch.compile looks around, which would compile a mode into what it makes."""
-        if self._step_down():
+        if self._leave_stack():
             self.compiling = True
 
-    def _step_down(self) -> bool:
+    def _leave_stack(self) -> bool:
         """Leave torch's stack of modes; return whether this was in it, on this thread."""
         above: list[Any] = []
         found = False

@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 from vinedresser.capture.config.capture_config import Ask
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.torch_.copies.torch_copier import TorchCopier
-from vinedresser.capture.torch_.forward.aside import Aside
+from vinedresser.capture.torch_.copies.torch_modes import WithoutModes
 from vinedresser.capture.torch_.names import NamedParameter
 
 __all__ = ["Updates", "updates_name"]
@@ -68,7 +68,7 @@ class Updates:
         due = recording.due
         asked = [one for one in owned if due.ask(updates_name(one)) and not is_lazy(one.value)]
         if asked:
-            with Aside(), torch.no_grad():
+            with WithoutModes(), torch.no_grad():
                 values = [
                     # Its statistics are asked for as well, so that it was copied right before.
                     copied if copied is not None else _here(one.value).clone()
@@ -84,7 +84,7 @@ class Updates:
             return
         names = [updates_name(one) for one in before.asked]
         asks = list(map(recording.due.ask, names))
-        with Aside(), torch.no_grad():
+        with WithoutModes(), torch.no_grad():
             after = [_here(one.value) for one in before.asked]
             late = not any(ask.tensor for ask in asks)
             later = self._copier.copied_for_later(recording, after) if late else None

@@ -7,10 +7,10 @@ from typing import Any
 
 from torch import nn
 
-__all__ = ["Stepped"]
+__all__ = ["MethodAsForward"]
 
 
-class Stepped(nn.Module):
+class MethodAsForward(nn.Module):
     """Stands around a model of which a method is called in a step, not its forward.
 
     Its own forward is that method, so that a step of the model is a forward of this.

@@ -8,15 +8,15 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-__all__ = ["Aside", "modes_are_on"]
+__all__ = ["WithoutModes", "modes_are_active"]
 
 
-def modes_are_on() -> bool:
+def modes_are_active() -> bool:
     """Return whether there is any mode of torch from which to turn aside."""
     return bool(torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack())
 
 
-class Aside:
+class WithoutModes:
     """A context in which nobody sees what is computed.
 
     Torch's modes (a default device, a counter of operations, selective checkpointing, which saves

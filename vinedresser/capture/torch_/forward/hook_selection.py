@@ -11,7 +11,7 @@ from torch.nn.modules import module as modules_of_torch
 from vinedresser.capture.config.capture_config import Due
 from vinedresser.capture.torch_.forward.module_hook import ModuleHook
 
-__all__ = ["calls_no_function_asked_for", "only_activations", "to_be_looked_at"]
+__all__ = ["runs_only_known_code", "only_activations", "needs_hooks"]
 
 # Collections of which it is known without a call whether they hold what a module gives.
 _KNOWN = frozenset({"activations", "model_inputs", "model_outputs"})
@@ -49,7 +49,7 @@ def only_activations(due: Due) -> bool:
     )
 
 
-def to_be_looked_at(path: str, module: nn.Module, due: Due) -> bool:
+def needs_hooks(path: str, module: nn.Module, due: Due) -> bool:
     """Return whether a call of a module is of interest, or functions that it calls may be.
 
     Args:
@@ -61,7 +61,7 @@ def to_be_looked_at(path: str, module: nn.Module, due: Due) -> bool:
     return bool(asked) or not _is_simple(module)
 
 
-def calls_no_function_asked_for(modules: Iterable[nn.Module]) -> bool:
+def runs_only_known_code(modules: Iterable[nn.Module]) -> bool:
     """Return whether all that a model calls are modules of torch, and their inside is known.
 
     Args:

@@ -7,19 +7,19 @@ from itertools import accumulate
 
 import torch
 
-from vinedresser.capture.torch_.copies.reductions import Later
+from vinedresser.capture.torch_.copies.reductions import Pending
 
-__all__ = ["Coming", "coming"]
+__all__ = ["Transfer", "begin_transfers"]
 
 
-class Coming:
+class Transfer:
     """The figures of one device, in one copy that is begun on its current stream.
 
     Args:
         figures: of one device, at least one.
     """
 
-    def __init__(self, figures: list[Later]) -> None:
+    def __init__(self, figures: list[Pending]) -> None:
         self._figures = figures
         here = torch.cat([one.figures for one in figures])
         with torch.inference_mode(False):
@@ -34,9 +34,9 @@ class Coming:
             one.take(array[end - size : end])
 
 
-def coming(figures: Iterable[Later]) -> list[Coming]:
+def begin_transfers(figures: Iterable[Pending]) -> list[Transfer]:
     """Begin to copy figures, of each device at once."""
-    by_device: dict[torch.device, list[Later]] = {}
+    by_device: dict[torch.device, list[Pending]] = {}
     for one in figures:
         by_device.setdefault(one.figures.device, []).append(one)
-    return [Coming(some) for some in by_device.values()]
+    return [Transfer(some) for some in by_device.values()]
