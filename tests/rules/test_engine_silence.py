@@ -1,0 +1,140 @@
+"""Rules that act on time without a step, suspicions, and what a run lacks for several rules."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.rules.test_engine import LOSS, LossAbove, losses
+from vinedresser.rules.base import Rule
+from vinedresser.rules.engine import Engine
+from vinedresser.rules.losses.overfitting import Overfitting
+from vinedresser.rules.registry import RULES
+from vinedresser.store.finding import Finding
+from vinedresser.store.reading.reader import Run
+from vinedresser.store.reading.step import Step
+from vinedresser.testing.runs import make_run, step_record
+
+
+class Pause(LossAbove):
+    """Reports every time up to which no step was committed."""
+
+    def __init__(self) -> None:
+        super().__init__(limit=99.0)
+        self.last: Step | None = None
+        self.times: list[float] = []
+
+    def update(self, step: Step) -> Finding | None:
+        self.last = step
+        return super().update(step)
+
+    def idle(self, until: float) -> Finding | None:
+        if self.last is None or until - self.last.time < 5:
+            return None
+        return self.found(
+            self.last,
+            since=self.last.step,
+            tensor=LOSS,
+            statistic="pause",
+            value=until - self.last.time,
+            threshold=5.0,
+            confidence=1.0,
+            seen=f"nothing for {until - self.last.time:g} s",
+            cause="",
+            remedy="",
+            evidence={},
+        )
+
+
+class Suspicious(LossAbove):
+    """Suspects every run."""
+
+    def suspicion(self) -> Finding | None:
+        assert self.last is not None
+        return self.last
+
+    def __init__(self) -> None:
+        super().__init__(limit=1.5)
+        self.last: Finding | None = None
+
+    def update(self, step: Step) -> Finding | None:
+        self.last = super().update(step) or self.last
+        return None
+
+
+def timed_run(folder: Path, *times: float) -> Run:
+    return make_run(
+        folder,
+        [step_record(step, scalars={LOSS: 1.0}, at=at) for step, at in enumerate(times)],
+    )
+
+
+def begun(rules: list[Rule], run: Run) -> Engine:
+    engine = Engine(rules)
+    engine.begin(run.info)
+    return engine
+
+
+def test_a_pause_between_two_steps_is_found_with_the_later_step(tmp_path: Path) -> None:
+    run = timed_run(tmp_path, 100.0, 101.0, 111.5)
+    engine = begun([LossAbove(), Pause(), LossAbove()], run)
+    found = [engine.update(step) for step in run.follow()]
+    assert [[one.seen for one in some] for some in found] == [[], [], ["nothing for 10.5 s"]]
+
+
+def test_time_without_a_step_is_shown_to_the_rules_that_ask_for_it(tmp_path: Path) -> None:
+    run = timed_run(tmp_path, 100.0)
+    engine = begun([Pause(), LossAbove()], run)
+    for step in run.follow():
+        engine.update(step)
+    assert engine.idle(102.0) == []
+    (finding,) = engine.idle(110.0)
+    assert (finding.rule, finding.value) == ("pause", 10.0)
+
+
+def test_suspicions_are_those_of_the_rules_that_have_one(tmp_path: Path) -> None:
+    run = make_run(tmp_path, losses(1, 2, 1))
+    engine = begun([LossAbove(), Suspicious()], run)
+    assert [one for step in run.follow() for one in engine.update(step)] == []
+    assert [(one.rule, one.step) for one in engine.suspicions()] == [("suspicious", 1)]
+
+
+def test_a_rule_that_has_stopped_keeps_the_silent_ones_silent(tmp_path: Path) -> None:
+    class Last(LossAbove):
+        silent_after_stop = True
+
+    first = LossAbove(limit=2.5)
+    first.severity = "stop"
+    run = make_run(tmp_path, losses(3, 2, 2.2))
+    engine = begun([first, LossAbove(limit=1.9), Last(limit=1.9)], run)
+    found = [[one.rule for one in engine.update(step)] for step in run.follow()]
+    assert found == [["loss_above", "loss_above"], ["loss_above"], ["loss_above"]]
+
+
+def test_rules_that_do_not_apply_are_one_finding_about_the_last_step(tmp_path: Path) -> None:
+    run = make_run(tmp_path, [*losses(1, 1), step_record(7, scalars={LOSS: 1.0})])
+    engine = begun([RULES["vanishing_gradient"](), Overfitting()], run)
+    for step in run.follow():
+        engine.update(step)
+    (finding,) = engine.finish()
+    assert finding.rule == "not_applicable"
+    assert finding.severity == "info"
+    assert (finding.step, finding.since, finding.mode, finding.rank) == (7, 7, "train", 0)
+    assert (finding.tensor, finding.statistic) == ("", "")
+    assert (finding.value, finding.threshold, finding.confidence) == (2.0, 0.0, 1.0)
+    assert finding.evidence == {"rules": ["vanishing_gradient", "overfitting"]}
+    assert finding.cause
+    assert finding.remedy
+
+
+def test_a_single_rule_that_does_not_apply_is_named(tmp_path: Path) -> None:
+    run = make_run(tmp_path, losses(1, 1))
+    engine = begun([Overfitting()], run)
+    for step in run.follow():
+        engine.update(step)
+    (finding,) = engine.finish()
+    assert finding.seen == "1 rule does not apply to this run (no evaluations): overfitting"
+
+
+def test_an_engine_without_steps_has_nothing_to_say_about_what_a_run_lacks(tmp_path: Path) -> None:
+    engine = begun([Overfitting()], make_run(tmp_path, []))
+    assert [one.rule for one in engine.finish() if one.rule == "not_applicable"] == []

@@ -1,0 +1,91 @@
+"""Single steps of a run of several segments and ranks, and names of vector statistics."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from vinedresser.errors import ConfigError
+from vinedresser.store.reading.reader import Run, open_run
+from vinedresser.store.reductions import derived_name
+from vinedresser.store.step_record import ScalarStep
+from vinedresser.store.storage import open_storage
+from vinedresser.store.writing.writer import RunWriter
+from vinedresser.testing.runs import end_run, start_run, step_record
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Two ranks, three segments each: steps 0 to 8 with an evaluation after each third step."""
+    start_run(tmp_path, world_size=2, capture={"last": {"regex": "b$", "save": [{"every": 1}]}})
+    for rank in (0, 1):
+        writer = RunWriter(open_storage(tmp_path), rank)
+        for step in range(9):
+            value = 100 * rank + step
+            histogram = np.arange(66.0)
+            writer.add(
+                step_record(
+                    step,
+                    scalars={"losses/loss": float(value)},
+                    tensors={
+                        "weights/b": np.full(3, value, np.float32),
+                        derived_name("weights/b", "histogram"): histogram,
+                        derived_name("weights/c", "channel_l2"): np.ones(4),
+                    },
+                    reductions={"weights/b": {"l2": float(2 * value)}},
+                )
+            )
+            if step % 3 == 2:
+                writer.add(step_record(step, mode="eval", scalars={"losses/loss": value + 0.5}))
+                assert writer.flush(30)
+        writer.close()
+    end_run(tmp_path)
+    return open_run(tmp_path)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("step", range(9))
+def test_a_step_of_any_segment_has_its_own_values(run: Run, step: int, rank: int) -> None:
+    (found,) = run.at(step, rank=rank)
+    value = 100 * rank + step
+    assert (found.step, found.mode, found.rank) == (step, "train", rank)
+    assert found.scalars == {"losses/loss": value}
+    assert found.scalars_of("losses") == {"losses/loss": value}
+    assert found.reductions["weights/b"] == {"l2": 2 * value}
+
+
+def test_modes_of_one_step_are_told_apart(run: Run) -> None:
+    (found,) = run.at(5, "eval")
+    assert found.scalars == {"losses/loss": 5.5}
+    assert found.mode == "eval"
+    assert run.at(4, "eval") == run.at(9) == run.at(0, rank=2) == []
+
+
+def test_tensors_with_a_vector_statistic_are_found_by_its_name(run: Run) -> None:
+    assert run.vector_names("histogram") == ["weights/b"]
+    assert run.vector_names("channel_l2") == ["weights/c"]
+    assert run.vector_names("channel_l2", "last") == []
+    assert run.vector_names("histogram", "last") == ["weights/b"]
+    assert run.vector_names("p50") == []
+    with pytest.raises(ConfigError, match="no such collection"):
+        run.vector_names("histogram", "latst")
+
+
+def test_steps_of_numbers_alone_are_stored_like_records(tmp_path: Path) -> None:
+    start_run(tmp_path)
+    writer = RunWriter(open_storage(tmp_path))
+    assert writer.add_scalars(ScalarStep(4, 12.5, {"losses/loss": 0.25}))
+    assert writer.last_step == 4
+    assert writer.add_scalars(ScalarStep(3, 13.5, {"losses/loss": 0.5}))
+    assert writer.last_step == 4
+    writer.close()
+    assert not writer.add_scalars(ScalarStep(5, 14.5, {"losses/loss": 1.0}))
+    end_run(tmp_path)
+    steps = list(open_run(tmp_path).follow())
+    assert [(one.step, one.mode, one.time) for one in steps] == [
+        (4, "train", 12.5),
+        (3, "train", 13.5),
+    ]
+    assert [one.scalars for one in steps] == [{"losses/loss": 0.25}, {"losses/loss": 0.5}]

@@ -1,0 +1,98 @@
+"""Results of a study: sound trials, the best, the Pareto front, importance, running trials."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.sweeps.test_study import FINISHED, SUSPECTED, begin, run, sound, study
+from vinedresser.sweeps.space import Space
+from vinedresser.sweeps.study import Study
+from vinedresser.sweeps.trial import TrialEnd
+
+TWO = Space.parse({"lr": {"float": [0.0, 1.0]}, "noise": {"float": [0.0, 1.0]}}, "space")
+
+
+def finished(one: Study, values: list[float]) -> None:
+    """Run trials that finish with these values, one each."""
+    for value in values:
+        number = begin(one).number
+        one.tell(number, FINISHED, [value])
+
+
+def test_trials_that_a_rule_stopped_are_no_measure_for_others() -> None:
+    sweep = study(pruner={"name": "median", "startup": 99, "grace": 0})
+    stopped = TrialEnd("stopped", "broken", "all_zero", "dead", "do not")
+    for value in (0.9, 0.9, 0.9):
+        number = begin(sweep).number
+        sweep.report(number, 1, value)
+        sweep.tell(number, stopped)
+    number = begin(sweep).number
+    # No sound trial is left, so the suspected one is compared with none.
+    assert sweep.report(number, 1, 0.5, SUSPECTED) is None
+    sweep.tell(number, FINISHED, [0.5])
+    sound(sweep, [0.6, 0.7])
+    number = begin(sweep).number
+    ending = sweep.report(number, 1, 0.1, SUSPECTED)
+    assert ending is not None
+    assert "2 of 2 trials without a symptom" in ending.reason
+
+
+def test_a_sound_trial_is_measured_by_its_first_value_and_the_last_up_to_the_epoch() -> None:
+    sweep = study(pruner={"name": "median", "startup": 99, "grace": 1})
+    for values in ([0.1, 0.5, 0.9], [0.1, 0.5, 0.9]):
+        assert run(sweep, values) == FINISHED
+    number = begin(sweep).number
+    assert sweep.report(number, 1, 0.1, SUSPECTED) is None
+    # At epoch 2 the sound ones had 0.5, from 0.1: 0.42 is four fifths of the way.
+    assert sweep.report(number, 2, 0.43, SUSPECTED) is None
+    other = begin(sweep).number
+    sweep.report(other, 1, 0.1, SUSPECTED)
+    ending = sweep.report(other, 2, 0.41, SUSPECTED)
+    assert ending is not None
+    assert "2 of 2" in ending.reason
+
+
+def test_importance_is_that_of_the_hyperparameter_that_decides() -> None:
+    sweep = study(space=TWO, sampler="random", pruner="none", trials=40)
+    for _ in range(40):
+        proposal = begin(sweep)
+        sweep.tell(proposal.number, FINISHED, [float(proposal.parameters["lr"]) ** 2])
+    found = sweep.importance()
+    assert set(found) == {"lr", "noise"}
+    assert found["lr"] > 5 * found["noise"]
+    assert sum(found.values()) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("values", [[0.1, 0.2, 0.3], [0.5] * 6, [0.1, 0.2, 0.3, 0.1, 0.2, 0.3]])
+def test_importance_needs_four_distinct_results(values: list[float]) -> None:
+    sweep = study(space=TWO, sampler="random", pruner="none")
+    finished(sweep, values)
+    assert sweep.importance() == {}
+
+
+def test_four_distinct_results_are_enough_for_importance() -> None:
+    sweep = study(space=TWO, sampler="random", pruner="none")
+    finished(sweep, [0.1, 0.2, 0.3, 0.4])
+    assert set(sweep.importance()) == {"lr", "noise"}
+
+
+def test_several_objectives_have_no_importance_but_a_pareto_front() -> None:
+    goals = [
+        {"metric": "accuracy", "direction": "maximize"},
+        {"metric": "latency", "direction": "minimize"},
+    ]
+    sweep = study(metric="", objectives=goals, pruner="none", sampler="random")
+    for result in ([0.9, 5.0], [0.8, 1.0], [0.7, 3.0], [0.6, 2.0], [0.95, 9.0]):
+        number = begin(sweep).number
+        sweep.tell(number, FINISHED, result)
+    assert sweep.importance() == {}
+    assert sorted(trial.result for trial in sweep.best()) == [(0.8, 1.0), (0.9, 5.0), (0.95, 9.0)]
+
+
+def test_running_trials_are_listed_by_number_until_they_end() -> None:
+    sweep = study()
+    numbers = [begin(sweep).number for _ in range(3)]
+    assert [trial.number for trial in sweep.running()] == numbers
+    sweep.tell(numbers[1], FINISHED, [0.5])
+    assert [trial.number for trial in sweep.running()] == [numbers[0], numbers[2]]
+    assert all(trial.ending.state == "running" for trial in sweep.running())
