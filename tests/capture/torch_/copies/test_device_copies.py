@@ -17,7 +17,7 @@ from vinedresser.capture.config.capture_config import CaptureConfig
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.torch_.copies.device_copies import DeviceCopies
 from vinedresser.capture.torch_.copies.reductions import take_later
-from vinedresser.capture.torch_.copies.transfers import coming
+from vinedresser.capture.torch_.copies.transfers import begin_transfers
 from vinedresser.store.collections.schedule import SaveConfig
 from vinedresser.store.step_record import StepRecord
 
@@ -137,7 +137,7 @@ def test_figures_of_several_tensors_come_in_one_copy() -> None:
     words = frozenset({"l2", "channel_mean", "nonfinite"})
     tensors = [torch.randn(3, 4), torch.randn(2, 5)]
     taken = [take_later(tensor, words, 0) for tensor in tensors]
-    (one,) = coming(later for _, later in taken if later is not None)
+    (one,) = begin_transfers(later for _, later in taken if later is not None)
     one.take()
     for tensor, (statistics, _) in zip(tensors, taken, strict=True):
         exact = tensor.double()
