@@ -1,13 +1,14 @@
-"""What reads a run on an object store begins again when the store has been away."""
+"""Retrying to read a run while its object store is unavailable."""
 
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 from vinedresser.errors import StoreError
+from vinedresser.retrying import retry
 from vinedresser.store.storage import Location
 
 __all__ = ["retry_outages"]
@@ -16,28 +17,25 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# Seconds between two tries; with the client's own patience they last for some minutes.
+# Seconds between two tries; with the client's own retries they last for some minutes.
 _PAUSES = (2.0, 5.0, 10.0, 20.0, 40.0, 60.0, 60.0)
 
 
 def retry_outages(action: Callable[[], T], location: Location) -> T:
-    """Do something that reads a run, again and again while its store is away.
+    """Call a function that reads a run, again while its store is unavailable; return its result.
 
     Args:
-        action: what to do; doing it twice is harmless.
-        location: of the run; one in a directory gets one try.
-
-    Returns:
-        What the action returns.
+        action: the function; calling it twice must be harmless.
+        location: location of the run; in a directory there is only one call.
 
     Raises:
-        StoreError: the store refused, and did so to the last.
+        StoreError: the store refused the last call, too.
     """
-    if isinstance(location, str):
-        for pause in _PAUSES:
-            try:
-                return action()
-            except StoreError as error:
-                _log.debug("%s: tried again in %g s: %s", location, pause, error)
-                time.sleep(pause)
-    return action()
+    if isinstance(location, Path):
+        return action()
+    return retry(
+        action,
+        StoreError,
+        _PAUSES,
+        on_failure=lambda error: _log.debug("%s: retrying: %s", location, error),
+    )

@@ -73,7 +73,7 @@ def test_a_server_that_is_away_is_given_up(context: ActionContext) -> None:
     settings = NotifySettings(webhook=f"http://127.0.0.1:{port}/", patience=0.6)
     result = NotifyAction(settings).take(context)
     assert result.word == "failed"
-    assert "refused (tried 2 times)" in result.detail
+    assert "refused (tried 3 times)" in result.detail
     context.giving_up.set()
     began = time.monotonic()
     NotifyAction(NotifySettings(webhook=settings.webhook)).take(context)

@@ -1,12 +1,13 @@
-"""Trying again while a store is away, and saying so once."""
+"""Pauses and messages while the store of a relay is unavailable."""
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from vinedresser.errors import StoreError, StoreFull
+from vinedresser.retrying import backoff
 
 __all__ = ["Outage"]
 
@@ -14,36 +15,39 @@ _FIRST, _LONGEST = 0.2, 3.0
 
 
 class Outage:
-    """One store's times of absence.
+    """Tracks the outages of one store; each is reported when it begins and when it ends.
 
     Args:
-        say: says a sentence to a person.
-        what: becomes of what is captured meanwhile, in words that can follow a semicolon.
+        say: reports a sentence to the user.
+        what: fate of the data captured meanwhile, worded to follow a semicolon.
     """
 
     def __init__(self, say: Callable[[str], object], what: str) -> None:
         self._say = say
         self._what = what
         self._since = 0.0
-        self._pause = 0.0
+        self._pauses: Iterator[float] | None = None
 
     def failed(self, error: StoreError) -> float:
-        """Take note of a failure; return the seconds to wait before the next attempt.
+        """Record a failure; return the seconds to wait before the next attempt.
 
-        They double from failure to failure up to 3 s, and are drawn at random between half and
-        all of that, so that the relays of many trainings do not come back at the same moment.
+        The pauses double up to 3 s. Each is drawn at random between half and all of that, so that
+        the relays of many trainings do not return at the same moment.
         """
-        if not self._pause:
+        if self._pauses is None:
+            self._pauses = backoff(_FIRST, _LONGEST)
             self._since = time.monotonic()
             self._say(f"{error}; {self._what}")
-        self._pause = min(2 * self._pause, _LONGEST) or _FIRST
-        if isinstance(error, StoreFull):
-            self._pause = _LONGEST
-        return self._pause * random.uniform(0.5, 1.0)  # noqa: S311 (nothing secret)
+        pause = _LONGEST if isinstance(error, StoreFull) else next(self._pauses)
+        return pause * random.uniform(0.5, 1.0)  # noqa: S311 (nothing secret)
 
     def succeeded(self, where: str) -> None:
-        """Take note that the store takes what it is given."""
-        if self._pause:
+        """Record a success.
+
+        Args:
+            where: location of the store, for the message.
+        """
+        if self._pauses is not None:
             away = time.monotonic() - self._since
             self._say(f"{where}: takes uploads again, after {away:.0f} s; nothing was lost")
-        self._pause = 0.0
+        self._pauses = None

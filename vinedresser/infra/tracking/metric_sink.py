@@ -13,7 +13,7 @@ from typing import NamedTuple
 from vinedresser.errors import TrackingAway, TrackingError
 from vinedresser.infra.tracking.client import connected
 from vinedresser.infra.tracking.location import absolute_uri
-from vinedresser.infra.tracking.patience import delays
+from vinedresser.infra.tracking.patience import tracking_pauses
 
 __all__ = ["MetricSink"]
 
@@ -137,7 +137,7 @@ class MetricSink:
         return not self._thread.is_alive() and not self._queue and not self._lost
 
     def _run(self) -> None:
-        pauses = delays()
+        pauses = tracking_pauses()
         away = False
         while batch := self._next_batch():
             try:
@@ -152,7 +152,7 @@ class MetricSink:
                 self._lose(len(batch), str(error))
             if away:
                 away = False
-                pauses = delays()
+                pauses = tracking_pauses()
                 self._tell(f"{self._uri}: available again; sending {self.waiting} queued metrics")
             self._settle(len(batch))
 

@@ -1,37 +1,33 @@
-"""Trying again what failed, with growing pauses and for a bounded time."""
+"""Retrying a failed action, with growing pauses and for a bounded time."""
 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 
+from vinedresser.retrying import attempts, backoff
 from vinedresser.rules.actions.base import ActionResult
 
 __all__ = ["retry"]
 
-# Seconds before the second try; each further pause is twice as long, up to the longest.
+# Seconds before the second try; each later pause is twice as long, up to the longest.
 _FIRST, _LONGEST = 0.5, 30.0
 
 
 def retry(
     attempt: Callable[[], ActionResult], patience: float, giving_up: threading.Event
 ) -> ActionResult:
-    """Try something until it is done or refused; return what came of the last try.
+    """Attempt an action until it is done or refused; return the last result.
 
     Args:
-        attempt: one try, over within a bounded time.
-        patience: seconds after which no further try is begun.
-        giving_up: ends a pause, and is the end of all tries.
+        attempt: one attempt, of bounded duration.
+        patience: seconds after which no attempt begins.
+        giving_up: ends a pause and all attempts.
     """
-    end = time.monotonic() + patience
-    pause = _FIRST
-    tries = 0
-    while True:
+    result, tries = ActionResult("failed", ""), 0
+    for number in attempts(backoff(_FIRST, _LONGEST), timeout=patience, stop=giving_up):
         result = attempt()
-        tries += 1
         if result.word != "failed":
             return result
-        if time.monotonic() + pause > end or giving_up.wait(pause):
-            return ActionResult("failed", f"{result.detail} (tried {tries} times)")
-        pause = min(2 * pause, _LONGEST)
+        tries = number
+    return ActionResult("failed", f"{result.detail} (tried {tries} times)")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import itertools
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any
@@ -12,42 +10,46 @@ from typing import Any
 import fastcrc
 from botocore import exceptions as boto
 
+from vinedresser.retrying import retry
 from vinedresser.store.storage.base import Buffer
 from vinedresser.store.storage.s3_errors import code_of, was_retried
 
 __all__ = ["split_chunks", "put_parts", "put_object", "get_object"]
 
-# Answers that broke off on their way are asked for again so many times.
-_READS = 4
-# A conditional put that met another one on its way is sent again so many times (409).
-_MEETINGS = 5
+# Seconds before a conditional put that conflicted with another one (409) is sent again.
+_CONFLICT_PAUSES = (0.05, 0.1, 0.2, 0.4)
+# Seconds before an object is requested again whose transfer broke off.
+_READ_PAUSES = (0.1, 0.2, 0.4)
+_BROKEN_OFF = (boto.IncompleteReadError, boto.ResponseStreamingError, boto.ReadTimeoutError)
 
 
 def put_object(client: Any, where: dict[str, Any], body: bytes, condition: dict[str, str]) -> None:
-    """Put an object with one request.
+    """Store an object with one request.
+
+    A condition that failed because an earlier attempt of the same put took the key, and only its
+    answer was lost, counts as fulfilled.
 
     Args:
-        client: of boto3.
+        client: boto3's S3 client.
         where: bucket and key.
-        body: all of it.
-        condition: under which it is put, such as ``{"IfNoneMatch": "*"}``.
+        body: content of the object.
+        condition: condition of the put, such as ``{"IfNoneMatch": "*"}``.
 
     Raises:
-        botocore's errors; the condition's is left out where it was an earlier attempt of this same
-        put that took the key, its answer having been lost.
+        botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError: the put failed.
     """
     checksum = _checksum(body)
-    for meeting in range(_MEETINGS):
-        try:
-            client.put_object(**where, Body=body, ChecksumCRC32C=checksum, **condition)
-        except boto.ClientError as error:
-            if code_of(error) == "ConditionalRequestConflict" and meeting < _MEETINGS - 1:
-                time.sleep(0.05 * 2**meeting)
-                continue
-            taken = code_of(error) in ("PreconditionFailed", "412")
-            if not (taken and was_retried(error) and get_object(client, where) == body):
-                raise
-        return
+    try:
+        retry(
+            lambda: client.put_object(**where, Body=body, ChecksumCRC32C=checksum, **condition),
+            boto.ClientError,
+            _CONFLICT_PAUSES,
+            when=lambda error: code_of(error) == "ConditionalRequestConflict",
+        )
+    except boto.ClientError as error:
+        taken = code_of(error) in ("PreconditionFailed", "412")
+        if not (taken and was_retried(error) and get_object(client, where) == body):
+            raise
 
 
 def put_parts(
@@ -82,28 +84,24 @@ def put_parts(
 
 
 def get_object(client: Any, where: dict[str, Any]) -> bytes:
-    """Return the bytes of an object, or of the range of it that is asked for.
+    """Return the content of an object, or of a range of it.
 
     Args:
-        client: of boto3.
-        where: bucket and key, and the range if any.
+        client: boto3's S3 client.
+        where: bucket, key and optionally range.
 
     Raises:
-        botocore's errors.
+        botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError: the request failed.
     """
-    for pause in itertools.count():
-        try:
-            return bytes(client.get_object(**where)["Body"].read())
-        except boto.ClientError as error:
-            if code_of(error) in ("InvalidRange", "416"):
-                # The range begins where the object has ended already.
-                return b""
-            raise
-        except (boto.IncompleteReadError, boto.ResponseStreamingError, boto.ReadTimeoutError):
-            if pause == _READS - 1:
-                raise
-            time.sleep(0.1 * 2**pause)
-    raise AssertionError("the loop has no end")
+    try:
+        return retry(
+            lambda: bytes(client.get_object(**where)["Body"].read()), _BROKEN_OFF, _READ_PAUSES
+        )
+    except boto.ClientError as error:
+        if code_of(error) in ("InvalidRange", "416"):
+            # The range begins behind the end of the object.
+            return b""
+        raise
 
 
 def split_chunks(parts: Iterable[Buffer], size: int) -> Iterator[bytes]:
