@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from vinedresser.errors import NotARun
+from vinedresser.errors import CorruptData, NotARun
 from vinedresser.processes import ProcessIdentity, identify, this_process
 from vinedresser.store.records import (
     ExitRecord,
@@ -18,6 +19,7 @@ from vinedresser.store.records import (
     StopRecord,
     SupervisorRecord,
     heartbeat_key,
+    read_record,
     write_record,
 )
 from vinedresser.store.status import rank_is_over, run_status
@@ -164,9 +166,7 @@ def test_the_exit_record_has_the_last_word(storage: LocalStorage, here: ProcessI
     supervise(storage, here)
     beat(storage, here)
     stop = StopRecord("rule", "the loss is NaN", 1.0, rule="nonfinite", step=7)
-    ending = ExitRecord(
-        "stopped", "the loss is NaN", 12.5, code=0, last_step=9, stop=stop.to_json()
-    )
+    ending = ExitRecord("stopped", "the loss is NaN", 12.5, code=0, last_step=9, stop=stop)
     write_record(storage, ending)
     status = run_status(storage)
     assert (status.state, status.by, status.rule) == ("stopped", "rule", "nonfinite")
@@ -174,6 +174,17 @@ def test_the_exit_record_has_the_last_word(storage: LocalStorage, here: ProcessI
     assert status.ended == 12.5
     write_record(storage, ExitRecord("killed", "by SIGKILL", 1.0, signal="SIGKILL"))
     assert (run_status(storage).state, run_status(storage).signal) == ("killed", "SIGKILL")
+
+
+def test_an_exit_record_keeps_the_stop_as_a_record(storage: LocalStorage) -> None:
+    stop = StopRecord("rule", "the loss is NaN", 1.0, rule="nonfinite", finding={"step": 7})
+    written = ExitRecord("stopped", "the loss is NaN", 12.5, stop=stop)
+    write_record(storage, written)
+    assert json.loads(storage.get("exit.json"))["stop"] == stop.to_json()
+    assert read_record(storage, ExitRecord) == written
+    storage.put("exit.json", [json.dumps(written.to_json() | {"stop": {"by": 1}}).encode()])
+    with pytest.raises(CorruptData, match="by is 1"):
+        read_record(storage, ExitRecord)
 
 
 def test_damaged_records_count_as_missing_and_are_named(

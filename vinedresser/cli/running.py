@@ -132,7 +132,7 @@ def _free_directory(store: Path, name: str | None, stem: str) -> Path:
 def _exit_code(end: ExitRecord) -> int:
     """Return the exit code of a training as a shell reports it: 128 + N after signal N."""
     if end.stop is not None:
-        return _STOPPED_BY_RULE if end.stop["by"] == "rule" else 128 + signal.SIGINT
+        return _STOPPED_BY_RULE if end.stop.by == "rule" else 128 + signal.SIGINT
     if end.code is not None:
         return end.code
     return 128 + (signal.Signals[end.signal] if end.signal else signal.SIGKILL)

@@ -105,12 +105,12 @@ def rank_is_over(storage: Storage, rank: int) -> bool:
 
 
 def _ended(record: ExitRecord) -> Status:
-    stop = record.stop or {}
+    stop = record.stop
     return Status(
         state=record.cause,
         reason=record.reason,
-        by=stop.get("by", ""),
-        rule=stop.get("rule", ""),
+        by=stop.by if stop else "",
+        rule=stop.rule if stop else "",
         step=record.last_step,
         code=record.code,
         signal=record.signal,

@@ -189,7 +189,7 @@ def stopped_run(directory: Path) -> Run:
     warning = finding(rule="loss_not_decreasing", severity="warning", step=10, since=4)
     reason = "gradients of first.weight vanish"
     stop = StopRecord(by="rule", reason=reason, time=START + 25, rule="vanishing_gradient", step=24)
-    ended = ExitRecord("stopped", reason, START + 90, code=0, last_step=24, stop=stop.to_json())
+    ended = ExitRecord("stopped", reason, START + 90, code=0, last_step=24, stop=stop)
     run = make_run(
         directory,
         records,

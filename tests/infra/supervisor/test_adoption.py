@@ -91,7 +91,7 @@ def test_what_nobody_adopts_in_time_is_stopped(
     end = wait_for_exit(directory)
     assert end is not None
     assert end.stop is not None
-    assert (end.cause, end.stop["by"]) == ("stopped", "owner")
+    assert (end.cause, end.stop.by) == ("stopped", "owner")
     assert not adopt(directory)
 
 

@@ -145,7 +145,7 @@ def test_a_stop_by_a_rule_lets_the_training_save_and_is_told_with_the_finding(
     assert (record.cause, record.reason, record.code) == ("stopped", "loss is NaN", 0)
     assert record.last_step == 41
     assert record.stop is not None
-    assert (record.stop["by"], record.stop["rule"], record.stop["step"]) == (
+    assert (record.stop.by, record.stop.rule, record.stop.step) == (
         "rule",
         "nonfinite",
         40,
@@ -201,7 +201,7 @@ def test_a_stop_file_made_by_hand_stops_too(
     record = ended(directory)
     assert record.cause == "stopped"
     assert record.stop is not None
-    assert record.stop["by"] == "person"
+    assert record.stop.by == "person"
 
 
 def test_ending_the_supervisor_ends_the_training_in_good_order(
@@ -211,7 +211,7 @@ def test_ending_the_supervisor_ends_the_training_in_good_order(
     eventually((tmp_path / "ready").exists)
     supervisor.terminate()
     record = ended(directory)
-    assert (record.cause, record.stop and record.stop["by"]) == ("stopped", "person")
+    assert (record.cause, record.stop and record.stop.by) == ("stopped", "person")
     assert (tmp_path / "checkpoint").exists()
 
 

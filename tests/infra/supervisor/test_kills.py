@@ -147,7 +147,7 @@ def test_a_stop_that_a_killed_supervisor_had_seen_is_still_a_stop(
     record = settle(directory)
     assert (record.cause, record.reason) == ("stopped", "loss is NaN")
     assert record.stop is not None
-    assert record.stop["rule"] == "nonfinite"
+    assert record.stop.rule == "nonfinite"
 
 
 def test_settling_ends_what_does_not_listen(
@@ -187,7 +187,7 @@ def test_the_end_of_the_owner_ends_the_training_in_good_order(
         record = ended(directory)
     assert (record.cause, record.code) == ("stopped", 0)
     assert record.stop is not None
-    assert record.stop["by"] == "owner"
+    assert record.stop.by == "owner"
     assert (tmp_path / "checkpoint").exists()
 
 
@@ -201,7 +201,7 @@ def test_a_run_whose_owner_is_gone_before_its_start_is_not_started(
     record = ended(directory)
     assert record.cause == "stopped"
     assert record.stop is not None
-    assert record.stop["by"] == "owner"
+    assert record.stop.by == "owner"
     assert not (tmp_path / "ready").exists()
 
 

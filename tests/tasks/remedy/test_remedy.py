@@ -73,7 +73,7 @@ def stopped(
     found = FindingsFile(storage, "default")
     for one in findings:
         found.add(one)
-    write_record(storage, ExitRecord(cause, "", 2.0, stop=stop.to_json()))
+    write_record(storage, ExitRecord(cause, "", 2.0, stop=stop))
 
 
 def course(place: Path, parameters: dict[str, Any], **settings: Any) -> RemedyAttempts:

@@ -58,9 +58,7 @@ class ExitRecorder:
         now = time.time()
         stop = read_record(self._storage, StopRecord)
         if isinstance(self._error, TrainingStopped) and stop is not None:
-            return ExitRecord(
-                "stopped", stop.reason, now, code=0, last_step=last_step, stop=stop.to_json()
-            )
+            return ExitRecord("stopped", stop.reason, now, code=0, last_step=last_step, stop=stop)
         cause, reason, code = _judge(self._error)
         name = signal.Signals(code - 128).name if cause == "killed" else ""
         return ExitRecord(cause, reason, now, code=code, signal=name, last_step=last_step)

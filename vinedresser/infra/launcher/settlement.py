@@ -123,9 +123,7 @@ def _exit_record(path: Path, storage: Storage) -> ExitRecord:
     ended = max((sign.time for sign in signs), default=time.time())
     stop = _read(storage, StopRecord)
     if stop is not None:
-        return ExitRecord(
-            "stopped", stop.reason, ended, last_step=last_step(storage), stop=stop.to_json()
-        )
+        return ExitRecord("stopped", stop.reason, ended, last_step=last_step(storage), stop=stop)
     if run_lock.was_taken(path):
         reason = "supervisor and trainer vanished"
     elif storage.exists(LaunchRecord.KEY):

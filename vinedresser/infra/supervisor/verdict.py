@@ -66,13 +66,13 @@ def verdict(
         code=code if code >= 0 else None,
         signal=name,
         last_step=last_step,
-        stop=stop.to_json() if stop else None,
+        stop=stop,
     )
 
 
 def never_started(stop: StopRecord) -> ExitRecord:
     """Return the exit record of a training that was stopped before it began."""
-    return ExitRecord("stopped", stop.reason, time.time(), stop=stop.to_json())
+    return ExitRecord("stopped", stop.reason, time.time(), stop=stop)
 
 
 def not_startable(error: OSError) -> ExitRecord:

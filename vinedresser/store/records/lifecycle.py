@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 from vinedresser.store.records.record import Record, read_record
 from vinedresser.store.storage import Storage
@@ -116,7 +116,7 @@ class ExitRecord(Record):
         reason: one sentence; of a crash the last line of its traceback.
         last_step: last optimizer step that ended, None when it never said.
         ended: seconds since the epoch.
-        stop: the stop record as JSON when the cause is "stopped".
+        stop: the stop record when the cause is "stopped".
     """
 
     KEY: ClassVar[str] = "exit.json"
@@ -127,7 +127,14 @@ class ExitRecord(Record):
     code: int | None = None
     signal: str = ""
     last_step: int | None = None
-    stop: dict[str, Any] | None = None
+    stop: StopRecord | None = None
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> Self:
+        """See `Record.from_json`."""
+        if isinstance(document, dict) and document.get("stop") is not None:
+            document = document | {"stop": StopRecord.from_json(document["stop"])}
+        return super().from_json(document)
 
 
 def owner_of(storage: Storage) -> dict[str, Any] | None:

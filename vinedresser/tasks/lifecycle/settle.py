@@ -112,7 +112,7 @@ def _artifacts(run: Run, location: Location) -> Iterator[dict[str, Path]]:
 def _tags(run: Run, end: ExitRecord) -> dict[str, object]:
     """Return the tags by which runs are told apart and filtered in MLflow's table."""
     steps = 0 if end.last_step is None else end.last_step + 1
-    stop = end.stop or {}
+    stop = end.stop
     findings = run.findings()
     total = run.info.total_steps
     return {
@@ -120,10 +120,10 @@ def _tags(run: Run, end: ExitRecord) -> dict[str, object]:
         "exit.reason": end.reason,
         "steps": steps,
         "steps.saved": max(total - steps, 0) if total is not None and stop else None,
-        "stop.by": stop.get("by"),
-        "stop.rule": stop.get("rule") or None,
-        "stop.step": stop.get("step"),
-        "stop.reason": stop.get("reason"),
+        "stop.by": stop.by if stop else None,
+        "stop.rule": (stop.rule or None) if stop else None,
+        "stop.step": stop.step if stop else None,
+        "stop.reason": stop.reason if stop else None,
         "findings": ", ".join(dict.fromkeys(found.rule for found in findings)) or None,
         "mlflow.note.content": "\n\n".join(map(_note, findings)) or None,
         **rule_tags(run.storage),

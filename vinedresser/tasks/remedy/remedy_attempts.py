@@ -180,9 +180,9 @@ def _finding(run: Run) -> Finding:
     The run's rules may have found the cause after the symptom.
     """
     end = read_record(run.storage, ExitRecord)
-    assert end is not None, "a rule stopped it"
-    assert end.stop is not None, "a rule stopped it"
-    finding = Finding.from_json(end.stop["finding"])
+    document = end.stop.finding if end is not None and end.stop is not None else None
+    assert document is not None, "a rule stopped it"
+    finding = Finding.from_json(document)
     if finding.correction:
         return finding
     for root in root_causes(run.findings()):
