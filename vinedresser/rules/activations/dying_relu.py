@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.errors import ConfigError
+from vinedresser.rules.bounds import require_share
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.activation_outputs import outputs_of_activations
 from vinedresser.rules.signals.parameters.learning_rate import LearningRate
@@ -47,8 +47,7 @@ class DyingRelu(SymptomRule):
     def __init__(
         self, layer: float = 0.9, model: float = 0.5, every: int = 20, patience: int = 3
     ) -> None:
-        if not (0 < layer <= 1 and 0 < model <= 1):
-            raise ConfigError(f"layer = {layer:g}, model = {model:g}: must lie above 0 and up to 1")
+        require_share(layer=layer, model=model)
         super().__init__(patience)
         self.layer = layer
         self.model = model

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from vinedresser.errors import ConfigError
 from vinedresser.rules.advice import Advice
+from vinedresser.rules.bounds import require_between
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.activation_outputs import outputs_of_activations
 from vinedresser.rules.symptom import Symptom, SymptomRule
@@ -42,8 +42,7 @@ class SaturatedActivation(SymptomRule):
     fault = "saturated_activation"
 
     def __init__(self, slope: float = 0.1, every: int = 20, patience: int = 3) -> None:
-        if not 0 < slope < 1:
-            raise ConfigError(f"slope = {slope:g}: must lie between 0 and 1")
+        require_between(0, 1, slope=slope)
         super().__init__(patience)
         self.slope = slope
         self.every = every

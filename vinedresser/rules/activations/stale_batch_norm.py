@@ -6,8 +6,8 @@ import math
 from collections import deque
 from typing import TYPE_CHECKING
 
-from vinedresser.errors import ConfigError
 from vinedresser.rules.base import Rule
+from vinedresser.rules.bounds import require_at_least, require_between
 from vinedresser.rules.need import Need
 from vinedresser.store.finding import Finding
 
@@ -47,10 +47,8 @@ class StaleBatchNorm(Rule):
     fault = "stale_statistics"
 
     def __init__(self, reached: float = 0.6, every: int = 20, patience: int = 3) -> None:
-        if not 0 < reached < 1:
-            raise ConfigError(f"reached = {reached:g}: must lie between 0 and 1")
-        if every < 1 or patience < 1:
-            raise ConfigError(f"every = {every}, patience = {patience}: must be at least 1")
+        require_between(0, 1, reached=reached)
+        require_at_least(1, every=every, patience=patience)
         self.reached = reached
         self.every = every
         self.patience = patience

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.errors import ConfigError
 from vinedresser.rules.base import Rule
+from vinedresser.rules.bounds import require_above, require_at_least, require_between
 from vinedresser.rules.signals.losses.compared import Batches, Compared
 from vinedresser.rules.signals.losses.confusion import confusion
 from vinedresser.rules.signals.outcomes.fit import Fit
@@ -64,12 +64,9 @@ class ClassImbalance(Rule):
     def __init__(
         self, imbalance: float = 10.0, misprediction: float = 0.7, samples: int = 500
     ) -> None:
-        if not imbalance > 1:
-            raise ConfigError(f"imbalance = {imbalance:g}: must be greater than 1")
-        if not 0 < misprediction < 1:
-            raise ConfigError(f"misprediction = {misprediction:g}: must lie between 0 and 1")
-        if samples < 1:
-            raise ConfigError(f"samples = {samples}: must be at least 1")
+        require_above(1, imbalance=imbalance)
+        require_between(0, 1, misprediction=misprediction)
+        require_at_least(1, samples=samples)
         self.imbalance = imbalance
         self.misprediction = misprediction
         self.samples = samples

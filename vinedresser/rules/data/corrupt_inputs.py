@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.errors import ConfigError
 from vinedresser.rules.base import Rule
+from vinedresser.rules.bounds import require_between
 from vinedresser.rules.signals.losses.compared import Batches
 from vinedresser.rules.signals.outcomes.outcome import Outcome
 from vinedresser.rules.signals.row_digests import row_digests
@@ -70,9 +70,7 @@ class CorruptInputs(Rule):
     fault = "corrupt_inputs"
 
     def __init__(self, constant: float = 0.9, order: float = 0.5) -> None:
-        for name, value in (("constant", constant), ("order", order)):
-            if not 0 < value < 1:
-                raise ConfigError(f"{name} = {value:g}: must lie between 0 and 1")
+        require_between(0, 1, constant=constant, order=order)
         self.constant = constant
         self.order = order
         self.needs = ()

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from vinedresser.errors import ConfigError
 from vinedresser.rules.base import Rule
+from vinedresser.rules.bounds import require_at_least, require_between
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.losses.compared import Batches
 from vinedresser.rules.signals.outcomes.fit import FitSeries, Gain
@@ -107,10 +107,8 @@ class CorruptLabels(Rule):
     fault = "corrupt_labels"
 
     def __init__(self, gain: float = 0.1, evaluations: int = 5) -> None:
-        if not 0 < gain < 1:
-            raise ConfigError(f"gain = {gain:g}: must lie between 0 and 1")
-        if evaluations < 1:
-            raise ConfigError(f"evaluations = {evaluations}: must be at least 1")
+        require_between(0, 1, gain=gain)
+        require_at_least(1, evaluations=evaluations)
         self.gain = gain
         self.evaluations = evaluations
         self.needs = (Need("losses", modes=("eval",), required=False),)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from vinedresser.errors import ConfigError
 from vinedresser.rules.base import Rule
+from vinedresser.rules.bounds import require_between
 from vinedresser.rules.signals.losses.compared import Batches
 from vinedresser.rules.signals.row_digests import row_digests
 from vinedresser.store.finding import Finding
@@ -54,8 +54,7 @@ class DataLeakage(Rule):
     fault = "data_leakage"
 
     def __init__(self, share: float = 0.1) -> None:
-        if not 0 < share < 1:
-            raise ConfigError(f"share = {share:g}: must lie between 0 and 1")
+        require_between(0, 1, share=share)
         self.share = share
         self.needs = ()
         self.batches = Batches()

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.errors import ConfigError
 from vinedresser.rules.base import Rule
+from vinedresser.rules.bounds import require_at_least, require_between
 from vinedresser.rules.signals.losses.compared import Batches, Compared
 from vinedresser.rules.signals.losses.loss_formulas import class_indices
 from vinedresser.rules.signals.outcomes.fit import Fit
@@ -77,10 +77,8 @@ class SingleLabel(Rule):
     fault = "single_label"
 
     def __init__(self, rows: int = 1000, order: float = 0.5) -> None:
-        if rows < 1:
-            raise ConfigError(f"rows = {rows}: must be at least 1")
-        if not 0 < order < 1:
-            raise ConfigError(f"order = {order:g}: must lie between 0 and 1")
+        require_at_least(1, rows=rows)
+        require_between(0, 1, order=order)
         self.rows = rows
         self.order = order
         self.needs = ()

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.errors import ConfigError
 from vinedresser.rules.base import Rule
+from vinedresser.rules.bounds import require_between
 from vinedresser.rules.signals.losses.compared import Batches
 from vinedresser.store.finding import Finding
 
@@ -42,8 +42,7 @@ class TokenRatio(Rule):
     fault = "token_ratio"
 
     def __init__(self, share: float = 0.5) -> None:
-        if not 0 < share < 1:
-            raise ConfigError(f"share = {share:g}: must lie between 0 and 1")
+        require_between(0, 1, share=share)
         self.share = share
         self.needs = ()
         self.batches = Batches()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vinedresser.errors import ConfigError
+from vinedresser.rules.bounds import require_above
 from vinedresser.rules.data.scale_rule import ScaleRule
 from vinedresser.rules.signals.losses.compared import Batches
 from vinedresser.rules.symptom import Symptom
@@ -36,8 +36,7 @@ class UnnormalisedInputs(ScaleRule):
     fault = "unnormalised_inputs"
 
     def __init__(self, size: float = 10.0, patience: int = 5) -> None:
-        if not size > 0:
-            raise ConfigError(f"size = {size:g}: must be greater than 0")
+        require_above(0, size=size)
         super().__init__(patience)
         self.size = size
         self.batches = Batches()

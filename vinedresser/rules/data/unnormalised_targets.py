@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.errors import ConfigError
+from vinedresser.rules.bounds import require_above
 from vinedresser.rules.data.scale_rule import ScaleRule
 from vinedresser.rules.signals.losses.compared import Batches, Compared
 from vinedresser.rules.signals.outcomes.fit import Fit
@@ -44,8 +44,7 @@ class UnnormalisedTargets(ScaleRule):
     fault = "unnormalised_targets"
 
     def __init__(self, size: float = 100.0, patience: int = 5) -> None:
-        if not size > 1:
-            raise ConfigError(f"size = {size:g}: must be greater than 1")
+        require_above(1, size=size)
         super().__init__(patience)
         self.size = size
         self.batches = Batches()

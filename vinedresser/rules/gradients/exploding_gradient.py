@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from vinedresser.errors import ConfigError
+from vinedresser.rules.bounds import require_above
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.parameters.gradient_profile import gradient_profile
 from vinedresser.rules.signals.parameters.learning_rate import LearningRate
@@ -45,8 +45,7 @@ class ExplodingGradient(SymptomRule):
     def __init__(
         self, growth: float = 100.0, depth: float = 1000.0, every: int = 20, patience: int = 2
     ) -> None:
-        if growth <= 1 or depth <= 1:
-            raise ConfigError(f"growth = {growth:g}, depth = {depth:g}: must be above 1")
+        require_above(1, growth=growth, depth=depth)
         super().__init__(patience)
         self.growth = growth
         self.depth = depth

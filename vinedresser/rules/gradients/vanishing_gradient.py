@@ -5,8 +5,8 @@ from __future__ import annotations
 import statistics
 from typing import TYPE_CHECKING
 
-from vinedresser.errors import ConfigError
 from vinedresser.rules.advice import Advice
+from vinedresser.rules.bounds import require_at_least, require_between
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.parameters.gradient_profile import GradientProfile, gradient_profile
 from vinedresser.rules.signals.parameters.weight_scale import weight_scales
@@ -54,10 +54,8 @@ class VanishingGradient(SymptomRule):
     fault = "vanishing_gradient"
 
     def __init__(self, ratio: float = 1e-4, every: int = 20, patience: int = 8) -> None:
-        if not 0 < ratio < 1:
-            raise ConfigError(f"ratio = {ratio:g}: must lie between 0 and 1")
-        if every < 1 or patience < 1:
-            raise ConfigError(f"every = {every}, patience = {patience}: must be at least 1")
+        require_between(0, 1, ratio=ratio)
+        require_at_least(1, every=every, patience=patience)
         super().__init__(patience)
         self.ratio = ratio
         self.every = every

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.errors import ConfigError
 from vinedresser.rules.base import Rule
+from vinedresser.rules.bounds import require_between
 from vinedresser.rules.losses.mismatch import REGRESSION
 from vinedresser.rules.signals.losses.compared import Batches
 from vinedresser.rules.signals.losses.loss_identity import LossIdentities
@@ -49,8 +49,7 @@ class ClassNumbers(Rule):
     fault = "loss_output_mismatch"
 
     def __init__(self, order: float = 0.4) -> None:
-        if not -1 < order < 1:
-            raise ConfigError(f"order = {order:g}: must lie between -1 and 1")
+        require_between(-1, 1, order=order)
         self.order = order
         self.needs = ()
         self.batches = Batches()

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.errors import ConfigError
 from vinedresser.rules.base import Rule
+from vinedresser.rules.bounds import require_between
 from vinedresser.rules.signals.losses.compared import Batches
 from vinedresser.rules.signals.losses.confusion import confusion
 from vinedresser.rules.signals.outcomes.outcome import Outcome
@@ -73,8 +73,7 @@ class ClassifierConfusion(Rule):
     silent_after_stop = True
 
     def __init__(self, share: float = 0.1) -> None:
-        if not 0 < share < 1:
-            raise ConfigError(f"share = {share:g}: must lie between 0 and 1")
+        require_between(0, 1, share=share)
         self.share = share
         self.needs = ()
         self.batches = Batches()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from vinedresser.errors import ConfigError
+from vinedresser.rules.bounds import require_between
 from vinedresser.rules.signals.losses.compared import Batches, Compared
 from vinedresser.rules.signals.losses.loss_formulas import class_indices
 from vinedresser.rules.symptom import Symptom, SymptomRule
@@ -65,8 +66,7 @@ class ConstantPredictions(SymptomRule):
         super().__init__(patience)
         if not 0.5 < share <= 1:
             raise ConfigError(f"share = {share:g}: must lie between 0.5 and 1")
-        if not 0 < spread < 1:
-            raise ConfigError(f"spread = {spread:g}: must lie between 0 and 1")
+        require_between(0, 1, spread=spread)
         self.share = share
         self.spread = spread
         self.needs = ()

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from vinedresser.errors import ConfigError
+from vinedresser.rules.bounds import require_above
 from vinedresser.rules.signals.losses.compared import Batches, Compared
 from vinedresser.rules.signals.losses.loss_formulas import row_losses
 from vinedresser.rules.signals.losses.loss_identity import LossIdentities, LossIdentity
@@ -58,10 +58,8 @@ class InitialLoss(SymptomRule):
 
     def __init__(self, factor: float = 8.0, excess: float = 2.0, patience: int = 1) -> None:
         super().__init__(patience)
-        if not factor > 1:
-            raise ConfigError(f"factor = {factor:g}: must be greater than 1")
-        if not excess > 0:
-            raise ConfigError(f"excess = {excess:g}: must be greater than 0")
+        require_above(1, factor=factor)
+        require_above(0, excess=excess)
         self.factor = factor
         self.excess = excess
         self.needs = ()

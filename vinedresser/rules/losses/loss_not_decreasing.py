@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from vinedresser.errors import ConfigError
 from vinedresser.rules.base import Rule
+from vinedresser.rules.bounds import require_above, require_at_least, require_between
 from vinedresser.rules.losses.loss_diagnosis import LossDiagnosis
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.confidence import confidence
@@ -50,12 +50,9 @@ class LossNotDecreasing(Rule):
     """
 
     def __init__(self, patience: int = 200, drop: float = 0.1, rise: float = 1.0) -> None:
-        if patience < 20:
-            raise ConfigError(f"patience = {patience}: must be at least 20 steps")
-        if not 0 < drop < 1:
-            raise ConfigError(f"drop = {drop:g}: must lie between 0 and 1")
-        if not rise > 0:
-            raise ConfigError(f"rise = {rise:g}: must be greater than 0")
+        require_at_least(20, patience=patience)
+        require_between(0, 1, drop=drop)
+        require_above(0, rise=rise)
         self.patience = patience
         self.drop = drop
         self.rise = rise

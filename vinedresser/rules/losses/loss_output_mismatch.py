@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from vinedresser.errors import ConfigError
 from vinedresser.rules.base import Rule
+from vinedresser.rules.bounds import require_at_least
 from vinedresser.rules.losses.mismatch import Given, Mismatch
 from vinedresser.rules.losses.output_form import output_form
 from vinedresser.rules.losses.output_mismatches import CHECKS
@@ -65,8 +65,7 @@ class LossOutputMismatch(Rule):
     fault = "loss_output_mismatch"
 
     def __init__(self, patience: int = 3) -> None:
-        if patience < 1:
-            raise ConfigError(f"patience = {patience}: must be at least 1")
+        require_at_least(1, patience=patience)
         self.patience = patience
         self.needs = ()
         self.batches = Batches()

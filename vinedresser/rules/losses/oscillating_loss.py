@@ -7,7 +7,7 @@ from collections import deque
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from vinedresser.errors import ConfigError
+from vinedresser.rules.bounds import require_above
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.bounded import bounded
 from vinedresser.rules.signals.losses.loss_progress import spread
@@ -56,8 +56,7 @@ class OscillatingLoss(SymptomRule):
 
     def __init__(self, swing: float = 0.15, patience: int = 5) -> None:
         super().__init__(patience)
-        if not swing > 0:
-            raise ConfigError(f"swing = {swing:g}: must be greater than 0")
+        require_above(0, swing=swing)
         self.swing = swing
         self.needs = (Need("losses"),)
         self.rate = LearningRateSignal()

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from vinedresser.errors import ConfigError
 from vinedresser.rules.base import Rule
+from vinedresser.rules.bounds import require_above, require_at_least
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.bounded import bounded
 from vinedresser.rules.signals.confidence import confidence
@@ -46,10 +46,8 @@ class Overfitting(Rule):
     fault = "overfitting"
 
     def __init__(self, ratio: float = 0.1, patience: int = 5) -> None:
-        if not ratio > 0:
-            raise ConfigError(f"ratio = {ratio:g}: must be greater than 0")
-        if patience < 2:
-            raise ConfigError(f"patience = {patience}: must be at least 2 evaluations")
+        require_above(0, ratio=ratio)
+        require_at_least(2, patience=patience)
         self.ratio = ratio
         self.patience = patience
         self.needs = (

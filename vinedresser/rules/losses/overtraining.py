@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from vinedresser.errors import ConfigError
 from vinedresser.rules.base import Rule
+from vinedresser.rules.bounds import require_at_least
 from vinedresser.rules.need import Need
 from vinedresser.store.finding import Finding
 
@@ -65,8 +66,7 @@ class Overtraining(Rule):
     fault = "overtraining"
 
     def __init__(self, patience: int = 10, delta: float = 0.01) -> None:
-        if patience < 2:
-            raise ConfigError(f"patience = {patience}: must be at least 2 evaluations")
+        require_at_least(2, patience=patience)
         if not 0 <= delta < 1:
             raise ConfigError(f"delta = {delta:g}: must lie between 0 and 1")
         self.patience = patience

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vinedresser.errors import ConfigError
 from vinedresser.rules.base import Rule
+from vinedresser.rules.bounds import require_at_least
 from vinedresser.rules.signals.losses.compared import Batches, Compared
 from vinedresser.rules.signals.losses.loss_formulas import class_indices
 from vinedresser.store.finding import Finding
@@ -37,8 +37,7 @@ class PerfectAtOnce(Rule):
     fault = "data_leakage"
 
     def __init__(self, steps: int = 30) -> None:
-        if steps < 0:
-            raise ConfigError(f"steps = {steps}: must not be negative")
+        require_at_least(0, steps=steps)
         self.steps = steps
         self.needs = ()
         self.batches = Batches()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vinedresser.errors import ConfigError
 from vinedresser.rules.base import Rule
+from vinedresser.rules.bounds import require_at_least
 from vinedresser.rules.losses.loss_diagnosis import LossDiagnosis
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.outcomes.outcome import Outcome, Verdict
@@ -43,8 +43,7 @@ class Underfitting(Rule):
     silent_after_stop = True
 
     def __init__(self, patience: int = 13) -> None:
-        if patience < 1:
-            raise ConfigError(f"patience = {patience}: must be at least 1")
+        require_at_least(1, patience=patience)
         self.patience = patience
         self.needs = (
             Need("losses"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from vinedresser.errors import ConfigError
+from vinedresser.rules.bounds import require_above
 from vinedresser.rules.signals.parameters.gradient_growth import GradientGrowth
 from vinedresser.rules.symptom import Symptom, SymptomRule
 
@@ -36,8 +36,7 @@ class GradientsNotCleared(SymptomRule):
     fault = "gradients_not_cleared"
 
     def __init__(self, growth: float = 10.0, every: int = 20, patience: int = 5) -> None:
-        if not growth > 1:
-            raise ConfigError(f"growth = {growth:g}: must be greater than 1")
+        require_above(1, growth=growth)
         super().__init__(patience)
         self.growth = growth
         self.every = every

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from vinedresser.errors import ConfigError
+from vinedresser.rules.bounds import require_above
 from vinedresser.rules.losses.loss_diagnosis import too_long_steps
 from vinedresser.rules.signals.confidence import confidence
 from vinedresser.rules.signals.losses.predicted_fall import PredictedFall
@@ -43,9 +43,7 @@ class LearningRateTooHigh(SymptomRule):
     waits = True
 
     def __init__(self, ratio: float = 0.1, overshoot: float = 5.0, patience: int = 5) -> None:
-        for name, value in (("ratio", ratio), ("overshoot", overshoot)):
-            if not value > 0:
-                raise ConfigError(f"{name} = {value:g}: must be greater than 0")
+        require_above(0, ratio=ratio, overshoot=overshoot)
         super().__init__(patience)
         self.ratio = ratio
         self.overshoot = overshoot

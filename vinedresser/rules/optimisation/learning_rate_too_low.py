@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vinedresser.errors import ConfigError
+from vinedresser.rules.bounds import require_above, require_between
 from vinedresser.rules.signals.confidence import confidence
 from vinedresser.rules.signals.losses.predicted_fall import Agreement, PredictedFall
 from vinedresser.rules.signals.parameters.learning_rate import LearningRateSignal
@@ -44,10 +44,8 @@ class LearningRateTooLow(SymptomRule):
     fault = "learning_rate_too_low"
 
     def __init__(self, ratio: float = 2e-5, share: float = 0.5, patience: int = 5) -> None:
-        if not ratio > 0:
-            raise ConfigError(f"ratio = {ratio:g}: must be greater than 0")
-        if not 0 < share < 1:
-            raise ConfigError(f"share = {share:g}: must lie between 0 and 1")
+        require_above(0, ratio=ratio)
+        require_between(0, 1, share=share)
         super().__init__(patience)
         self.ratio = ratio
         self.share = share

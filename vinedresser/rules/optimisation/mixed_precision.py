@@ -8,8 +8,8 @@ from collections import deque
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from vinedresser.errors import ConfigError
 from vinedresser.rules.base import Rule
+from vinedresser.rules.bounds import require_at_least, require_between
 from vinedresser.rules.need import Need
 from vinedresser.store.finding import Finding
 
@@ -58,10 +58,8 @@ class MixedPrecision(Rule):
     fault = "mixed_precision"
 
     def __init__(self, skipped: float = 0.1, every: int = 20, patience: int = 3) -> None:
-        if not 0 < skipped < 1:
-            raise ConfigError(f"skipped = {skipped:g}: must lie between 0 and 1")
-        if every < 1 or patience < 1:
-            raise ConfigError(f"every = {every}, patience = {patience}: must be at least 1")
+        require_between(0, 1, skipped=skipped)
+        require_at_least(1, every=every, patience=patience)
         self.skipped = skipped
         self.every = every
         self.patience = patience

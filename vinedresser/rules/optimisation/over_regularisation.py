@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from vinedresser.errors import ConfigError
+from vinedresser.rules.bounds import require_between, require_share
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.losses.penalty import Penalty
 from vinedresser.rules.signals.parameters.weight_scale import weight_scales
@@ -60,10 +60,8 @@ class OverRegularisation(SymptomRule):
         every: int = 20,
         patience: int = 3,
     ) -> None:
-        if not 0 < shrunk < 1:
-            raise ConfigError(f"shrunk = {shrunk:g}: must lie between 0 and 1")
-        if not (0 < penalty < 1 and 0 < dropout <= 1):
-            raise ConfigError(f"penalty = {penalty:g}, dropout = {dropout:g}: must be shares")
+        require_between(0, 1, shrunk=shrunk, penalty=penalty)
+        require_share(dropout=dropout)
         super().__init__(patience)
         self.shrunk = shrunk
         self.penalty = penalty

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from vinedresser.errors import ConfigError
+from vinedresser.rules.bounds import require_between
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.parameters.learning_rate import LearningRateSignal
 from vinedresser.rules.symptom import Symptom, SymptomRule
@@ -43,9 +43,7 @@ class SchedulerNotStepped(SymptomRule):
     fault = "scheduler_not_stepped"
 
     def __init__(self, decay: float = 1e-3, share: float = 0.1, patience: int = 5) -> None:
-        for name, value in (("decay", decay), ("share", share)):
-            if not 0 < value < 1:
-                raise ConfigError(f"{name} = {value:g}: must lie between 0 and 1")
+        require_between(0, 1, decay=decay, share=share)
         super().__init__(patience)
         self.decay = decay
         self.share = share

@@ -6,9 +6,9 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from vinedresser.errors import ConfigError
 from vinedresser.rules.advice import Advice
 from vinedresser.rules.base import Rule
+from vinedresser.rules.bounds import require_at_least
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.outcomes.outcome import Outcome
 from vinedresser.rules.signals.parameters.parameter_states import (
@@ -77,8 +77,7 @@ class UntrainedParameters(Rule):
     fault = "untrained_parameters"
 
     def __init__(self, every: int = 20, patience: int = 4) -> None:
-        if every < 1 or patience < 1:
-            raise ConfigError(f"every = {every}, patience = {patience}: must be at least 1")
+        require_at_least(1, every=every, patience=patience)
         self.every = every
         self.patience = patience
         self.outcome = Outcome()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from vinedresser.errors import ConfigError
 from vinedresser.rules.base import Rule
+from vinedresser.rules.bounds import require_at_least
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.outcomes.outcome import Outcome
 from vinedresser.store.finding import Finding, Severity
@@ -47,8 +47,7 @@ class WrongMode(Rule):
     fault = "wrong_mode"
 
     def __init__(self, every: int = 20, patience: int = 3) -> None:
-        if every < 1 or patience < 1:
-            raise ConfigError(f"every = {every}, patience = {patience}: must be at least 1")
+        require_at_least(1, every=every, patience=patience)
         self.every = every
         self.patience = patience
         self.outcome = Outcome()

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from vinedresser.errors import ConfigError
 from vinedresser.rules.base import Rule
+from vinedresser.rules.bounds import require_at_least
 from vinedresser.rules.need import Need
 from vinedresser.store.finding import Finding
 
@@ -47,8 +47,7 @@ class ReplicaDivergence(Rule):
     fault = "replica_divergence"
 
     def __init__(self, every: int = 100, patience: int = 2) -> None:
-        if patience < 1:
-            raise ConfigError(f"patience = {patience}: must be at least 1")
+        require_at_least(1, patience=patience)
         self.every = every
         self.patience = patience
         self.needs = tuple(

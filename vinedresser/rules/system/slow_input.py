@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vinedresser.errors import ConfigError
 from vinedresser.rules.base import Rule
+from vinedresser.rules.bounds import require_above, require_at_least, require_between
 from vinedresser.rules.system.step_times import StepTimes
 from vinedresser.store.finding import Finding
 
@@ -43,12 +43,9 @@ class SlowInput(Rule):
     needs = ()
 
     def __init__(self, share: float = 0.4, seconds: float = 0.005, patience: int = 3) -> None:
-        if not 0 < share < 1:
-            raise ConfigError(f"share = {share:g}: must lie between 0 and 1")
-        if not seconds > 0:
-            raise ConfigError(f"seconds = {seconds:g}: must be greater than 0")
-        if patience < 1:
-            raise ConfigError(f"patience = {patience}: must be at least 1 block")
+        require_between(0, 1, share=share)
+        require_above(0, seconds=seconds)
+        require_at_least(1, patience=patience)
         self.share = share
         self.seconds = seconds
         self.patience = patience

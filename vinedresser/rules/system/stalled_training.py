@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from vinedresser.errors import ConfigError
 from vinedresser.rules.base import Rule
+from vinedresser.rules.bounds import require_above, require_at_least
 from vinedresser.store.finding import Finding
 
 if TYPE_CHECKING:
@@ -37,10 +37,8 @@ class StalledTraining(Rule):
     needs = ()
 
     def __init__(self, seconds: float = 1800.0, times: float = 3.0) -> None:
-        if not seconds > 0:
-            raise ConfigError(f"seconds = {seconds:g}: must be greater than 0")
-        if not times >= 1:
-            raise ConfigError(f"times = {times:g}: must be at least 1")
+        require_above(0, seconds=seconds)
+        require_at_least(1, times=times)
         self.seconds = seconds
         self.times = times
         self._last: Step | None = None

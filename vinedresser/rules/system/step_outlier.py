@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.errors import ConfigError
 from vinedresser.rules.base import Rule
+from vinedresser.rules.bounds import require_above, require_at_least, require_between
 from vinedresser.rules.system.step_times import StepTimes
 from vinedresser.store.finding import Finding
 
@@ -61,12 +61,9 @@ class StepOutlier(Rule):
     needs = ()
 
     def __init__(self, deviations: float = 3.0, share: float = 0.1, patience: int = 3) -> None:
-        if not deviations > 0:
-            raise ConfigError(f"deviations = {deviations:g}: must be greater than 0")
-        if not 0 < share < 1:
-            raise ConfigError(f"share = {share:g}: must lie between 0 and 1")
-        if patience < 1:
-            raise ConfigError(f"patience = {patience}: must be at least 1 block")
+        require_above(0, deviations=deviations)
+        require_between(0, 1, share=share)
+        require_at_least(1, patience=patience)
         self.deviations = deviations
         self.share = share
         self.patience = patience

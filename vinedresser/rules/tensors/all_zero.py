@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vinedresser.errors import ConfigError
+from vinedresser.rules.bounds import require_share
 from vinedresser.rules.need import Need
 from vinedresser.rules.symptom import Symptom, SymptomRule
 
@@ -40,10 +40,7 @@ class AllZero(SymptomRule):
         every: int = 20,
         patience: int = 3,
     ) -> None:
-        if not (0 < zeros <= 1 and 0 < tensors <= 1):
-            raise ConfigError(
-                f"zeros = {zeros:g}, tensors = {tensors:g}: must lie above 0 and up to 1"
-            )
+        require_share(zeros=zeros, tensors=tensors)
         super().__init__(patience)
         self.collection = collection
         self.zeros = zeros

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from vinedresser.errors import ConfigError
+from vinedresser.rules.bounds import require_between, require_share
 from vinedresser.rules.need import Need
 from vinedresser.rules.symptom import Symptom, SymptomRule
 
@@ -41,10 +41,8 @@ class LowVariance(SymptomRule):
         every: int = 20,
         patience: int = 3,
     ) -> None:
-        if not (0 < share < 1 and 0 < tensors <= 1):
-            raise ConfigError(
-                f"share = {share:g}, tensors = {tensors:g}: must lie above 0 and up to 1"
-            )
+        require_between(0, 1, share=share)
+        require_share(tensors=tensors)
         super().__init__(patience)
         self.collection = collection
         self.share = share

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from vinedresser.errors import ConfigError
 from vinedresser.rules.base import Rule
+from vinedresser.rules.bounds import require_at_least
 from vinedresser.rules.need import Need
 from vinedresser.store.reading.reader import Run, open_run
 
@@ -36,8 +36,7 @@ class SimilarAcrossRuns(Rule):
     severity = "warning"
 
     def __init__(self, other: str = "", tolerance: float = 1e-4, every: int = 20) -> None:
-        if tolerance < 0:
-            raise ConfigError(f"tolerance = {tolerance:g}: must be 0 or above")
+        require_at_least(0, tolerance=tolerance)
         self.other = other
         self.tolerance = tolerance
         self.every = every

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vinedresser.errors import ConfigError
+from vinedresser.rules.bounds import require_at_least
 from vinedresser.rules.need import Need
 from vinedresser.rules.symptom import Symptom, SymptomRule
 
@@ -33,8 +33,7 @@ class UnchangedTensor(SymptomRule):
     fault = "unchanged_tensor"
 
     def __init__(self, tolerance: float = 0.0, every: int = 20, patience: int = 5) -> None:
-        if tolerance < 0:
-            raise ConfigError(f"tolerance = {tolerance:g}: must be 0 or above")
+        require_at_least(0, tolerance=tolerance)
         super().__init__(patience)
         self.tolerance = tolerance
         self.every = every

@@ -6,8 +6,8 @@ import math
 import re
 from typing import TYPE_CHECKING
 
-from vinedresser.errors import ConfigError
 from vinedresser.rules.base import Rule
+from vinedresser.rules.bounds import require_at_least, require_between
 from vinedresser.rules.need import Need
 from vinedresser.rules.patience import Patience
 from vinedresser.rules.trees.ensemble import Ensemble, tree_sizes
@@ -51,10 +51,8 @@ class EmptyTrees(Rule):
     fault = "underfitting"
 
     def __init__(self, drop: float = 0.1, every: int = 10, patience: int = 3) -> None:
-        if not 0 < drop < 1:
-            raise ConfigError(f"drop = {drop:g}: must lie between 0 and 1")
-        if every < 1:
-            raise ConfigError(f"every = {every}: must be at least 1 round")
+        require_between(0, 1, drop=drop)
+        require_at_least(1, every=every)
         self.drop = drop
         self.every = every
         self.patience = patience

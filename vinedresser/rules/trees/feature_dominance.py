@@ -8,6 +8,7 @@ import numpy as np
 
 from vinedresser.errors import ConfigError
 from vinedresser.rules.base import Rule
+from vinedresser.rules.bounds import require_at_least, require_between
 from vinedresser.rules.patience import Patience
 from vinedresser.rules.trees.importances import Importances
 from vinedresser.store.finding import Finding
@@ -39,10 +40,8 @@ class FeatureDominance(Rule):
     def __init__(
         self, threshold: float = 0.8, features: int = 3, at_least: int = 10, patience: int = 3
     ) -> None:
-        if not 0 < threshold < 1:
-            raise ConfigError(f"threshold = {threshold:g}: must lie between 0 and 1")
-        if features < 1:
-            raise ConfigError(f"features = {features}: must be at least 1")
+        require_between(0, 1, threshold=threshold)
+        require_at_least(1, features=features)
         if at_least <= features:
             raise ConfigError(f"at_least = {at_least}: must be more than features = {features}")
         self.threshold = threshold

@@ -6,8 +6,8 @@ import math
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from vinedresser.errors import ConfigError
 from vinedresser.rules.base import Rule
+from vinedresser.rules.bounds import require_above, require_at_least
 from vinedresser.rules.need import Need
 from vinedresser.rules.patience import Patience
 from vinedresser.rules.trees.ensemble import Ensemble, tree_sizes
@@ -59,11 +59,8 @@ class TreeDepth(Rule):
         every: int = 10,
         patience: int = 2,
     ) -> None:
-        for name, value in (("depth", depth), ("leaves", leaves), ("every", every)):
-            if value < 1:
-                raise ConfigError(f"{name} = {value}: must be at least 1")
-        if not gap > 0:
-            raise ConfigError(f"gap = {gap:g}: must be greater than 0")
+        require_at_least(1, depth=depth, leaves=leaves, every=every)
+        require_above(0, gap=gap)
         self.depth = depth
         self.leaves = leaves
         self.gap = gap

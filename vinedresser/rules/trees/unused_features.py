@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vinedresser.errors import ConfigError
 from vinedresser.rules.base import Rule
+from vinedresser.rules.bounds import require_at_least, require_share
 from vinedresser.rules.trees.importances import EVERY, Importances
 from vinedresser.store.finding import Finding
 
@@ -32,10 +32,8 @@ class UnusedFeatures(Rule):
     needs = ()
 
     def __init__(self, share: float = 0.5, at_least: int = 10) -> None:
-        if not 0 < share <= 1:
-            raise ConfigError(f"share = {share:g}: must lie above 0, and not above 1")
-        if at_least < 1:
-            raise ConfigError(f"at_least = {at_least}: must be at least 1 feature")
+        require_share(share=share)
+        require_at_least(1, at_least=at_least)
         self.share = share
         self.at_least = at_least
         self.importances = Importances()

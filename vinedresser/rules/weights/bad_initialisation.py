@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from vinedresser.errors import ConfigError
+from vinedresser.rules.bounds import require_above
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.parameters.weight_scale import WeightScale, weight_scales
 from vinedresser.rules.symptom import Symptom, SymptomRule
@@ -48,10 +48,8 @@ class BadInitialisation(SymptomRule):
     fault = "bad_initialisation"
 
     def __init__(self, small: float = 0.2, large: float = 3.3, every: int = 20) -> None:
-        if not 0 < small < large:
-            raise ConfigError(
-                f"small = {small:g}, large = {large:g}: must be above 0, and small the smaller"
-            )
+        require_above(0, small=small)
+        require_above(small, large=large)
         super().__init__(patience=1)
         self.small = small
         self.large = large

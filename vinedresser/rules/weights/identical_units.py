@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vinedresser.errors import ConfigError
+from vinedresser.rules.bounds import require_share
 from vinedresser.rules.need import Need
 from vinedresser.rules.symptom import Symptom, SymptomRule
 
@@ -34,8 +34,7 @@ class IdenticalUnits(SymptomRule):
     fault = "identical_units"
 
     def __init__(self, similarity: float = 0.999999, every: int = 20, patience: int = 3) -> None:
-        if not 0 < similarity <= 1:
-            raise ConfigError(f"similarity = {similarity:g}: must lie above 0 and up to 1")
+        require_share(similarity=similarity)
         super().__init__(patience)
         self.similarity = similarity
         self.every = every

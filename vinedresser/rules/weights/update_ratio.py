@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from vinedresser.errors import ConfigError
+from vinedresser.rules.bounds import require_above
 from vinedresser.rules.signals.parameters.learning_rate import LearningRateSignal
 from vinedresser.rules.signals.parameters.update_ratios import UpdateRatios, to_usual
 from vinedresser.rules.symptom import Symptom, SymptomRule
@@ -42,10 +42,8 @@ class UpdateRatio(SymptomRule):
     def __init__(
         self, small: float = 2e-5, large: float = 0.1, every: int = 20, patience: int = 5
     ) -> None:
-        if not 0 < small < large:
-            raise ConfigError(
-                f"small = {small:g}, large = {large:g}: must be above 0, and small the smaller"
-            )
+        require_above(0, small=small)
+        require_above(small, large=large)
         super().__init__(patience)
         self.small = small
         self.large = large
