@@ -49,7 +49,7 @@ TABLES: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"overfitting": {"patience": 1}},
-        "rules.overfitting: patience = 1: must be at least 2 evaluations",
+        "rules.overfitting: patience = 1: must be at least 2",
     ),
     (
         {"nonfinite": {"severity": "fatal"}},

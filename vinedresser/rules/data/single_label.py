@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from vinedresser.rules.base import Rule
 from vinedresser.rules.bounds import require_at_least, require_between
 from vinedresser.rules.signals.losses.compared import Batches, Compared
-from vinedresser.rules.signals.losses.loss_formulas import class_indices
 from vinedresser.rules.signals.outcomes.fit import Fit
 from vinedresser.store.finding import Finding
 
@@ -182,12 +181,10 @@ def _count(seen: _Labels, compared: Compared) -> None:
     elif seen.value is None:
         seen.value = first
     seen.rows += len(labels)
-    predictions = compared.predictions
-    classes = predictions.shape[-1] if predictions.ndim > 1 else 1
-    numbers = class_indices(labels, classes) if classes > 1 else None
-    if numbers is None or numbers.shape != predictions.shape[:-1]:
+    classes, numbers = compared.classes, compared.class_numbers
+    if numbers is None:
         return
-    seen.learned = bool((predictions.argmax(-1) == numbers).mean() >= _RIGHT)
+    seen.learned = bool((compared.predictions.argmax(-1) == numbers).mean() >= _RIGHT)
     if numbers.ndim > 1 or len(numbers) < _ROWS_OF_BATCH:
         return
     counts = np.bincount(numbers, minlength=classes).astype(np.float64)

@@ -10,7 +10,6 @@ import numpy as np
 from vinedresser.errors import ConfigError
 from vinedresser.rules.bounds import require_between
 from vinedresser.rules.signals.losses.compared import Batches, Compared
-from vinedresser.rules.signals.losses.loss_formulas import class_indices
 from vinedresser.rules.symptom import Symptom, SymptomRule
 
 if TYPE_CHECKING:
@@ -134,11 +133,13 @@ def _looked_at(compared: Compared) -> _Look | None:
     labels, predictions = compared.labels, compared.predictions
     if not predictions.size or not np.isfinite(predictions).all():
         return None
-    classes = predictions.shape[-1] if predictions.ndim > 1 else 1
-    numbers = class_indices(labels, classes) if classes > 1 else None
-    if numbers is not None and numbers.shape == predictions.shape[:-1]:
-        said = np.bincount(predictions.argmax(-1).ravel(), minlength=classes)
-        return _Look(numbers.size, np.bincount(numbers.ravel(), minlength=classes), said, 0.0)
+    numbers = compared.class_numbers
+    if numbers is not None:
+        said, truth = (
+            np.bincount(one.ravel(), minlength=compared.classes)
+            for one in (predictions.argmax(-1), numbers)
+        )
+        return _Look(numbers.size, truth, said, 0.0)
     if np.size(labels) != predictions.size:
         return None
     differ = np.asarray(labels, np.float64).reshape(len(labels), -1).std(0)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from vinedresser.rules.base import Rule
 from vinedresser.rules.bounds import require_at_least
 from vinedresser.rules.signals.losses.compared import Batches, Compared
-from vinedresser.rules.signals.losses.loss_formulas import class_indices
 from vinedresser.store.finding import Finding
 
 if TYPE_CHECKING:
@@ -91,9 +90,8 @@ def _right(compared: Compared, before: int) -> int:
         compared: labels and predictions of a batch.
         before: number of consecutive rows before the batch.
     """
-    classes = compared.predictions.shape[-1] if compared.predictions.ndim > 1 else 1
-    numbers = class_indices(compared.labels, classes) if classes > 1 else None
-    if numbers is None or numbers.shape != compared.predictions.shape[:-1]:
+    numbers = compared.class_numbers
+    if numbers is None:
         return 0
     perfect = bool((compared.predictions.argmax(-1) == numbers).all())
     return before + numbers.size if perfect and len(set(numbers.ravel().tolist())) > 1 else 0

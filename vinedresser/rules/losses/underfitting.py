@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vinedresser.rules.base import Rule
-from vinedresser.rules.bounds import require_at_least
 from vinedresser.rules.losses.loss_diagnosis import LossDiagnosis
 from vinedresser.rules.need import Need
+from vinedresser.rules.patience import Patience
 from vinedresser.rules.signals.outcomes.outcome import Outcome, Verdict
 from vinedresser.rules.signals.parameters.learning_rate import LearningRate
 from vinedresser.rules.trees.ensemble import Ensemble
@@ -43,7 +43,6 @@ class Underfitting(Rule):
     silent_after_stop = True
 
     def __init__(self, patience: int = 13) -> None:
-        require_at_least(1, patience=patience)
         self.patience = patience
         self.needs = (
             Need("losses"),
@@ -53,8 +52,7 @@ class Underfitting(Rule):
         )
         self.outcome = Outcome()
         self._diagnosis = LossDiagnosis()
-        self._poor_since: int | None = None
-        self._looks = 0
+        self._patience = Patience(patience)
         self._last: Step | None = None
         self._fired = False
 
@@ -72,13 +70,8 @@ class Underfitting(Rule):
         if step.step % _EVERY:
             return None
         verdict = self.outcome.verdict()
-        if verdict.kind != "poor" or verdict.plateau:
-            self._looks, self._poor_since = 0, None
-            return None
-        if self._poor_since is None:
-            self._poor_since = step.step
-        self._looks += 1
-        return self._finding(step, verdict) if self._looks >= self.patience else None
+        poor = verdict.kind == "poor" and not verdict.plateau
+        return self._finding(step, verdict) if self._patience.add(step.step, seen=poor) else None
 
     def finish(self) -> Finding | None:
         """Return the finding of a training with a poor outcome."""
@@ -95,7 +88,7 @@ class Underfitting(Rule):
         tensor, statistic, value, threshold = self._shortfall()
         return self.found(
             step,
-            since=step.step if self._poor_since is None else self._poor_since,
+            since=self._patience.since if self._patience.looks else step.step,
             tensor=tensor,
             statistic=statistic,
             value=value,
@@ -104,7 +97,7 @@ class Underfitting(Rule):
             seen=verdict.reason,
             cause=advice.cause,
             remedy=advice.remedy,
-            evidence={"looks": self._looks},
+            evidence={"looks": self._patience.looks},
             fault=fault if low else "underfitting",
             correction=rate.raised() if low and rate else {},
         )

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from vinedresser.rules.advice import Advice
+from vinedresser.rules.advice import Advice, listed
 from vinedresser.rules.base import Rule
 from vinedresser.rules.bounds import require_at_least
 from vinedresser.rules.need import Need
@@ -30,7 +30,6 @@ _GREATER_PART = 0.5
 # since summation order may vary.
 _EVALUATIONS, _SAME = 3, 1e-6
 _CONFIDENCE = 0.9
-_MOST_NAMES = 3
 
 _ADVICE: dict[Trouble, Advice] = {
     "left_out": Advice(
@@ -147,9 +146,6 @@ class UntrainedParameters(Rule):
     ) -> Finding:
         share = self._share(names)
         since = min(states[name].since for name in names)
-        listed = ", ".join(names[:_MOST_NAMES])
-        if len(names) > _MOST_NAMES:
-            listed += f" and {len(names) - _MOST_NAMES} more"
         stopped = all(states[name].moved for name in names)
         graded = trouble == "left_out" and any(states[name].graded for name in names)
         advice = _ADVICE[trouble]
@@ -163,7 +159,7 @@ class UntrainedParameters(Rule):
             threshold=0.0,
             confidence=_CONFIDENCE,
             seen=f"{len(names)} of {len(self.parameters.sizes)} weights ({share:.0%} of the "
-            f"parameters) {'no longer change' if stopped else 'do not change'}: {listed}"
+            f"parameters) {'no longer change' if stopped else 'do not change'}: {listed(names)}"
             + (f"; {reason}" if severity == "stop" and reason else ""),
             cause=advice.cause + (", though gradients are computed for them" if graded else ""),
             remedy=advice.remedy,

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vinedresser.rules.base import Rule
-from vinedresser.rules.bounds import require_above, require_at_least, require_between
+from vinedresser.rules.bounds import require_above, require_between
+from vinedresser.rules.patience import Patience
 from vinedresser.rules.system.step_times import StepTimes
 from vinedresser.store.finding import Finding
 
@@ -45,14 +46,12 @@ class SlowInput(Rule):
     def __init__(self, share: float = 0.4, seconds: float = 0.005, patience: int = 3) -> None:
         require_between(0, 1, share=share)
         require_above(0, seconds=seconds)
-        require_at_least(1, patience=patience)
         self.share = share
         self.seconds = seconds
         self.patience = patience
         self.times = StepTimes(_BLOCK)
         self._workers: object = None
-        self._blocks = 0
-        self._since = 0
+        self._patience = Patience(patience)
         self._fired = False
 
     def begin(self, info: RunRecord) -> None:
@@ -67,13 +66,8 @@ class SlowInput(Rule):
         known = np.isfinite(times.waits)
         waited, took = times.waits[known], times.seconds[known]
         share = float(waited.sum() / max(took.sum(), 1e-12))
-        if share <= self.share or float(np.median(waited)) <= self.seconds:
-            self._blocks = 0
-            return None
-        if not self._blocks:
-            self._since = int(times.steps[0])
-        self._blocks += 1
-        if self._blocks < self.patience:
+        slow = share > self.share and float(np.median(waited)) > self.seconds
+        if not self._patience.add(int(times.steps[0]), seen=slow):
             return None
         self._fired = True
         return self._finding(step, share, float(np.median(waited)), float(np.median(took)))
@@ -86,18 +80,22 @@ class SlowInput(Rule):
         now = f" from {workers}" if isinstance(self._workers, int) else ""
         return self.found(
             step,
-            since=self._since,
+            since=self._patience.since,
             tensor="timing/wait",
             statistic="share of the step",
             value=share,
             threshold=self.share,
             confidence=0.7,
             seen=f"a step takes {1e3 * took:.3g} ms, of which {1e3 * wait:.3g} ms pass before its "
-            f"forward pass: {share:.0%} of the time since step {self._since}",
+            f"forward pass: {share:.0%} of the time since step {self._patience.since}",
             cause="the training waits for data, or for other work of the loop between two steps; "
             "on a GPU also for the GPU, if the loop reads a value there",
             remedy=f"prefetch data: DataLoader(num_workers={wanted}, prefetch_factor=4, "
             f"persistent_workers=True, pin_memory=True on a GPU){now and f', num_workers{now}'}; "
             f"up to {1 / (1 - share):.1f} times as fast",
-            evidence={"seconds_per_step": took, "seconds_waiting": wait, "blocks": self._blocks},
+            evidence={
+                "seconds_per_step": took,
+                "seconds_waiting": wait,
+                "blocks": self._patience.looks,
+            },
         )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from vinedresser.rules.advice import listed
 from vinedresser.rules.base import Rule
 from vinedresser.rules.bounds import require_at_least, require_share
 from vinedresser.rules.trees.importances import EVERY, Importances
@@ -55,7 +56,6 @@ class UnusedFeatures(Rule):
         if share < self.share:
             return None
         names = [seen.feature(number) for number in unused]
-        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         return self.found(
             seen.step,
             since=seen.step.step,
@@ -65,7 +65,7 @@ class UnusedFeatures(Rule):
             threshold=self.share,
             confidence=0.9,
             seen=f"no tree uses {len(names)} of {len(seen.shares)} features up to round "
-            f"{seen.step.step}: {', '.join(names[:_NAMED])}{more}",
+            f"{seen.step.step}: {listed(names, _NAMED)}",
             cause="these features are constant, copies of others, or unrelated to the label",
             remedy="remove these features: training becomes faster with equal predictions; if "
             "they should matter, check that their values arrive",

@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from vinedresser.rules.advice import listed, random_initialisation
 from vinedresser.rules.bounds import require_above
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.parameters.weight_scale import WeightScale, weight_scales
@@ -100,11 +101,10 @@ class BadInitialisation(SymptomRule):
             value=0.0,
             threshold=0.0,
             confidence=0.99,
-            seen=f"the initial weights of {_listed(zero)} are all zero",
+            seen=f"the initial weights of {listed(zero)} are all zero",
             cause="zero weights pass no signal, and all units of a layer receive the same "
             "gradient or none",
-            remedy=f"initialise {_listed(zero)} randomly: He (standard deviation sqrt(2 / "
-            "inputs)) before relu, otherwise Xavier (sqrt(2 / (inputs + outputs)))",
+            remedy=random_initialisation(zero),
             evidence={"zero": zero},
         )
 
@@ -134,16 +134,9 @@ class BadInitialisation(SymptomRule):
             threshold=bound,
             confidence=1 - margin / 10,
             seen="the initial weights have a median scale (root mean square times square root of "
-            f"the width) of {scale:.2g}; 0.6 to 1.4 is usual: {_listed(list(bad))}",
+            f"the width) of {scale:.2g}; 0.6 to 1.4 is usual: {listed(list(bad))}",
             cause=f"the initial weights are too {'small' if small else 'large'}: {effect}",
             remedy=f"use He or Xavier initialisation: for {usual} a standard deviation of "
             f"{he:.2g} (before relu) or {he / _HE:.2g} (otherwise) instead of {one.rms:.2g}",
             evidence={"scales": {name: each.scale for name, each in scales.items()}},
         )
-
-
-def _listed(names: list[str]) -> str:
-    """Return names as text, at most the first three."""
-    if len(names) <= 3:
-        return ", ".join(names)
-    return f"{', '.join(names[:3])} and {len(names) - 3} more"

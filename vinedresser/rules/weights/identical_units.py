@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from vinedresser.rules.advice import listed, random_initialisation
 from vinedresser.rules.bounds import require_share
 from vinedresser.rules.need import Need
 from vinedresser.rules.symptom import Symptom, SymptomRule
@@ -55,18 +56,16 @@ class IdenticalUnits(SymptomRule):
         if not alike:
             return None
         names = list(alike)
-        listed = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
         return Symptom(
             tensor=names[0],
             statistic="unit_similarity",
             value=alike[names[0]],
             threshold=self.similarity,
             confidence=0.99,
-            seen=f"the units of {listed} are copies of each other (cosine "
+            seen=f"the units of {listed(names)} are copies of each other (cosine "
             f"{min(alike.values()):.6f}) after {step.step} steps",
             cause="the weights started equal, such as zeros or a constant: equal units receive "
             "equal gradients and never separate",
-            remedy=f"initialise {listed} randomly: He (standard deviation sqrt(2 / inputs)) "
-            "before relu, otherwise Xavier (sqrt(2 / (inputs + outputs)))",
+            remedy=random_initialisation(names),
             evidence={"unit_similarity": alike},
         )

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.base import Signal
 from vinedresser.rules.signals.bounded import bounded_array
+from vinedresser.rules.signals.losses.loss_formulas import class_indices
 from vinedresser.store.reductions.strided_rows import strided_rows
 
 if TYPE_CHECKING:
@@ -36,6 +37,18 @@ class Compared(NamedTuple):
     loss: str
     labels: NDArray[Any]
     predictions: NDArray[Any]
+
+    @property
+    def classes(self) -> int:
+        """Length of the last axis of the predictions; 1 if they are [rows]."""
+        return self.predictions.shape[-1] if self.predictions.ndim > 1 else 1
+
+    @property
+    def class_numbers(self) -> NDArray[np.int64] | None:
+        """Labels as class numbers, int64 [rows, ...]; None unless each prediction has one."""
+        numbers = class_indices(self.labels, self.classes) if self.classes > 1 else None
+        matches = numbers is not None and numbers.shape == self.predictions.shape[:-1]
+        return numbers if matches else None
 
 
 class Batches(Signal):

@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vinedresser.rules.signals.losses.compared import Compared
-from vinedresser.rules.signals.losses.loss_formulas import class_indices
 
 __all__ = ["confusion"]
 
@@ -22,12 +21,9 @@ def confusion(compared: Compared) -> NDArray[np.int64] | None:
     Returns:
         [classes, classes], the true class first; None: there are none, or more than 100.
     """
-    predictions = compared.predictions
-    classes = predictions.shape[-1] if predictions.ndim > 1 else 1
-    if not 1 < classes <= _MOST_CLASSES:
+    classes = compared.classes
+    numbers = compared.class_numbers if classes <= _MOST_CLASSES else None
+    if numbers is None:
         return None
-    numbers = class_indices(compared.labels, classes)
-    if numbers is None or numbers.shape != predictions.shape[:-1]:
-        return None
-    cells = numbers.ravel() * classes + predictions.argmax(-1).ravel()
+    cells = numbers.ravel() * classes + compared.predictions.argmax(-1).ravel()
     return np.bincount(cells, minlength=classes * classes).reshape(classes, classes)
