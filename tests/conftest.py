@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from tests.property_tests import register_profiles
+from vinedresser.infra.tracking import prepare_tracking
 from vinedresser.testing.s3_server import BUCKET, TestServer, seaweed
 
 register_profiles()
@@ -99,6 +100,30 @@ def fresh_compiler() -> Iterator[None]:
     torch._dynamo.reset()
     yield
     torch._dynamo.reset()
+
+
+@pytest.fixture(scope="session")
+def mlflow_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a database with MLflow's tables, made once per run of the tests."""
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+    path = shared / "mlflow_template" / "mlflow.db"
+    # Of several workers, the first makes it and the others wait.
+    prepare_tracking(f"sqlite:///{path}", "Default", timeout=120.0)
+    return path
+
+
+@pytest.fixture
+def mlflow_store(mlflow_template: Path) -> Callable[[Path], Path]:
+    """Return a function that makes a store with an empty MLflow database and returns the store."""
+
+    def make(store: Path) -> Path:
+        store.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(mlflow_template, store / "mlflow.db")
+        return store
+
+    return make
 
 
 _READ_MLFLOW = """

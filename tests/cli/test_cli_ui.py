@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -18,8 +19,10 @@ from vinedresser.store.records import RunRecord, TrackingRecord, write_record
 from vinedresser.store.storage import LocalStorage
 
 
-def test_ui_serves_the_store_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    uri = f"sqlite:///{tmp_path}/mlflow.db"
+def test_ui_serves_the_store_and_leaves_nothing_behind(
+    tmp_path: Path, mlflow_store: Callable[[Path], Path]
+) -> None:
+    uri = f"sqlite:///{mlflow_store(tmp_path)}/mlflow.db"
     run = LocalStorage(tmp_path / "one")
     write_record(run, RunRecord(id="0" * 32, name="one", created=time.time()))
     write_record(run, TrackingRecord(uri, prepare_tracking(uri, "digits"), run_id="0"))

@@ -54,10 +54,12 @@ def lock_mlflow_until_healthy_has_ended(store: Path) -> None:
 
 
 def test_runs_are_judged_stopped_and_recorded(
-    tmp_path: Path, mlflow_runs: Callable[[Path], dict[str, Any]]
+    tmp_path: Path,
+    mlflow_store: Callable[[Path], Path],
+    mlflow_runs: Callable[[Path], dict[str, Any]],
 ) -> None:
     (tmp_path / "experiment.toml").write_text(EXPERIMENT, encoding="utf-8")
-    store = tmp_path / "runs"
+    store = mlflow_store(tmp_path / "runs")
     flow = subprocess.Popen(
         [sys.executable, "-m", "vinedresser", "train", "experiment.toml"],
         cwd=tmp_path,

@@ -28,10 +28,11 @@ def test_what_a_run_says_reaches_mlflow_and_the_rules_all_the_same(
     s3: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    mlflow_store: Callable[[Path], Path],
     mlflow_runs: Callable[[Path], dict[str, Any]],
 ) -> None:
     url = f"s3://{BUCKET}/run"
-    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    uri = f"sqlite:///{mlflow_store(tmp_path)}/mlflow.db"
     tracking = TrackingRecord(uri, prepare_tracking(uri, "outage"), run_id="")
     (tmp_path / "rules").mkdir()
     rules = {"rules": {"nonfinite": {"severity": "warning"}}}

@@ -8,7 +8,7 @@ import signal
 import socket
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +22,9 @@ SOON = 60.0
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> str:
-    """Return the URI of a database that the server will make."""
-    return f"sqlite:///{tmp_path}/mlflow.db"
+def store(mlflow_store: Callable[[Path], Path], tmp_path: Path) -> str:
+    """Return the URI of the server's database."""
+    return f"sqlite:///{mlflow_store(tmp_path)}/mlflow.db"
 
 
 @pytest.fixture

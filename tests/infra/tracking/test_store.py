@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import shutil
 import signal
 import sqlite3
 import subprocess
@@ -31,27 +30,17 @@ from vinedresser.infra.tracking.location import sqlite_path
 PREPARE = """
 import sys
 from vinedresser.infra.tracking import prepare_tracking
-print(prepare_tracking(sys.argv[1], "digits"))
+print(prepare_tracking(sys.argv[1], "digits", timeout=120.0))
 """
 # On a busy machine; nothing waits as long as this when it works.
 SOON = 60.0
 
 
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a database with MLflow's tables, made once since its migrations take seconds."""
-    path = tmp_path_factory.mktemp("template") / "mlflow.db"
-    prepare_tracking(f"sqlite:///{path}", "template")
-    return path
-
-
 @pytest.fixture
-def uri(template: Path, tmp_path: Path) -> str:
+def uri(mlflow_store: Callable[[Path], Path], tmp_path: Path) -> str:
     """Return the tracking URI of a database that belongs to one test."""
     # A space and a percent sign: paths are not URLs.
-    path = tmp_path / "my 100% store" / "mlflow.db"
-    path.parent.mkdir()
-    shutil.copyfile(template, path)
+    path = mlflow_store(tmp_path / "my 100% store") / "mlflow.db"
     return f"sqlite:///{quote(str(path))}"
 
 
