@@ -205,7 +205,7 @@ def test_what_cannot_be_drawn_is_named(run: Run, tmp_path: Path) -> None:
         draw(run, "losses/loss", tmp_path / "a.pdf")
     with pytest.raises(ConfigError, match=r"a\.png: only images .* use \.svg for a curve"):
         draw(run, "losses/loss", tmp_path / "a.png")
-    with pytest.raises(ConfigError, match=r"shape .4. is no picture; try --as histogram"):
+    with pytest.raises(ConfigError, match=r"shape .4. is not an image; try --as histogram"):
         draw(run, "biases/fc.bias", tmp_path / "a.png", step=0, kind="images")
     with pytest.raises(ConfigError, match="choose it with --step"):
         draw(run, "weights/fc.weight", tmp_path / "a.png", kind="images")

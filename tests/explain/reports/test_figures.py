@@ -25,7 +25,7 @@ from vinedresser.explain.charts.palette import (
 )
 from vinedresser.explain.charts.scale import Scale, nice_scale
 from vinedresser.explain.charts.svg import element, path_data
-from vinedresser.explain.wording import count, duration, evidence_rows, number
+from vinedresser.explain.formatting import count, duration, evidence_rows, number
 
 FLOATS = st.floats(allow_nan=True, allow_infinity=True, width=64)
 

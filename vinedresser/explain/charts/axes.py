@@ -1,4 +1,4 @@
-"""The axes of a figure along the steps: where the plot lies, its grid and its labels."""
+"""Axes of a chart over the steps: plot area, grid and labels."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from vinedresser.explain.charts.svg import Svg, element
 
 __all__ = ["Frame", "Size", "TICK_ROOM", "grid", "nonfinite_strokes", "step_axis"]
 
-# Below the plot, for the labels of the steps.
+# Pixels below the plot for the labels of the steps.
 TICK_ROOM = 22.0
 _PIXELS_PER_X_TICK = 90.0
 _PIXELS_PER_Y_TICK = 34.0
 
 
 class Size(NamedTuple):
-    """Pixels of a chart, before the page scales it; markers get room on top of its height."""
+    """Size of a chart in pixels, before the page scales it; markers add to its height."""
 
     width: float
     height: float
@@ -28,7 +28,7 @@ class Size(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """Where the plot lies within the chart."""
+    """Plot area of a chart."""
 
     x: Scale
     y: Scale
@@ -37,11 +37,11 @@ class Frame(NamedTuple):
 
 
 def step_axis(extent: tuple[float, float], size: Size) -> Scale:
-    """Return the axis of the steps.
+    """Return the horizontal axis.
 
     Args:
         extent: first and last step.
-        size: of the chart.
+        size: size of the chart.
     """
     first, last = extent
     room = 0.5 if first == last else 0.0
@@ -52,9 +52,9 @@ def grid(frame: Frame, size: Size, *, values: bool) -> list[Svg]:
     """Return the axes with their labels.
 
     Args:
-        frame: of the plot.
-        size: of the chart.
-        values: whether heights mean something; else they are not labelled.
+        frame: the plot area.
+        size: size of the chart.
+        values: label the vertical axis.
     """
     right = size.width - size.right
     drawn = []
@@ -75,8 +75,8 @@ def nonfinite_strokes(x: NDArray[np.float64], bottom: float) -> list[Svg]:
     """Return a short red stroke at the foot of the plot for each step without a finite value.
 
     Args:
-        x: the steps, float64 [K], pixels.
-        bottom: of the plot, pixels.
+        x: places of the steps, float64 [K], pixels.
+        bottom: bottom of the plot, pixels.
     """
     strokes = "".join(f"M{place:g} {bottom - 7:g}v7" for place in np.unique(np.round(x)))
     return [element("path", d=strokes, class_="nonfinite")] if strokes else []

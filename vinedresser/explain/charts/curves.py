@@ -1,4 +1,4 @@
-"""From every step of a long training to what a chart can show of it."""
+"""Reduction of long curves to what a chart can show: outline and trend."""
 
 from __future__ import annotations
 
@@ -8,26 +8,25 @@ from numpy.typing import NDArray
 __all__ = ["smoothed", "thinned"]
 
 _MOST_BINS = 400
-# Fewer points are a line already.
+# Points below which there is no trend.
 _FEWEST_TO_SMOOTH = 30
-# Width of the smoothing, as a share of all steps: a Gaussian's standard deviation.
+# Standard deviation of the Gaussian, as a share of all steps.
 _WIDTH = 0.015
 
 
 def thinned(
     steps: NDArray[np.int64], values: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return at most 800 points with the outline of all: of every bin its smallest and largest.
+    """Return at most 800 points with the same outline: the minimum and maximum of each bin.
 
-    Shape legend: N, the points; M, those that are kept.
+    Shape legend: N points, M kept points.
 
     Args:
-        steps: int64, [N], ascending.
-        values: float64, [N]; what is not finite is left out where there are many, and breaks the
-            line (NaN) where a bin has nothing else.
+        steps: int64 [N], ascending.
+        values: float64 [N]; a bin without a finite value becomes NaN, which breaks the line.
 
     Returns:
-        Steps and values, float64, [M] each.
+        Steps and values, float64 [M] each.
     """
     values = np.where(np.isfinite(values), values, np.nan)
     if len(steps) <= 2 * _MOST_BINS:
@@ -45,25 +44,25 @@ def thinned(
 def smoothed(
     steps: NDArray[np.int64], values: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the trend: at each step a straight line through its neighbours, Gaussian-weighted.
+    """Return the trend by local linear regression with Gaussian weights.
 
-    Local linear regression (Cleveland 1979, without the robustness weights) neither lags behind the
-    curve, as a running mean does, nor bends at its ends. Empty where there are too few finite
-    points to need a trend. For the trend on a logarithmic axis, give logarithms.
+    Unlike a running mean, local regression (Cleveland 1979, here without robustness weights) does
+    not lag behind the curve and is not biased at its ends. The result is empty if there are fewer
+    than 30 finite points. For the trend on a logarithmic axis, pass logarithms.
 
     Args:
-        steps: int64, [N], ascending.
-        values: float64, [N]; what is not finite does not count.
+        steps: int64 [N], ascending.
+        values: float64 [N]; non-finite values are ignored.
 
     Returns:
-        Steps and values, float64, [M] each, M <= 400.
+        Steps and values, float64 [M] each, M <= 400.
     """
     finite = np.isfinite(values)
     steps, values = steps[finite], values[finite]
     if len(steps) < _FEWEST_TO_SMOOTH or steps[0] == steps[-1]:
         return np.empty(0), np.empty(0)
     bins = min(_MOST_BINS, len(steps))
-    # Steps in units of bins: what falls into one bin shares its weights, but keeps its place.
+    # Steps in units of bins: points in one bin share its weight but keep their places.
     place = (steps - steps[0]) / (steps[-1] - steps[0]) * (bins - 1)
     bin_ = np.rint(place).astype(np.intp)
     width = max(1.0, _WIDTH * bins)

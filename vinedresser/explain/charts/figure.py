@@ -1,4 +1,4 @@
-"""A chart with its words, and the sections that charts stand in."""
+"""Charts with captions, and sections of them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["Figure", "Section"]
 
 @dataclass(frozen=True)
 class Figure:
-    """A chart with its words.
+    """A chart with its caption.
 
     Attributes:
-        title: what it shows.
-        note: its last values, and what is not in the picture.
+        title: title of the chart.
+        note: last values, and anything left out of the chart.
         svg: the chart.
     """
 
@@ -30,11 +30,11 @@ class Section:
     """Charts of one subject.
 
     Attributes:
-        name: an identifier.
-        title: what they are about.
-        note: how to read them.
-        figures: the charts, [] where there is nothing to draw.
-        missing: what to capture for it where nothing was; "" where something is drawn.
+        name: identifier in the page.
+        title: heading.
+        note: how to read the charts.
+        figures: the charts; empty if there is nothing to draw.
+        missing: what to capture for this section; "" if something is drawn.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The size of every layer's gradient at every captured step, as a matrix."""
+"""Matrix of gradient sizes by parameter and captured step."""
 
 from __future__ import annotations
 
@@ -21,18 +21,17 @@ _MOST_COLUMNS = 240
 class GradientMap:
     """Logarithms of gradient sizes.
 
-    Shape legend: L, layers (parameters with a gradient); C, columns, each one or several captured
-    steps.
+    Shape legend: L parameters with a gradient; C columns, each of one or more captured steps.
 
     Attributes:
-        reduction: which statistic: "l2" (Euclidean norm) or "abs_mean".
-        names: of the parameters, [L], in the order in which the model has them.
-        starts: int64, [C], the first step of each column.
-        last: the last captured step.
-        steps: how many steps were captured.
-        log10: float64, [L, C]; mean over the column's steps. -inf where the gradient was zero
-            throughout, NaN where it was not finite at any of them or was not captured.
-        captured: bool, [L, C]; False where no step of the column has the layer.
+        reduction: the statistic, "l2" (Euclidean norm) or "abs_mean".
+        names: names of the parameters [L], in model order.
+        starts: first step of each column, int64 [C].
+        last: last captured step.
+        steps: number of captured steps.
+        log10: mean over the steps of a column, float64 [L, C]; -inf if the gradient was zero at
+            all of them, NaN if it was not finite at one of them or not captured.
+        captured: bool [L, C]; False if no step of the column has the parameter.
     """
 
     reduction: str
@@ -45,14 +44,14 @@ class GradientMap:
 
     @property
     def merged(self) -> bool:
-        """Whether columns stand for several captured steps."""
+        """Whether a column contains more than one captured step."""
         return len(self.starts) < self.steps
 
 
 def gradient_map(run: Run) -> GradientMap | None:
-    """Return the map of a run, rank 0, training steps; None where it captured no such statistic.
+    """Return the map of rank 0 and training steps; None if neither statistic was captured.
 
-    Where both statistics were captured, the one of more layers is taken; the norm, if as many.
+    If both were captured, use the one with more parameters, and the norm in a tie.
     """
     best: tuple[str, Columns] | None = None
     for reduction in _PREFERENCE:
@@ -68,7 +67,7 @@ def gradient_map(run: Run) -> GradientMap | None:
 
 def _matrix(reduction: str, columns: Sequence[Column]) -> GradientMap:
     steps = np.unique(np.concatenate([column.steps for column in columns]))
-    # Equally many steps in every column, so that evenly captured steps stay evenly spaced.
+    # The same number of steps per column keeps evenly captured steps evenly spaced.
     starts = steps[:: -(-len(steps) // _MOST_COLUMNS)]
     rows = [_row(column, starts) for column in columns]
     return GradientMap(
@@ -85,7 +84,7 @@ def _matrix(reduction: str, columns: Sequence[Column]) -> GradientMap:
 def _row(
     column: Column, starts: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return one layer's logarithms and where it was captured, [C] each."""
+    """Return the logarithms of one parameter, float64 [C], and where it was captured, bool [C]."""
     size = len(starts)
     place = np.searchsorted(starts, column.steps, side="right") - 1
     values = np.abs(column.values)

@@ -1,4 +1,4 @@
-"""A heat map of layers by steps, with its colour scale."""
+"""Heat map of parameters by steps, with its colour scale."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from vinedresser.explain.charts.palette import (
     colour_bar,
     indexed_png,
 )
-from vinedresser.explain.charts.scale import Scale, decade
+from vinedresser.explain.charts.scale import Scale
 from vinedresser.explain.charts.svg import Svg, element
-from vinedresser.explain.wording import number
+from vinedresser.explain.formatting import decade, number
 
 __all__ = ["colour_scale", "heat_map", "value_range"]
 
@@ -30,14 +30,14 @@ _RIGHT, _TICK_ROOM = 12.0, 22.0
 _TALLEST_ROW, _LOWEST_ROW, _MOST_HEIGHT = 23.0, 2.5, 620.0
 _LABEL_HEIGHT, _CHARACTER, _LONGEST_NAME = 11.0, 6.1, 34
 _PIXELS_PER_TICK = 90.0
-# Beyond this many decades, the outermost hundredths of the cells do not stretch the scale.
+# Above this many decades, the lowest and highest percent of the cells do not extend the scale.
 _MOST_DECADES = 12.0
-# Thin lines part the rows as long as they are tall enough to be told apart.
+# Rows at least this high are separated by thin lines.
 _PARTED_FROM = 8.0
 
 
 class _Frame(NamedTuple):
-    """Where the cells lie, in pixels."""
+    """Area of the cells, in pixels."""
 
     left: float
     right: float
@@ -47,11 +47,11 @@ class _Frame(NamedTuple):
 
 
 def heat_map(data: GradientMap, markers: Sequence[Marker], width: float) -> Svg:
-    """Return the map as SVG; the cells are one picture, a pixel each.
+    """Return the map as SVG; the cells are an image with one pixel per cell.
 
     Args:
-        data: what to draw.
-        markers: where rules fired.
+        data: data to draw.
+        markers: findings to mark.
         width: pixels, before the page scales it.
     """
     left = 14.0 + _CHARACTER * min(_LONGEST_NAME, max(map(len, data.names)))
@@ -77,7 +77,7 @@ def colour_scale(data: GradientMap, width: float) -> Svg:
     """Return the colour bar with its decades.
 
     Args:
-        data: what is drawn with it.
+        data: data of the heat map.
         width: pixels.
     """
     low, high = value_range(data)
@@ -94,7 +94,7 @@ def colour_scale(data: GradientMap, width: float) -> Svg:
 
 
 def value_range(data: GradientMap) -> tuple[float, float]:
-    """Return the logarithms at the two ends of the colour scale."""
+    """Return the logarithms at both ends of the colour scale."""
     values = data.log10[np.isfinite(data.log10)]
     if not values.size:
         return -1.0, 1.0
@@ -124,7 +124,7 @@ def _cells(data: GradientMap, frame: _Frame) -> Svg:
 
 
 def _indices(data: GradientMap, low: float, high: float) -> NDArray[np.uint8]:
-    """Return palette indices, uint8, [L, C]."""
+    """Return palette indices, uint8 [L, C]."""
     finite = np.where(np.isfinite(data.log10), data.log10, low)
     level = np.clip(np.round((finite - low) / (high - low) * (LEVELS - 1)), 0, LEVELS - 1)
     indices = (FIRST_LEVEL + level).astype(np.uint8)
@@ -135,7 +135,7 @@ def _indices(data: GradientMap, low: float, high: float) -> NDArray[np.uint8]:
 
 
 def _row_labels(data: GradientMap, frame: _Frame) -> list[Svg]:
-    """Return the names, as many as have room, and for every row what hovering over it says."""
+    """Return the names that fit, and a tooltip for every row."""
     every = math.ceil(_LABEL_HEIGHT / frame.row)
     drawn = []
     for count, (name, row) in enumerate(zip(data.names, data.log10, strict=True)):
@@ -154,17 +154,17 @@ def _row_labels(data: GradientMap, frame: _Frame) -> list[Svg]:
 def _summary(row: NDArray[np.float64]) -> str:
     finite = row[np.isfinite(row)]
     if not finite.size:
-        return "no finite value other than zero"
+        return "no finite value except zero"
     return f"{number(_power(finite.min()))} to {number(_power(finite.max()))}"
 
 
 def _power(exponent: float) -> float:
-    """Return ten to a power, which rounding must not carry beyond the largest float."""
+    """Return ten to a power, limited to the largest float."""
     return math.pow(10.0, min(float(exponent), 308.25))
 
 
 def _shortened(name: str) -> str:
-    """Return a name that fits, without some of its middle: its end says which parameter it is."""
+    """Return a name that fits, shortened in the middle: its end identifies the parameter."""
     if len(name) <= _LONGEST_NAME:
         return name
     first, *rest = name.split(".")
@@ -192,7 +192,7 @@ def _step_labels(data: GradientMap, frame: _Frame) -> list[Svg]:
 
 
 def _place(data: GradientMap, step: float, left: float, right: float) -> float:
-    """Return where a step lies: columns are equally wide, however the captured steps are spaced."""
+    """Return the pixel of a step: columns are equally wide, whatever steps they contain."""
     count = len(data.starts)
     gap = float(data.starts[-1] - data.starts[-2]) if count > 1 else 1.0
     ends = np.append(data.starts, data.starts[-1] + gap)

@@ -1,4 +1,4 @@
-"""How the elements of a tensor are distributed along the steps, and the figure of it."""
+"""Distribution of a tensor's elements over the steps, as data and as a chart."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from vinedresser.store.reductions import Histogram
 
 __all__ = ["LEAST_SHARE", "HistogramMap", "histogram_chart", "histogram_map"]
 
-# The darkest colour; the lightest is all elements.
+# Share of elements of the darkest colour; the lightest is 100 %.
 LEAST_SHARE = 1e-4
 _BINS = 48
 _MOST_COLUMNS = 80
-# Of every step, so much at either end may lie beyond the axis: a single element does not widen it.
+# Share of the elements of a step that may lie beyond either end of the axis.
 _BEYOND = 0.005
 _LARGEST = 1e300
 
@@ -39,16 +39,16 @@ _LARGEST = 1e300
 class HistogramMap:
     """Shares of a tensor's elements by bin and step.
 
-    Shape legend: C, columns, each a captured step; B, bins.
+    Shape legend: C columns, each of one captured step; B bins.
 
     Attributes:
-        name: of the tensor.
+        name: name of the tensor.
         steps: float64 [C], ascending: where the columns lie along the steps.
-        edges: float64, [B + 1], the same for all columns.
-        shares: float64, [B, C]; a column sums to 1, what lies beyond the edges is in the outermost
-            bins. NaN where no element was finite.
-        captured: how many steps were captured.
-        damaged: how many could not be read.
+        edges: edges of the bins, float64 [B + 1].
+        shares: float64 [B, C]; columns sum to 1, elements beyond the edges count in the outermost
+            bins. NaN if no element was finite.
+        captured: number of captured steps.
+        damaged: number of steps that cannot be read.
         not_finite: int64 [K], steps with elements that are not finite, where known.
     """
 
@@ -62,14 +62,14 @@ class HistogramMap:
 
 
 def histogram_map(run: Run, name: str) -> HistogramMap | None:
-    """Return the histograms of a tensor over the train steps of rank 0.
+    """Return the histograms of a tensor over the training steps of rank 0.
 
     Args:
         run: the run.
-        name: of a tensor of which "histogram" was captured.
+        name: name of a tensor whose "histogram" was captured.
 
     Returns:
-        None where none of them can be read, or none has a finite element.
+        None if no histogram can be read or none has a finite element.
     """
     view = run.tensor(name)
     captured = view.steps(reduction="histogram")
@@ -88,7 +88,7 @@ def histogram_map(run: Run, name: str) -> HistogramMap | None:
         try:
             found.append((step, view.histogram(step)))
         except CorruptData:
-            # Counted, below, and told.
+            # Counted below and reported in the caption.
             continue
     edges = _common_edges([histogram for _, histogram in found])
     if edges is None:
@@ -104,13 +104,13 @@ def histogram_map(run: Run, name: str) -> HistogramMap | None:
 
 
 def histogram_chart(data: HistogramMap, markers: Sequence[Marker], size: Size, label: str) -> Svg:
-    """Return the figure: steps to the right, values upwards, the share of elements as colour.
+    """Return the chart: steps to the right, values upwards, shares of elements as colours.
 
     Args:
-        data: what to draw.
-        markers: where rules fired; those beyond the captured steps are left out.
-        size: of the chart.
-        label: what it shows, for those who do not see it.
+        data: data to draw.
+        markers: findings to mark; those beyond the captured steps are left out.
+        size: size of the chart.
+        label: accessible name of the chart.
     """
     first, last = int(data.steps[0]), int(data.steps[-1])
     half = (last - first) / max(len(data.steps) - 1, 1) / 2
@@ -152,21 +152,21 @@ def _medians(data: HistogramMap) -> NDArray[np.float64]:
 
 
 def _indices(shares: NDArray[np.float64]) -> NDArray[np.uint8]:
-    """Return palette indices, the highest bin first: uint8, [B, C]."""
+    """Return palette indices, highest bin first: uint8 [B, C]."""
     known = np.nan_to_num(shares)
-    # Logarithms: a peak of many equal values, such as relu's zeros, does not hide the rest.
+    # Logarithmic, so that a peak, such as the zeros of relu, does not hide the rest.
     place = np.log10(np.maximum(known, LEAST_SHARE) / LEAST_SHARE) / -np.log10(LEAST_SHARE)
     level = np.round(np.clip(place, 0, 1) * (LEVELS - 1)).astype(np.uint8)
     return np.where(known > 0, FIRST_LEVEL + level, NONE).astype(np.uint8)[::-1]
 
 
 def _common_edges(histograms: Sequence[Histogram]) -> NDArray[np.float64] | None:
-    """Return edges between which nearly all elements of each step lie."""
+    """Return edges that contain nearly all elements of each step."""
     ends = [_quantiles(one) for one in histograms if one.counts.sum()]
     if not ends:
         return None
     low, high = min(low for low, _ in ends), max(high for _, high in ends)
-    # A span that is no float has no axis.
+    # The span must be a finite float.
     low, high = max(low, -_LARGEST), min(high, _LARGEST)
     if not low < high:
         low, high = low - (abs(low) or 1.0) / 2, high + (abs(high) or 1.0) / 2
@@ -175,7 +175,7 @@ def _common_edges(histograms: Sequence[Histogram]) -> NDArray[np.float64] | None
 
 
 def _quantiles(histogram: Histogram) -> tuple[float, float]:
-    """Return the values below and above which only a small share of the elements lies."""
+    """Return the values that few elements are below or above."""
     total = np.concatenate([[0], np.cumsum(histogram.counts)]) / histogram.counts.sum()
     first = int(np.searchsorted(total, _BEYOND, side="right")) - 1
     last = int(np.searchsorted(total, 1 - _BEYOND, side="left"))
@@ -183,7 +183,7 @@ def _quantiles(histogram: Histogram) -> tuple[float, float]:
 
 
 def _rebinned(histogram: Histogram, edges: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return shares by the common bins; within a bin of its own, elements are spread evenly."""
+    """Return the shares in common bins, float64 [B], assuming even spread within each own bin."""
     if not histogram.counts.sum():
         return np.full(len(edges) - 1, np.nan)
     total = np.concatenate([[0], np.cumsum(histogram.counts)]) / histogram.counts.sum()

@@ -1,4 +1,4 @@
-"""A figure of many layers along the steps: a line for each, what all lie in between, extremes."""
+"""Chart of a statistic of many layers over the steps: lines, envelope and extremes."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from vinedresser.explain.charts.layer_series import LayerSeries
 from vinedresser.explain.charts.markers import Marker, draw_markers, marker_room
 from vinedresser.explain.charts.scale import Scale, nice_scale
 from vinedresser.explain.charts.svg import Svg, element, path_data
-from vinedresser.explain.wording import number
+from vinedresser.explain.formatting import number
 
 __all__ = ["Band", "MOST_LINES", "extremes", "layer_lines"]
 
 MOST_LINES = 12
-# A figure that is further below the largest is drawn at the foot of a logarithmic axis.
+# Decades of a logarithmic axis; smaller values are drawn at its lower end.
 _MOST_DECADES = 14.0
 
 
 @dataclass(frozen=True)
 class Band:
-    """Where the values of healthy trainings lie.
+    """Range of the values of healthy trainings.
 
     Attributes:
-        low: its lower end.
-        high: its upper end.
-        label: what it is.
+        low: lower end.
+        high: upper end.
+        label: label in the chart.
     """
 
     low: float
@@ -48,16 +48,16 @@ def layer_lines(
     log: bool = False,
     band: Band | None = None,
 ) -> Svg:
-    """Return a chart of all layers; of many, every so many-th has a line of its own.
+    """Return a chart of all layers; of many, only some have lines.
 
     Args:
-        data: what to draw.
-        markers: where rules fired.
-        size: of the chart.
+        data: data to draw.
+        markers: findings to mark.
+        size: size of the chart.
         extent: first and last step of the axis.
-        label: what it shows, for those who do not see it.
-        log: whether the axis of the values is logarithmic; what is not positive is left out then.
-        band: is shaded.
+        label: accessible name of the chart.
+        log: use a logarithmic axis, which leaves out values that are not positive.
+        band: range to shade.
     """
     x = step_axis(extent, size)
     places = [float(x(marker.step)) for marker in markers]
@@ -81,7 +81,7 @@ def layer_lines(
 
 
 def extremes(data: LayerSeries) -> tuple[int, int] | None:
-    """Return the layers with the lowest and the highest median; None where there are not two."""
+    """Return the layers with the lowest and highest median; None if fewer than two have one."""
     medians = np.array([_median(row) for row in data.values])
     if np.isfinite(medians).sum() < 2:
         return None
@@ -99,7 +99,7 @@ def _value_axis(
     if not log:
         return nice_scale(values, start, end)
     finite = values[np.isfinite(values)]
-    # In logarithms: near the largest float a margin would not be a float any more.
+    # In logarithms, since a margin near the largest float would overflow.
     ends = [math.log10(finite.min()), math.log10(finite.max())] if finite.size else []
     ends += [math.log10(band.low), math.log10(band.high)] if band is not None else []
     low, high = min(ends, default=-1.0), max(ends, default=0.0)
@@ -124,12 +124,12 @@ def _band(band: Band | None, frame: Frame, size: Size) -> list[Svg]:
 
 
 def _height(frame: Frame, values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return pixels; what lies beyond the axis stands at its end."""
+    """Return pixels, shape as given; values beyond the axis lie at its end."""
     return np.clip(frame.y(values), frame.top, frame.bottom)
 
 
 def _envelope(data: LayerSeries, values: NDArray[np.float64], frame: Frame) -> list[Svg]:
-    """Return the area between the lowest and the highest of all layers."""
+    """Return the area between the lowest and highest of all layers."""
     seen = np.isfinite(values).any(axis=0)
     if len(values) < 3 or seen.sum() < 2:
         return []
@@ -147,7 +147,7 @@ def _lines(data: LayerSeries, values: NDArray[np.float64], frame: Frame) -> list
     ends = extremes(data)
     kinds = {} if ends is None else {ends[0]: "layer lowest", ends[1]: "layer highest"}
     drawn = []
-    # The extremes last: above the others.
+    # The extremes last, on top of the others.
     for row in [*sorted(chosen - set(kinds)), *kinds]:
         kind = kinds.get(row, "layer")
         title = element("title", f"{data.names[row]}: {_summary(values[row])}")
@@ -157,14 +157,18 @@ def _lines(data: LayerSeries, values: NDArray[np.float64], frame: Frame) -> list
             place = {"cx": float(x[finite][0]), "cy": float(y[finite][0])}
             drawn.append(element("circle", title, r=3, class_=f"point {kind}", **place))
         elif finite.any():
-            # Layers that are captured at steps of their own leave gaps at those of the others.
+            # Layers captured at different steps have gaps at the steps of the others.
             line = path_data(x[finite], y[finite]) if _sparse(finite) else path_data(x, y)
             drawn.append(element("path", title, d=line, class_=kind))
     return drawn
 
 
 def _sparse(finite: NDArray[np.bool_]) -> bool:
-    """Say whether no two neighbours have a value, so that there would be no line at all."""
+    """Return whether no two neighbours are finite, so that no line would be visible.
+
+    Args:
+        finite: bool [N].
+    """
     return not bool((finite[1:] & finite[:-1]).any())
 
 
@@ -177,4 +181,4 @@ def _summary(row: NDArray[np.float64]) -> str:
 
 def _nothing(frame: Frame) -> Svg:
     middle = {"x": (frame.x.start + frame.x.end) / 2, "y": (frame.top + frame.bottom) / 2}
-    return element("text", "no value with a place on the axis", class_="empty", **middle)
+    return element("text", "no value fits the axis", class_="empty", **middle)

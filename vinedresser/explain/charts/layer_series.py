@@ -1,4 +1,4 @@
-"""One figure of every layer along the steps, for charts that hold many layers at once."""
+"""One statistic of every layer over the steps."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _MOST_STEPS = 120
 
 @dataclass(frozen=True, eq=False)
 class LayerSeries:
-    """A figure of layers along the steps.
+    """A statistic of layers over the steps.
 
-    Shape legend: L, layers; N, steps that are kept.
+    Shape legend: L layers, N kept steps.
 
     Attributes:
-        names: of the layers or parameters, [L], in the order in which the model has them.
-        steps: int64, [N], ascending; evenly strided among those that were captured.
-        values: float64, [L, N]; NaN where it was not captured or is not finite.
-        captured: how many steps were captured.
-        broken: of how many (layer, step) among those that are kept it was captured but not finite.
+        names: names of the layers or parameters [L], in model order.
+        steps: int64 [N], ascending; evenly spread among the captured steps.
+        values: float64 [L, N]; NaN where not captured or not finite.
+        captured: number of captured steps.
+        broken: number of captured values at kept steps that are not finite.
     """
 
     names: tuple[str, ...]
@@ -38,10 +38,10 @@ class LayerSeries:
 
 
 def update_ratios(run: Run) -> LayerSeries | None:
-    """Return |update| / |weight| (Euclidean norms) of each weight; None where it was not captured.
+    """Return |update| / |weight| (Euclidean norms) of each weight; None if not captured.
 
-    Of rank 0, train steps at which both were captured. About 1e-3 is usual (Karpathy, "A Recipe
-    for Training Neural Networks", 2019).
+    Uses training steps of rank 0 with both norms. About 1e-3 is usual (Karpathy, "A Recipe for
+    Training Neural Networks", 2019).
     """
     updates = run.reductions("l2", "updates", mode="train")
     weights = run.reductions("l2", "weights", mode="train")
@@ -55,15 +55,15 @@ def update_ratios(run: Run) -> LayerSeries | None:
 
 
 def layer_statistic(run: Run, reduction: str, collection: str) -> LayerSeries | None:
-    """Return a statistic of each tensor of a collection, rank 0, train steps.
+    """Return a statistic of each tensor of a collection, for training steps of rank 0.
 
     Args:
         run: the run.
-        reduction: such as "zero_share".
-        collection: such as "activations".
+        reduction: name of the statistic, such as "zero_share".
+        collection: name of the collection, such as "activations".
 
     Returns:
-        Names without their kind; None where it was not captured.
+        The series, with names without their kind; None if not captured.
     """
     columns = run.reductions(reduction, collection, mode="train")
     return _series(
@@ -79,7 +79,7 @@ _Points = tuple[str, NDArray[np.int64], NDArray[np.float64]]
 
 def _ratio(name: str, above: Column, below: Column) -> _Points:
     steps, places, others = np.intersect1d(above.steps, below.steps, return_indices=True)
-    # Updates of weights that are all zero, or beyond the largest float, have no ratio.
+    # Weights that are all zero, or overflow, have no ratio.
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         return name, steps, above.values[places] / below.values[others]
 

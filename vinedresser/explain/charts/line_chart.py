@@ -1,4 +1,4 @@
-"""A figure along the steps: every step faintly, the trend, evaluations, and where rules fired."""
+"""Chart of one scalar over the steps: values, trend, evaluations and findings."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from vinedresser.explain.charts.curves import smoothed, thinned
 from vinedresser.explain.charts.markers import Marker, draw_markers, marker_room
 from vinedresser.explain.charts.scale import Scale, nice_scale
 from vinedresser.explain.charts.svg import Svg, element, path_data
-from vinedresser.explain.wording import number
+from vinedresser.explain.formatting import number
 from vinedresser.store.reading.series import Column
 
 __all__ = ["has_trend", "line_chart"]
 
-# More evaluations than this are drawn as a line only.
+# Evaluations that are drawn with points; more are a line only.
 _MOST_POINTS = 150
 
 
@@ -35,10 +35,10 @@ def line_chart(
 
     Args:
         column: the scalar.
-        markers: where rules fired.
-        size: of the chart.
+        markers: findings to mark.
+        size: size of the chart.
         extent: first and last step of the axis; the same in all charts of a page.
-        label: what it shows, for those who do not see it.
+        label: accessible name of the chart.
     """
     x = step_axis(extent, size)
     places = [float(x(marker.step)) for marker in markers]
@@ -61,13 +61,13 @@ def line_chart(
 
 
 def has_trend(column: Column) -> bool:
-    """Say whether the training's values are so many that a trend is drawn through them."""
+    """Return whether there are enough training values to draw a trend."""
     train = column.of("train")
     return len(smoothed(train.steps, train.values)[0]) > 0
 
 
 def _training(column: Column, frame: Frame) -> list[Svg]:
-    """Return every step (its outline, where there are many) and the trend over it."""
+    """Return the values (of many, their outline) and the trend."""
     steps, values = thinned(column.steps, column.values)
     trend_steps, trend = smoothed(column.steps, _along(frame.y, column.values))
     if np.isfinite(column.values).sum() == 1:
@@ -106,7 +106,7 @@ def _points(column: Column, frame: Frame, kind: str) -> list[Svg]:
 
 
 def _not_finite(column: Column, frame: Frame) -> list[Svg]:
-    """Return a red stroke at the foot of the chart for every step without a finite value."""
+    """Return red strokes for values that are not finite, and a text if no value is finite."""
     bad = column.steps[~np.isfinite(column.values)]
     drawn = nonfinite_strokes(frame.x(bad), frame.bottom)
     if len(bad) == len(column):

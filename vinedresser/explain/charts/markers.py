@@ -1,4 +1,4 @@
-"""Where rules fired: numbered lines through every chart whose axis is the steps."""
+"""Markers of findings: numbered vertical lines in charts over the steps."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _FLAG = 15.0
 
 @dataclass(frozen=True)
 class Marker:
-    """A vertical line at the step at which a rule fired.
+    """A vertical line at the step of a finding.
 
     Attributes:
-        number: of the finding in the page.
-        step: where.
-        severity: decides the colour.
-        title: shown on hovering.
+        number: number of the finding in the page.
+        step: step of the finding.
+        severity: severity, which decides the colour.
+        title: tooltip.
     """
 
     number: int
@@ -31,21 +31,21 @@ class Marker:
 
 
 def marker_room(places: Sequence[float]) -> float:
-    """Return the height above a plot that the numbers of markers need, in pixels.
+    """Return the height above a plot that the numbers of the markers need, in pixels.
 
     Args:
-        places: where they stand, pixels.
+        places: places of the markers, pixels.
     """
     return 6.0 + _FLAG * (max(_rows(places), default=-1) + 1)
 
 
 def draw_markers(markers: Sequence[Marker], places: Sequence[float], bottom: float) -> list[Svg]:
-    """Return the markers: a dashed line from a numbered flag at the top down to ``bottom``.
+    """Return the markers: a dashed line from a number at the top down to ``bottom``.
 
     Args:
-        markers: what to draw.
-        places: where they stand, pixels.
-        bottom: pixels.
+        markers: markers to draw.
+        places: places of the markers, pixels.
+        bottom: bottom of the plot, pixels.
     """
     drawn = []
     for marker, place, row in zip(markers, places, _rows(places), strict=True):
@@ -65,7 +65,7 @@ def draw_markers(markers: Sequence[Marker], places: Sequence[float], bottom: flo
 
 
 def _rows(places: Sequence[float]) -> list[int]:
-    """Return for each marker in which row its number stands, so that none covers another."""
+    """Return the row of each number, such that none covers another."""
     ends: list[float] = []
     rows = []
     for place in places:

@@ -1,4 +1,4 @@
-"""Colours for a figure that spans decades, and a picture in them."""
+"""Colour scale for values that span decades, and images in its colours."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ __all__ = [
     "indexed_png",
 ]
 
-# Palette indices with a meaning of their own; the levels follow them.
+# Palette indices with a special meaning; the levels follow.
 NONE, NOT_FINITE, ZERO = 0, 1, 2
 LEVELS = 253
 FIRST_LEVEL = 3
 
-# From faint to strong: lightness grows evenly, so that it reads without colour vision too. No red
-# in it: that is kept for what is not finite; no grey: that is zero.
+# Lightness grows evenly, which is readable without colour vision too. Red is reserved for values
+# that are not finite, grey for zero.
 _STOPS = ("#241a4d", "#2c4a86", "#237e8f", "#3fae84", "#9ed36b", "#f3eea0")
 _OWN = {NONE: "#000000", NOT_FINITE: "#e5383b", ZERO: "#8d939c"}
 
@@ -64,16 +64,16 @@ def colour_bar(width: float, ticks: Sequence[tuple[float, str]], **attributes: o
 
 
 def indexed_png(indices: NDArray[np.uint8]) -> str:
-    """Return a picture as a ``data:`` URL, one pixel a cell.
+    """Return an image as a ``data:`` URL, one pixel per cell.
 
     Args:
-        indices: uint8, [H, W], palette indices; `NONE` is transparent.
+        indices: palette indices, uint8 [H, W]; `NONE` is transparent.
     """
     return data_url(palette_png(indices, _table()))
 
 
 def _table() -> NDArray[np.uint8]:
-    """Return all colours, uint8, [256, 3]."""
+    """Return all colours, uint8 [256, 3]."""
     rgb = np.array([list(bytes.fromhex(stop[1:])) for stop in _STOPS], dtype=np.float64)
     place = np.linspace(0, len(_STOPS) - 1, LEVELS)
     table = np.empty((256, 3), np.uint8)

@@ -1,4 +1,4 @@
-"""From values to pixels, and round numbers along the way."""
+"""Axes: conversion of values to pixels, and round ticks."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["MINUS", "Scale", "Tick", "decade", "nice_scale"]
+from vinedresser.explain.formatting import MINUS, decade
 
-MINUS = "\N{MINUS SIGN}"
-_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-# Beyond these, a span or a margin would not be a float any more.
+__all__ = ["Scale", "Tick", "nice_scale"]
+
+# Beyond these, a span or a margin would overflow.
 _SMALLEST, _LARGEST = 5e-324, 1e307
-# From these ratios on a linear axis would show the largest values only: between the ninth and the
-# first tenth of the values, and between the largest and the middle one.
+# Ratios above which the axis is logarithmic: of the 90th to the 10th percentile, and of the maximum
+# to the median.
 _LOG_FROM_SPREAD, _LOG_FROM_PEAK = 50.0, 1000.0
 
 
@@ -24,8 +24,8 @@ class Tick:
     """A labelled position.
 
     Attributes:
-        value: in the units of the data.
-        label: as it is written.
+        value: value in the units of the data.
+        label: text.
     """
 
     value: float
@@ -41,8 +41,8 @@ class Scale:
         high: value at ``end``.
         start: pixels.
         end: pixels; smaller than ``start`` on an axis that points up.
-        log: whether it is logarithmic; ``low`` and ``high`` are positive then.
-        whole: whether only whole numbers are labelled.
+        log: logarithmic; requires positive ``low`` and ``high``.
+        whole: label whole numbers only.
     """
 
     low: float
@@ -53,7 +53,7 @@ class Scale:
     whole: bool = False
 
     def __call__(self, values: NDArray[np.number] | float) -> NDArray[np.float64]:
-        """Return pixels; shape as given. What has no place on the axis becomes NaN."""
+        """Return pixels, float64, shape as given; NaN for values that the axis cannot show."""
         with np.errstate(divide="ignore", invalid="ignore"):
             place = self.along(np.asarray(values, dtype=np.float64))
             low, high = self.along(np.array([self.low, self.high]))
@@ -61,7 +61,7 @@ class Scale:
         return np.where(np.isfinite(pixels), pixels, np.nan)
 
     def along(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return values in the domain in which the axis is linear; shape as given."""
+        """Return values, or logarithms on a logarithmic axis; float64, shape as given."""
         return np.log10(values) if self.log else values
 
     def ticks(self, most: int) -> list[Tick]:
@@ -69,7 +69,7 @@ class Scale:
         return self._log_ticks(most) if self.log else self._linear_ticks(most)
 
     def _linear_ticks(self, most: int) -> list[Tick]:
-        # A span of subnormal numbers may have no fraction.
+        # The fraction of a subnormal span may be zero.
         step = _round_step(max((self.high - self.low) / max(most, 1), 1e-300))
         if self.whole:
             step = max(step, 1.0)
@@ -90,14 +90,14 @@ class Scale:
 
 
 def nice_scale(values: NDArray[np.float64], start: float, end: float) -> Scale:
-    """Return an axis on which all finite values have room.
+    """Return an axis that shows all finite values.
 
-    It is logarithmic when the values are positive and spread over decades.
+    It is logarithmic if the values are positive and span decades.
 
     Args:
         values: float64, any shape.
-        start: pixels of its low end.
-        end: pixels of its high end.
+        start: pixel of the low end.
+        end: pixel of the high end.
     """
     finite = np.clip(values[np.isfinite(values)], -_LARGEST / 100, _LARGEST / 100)
     if not finite.size:
@@ -108,9 +108,9 @@ def nice_scale(values: NDArray[np.float64], start: float, end: float) -> Scale:
         return Scale(
             max(low / margin, _SMALLEST), min(high * margin, _LARGEST), start, end, log=True
         )
-    # Margins of subnormal numbers would be nothing.
+    # Margins of subnormal numbers would be zero.
     span = max(high - low or abs(high) or 1.0, 1e-300)
-    # Zero belongs to the picture when it is near: losses and accuracies are read against it.
+    # Include zero if it is near: losses and accuracies are read relative to it.
     bottom = 0.0 if 0 <= low < 0.5 * high else low - 0.06 * span
     return Scale(bottom, high + 0.06 * span, start, end)
 
@@ -119,13 +119,6 @@ def _spreads_over_decades(values: NDArray[np.float64]) -> bool:
     first, middle, ninth = np.quantile(np.log10(values), [0.1, 0.5, 0.9])
     peak = np.log10(values.max()) - middle
     return bool(ninth - first >= np.log10(_LOG_FROM_SPREAD) or peak >= np.log10(_LOG_FROM_PEAK))
-
-
-def decade(power: int) -> str:
-    """Return a power of ten as it is written, such as 10⁻³."""
-    if power in (0, 1):
-        return str(10**power)
-    return "10" + str(power).translate(_SUPERSCRIPTS)
 
 
 def _round_step(raw: float) -> float:

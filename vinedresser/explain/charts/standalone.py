@@ -1,6 +1,6 @@
-"""An SVG file of its own: charts below a title, with the stylesheet inside.
+"""Standalone SVG documents: a title and charts, with an embedded stylesheet.
 
-Viewers other than browsers know no CSS variables; the colours are those of a light page.
+Many viewers do not support CSS variables, so the colours of the light page are filled in.
 """
 
 from __future__ import annotations
@@ -96,5 +96,5 @@ def _style() -> str:
     colours = dict(re.findall(r"--([\w-]+): ([^;]+);", light))
     rules = folder.joinpath("charts.css").read_text("utf-8") + _EXTRA
     filled = re.sub(r"var\(--([\w-]+)\)", lambda found: colours.get(found[1], found[0]), rules)
-    # Marks of findings are in reports only, and their colours depend on where they stand.
+    # Rules of markers set variables; standalone pictures have no markers.
     return "\n".join(line for line in filled.splitlines() if "--" not in line)

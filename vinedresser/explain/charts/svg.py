@@ -1,4 +1,4 @@
-"""Writing SVG elements, with everything escaped that is not SVG already."""
+"""SVG elements; everything that is not SVG already is escaped."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ __all__ = ["Svg", "element", "path_data"]
 
 
 class Svg(str):
-    """Finished markup; templates take it as it is, where they would escape a plain string."""
+    """Markup, which templates do not escape."""
 
     __slots__ = ()
 
     def __html__(self) -> str:
-        """Return itself: the protocol by which Jinja asks for markup."""
+        """Return the markup; Jinja calls this method."""
         return str(self)
 
 
@@ -25,10 +25,10 @@ def element(tag: str, *children: str, **attributes: object) -> Svg:
     """Return one element.
 
     Args:
-        tag: its name.
-        children: what it holds; a plain string is text and is escaped.
-        attributes: an underscore stands for a hyphen, a trailing one is dropped (``class_``);
-            floats are rounded to hundredths, None leaves an attribute out.
+        tag: name of the element.
+        children: contents; plain strings are escaped.
+        attributes: attributes; underscores become hyphens and a trailing one is dropped
+            (``class_``), floats are rounded to hundredths, None omits the attribute.
     """
     written = "".join(
         f' {name.rstrip("_").replace("_", "-")}="{escape(_text(value))}"'
@@ -42,11 +42,11 @@ def element(tag: str, *children: str, **attributes: object) -> Svg:
 
 
 def path_data(x: NDArray[np.float64], y: NDArray[np.float64]) -> str:
-    """Return the ``d`` attribute of a line through the points; NaN breaks it.
+    """Return the ``d`` attribute of a line through points; NaN breaks the line.
 
     Args:
-        x: float64, [N], pixels.
-        y: float64, [N], pixels.
+        x: float64 [N], pixels.
+        y: float64 [N], pixels.
     """
     parts: list[str] = []
     command = "M"

@@ -1,4 +1,4 @@
-"""Tensors as pictures: convolution filters, batches of images, feature maps, attention.
+"""Tensors as images: convolution filters, batches, feature maps, attention.
 
 Shape legend: N samples, C channels, H height, W width, O output channels, I input channels.
 """
@@ -12,39 +12,38 @@ from numpy.typing import NDArray
 
 __all__ = ["mosaic", "tile_images"]
 
-# Tiles that are still told apart on a screen.
+# Tiles that can be told apart on a screen.
 _MOST_ROWS = 16
 _MOST_COLUMNS = 16
 _COLOURS = 3
-# What is not finite is red, as in the reports.
+# Red for values that are not finite, as in the reports.
 _NOT_FINITE = (0.898, 0.220, 0.231)
 
 
 def tile_images(
     value: NDArray[Any], *, filters: bool = False, channels_last: bool = False
 ) -> list[list[NDArray[np.float64]]]:
-    """Return a tensor as rows of tiles: pictures of values from 0 to 1, NaN where not finite.
+    """Return a tensor as rows of tiles with values from 0 to 1, NaN where not finite.
 
-    Filters are scaled one by one, so that 0 is the middle; a batch is scaled as a whole, from its
-    least to its greatest element. Of what is too much to be looked at, the first is shown: at most
-    16 rows of 16 tiles.
+    Each filter is scaled separately, with 0 in the middle; a batch is scaled as a whole, from its
+    minimum to its maximum. At most the first 16 rows of 16 tiles are returned.
 
     Args:
-        value: real, of 2 to 5 axes. Filters: [O, I, H, W], or [H, W, I, O] if ``channels_last``.
-            Else a batch: [N, C, H, W], or [N, H, W, C] if ``channels_last``; [N, H, W]; or one
-            picture [H, W].
-        filters: it holds the weights of a convolution.
-        channels_last: the order of the axes.
+        value: any real dtype. Filters: [O, I, H, W], or [H, W, I, O] if ``channels_last``.
+            A batch: [N, C, H, W], or [N, H, W, C] if ``channels_last``, or [N, H, W]; or one
+            image [H, W].
+        filters: the tensor contains the weights of a convolution.
+        channels_last: the channels are the last axis.
 
     Returns:
-        Rows of tiles, float64, [H, W] or [H, W, 3]. Three channels make a colour picture, and tiles
-        then follow each other; any other number gives each sample (or filter) a row of its own.
+        Rows of tiles, float64 [H, W] or [H, W, 3]. Three channels make a colour image, one channel
+        a grey one; other numbers of channels give each sample or filter its own row.
 
     Raises:
-        ValueError: it has no axes to make a picture of.
+        ValueError: the shape does not make an image.
     """
     if not 2 <= value.ndim <= 4 or (filters and value.ndim != 4):
-        raise ValueError(f"a tensor of shape {list(value.shape)} is no picture")
+        raise ValueError(f"a tensor of shape {list(value.shape)} is not an image")
     stack = _ordered(value.astype(np.float64), filters=filters, channels_last=channels_last)
     stack[~np.isfinite(stack)] = np.nan
     scaled = _centred(stack) if filters else _spread(stack)
@@ -57,16 +56,16 @@ def tile_images(
 
 
 def mosaic(rows: list[list[NDArray[np.float64]]]) -> NDArray[np.float64]:
-    """Return tiles of one size laid out in one colour picture, white lines between them.
+    """Arrange tiles of one size in one colour image, with white gaps.
 
     Args:
-        rows: of `tile_images`.
+        rows: rows of tiles from `tile_images`.
 
     Returns:
-        float64, [H, W, 3], from 0 to 1; a pixel with a value that is not finite is red.
+        float64 [H, W, 3], from 0 to 1; values that are not finite are red.
     """
     height, width = rows[0][0].shape[:2]
-    # The larger a tile, the wider the line that is still seen.
+    # Larger tiles need wider gaps.
     gap = 1 + max(height, width) // 32
     columns = max(map(len, rows))
     size = (len(rows) * (height + gap) - gap, columns * (width + gap) - gap, _COLOURS)
@@ -84,7 +83,7 @@ def mosaic(rows: list[list[NDArray[np.float64]]]) -> NDArray[np.float64]:
 def _ordered(
     value: NDArray[np.float64], *, filters: bool, channels_last: bool
 ) -> NDArray[np.float64]:
-    """Return it as [N, C, H, W], of filters as [O, I, H, W]."""
+    """Return a copy with axes [N, C, H, W], or [O, I, H, W] for filters; float64."""
     if value.ndim == 2:
         return value[None, None].copy()
     if value.ndim == 3:
@@ -95,7 +94,7 @@ def _ordered(
 
 
 def _centred(stack: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Scale each filter by its greatest magnitude, 0 to the middle."""
+    """Scale each filter by its greatest magnitude, with 0 at 0.5; float64 [O, I, H, W]."""
     magnitudes = np.nan_to_num(np.abs(stack)).reshape(len(stack), -1)
     greatest = magnitudes.max(axis=1, initial=0.0)
     greatest[greatest == 0] = 1.0
@@ -103,7 +102,7 @@ def _centred(stack: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _spread(stack: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Scale a whole batch from its least to its greatest element."""
+    """Scale a batch from its minimum to its maximum; float64 [N, C, H, W]."""
     finite = stack[~np.isnan(stack)]
     if not finite.size:
         return stack
@@ -112,7 +111,7 @@ def _spread(stack: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _wrapped(tiles: list[NDArray[np.float64]]) -> list[list[NDArray[np.float64]]]:
-    """Lay tiles out in rows, about as many as there are columns."""
+    """Arrange tiles in about as many rows as columns."""
     shown = tiles[: _MOST_ROWS * _MOST_COLUMNS]
     width = min(int(np.ceil(np.sqrt(len(shown)))), _MOST_COLUMNS) or 1
     return [shown[start : start + width] for start in range(0, len(shown), width)]

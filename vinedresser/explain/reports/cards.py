@@ -8,8 +8,8 @@ from typing import Any
 
 from vinedresser.errors import CorruptData
 from vinedresser.explain.charts.markers import Marker
+from vinedresser.explain.formatting import count, evidence_rows, plain
 from vinedresser.explain.reports.timeline import Entry
-from vinedresser.explain.wording import count, evidence_rows, plain
 from vinedresser.rules.root_cause import root_causes
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import Run

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vinedresser.explain.charts.svg import Svg, element
-from vinedresser.explain.reports.seen_batches import Batch, SeenBatches
+from vinedresser.explain.reports.last_batches import Batch, LastBatches
 from vinedresser.rules.signals.losses.loss_formulas import class_indices
 
 __all__ = ["Confusion", "confusion", "confusion_chart"]
@@ -43,7 +43,7 @@ class Confusion:
     left_out: int
 
 
-def confusion(seen: SeenBatches, names: Sequence[str]) -> Confusion | None:
+def confusion(seen: LastBatches, names: Sequence[str]) -> Confusion | None:
     """Count what was taken for what; of many classes, those with the most errors are kept.
 
     Args:
@@ -80,7 +80,7 @@ def confusion(seen: SeenBatches, names: Sequence[str]) -> Confusion | None:
     )
 
 
-def _pair(seen: SeenBatches, batch: Batch) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+def _pair(seen: LastBatches, batch: Batch) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
     """Return the true and the predicted class of each row; None where they do not fit."""
     labels, predictions = batch.compared.labels, batch.compared.predictions
     if not np.isfinite(predictions).all():

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from vinedresser.explain.charts.png import colour_png, data_url
 from vinedresser.explain.charts.tensor_images import mosaic, tile_images
-from vinedresser.explain.reports.seen_batches import Batch, SeenBatches
-from vinedresser.explain.wording import number
+from vinedresser.explain.formatting import number
+from vinedresser.explain.reports.last_batches import Batch, LastBatches
 from vinedresser.rules.signals.losses.loss_formulas import class_indices, row_losses
 
 __all__ = ["Example", "HardExamples", "hard_examples"]
@@ -69,7 +69,7 @@ class HardExamples:
 
 
 def hard_examples(
-    seen: SeenBatches, classes: Sequence[str], features: Sequence[str], *, channels_last: bool
+    seen: LastBatches, classes: Sequence[str], features: Sequence[str], *, channels_last: bool
 ) -> HardExamples | None:
     """Return the examples with the highest loss; a loss that is not finite counts as the highest.
 
@@ -104,7 +104,7 @@ def hard_examples(
     return HardExamples(examples, names, width, len(ranked))
 
 
-def _ranked(seen: SeenBatches) -> list[tuple[float, Batch, int]]:
+def _ranked(seen: LastBatches) -> list[tuple[float, Batch, int]]:
     found: list[tuple[float, Batch, int]] = []
     for batch in seen.batches:
         # Predictions beyond all bounds give losses that are not finite; they are shown as such.
@@ -117,7 +117,7 @@ def _ranked(seen: SeenBatches) -> list[tuple[float, Batch, int]]:
     return sorted(found, key=lambda one: -one[0] if np.isfinite(one[0]) else -np.inf)
 
 
-def _inputs(seen: SeenBatches, rows: Sequence[tuple[Batch, int]]) -> NDArray[np.float64] | None:
+def _inputs(seen: LastBatches, rows: Sequence[tuple[Batch, int]]) -> NDArray[np.float64] | None:
     """Return what the model was given in these rows, [rows, ...]; None where it is not there."""
     name = _input_name(seen.batches)
     if name is None:
@@ -161,7 +161,7 @@ def _pictures(values: NDArray[np.float64] | None, *, channels_last: bool) -> lis
 
 
 def _features(
-    seen: SeenBatches, values: NDArray[np.float64] | None, names: Sequence[str]
+    seen: LastBatches, values: NDArray[np.float64] | None, names: Sequence[str]
 ) -> tuple[list[str], list[list[str]]]:
     """Return the features in which the examples stand out most, and their values."""
     name = _input_name(seen.batches)
@@ -192,7 +192,7 @@ def _listed(values: NDArray[Any]) -> str:
     return ", ".join(number(float(value), 3) for value in flat[:_MOST_NUMBERS]) + more
 
 
-def _truth(seen: SeenBatches, batch: Batch, row: int, classes: Sequence[str]) -> str:
+def _truth(seen: LastBatches, batch: Batch, row: int, classes: Sequence[str]) -> str:
     labels = batch.compared.labels
     if seen.task == "classes":
         numbers = class_indices(labels, batch.compared.predictions.shape[-1])
@@ -203,7 +203,7 @@ def _truth(seen: SeenBatches, batch: Batch, row: int, classes: Sequence[str]) ->
     return _listed(labels[row])
 
 
-def _said(seen: SeenBatches, batch: Batch, row: int, classes: Sequence[str]) -> str:
+def _said(seen: LastBatches, batch: Batch, row: int, classes: Sequence[str]) -> str:
     prediction = batch.compared.predictions[row]
     if not np.isfinite(prediction).all():
         return "not finite"
@@ -218,7 +218,7 @@ def _said(seen: SeenBatches, batch: Batch, row: int, classes: Sequence[str]) -> 
     return _listed(prediction)
 
 
-def _share(seen: SeenBatches, prediction: NDArray[np.float64]) -> NDArray[np.float64]:
+def _share(seen: LastBatches, prediction: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the probabilities of the classes, [classes]."""
     if seen.identity.takes == "probabilities":
         return prediction

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from vinedresser.explain.wording import count, duration, number, plain
+from vinedresser.explain.formatting import count, duration, number, plain
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.reading.series import Columns
 from vinedresser.store.records import RemedyRecord

@@ -14,19 +14,19 @@ from vinedresser.explain.charts.gradient_map import GradientMap, gradient_map
 from vinedresser.explain.charts.heat_map import colour_scale, heat_map
 from vinedresser.explain.charts.markers import Marker
 from vinedresser.explain.charts.svg import Svg
+from vinedresser.explain.formatting import count
 from vinedresser.explain.reports.cards import Card, entries_of, finding_cards, markers_of
-from vinedresser.explain.reports.overview import Overview, overview
-from vinedresser.explain.reports.proofs import (
+from vinedresser.explain.reports.evidence import (
     ExampleSection,
     activation_section,
     confusion_section,
     example_section,
     update_section,
 )
-from vinedresser.explain.reports.scalar_figures import WIDE, Chosen
-from vinedresser.explain.reports.seen_batches import SeenBatches, seen_batches
+from vinedresser.explain.reports.last_batches import LastBatches, last_batches
+from vinedresser.explain.reports.overview import Overview, overview
+from vinedresser.explain.reports.scalar_sections import WIDE, Chosen
 from vinedresser.explain.reports.timeline import timeline
-from vinedresser.explain.wording import count
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.reading.series import Column
 from vinedresser.store.records import Heartbeat, heartbeat_key, read_record
@@ -101,7 +101,7 @@ def build_page(run: Run) -> Page:
     cards, findings_note = finding_cards(run, head.status)
     markers = markers_of(cards)
     extent = _extent(head, chosen.drawn, cards)
-    seen = seen_batches(run)
+    seen = last_batches(run)
     return Page(
         head=head,
         cards=cards,
@@ -146,7 +146,7 @@ def _heat(run: Run, markers: Sequence[Marker]) -> HeatFigure | None:
     )
 
 
-def _problems(run: Run, seen: SeenBatches | None) -> list[str]:
+def _problems(run: Run, seen: LastBatches | None) -> list[str]:
     problems = list(run.problems)
     if seen is not None and seen.damaged:
         problems.append(f"{count(seen.damaged, 'batch record')} of labels cannot be read")

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from vinedresser.explain.charts.axes import Size
 from vinedresser.explain.charts.scale import Scale
 from vinedresser.explain.charts.svg import Svg, element, path_data
-from vinedresser.explain.reports.sweep.endings import in_drawing_order, words
+from vinedresser.explain.reports.sweep.trial_labels import in_drawing_order, words
 from vinedresser.sweeps.dimension import Choice, Dimension
 from vinedresser.sweeps.space import Space
 from vinedresser.sweeps.trial import Trial

@@ -9,7 +9,7 @@ import numpy as np
 from vinedresser.explain.charts.axes import TICK_ROOM, Frame, Size, grid, step_axis
 from vinedresser.explain.charts.scale import nice_scale
 from vinedresser.explain.charts.svg import Svg, element, path_data
-from vinedresser.explain.reports.sweep.endings import in_drawing_order, words
+from vinedresser.explain.reports.sweep.trial_labels import in_drawing_order, words
 from vinedresser.sweeps.trial import Trial
 
 __all__ = ["learning_curves"]

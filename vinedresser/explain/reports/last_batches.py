@@ -16,7 +16,7 @@ from vinedresser.store.reading.reader import Run
 from vinedresser.store.reading.step import Step
 from vinedresser.store.step_record import Mode
 
-__all__ = ["Batch", "SeenBatches", "seen_batches"]
+__all__ = ["Batch", "LastBatches", "last_batches"]
 
 # From so many of the first batches a loss without a known name is told by its values.
 _FIRST = 6
@@ -38,7 +38,7 @@ class Batch(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SeenBatches:
+class LastBatches:
     """Batches of the end of a run.
 
     Attributes:
@@ -68,7 +68,7 @@ class SeenBatches:
         return f"{rows:,} rows of training, {steps}"
 
 
-def seen_batches(run: Run) -> SeenBatches | None:
+def last_batches(run: Run) -> LastBatches | None:
     """Return the last batches of a run, rank 0, of the first loss that is known.
 
     At most 24 are read, and 6 of the first to know the loss.
@@ -90,7 +90,7 @@ def seen_batches(run: Run) -> SeenBatches | None:
             batches = [batch for batch in found if batch.compared.loss == loss]
             task = None if identity is None else _task(identity, batches)
             if identity is not None and task is not None:
-                return SeenBatches(loss, identity, task, mode, batches, reading.damaged)
+                return LastBatches(loss, identity, task, mode, batches, reading.damaged)
     return None
 
 

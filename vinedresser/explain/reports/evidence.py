@@ -12,11 +12,11 @@ from vinedresser.explain.charts.histogram_map import LEAST_SHARE, histogram_char
 from vinedresser.explain.charts.layer_lines import MOST_LINES, Band, extremes, layer_lines
 from vinedresser.explain.charts.layer_series import LayerSeries, layer_statistic, update_ratios
 from vinedresser.explain.charts.markers import Marker
+from vinedresser.explain.formatting import count, number
 from vinedresser.explain.reports.confusion import confusion, confusion_chart
 from vinedresser.explain.reports.hard_examples import HardExamples, hard_examples
-from vinedresser.explain.reports.scalar_figures import NARROW, WIDE
-from vinedresser.explain.reports.seen_batches import SeenBatches
-from vinedresser.explain.wording import count, number
+from vinedresser.explain.reports.last_batches import LastBatches
+from vinedresser.explain.reports.scalar_sections import NARROW, WIDE
 from vinedresser.rules.signals.parameters.update_ratios import USUAL_RATIOS
 from vinedresser.store.reading.reader import Run
 
@@ -84,7 +84,7 @@ def activation_section(run: Run, markers: Sequence[Marker], extent: tuple[int, i
     return Section("activations", title, "", [], missing)
 
 
-def confusion_section(run: Run, seen: SeenBatches | None) -> Section:
+def confusion_section(run: Run, seen: LastBatches | None) -> Section:
     """Return the confusion matrix; no section's figures for tasks without classes."""
     title = "Confusions"
     if seen is None:
@@ -101,7 +101,7 @@ def confusion_section(run: Run, seen: SeenBatches | None) -> Section:
     return Section("confusion", title, "each row is shaded by its shares", [figure])
 
 
-def example_section(run: Run, seen: SeenBatches | None) -> ExampleSection:
+def example_section(run: Run, seen: LastBatches | None) -> ExampleSection:
     """Return the examples with the highest loss."""
     if seen is None:
         missing = _NO_BATCHES.format("model_inputs], [labels] and [predictions")

@@ -1,19 +1,19 @@
-"""Figures, durations and lists as a person writes them."""
+"""Numbers, durations and lists as text for people."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-from vinedresser.explain.charts.scale import MINUS, decade
+__all__ = ["MINUS", "count", "decade", "duration", "evidence_rows", "number", "plain"]
 
-__all__ = ["count", "duration", "evidence_rows", "number", "plain"]
-
+MINUS = "\N{MINUS SIGN}"
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _MOST_LISTED = 8
 
 
 def number(value: float, digits: int = 4) -> str:
-    """Return a figure with so many significant digits at the most; powers of ten as such."""
+    """Return a number with at most ``digits`` significant digits, or as a power of ten."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
@@ -25,13 +25,20 @@ def number(value: float, digits: int = 4) -> str:
     return power if mantissa == "1" else f"{mantissa} \N{MULTIPLICATION SIGN} {power}"
 
 
-def count(amount: int, what: str) -> str:
-    """Return "1 step", "2 steps"; what is counted takes an s."""
-    return f"{amount:,} {what}{'' if amount == 1 else 's'}"
+def count(amount: int, noun: str) -> str:
+    """Return an amount with its noun, such as "1 step" or "2 steps"."""
+    return f"{amount:,} {noun}{'' if amount == 1 else 's'}"
+
+
+def decade(power: int) -> str:
+    """Return a power of ten as text, such as 10⁻³."""
+    if power in (0, 1):
+        return str(10**power)
+    return "10" + str(power).translate(_SUPERSCRIPTS)
 
 
 def duration(seconds: float) -> str:
-    """Return a time span in the two units that matter."""
+    """Return a duration in its one or two largest units."""
     if seconds < 0.1:
         return f"{number(1000 * seconds, 2)} ms"
     if seconds < 10:
@@ -62,7 +69,7 @@ def plain(value: object) -> str:
 
 
 def evidence_rows(evidence: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Return nested evidence as rows of name and text; names of inner tables are joined."""
+    """Return nested evidence as rows of name and text; names of nested tables are joined."""
     rows: list[tuple[str, str]] = []
     for key, value in evidence.items():
         name = f"{prefix}{key}".replace("_", " ")

@@ -11,8 +11,8 @@ from vinedresser.explain.charts.axes import Size
 from vinedresser.explain.charts.figure import Figure, Section
 from vinedresser.explain.charts.line_chart import has_trend, line_chart
 from vinedresser.explain.charts.markers import Marker
+from vinedresser.explain.formatting import count, number
 from vinedresser.explain.reports.overview import Overview
-from vinedresser.explain.wording import count, number
 from vinedresser.store.reading.series import Column, Columns
 
 __all__ = ["Chosen", "MOST_LOSSES", "MOST_METRICS", "NARROW", "WIDE"]
