@@ -1,4 +1,4 @@
-"""Host memory that copies of tensors are written to, used again and again."""
+"""A pool of reusable host memory for copies of tensors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from vinedresser.store.step_record import HostTensor
 
 __all__ = ["BufferPool"]
 
-# By torch's type: safetensors' name, and a numpy type of the same item size.
+# By torch dtype: the safetensors name, and a numpy dtype of the same item size.
 _DTYPES: dict[torch.dtype, tuple[str, type[np.generic]]] = {
     torch.bool: ("BOOL", np.uint8),
     torch.uint8: ("U8", np.uint8),
@@ -39,21 +39,21 @@ _DTYPES: dict[torch.dtype, tuple[str, type[np.generic]]] = {
     torch.float8_e5m2fnuz: ("F8_E5M2FNUZ", np.uint8),
 }
 
-# Those of which torch chooses rows as they are.
+# Dtypes that torch.index_select supports.
 _INDEXED = frozenset(
     {
         torch.bool, torch.uint8, torch.int32, torch.int64,
         torch.float16, torch.bfloat16, torch.float32, torch.float64,
     }
 )  # fmt: skip
-# Shapes of which it is remembered which rows are taken.
+# Maximum number of cached row selections.
 _MOST_SHAPES = 64
 
 _Kind = tuple[torch.dtype, torch.Size, bool]
 
 
 class _Buffer(NamedTuple):
-    """Host memory for tensors of one kind, as readers see it and as it is written to."""
+    """Host memory for a tensor of one kind, as numpy and as torch view."""
 
     kind: _Kind
     host: HostTensor
@@ -61,16 +61,15 @@ class _Buffer(NamedTuple):
 
 
 class BufferPool:
-    """Copies tensors to host memory, which is taken back when the copies are stored.
+    """Copies tensors to host memory that is reused when the copies are stored.
 
-    Fresh memory costs a page fault for every 4 KiB, about as much as the copy itself; memory that
-    was used before does not. A buffer serves tensors of one dtype and shape, and keeps the numpy
-    view of itself, so that a copy of a small tensor costs little more than the call. A copy leaves
-    no new container behind either: Python's garbage collector walks over those that have come,
-    thousands while a segment comes together, which would cost several times the call.
+    New memory causes a page fault per 4 KiB, which costs as much as the copy. A buffer serves
+    tensors of one dtype and shape and includes the numpy view, so copying a small tensor costs
+    little more than the call. A copy creates no containers: Python's garbage collector would visit
+    thousands of them per segment.
 
     Args:
-        most_idle: bytes kept for later use at the most; beyond, the kinds not used for longest go.
+        most_idle: maximum size of unused buffers, in bytes; the least recently used are freed.
         copies: copies from CUDA devices.
     """
 
@@ -79,19 +78,20 @@ class BufferPool:
         self._copies = DeviceCopies() if copies is None else copies
         self._idle: OrderedDict[_Kind, list[_Buffer]] = OrderedDict()
         self._idle_bytes = 0
-        # Those that are out, by identity of their view.
+        # Buffers in use, by id of their numpy view.
         self._out: dict[int, _Buffer] = {}
-        # By dtype, shape and number of rows: the kind of a copy, and which rows are in it.
+        # By dtype, shape and number of rows: the kind of the copy, and the row indices.
         self._rows: dict[Any, tuple[_Kind, torch.Tensor]] = {}
         self._lock = threading.Lock()
 
     def copy(self, tensor: torch.Tensor) -> HostTensor:
-        """Return a copy of a detached, dense tensor, in row-major order.
+        """Return a row-major copy of a tensor; from a CUDA device, only start it (`DeviceCopies`).
 
-        From a CUDA device the copy is only begun: see `DeviceCopies`.
+        Args:
+            tensor: detached and dense; any shape.
 
         Raises:
-            TypeError: safetensors has no such dtype.
+            TypeError: safetensors does not support the dtype.
         """
         buffer = self._take((tensor.dtype, tensor.shape, tensor.is_cuda))
         if tensor.is_cuda:
@@ -101,11 +101,14 @@ class BufferPool:
         return buffer.host
 
     def copy_rows(self, tensor: torch.Tensor, most: int | None) -> HostTensor:
-        """Return a copy of evenly strided rows of such a tensor; see `copy`.
+        """Return a copy of evenly spaced rows of a tensor; see `copy`.
 
         Args:
-            tensor: detached and dense; [N, ...], or without dimensions.
-            most: how many rows may be taken; None: all.
+            tensor: detached and dense; [N, ...] or [].
+            most: maximum number of rows; None: all.
+
+        Raises:
+            TypeError: safetensors does not support the dtype.
         """
         few = most is None or not tensor.dim() or len(tensor) <= most
         if few or tensor.is_cuda or tensor.dtype not in _INDEXED:
@@ -121,12 +124,12 @@ class BufferPool:
             self._rows[key] = found
         kind, index = found
         buffer = self._take(kind)
-        # At once to where they belong, without memory in between.
+        # Directly into the buffer.
         torch.index_select(tensor, 0, index, out=buffer.target)
         return buffer.host
 
     def _take(self, kind: _Kind) -> _Buffer:
-        """Return a buffer that nobody has."""
+        """Return an unused buffer."""
         with self._lock:
             ready = self._idle.get(kind)
             if ready:
@@ -138,10 +141,10 @@ class BufferPool:
         return buffer
 
     def release(self, hosts: Iterable[HostTensor]) -> None:
-        """Take buffers back that nobody reads any more; those that are not ours are passed over."""
+        """Reclaim buffers; tensors that are not from this pool are ignored."""
         with self._lock:
             for host in hosts:
-                # A tensor of two names is one buffer, and comes back once.
+                # A tensor with two names has one buffer.
                 buffer = self._out.pop(id(host.data), None)
                 if buffer is None:
                     continue
@@ -151,7 +154,7 @@ class BufferPool:
             self._shrink()
 
     def _shrink(self) -> None:
-        """Let go of idle buffers beyond the limit."""
+        """Free unused buffers beyond the limit."""
         while self._idle_bytes > self._most_idle:
             kind, buffers = next(iter(self._idle.items()))
             if not buffers:
@@ -161,12 +164,16 @@ class BufferPool:
 
 
 def _fresh(kind: _Kind) -> _Buffer:
-    """Make a buffer."""
+    """Return a new buffer.
+
+    Raises:
+        TypeError: safetensors does not support the dtype.
+    """
     dtype, shape, pinned = kind
     if dtype not in _DTYPES:
-        raise TypeError(f"a tensor of {dtype} cannot be stored; safetensors has no such type")
+        raise TypeError(f"cannot store a tensor of {dtype}: safetensors does not support it")
     name, numpy_type = _DTYPES[dtype]
-    # A buffer made in inference mode could not be written to outside of it.
+    # Inference tensors cannot be written to outside of inference mode.
     with torch.inference_mode(False):
         size = shape.numel() * dtype.itemsize
         memory = torch.empty(size, dtype=torch.uint8, pin_memory=pinned)

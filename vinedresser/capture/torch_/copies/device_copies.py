@@ -1,4 +1,4 @@
-"""Copying from CUDA devices to pinned host memory, beside the computation."""
+"""Copying from CUDA devices to pinned host memory, in parallel with the computation."""
 
 from __future__ import annotations
 
@@ -11,39 +11,38 @@ __all__ = ["Arrival", "DeviceCopies"]
 
 
 class Arrival(NamedTuple):
-    """What stands for the end of copies that were begun.
+    """The end of all copies started so far.
 
     Attributes:
-        events: one for each device.
+        events: one CUDA event per device.
     """
 
     events: tuple[Any, ...]
 
     def wait(self) -> None:
-        """Wait until all copies are there; on any thread."""
+        """Wait until all copies are complete; callable from any thread."""
         for event in self.events:
             event.synchronize()
 
 
 class _Staged(NamedTuple):
-    """A copy of a tensor on its device, which lives until it is copied from there."""
+    """A copy of a tensor on its device, until it is copied to the host."""
 
     copied: Any
     size: int
 
 
 class DeviceCopies:
-    """Begins copies that the training's thread never waits for, and its device as little as may be.
+    """Starts copies for which the training's thread never waits, and its device rarely.
 
-    What is copied may be written to right afterwards: by the optimizer, or by a layer in place. So
-    a tensor is first copied on its device, at the speed of its memory, and from there to the host,
-    which takes some forty times as long, while the computation goes on. When more than
-    `most_staged` bytes are on their way so, or the device has no room, a tensor is copied directly,
-    and the device's computation, not the host, waits for it.
+    The training may overwrite a tensor right after. So it is first copied on its device, and from
+    there to the host, about forty times slower, while the computation continues. If more than
+    `most_staged` bytes are in transit, or the device has no memory left, the tensor is copied
+    directly, and the device (not the host) waits for it.
 
     Args:
-        most_staged: bytes on a device, at the most, of which it has a second copy.
-        cuda: what is known of devices and streams as `torch.cuda`.
+        most_staged: maximum size of copies on a device, in bytes.
+        cuda: `torch.cuda`, or a substitute.
     """
 
     def __init__(self, most_staged: int = 256 << 20, cuda: Any = torch.cuda) -> None:
@@ -53,18 +52,18 @@ class DeviceCopies:
         self._staged: dict[torch.device, deque[_Staged]] = {}
 
     def begin(self, source: torch.Tensor, target: torch.Tensor) -> None:
-        """Begin to copy a tensor as it is now.
+        """Start to copy a tensor's current elements.
 
         Args:
-            source: detached and dense, on a CUDA device.
-            target: of its dtype and shape, in pinned host memory; not to be read before `arrival`.
+            source: detached and dense, on a CUDA device; any shape and dtype.
+            target: same shape and dtype, in pinned host memory; not readable before `arrival`.
 
         Raises:
-            TypeError: the device is recording a CUDA graph, into which the copy would go.
+            TypeError: the device is capturing a CUDA graph, which would include the copy.
         """
         device = source.device
         if self._cuda.is_current_stream_capturing():
-            raise TypeError("nothing can be copied while a CUDA graph is recorded")
+            raise TypeError("cannot copy while a CUDA graph is being captured")
         side = self._side(device)
         compute = self._cuda.current_stream(device)
         staged = self._stage(source)
@@ -74,27 +73,27 @@ class DeviceCopies:
         if staged is None:
             compute.wait_stream(side)
             return
-        # Its memory is not used again before the side stream is done with it.
+        # Keep its memory until the side stream has finished with it.
         staged.record_stream(side)
         copied = self._cuda.Event()
         copied.record(side)
         self._staged[device].append(_Staged(copied, staged.nbytes))
 
     def began(self, device: torch.device) -> None:
-        """Note that a copy was begun on the current stream of a device, for `arrival`."""
+        """Note that a copy was started on the current stream of a device, for `arrival`."""
         self._side(device)
 
     @property
     def busy(self) -> bool:
-        """Whether any copy was ever begun."""
+        """Whether any copy was ever started."""
         return bool(self._sides)
 
     def arrival(self) -> Arrival | None:
-        """Return the end of all that was begun so far; None where nothing ever was."""
+        """Return the end of all copies started so far, or None if there were none."""
         events = []
         for device, side in self._sides.items():
             side.wait_stream(self._cuda.current_stream(device))
-            # Who waits for it shall not keep a core busy meanwhile.
+            # Wait without busy-waiting.
             event = self._cuda.Event(blocking=True)
             event.record(side)
             events.append(event)
@@ -107,7 +106,7 @@ class DeviceCopies:
         return self._sides[device]
 
     def _stage(self, source: torch.Tensor) -> torch.Tensor | None:
-        """Return a second copy of a tensor on its device; None where there is no room for one."""
+        """Return a copy of a tensor on its device, or None if there is no room for one."""
         waiting = self._staged[source.device]
         while waiting and waiting[0].copied.query():
             waiting.popleft()

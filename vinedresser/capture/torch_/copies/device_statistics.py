@@ -1,4 +1,4 @@
-"""The figures of tensors on a device, waiting for nothing."""
+"""Elementwise statistics on a device, without waiting for it."""
 
 from __future__ import annotations
 
@@ -14,28 +14,25 @@ __all__ = ["device_statistics"]
 _WIDE = torch.float64
 
 
-def device_statistics(rows: Tensor, figures: tuple[str, ...]) -> list[Tensor]:
-    """Return figures of each row, in their order: float64, [C], on the rows' device.
+def device_statistics(rows: Tensor, names: tuple[str, ...]) -> list[Tensor]:
+    """Return statistics of each row in the order of names; each float64 [C], on the rows' device.
 
-    Sums are taken in float64. Single elements stay as wide as they are; so the variance is good to
-    float32's digits.
+    Sums are computed in float64, elements in float32 or float64. The variance of float32 data has
+    float32 accuracy.
 
     Args:
-        rows: [C, m]; detached and dense, on a device that has float64; any dtype.
-        figures: `Reduction.canonical` of words that are not sampled.
+        rows: [C, m], any dtype; detached and dense, on a device with float64.
+        names: `Reduction.canonical` of reductions that are not sampled.
     """
     if not rows.shape[1]:
-        values = (statistic_of_empty(figure) for figure in figures)
+        values = map(statistic_of_empty, names)
         return [torch.full(rows.shape[:1], one, dtype=_WIDE, device=rows.device) for one in values]
-    later = _RowStatistics(_wide_enough(rows))
-    return [getattr(later, figure)() for figure in figures]
+    statistics = _RowStatistics(_wide_enough(rows))
+    return [getattr(statistics, name)() for name in names]
 
 
 def _wide_enough(rows: Tensor) -> Tensor:
-    """Return elements as float32 or float64; of complex ones the magnitudes.
-
-    Integers go to float64, which holds all but the greatest; narrow floats fit into float32.
-    """
+    """Return elements as float32 or float64: magnitudes if complex, float64 if integers."""
     if rows.is_complex():
         return rows.to(torch.complex128).abs()
     if rows.is_floating_point():
@@ -44,10 +41,10 @@ def _wide_enough(rows: Tensor) -> Tensor:
 
 
 class _RowStatistics:
-    """The figures of rows, each begun when it is asked for, and what they share only once.
+    """Statistics of rows, computed on demand; shared intermediate results only once.
 
     Args:
-        rows: [C, m], m > 0; float32 or float64.
+        rows: float32 or float64 [C, m], m > 0.
     """
 
     def __init__(self, rows: Tensor) -> None:
@@ -101,15 +98,15 @@ class _RowStatistics:
         return self.abs_variance().sqrt()
 
     def _once(self, name: str, compute: Callable[[], Tensor]) -> Tensor:
-        """Return what several figures are made of, begun when it is first asked for."""
+        """Return an intermediate result, computed on first use."""
         if name not in self._known:
             self._known[name] = compute()
         return self._known[name]
 
 
 def _variance(rows: Tensor, mean: Tensor) -> Tensor:
-    """Return the variance of each row, given its mean; float64, [C]."""
-    # Shifted by about the mean, else a large mean cancels all digits.
+    """Return the variance float64 [C] of rows [C, m], given their mean float64 [C]."""
+    # Shifted by the rounded mean: a large mean would cancel all digits.
     rest = rows - mean.to(rows.dtype)[:, None]
     mean_square = torch.linalg.vector_norm(rest, 2, 1, dtype=_WIDE).square() / rows.shape[1]
     shift = rest.sum(1, dtype=_WIDE) / rows.shape[1]

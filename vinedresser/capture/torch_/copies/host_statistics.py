@@ -1,9 +1,9 @@
-"""The figures of float32 and float64 tensors on the CPU, at about the speed of a copy.
+"""Elementwise statistics of float32 and float64 tensors on the CPU, about as fast as a copy.
 
-The same as `vinedresser.store.reductions` defines, but of float32 data in float32 primitives of
-torch, on as many threads as it has. They are exact to about 1e-5 of l2, std and abs_mean, and of
-the mean to 1e-6 of abs_mean. Where float32 would overflow, underflow or meet a non-finite element,
-the figures are taken again in float64.
+They are defined by `vinedresser.store.reductions`, but computed in the data's dtype by torch's
+multithreaded primitives. For float32, the relative error of l2, std and abs_mean is about 1e-5, and
+the error of the mean 1e-6 of abs_mean. If float32 would overflow or underflow, or an element is not
+finite, the statistics are computed again in float64.
 """
 
 from __future__ import annotations
@@ -22,41 +22,41 @@ from vinedresser.store.reductions.elementwise import elementwise_statistics
 
 __all__ = ["host_statistics"]
 
-# A row is summed in float32, its sum goes on in float64: 4096 elements cost no accuracy.
+# Elements per row: rows are summed in float32 and the sums in float64.
 _ROW = 4096
-# Temporaries stay in the processor's cache, whatever the size of the tensor. A multiple of a row.
+# Elements per chunk, a multiple of _ROW, whose temporaries fit into the processor's cache.
 _CHUNK = 1 << 18
-# Among fewer elements torch finds the extremes sooner than a view for numpy can be made.
+# Up to this number of elements, torch finds extremes faster than a numpy view can be made.
 _FEW = 1 << 13
-# Squares of smaller float32 numbers are denormal or zero.
+# Squares of smaller float32 values are denormal or zero.
 _LEAST_RMS = 1e-15
-# What is asked for so seldom that it is left to numpy.
+# Rarely used statistics, which are left to numpy.
 _RARE = frozenset({"abs_min", "abs_std", "abs_variance"})
 
 
-def host_statistics(flat: torch.Tensor, figures: tuple[str, ...]) -> dict[str, float]:
-    """Return figures of a tensor, by their names.
+def host_statistics(flat: torch.Tensor, names: tuple[str, ...]) -> dict[str, float]:
+    """Return statistics of a tensor by name.
 
     Args:
-        flat: [n], n > 0; float32 or float64, detached, on the CPU.
-        figures: `Reduction.canonical` of words that are not sampled.
+        flat: float32 or float64 [n], n > 0; detached, on the CPU.
+        names: `Reduction.canonical` of reductions that are not sampled.
     """
-    fast = _Figures(flat)
-    found = {name: getattr(fast, name)() for name in figures if name not in _RARE}
-    again = tuple(name for name in figures if name in _RARE)
+    fast = _FlatStatistics(flat)
+    found = {name: getattr(fast, name)() for name in names if name not in _RARE}
+    again = tuple(name for name in names if name in _RARE)
     if fast.doubtful or not all(map(math.isfinite, found.values())):
-        again = figures
+        again = names
     if again:
         rows = elementwise_statistics(fast.array.reshape(1, -1), again)
         found.update((name, float(values[0])) for name, values in rows.items())
     return found
 
 
-class _Figures:
-    """The figures of one flat float32 or float64 tensor, each computed when it is asked for.
+class _FlatStatistics:
+    """Statistics of a float32 or float64 tensor [n], computed on demand.
 
     Attributes:
-        doubtful: a figure may have met the limits of float32, or a non-finite element.
+        doubtful: a result may be affected by the limits of float32 or a non-finite element.
     """
 
     def __init__(self, flat: torch.Tensor) -> None:
@@ -66,7 +66,7 @@ class _Figures:
 
     @cached_property
     def array(self) -> NDArray[Any]:
-        """The tensor, as numpy sees it."""
+        """Numpy view of the tensor, [n]."""
         return host_view(self._flat)
 
     @cached_property
@@ -78,7 +78,7 @@ class _Figures:
         if self._count <= _FEW:
             low, high = torch.aminmax(self._flat)
             return float(low.item()), float(high.item())
-        # Numpy's are vectorised, torch's is not; both hand a NaN on.
+        # Only numpy's functions are vectorised; both propagate NaN.
         return float(self.array.min()), float(self.array.max())
 
     def min(self) -> float:
@@ -131,7 +131,7 @@ class _Figures:
 
     @cached_property
     def _variance(self) -> float:
-        # Shifted by about the mean, else a large mean cancels all digits of the variance.
+        # Shifted by the rounded mean: a large mean would cancel all digits of the variance.
         shift = self.mean()
         if self._flat.dtype == torch.float32:
             shift = float(np.float32(shift))
@@ -157,13 +157,13 @@ class _Figures:
         return float(zeros / self._count)
 
     def nonfinite(self) -> float:
-        # An infinity or a NaN never leaves a sum.
+        # A sum with an infinite or NaN term is never finite.
         if not math.isfinite(self.mean()):
             self.doubtful = True
         return 0.0
 
     def _over_chunks(self, part: Callable[[torch.Tensor, torch.Tensor], float]) -> float:
-        """Return the sum of a part over all chunks, given scratch memory of a chunk's size."""
+        """Return the sum of a function over all chunks, each passed with scratch memory."""
         if self._count <= _CHUNK:
             return part(self._flat, self._scratch)
         chunks = torch.split(self._flat, _CHUNK)
@@ -171,7 +171,7 @@ class _Figures:
 
 
 def _squares(flat: torch.Tensor) -> float:
-    """Return the sum of squares of a flat tensor, row by row."""
+    """Return the sum of squares of a tensor [n], accumulated row by row."""
     count = flat.numel()
     whole = count - count % _ROW
     if whole <= _ROW:

@@ -1,4 +1,4 @@
-"""Looking at a torch tensor as a numpy array without leaving a mark on it."""
+"""Numpy views of torch tensors."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ __all__ = ["host_view"]
 
 
 def host_view(tensor: torch.Tensor) -> NDArray[np.generic]:
-    """Return a tensor's memory as an array, for reading.
+    """Return a view of a tensor as an array of the same shape, for reading.
 
-    `torch.Tensor.numpy` would mark the tensor's storage as not resizable for ever, whereupon a
-    training that resizes it, such as under `fully_shard`, raises.
+    `torch.Tensor.numpy` would mark the storage as not resizable, which breaks trainings that resize
+    it, such as with `fully_shard`.
 
     Args:
-        tensor: detached, dense, on the CPU, of a dtype that numpy has.
+        tensor: detached, dense, on the CPU; any shape, and a dtype that numpy has.
     """
     array: NDArray[np.generic] = np.from_dlpack(tensor)  # type: ignore[arg-type, unused-ignore]
     return array

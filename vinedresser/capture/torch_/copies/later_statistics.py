@@ -1,4 +1,4 @@
-"""Leaving the statistics of small tensors in host memory to the writer's thread."""
+"""Statistics of host tensors that the writer's thread computes from copies."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _ORDINARY = (Tensor, torch.nn.Parameter)
 
 
 class Copies:
-    """Copies of some tensors, in memory that goes back when all of them have been read.
+    """Copies of tensors, whose memory is reclaimed when the statistics of all are computed.
 
     Attributes:
-        tensors: the copies.
+        tensors: the copies; float32 or float64, any shape.
     """
 
     def __init__(self, memory: _Memory, layout: _Layout, tensors: list[Tensor]) -> None:
@@ -34,14 +34,14 @@ class Copies:
         self._unread = len(tensors)
 
     def statistics(self, place: int, words: frozenset[str], axis: int | None) -> Statistics:
-        """Return statistics of a copy, which are computed when they are settled, once.
+        """Return pending statistics of a copy; to be called once for each copy.
 
         Args:
-            place: of the copy.
-            words: which; see `vinedresser.store.reductions`.
-            axis: of its channels; see `channel_axis`.
+            place: index of the copy.
+            words: names of reductions; see `vinedresser.store.reductions`.
+            axis: channel axis, or None; see `channel_axis`.
         """
-        # No closure: Python's garbage collector would walk over each of its cells.
+        # Not a closure: Python's garbage collector would visit each of its cells.
         return Statistics(True, pending=partial(self._take, place, words, axis))
 
     def _take(self, place: int, words: frozenset[str], axis: int | None) -> Statistics:
@@ -54,10 +54,10 @@ class Copies:
 
 
 class _Memory:
-    """Memory for copies, used again and again: fresh memory costs about as much as a copy.
+    """Reusable memory for copies: new memory costs about as much as a copy.
 
     Args:
-        most: bytes kept for later use at the most.
+        most: maximum size of unused memory, in bytes.
     """
 
     def __init__(self, most: int) -> None:
@@ -67,23 +67,23 @@ class _Memory:
         self._lock = threading.Lock()
 
     def take(self, layout: _Layout) -> list[Tensor]:
-        """Return tensors of some dtypes and shapes; what is in them is of no meaning."""
+        """Return uninitialized tensors of the given dtypes and shapes."""
         with self._lock:
             ready = self._idle.get(layout)
             if ready:
                 tensors = ready.pop()
                 self._bytes -= _bytes(tensors)
                 return tensors
-        # What is made in inference mode could not be written to outside of it.
+        # Inference tensors cannot be written to outside of inference mode.
         with torch.inference_mode(False):
             return [torch.empty(shape, dtype=dtype) for dtype, shape in layout]
 
     def give_back(self, layout: _Layout, tensors: list[Tensor]) -> None:
-        """Take back what nobody reads any more."""
+        """Reclaim tensors."""
         size = _bytes(tensors)
         with self._lock:
             if self._bytes + size > self._most:
-                # Batches and models change: what was of use is not for ever.
+                # Batches and models change: drop old layouts.
                 self._idle.clear()
                 self._bytes = 0
             if size <= self._most:
@@ -92,13 +92,13 @@ class _Memory:
 
 
 class LaterStatistics:
-    """Copies tensors whose statistics the writer's thread is to take.
+    """Copies tensors whose statistics the writer's thread computes.
 
-    To copy a tensor costs the training less than a look at all its elements. Many are copied by one
-    call, since every call from Python costs more than the copy of a small tensor.
+    Copying a tensor costs the training less than computing its statistics. Many tensors are copied
+    by one call, since a call from Python costs more than copying a small tensor.
 
     Args:
-        most: bytes that a step may have copied at the most; what goes beyond is not for later.
+        most: maximum size of the copies in a step, in bytes.
     """
 
     def __init__(self, most: int = 64 << 20) -> None:
@@ -106,11 +106,11 @@ class LaterStatistics:
         self._memory = _Memory(2 * most)
 
     def fits(self, recording: Recording, tensors: Sequence[Tensor]) -> bool:
-        """Return whether statistics of tensors can be left for later.
+        """Return whether tensors can be copied for later statistics.
 
         Args:
-            recording: that they belong to.
-            tensors: any.
+            recording: recording they belong to.
+            tensors: tensors of any kind.
         """
         return (
             all(
@@ -124,10 +124,10 @@ class LaterStatistics:
         )
 
     def copy(self, recording: Recording, tensors: Sequence[Tensor]) -> Copies:
-        """Copy tensors that fit, as they are now.
+        """Copy tensors that fit.
 
         Args:
-            recording: is to hold statistics of each of the copies.
+            recording: recording that receives the statistics of each copy.
             tensors: at least one.
         """
         layout = tuple([(one.dtype, one.shape) for one in tensors])

@@ -1,4 +1,4 @@
-"""Statistics of torch tensors, cheap enough to be taken while a training runs."""
+"""Statistics of torch tensors, on the CPU or on their device."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ __all__ = ["Pending", "take_later", "take_now"]
 
 
 def take_now(tensor: Tensor, words: frozenset[str], axis: int | None) -> Statistics:
-    """Take statistics of a tensor in host memory, which may change afterwards.
+    """Return the statistics of a tensor in host memory.
 
     Args:
         tensor: detached, dense, on the CPU; any shape and dtype.
-        words: which; see `vinedresser.store.reductions`.
-        axis: of its channels; see `channel_axis`.
+        words: names of reductions; see `vinedresser.store.reductions`.
+        axis: channel axis, or None; see `channel_axis`.
     """
     if tensor.is_floating_point() and tensor.itemsize < 4:
         wanted = plan_reductions(words)
@@ -38,7 +38,7 @@ def take_now(tensor: Tensor, words: frozenset[str], axis: int | None) -> Statist
             bits = fingerprint(host_view(_octets(tensor)))
             found.scalars.update((word.text, bits) for word in wanted.bits)
             return found
-        # Numpy has not all of them, and is slow with the others.
+        # numpy lacks some of these dtypes and is slow with the others.
         tensor = tensor.float()
     if not tensor.is_floating_point() or not tensor.numel():
         return compute_statistics(host_view(tensor.resolve_conj()), words, axis)
@@ -54,31 +54,31 @@ def take_now(tensor: Tensor, words: frozenset[str], axis: int | None) -> Statist
 
 
 class Pending(NamedTuple):
-    """Figures on their way from a device.
+    """Values that are still on a device.
 
     Attributes:
-        figures: on the device; float64, [n].
-        take: is to be given them, when they are here, once.
+        values: float64 [n], on the device.
+        take: called once with the values on the host, float64 [n].
     """
 
-    figures: Tensor
+    values: Tensor
     take: Callable[[NDArray[np.float64]], None]
 
 
 def take_later(
     tensor: Tensor, words: frozenset[str], axis: int | None
 ) -> tuple[Statistics, Pending | None]:
-    """Begin to take statistics of a tensor on a device, waiting for nothing.
+    """Start to compute the statistics of a tensor on its device, without waiting.
 
     Args:
-        tensor: detached and dense; on a device that has float64.
-        words: which; see `vinedresser.store.reductions`.
-        axis: of its channels; see `channel_axis`.
+        tensor: detached, dense, on a device with float64; any shape and dtype.
+        words: names of reductions; see `vinedresser.store.reductions`.
+        axis: channel axis, or None; see `channel_axis`.
 
     Returns:
-        The statistics, in which the figures are still missing and the samples are still being
-        copied: synchronize with the device before they are read. And the figures; None where none
-        is asked for.
+        The statistics, whose scalars and vectors are missing and whose samples are still being
+        copied, so synchronize with the device before reading; and the missing values, or None if
+        there are none.
     """
     wanted = plan_reductions(words)
     found = Statistics(bool(wanted.late))
@@ -91,13 +91,13 @@ def take_later(
         found.samples.append((wanted.units, _to_host(_sample(some_rows(rows, UNITS)))))
     if wanted.bits:
         found.samples.append((wanted.bits, _to_host(_octets(tensor))))
-    figures = device_statistics(whole, wanted.elementwise_names) if wanted.elementwise else []
+    scalars = device_statistics(whole, wanted.elementwise_names) if wanted.elementwise else []
     vectors = device_statistics(rows, wanted.channel_names) if wanted.channels else []
-    if not (figures or vectors):
+    if not (scalars or vectors):
         return found, None
 
-    # Nothing of the tensor itself may be held on to.
-    numbers, shape = len(figures), (len(vectors), rows.shape[0])
+    # `take` must not keep the tensor alive.
+    numbers, shape = len(scalars), (len(vectors), rows.shape[0])
 
     def take(here: NDArray[np.float64]) -> None:
         texts = (word.text for word in wanted.elementwise)
@@ -105,16 +105,16 @@ def take_later(
         for word, part in zip(wanted.channels, here[numbers:].reshape(shape), strict=True):
             found.vectors[word.text] = part.copy()
 
-    return found, Pending(torch.cat([*figures, *vectors]), take)
+    return found, Pending(torch.cat([*scalars, *vectors]), take)
 
 
 def _octets(tensor: Tensor) -> Tensor:
-    """Return the bytes of a tensor's elements, in row-major order; uint8, [n]."""
+    """Return the bytes of a tensor's elements in row-major order; uint8 [n]."""
     return tensor.reshape(-1).contiguous().view(torch.uint8)
 
 
 def _channel_rows(tensor: Tensor, axis: int | None) -> Tensor:
-    """Return a tensor as [C, m], a row for each channel; see `channels.channel_rows`."""
+    """Return a tensor as [channels, m]; see `channels.channel_rows`."""
     if axis is None:
         return tensor.reshape(1, -1)
     moved = tensor.movedim(axis, 0)
@@ -123,7 +123,7 @@ def _channel_rows(tensor: Tensor, axis: int | None) -> Tensor:
 
 
 def _sample(rows: Tensor) -> Tensor:
-    """Return the sampled elements of each row, [C, k], as numpy knows them."""
+    """Return the sampled elements [C, k] of rows [C, m], in a dtype that numpy has."""
     rows = rows.resolve_conj()
     channels, size = rows.shape
     count = place_count(channels, size)
@@ -134,12 +134,15 @@ def _sample(rows: Tensor) -> Tensor:
 
 @lru_cache(maxsize=64)
 def _index(size: int, count: int, device: torch.device) -> Tensor:
-    """Return which elements are sampled, on a device: getting it there would wait for its work."""
+    """Return the indices of the sampled elements, int64 [count]; cached on the device.
+
+    A copy to the device would wait for its pending work.
+    """
     return torch.from_numpy(places(size, count).copy()).to(device)
 
 
 def _to_host(sample: Tensor) -> NDArray[np.generic]:
-    """Begin to copy a sample to the host."""
+    """Start to copy a sample to the host, and return the array that receives it."""
     with torch.inference_mode(False):
         host = torch.empty(sample.shape, dtype=sample.dtype, pin_memory=sample.is_cuda)
     host.copy_(sample, non_blocking=True)

@@ -1,4 +1,4 @@
-"""Some rows of torch tensors, chosen where they lie."""
+"""Selecting rows of torch tensors on their device."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _CARRIERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def some_rows(tensor: torch.Tensor, most: int | None) -> torch.Tensor:
-    """Return evenly strided rows of a tensor, or the tensor itself where it has no more.
+    """Return evenly spaced rows of a tensor, or the tensor if it has no more than `most` rows.
 
     Args:
-        tensor: detached and dense; [N, ...], or without dimensions.
-        most: how many rows may be taken; None: all.
+        tensor: detached and dense; [N, ...] or [].
+        most: maximum number of rows; None: all.
     """
     if most is None or not tensor.dim() or len(tensor) <= most:
         return tensor
@@ -26,28 +26,30 @@ def some_rows(tensor: torch.Tensor, most: int | None) -> torch.Tensor:
 
 
 def chosen(tensor: torch.Tensor, axis: int, index: torch.Tensor) -> torch.Tensor:
-    """Return what of a tensor has some places along an axis.
+    """Return the slices of a tensor at some indices of an axis.
 
     Args:
-        tensor: detached and dense, of any dtype.
-        axis: along which to choose.
-        index: the places; int64, on the tensor's device.
+        tensor: detached and dense; any shape and dtype.
+        axis: axis to index.
+        index: int64 [k], on the tensor's device.
     """
-    # As integers of their size: not every dtype can be indexed on every device.
+    # As integers of the same size: not every dtype can be indexed on every device.
     carried = tensor.view(_CARRIERS.get(tensor.itemsize, tensor.dtype))
     return carried.index_select(axis, index).view(tensor.dtype)
 
 
 @lru_cache(maxsize=64)
 def row_index(rows: int, most: int, device: torch.device) -> torch.Tensor:
-    """Return which rows are taken, on a device: getting it there would wait for its work.
+    """Return the indices of evenly spaced rows, int64 [k]; cached on the device.
+
+    A copy to the device would wait for its pending work.
 
     Args:
-        rows: how many there are.
-        most: how many of them may be taken, fewer.
-        device: on which they lie.
+        rows: number of rows, more than `most`.
+        most: maximum number of rows to select.
+        device: device of the tensor.
     """
     places = strided_rows(rows, most)
-    assert places is not None, "there are more rows than may be taken"
+    assert places is not None, "rows > most"
     with torch.inference_mode(False):
         return torch.from_numpy(places).to(device)

@@ -1,4 +1,4 @@
-"""Takes copies and statistics of torch tensors into recordings."""
+"""Copying torch tensors and their statistics into recordings."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _ORDINARY = (torch.Tensor, torch.nn.Parameter)
 class TorchCopier:
     """The `TensorCopier` of torch tensors.
 
-    A tensor that comes again in the same step under another name, unchanged (what a module returns
-    that hands its child's output on), is neither copied nor reduced again. On a CUDA device copies
-    and statistics are only begun; it is the writer's thread that waits for them.
+    An unchanged tensor that appears in the same step under another name, such as a child's output
+    that a module returns, is not processed again. On a CUDA device, copies and statistics are only
+    started; the writer's thread waits for them.
 
     Attributes:
-        channels_last: in what it is given, channels are the last axis (`channel_axis`).
+        channels_last: channels are the last axis (see `channel_axis`).
     """
 
     channels_last = False
@@ -43,19 +43,15 @@ class TorchCopier:
         self._copies = DeviceCopies()
         self._pool = BufferPool(copies=self._copies)
         self._for_later = LaterStatistics()
-        # Figures that are still on a device, by the recording that they belong to.
+        # Values that are still on a device, by recording.
         self._later: dict[Recording, list[Pending]] = {}
 
     def is_scalar(self, value: torch.Tensor) -> bool:
-        """Return whether a tensor is one real number."""
+        """See `TensorCopier.is_scalar`."""
         return value.numel() == 1 and not value.is_complex()
 
     def keep(self, recording: Recording, name: str, value: torch.Tensor, ask: Ask) -> None:
-        """See `TensorCopier.keep`.
-
-        Raises:
-            TypeError: its dtype cannot be stored.
-        """
+        """See `TensorCopier.keep`."""
         if not modes_are_active():
             self._keep(recording, name, value, ask, self._seen(recording, value))
             return
@@ -65,7 +61,7 @@ class TorchCopier:
     def keep_parameter(
         self, recording: Recording, name: str, value: torch.Tensor, ask: Ask
     ) -> None:
-        """Do as `keep` does with a parameter or a gradient, which comes under no other name."""
+        """Do the same as `keep`, for a parameter or gradient, which has no other name."""
         if not modes_are_active():
             self._keep(recording, name, value, ask, {})
             return
@@ -75,11 +71,11 @@ class TorchCopier:
     def keep_parameters(
         self, recording: Recording, named: list[tuple[str, torch.Tensor, Ask]]
     ) -> None:
-        """Do as `keep_parameter` does with many at once.
+        """Do the same as `keep_parameter`, for several tensors of which only statistics are due.
 
         Args:
-            recording: takes them.
-            named: tensors by their names, and what is asked of each: statistics only.
+            recording: receives the statistics.
+            named: full name, tensor, and what to keep, without the tensor itself.
         """
         fresh = [one for one in named if not recording.has_statistics(one[0])]
         tensors = [value for _, value, _ in fresh]
@@ -97,25 +93,25 @@ class TorchCopier:
     def keep_copies(
         self, recording: Recording, named: list[tuple[str, Ask]], copies: Copies
     ) -> None:
-        """Take statistics of copies, later.
+        """Add pending statistics of copies.
 
         Args:
-            recording: takes them.
-            named: the name of each, and what is asked of it: statistics only.
-            copies: as many, that nobody will change any more.
+            recording: receives the statistics.
+            named: full name of each copy, and what to keep, without the tensor itself.
+            copies: the copies, which must not change any more.
         """
         for place, (name, ask) in enumerate(named):
             axis = channel_axis(name, copies.tensors[place].dim(), last=self.channels_last)
             recording.add_statistics(name, copies.statistics(place, ask.reductions, axis))
 
     def copy_of(self, recording: Recording, value: torch.Tensor) -> torch.Tensor | None:
-        """Return the copy that `keep_parameters` made of a tensor; None where there is none.
+        """Return the copy that `keep_parameters` made of a tensor, or None.
 
-        Nobody may write to it, and it is there until the recording is handed over.
+        The copy is read-only and valid until the recording is delivered.
 
         Args:
-            recording: for which it was copied.
-            value: the tensor, which has not changed since.
+            recording: recording of the copy.
+            value: the tensor; if it has changed since, there is no copy.
         """
         found = recording.kept.get(id(value))
         if found is None or found[0]() is not value or found[1] != value._version:
@@ -124,7 +120,7 @@ class TorchCopier:
         return copied
 
     def copied_for_later(self, recording: Recording, tensors: list[torch.Tensor]) -> Copies | None:
-        """Copy tensors, as they are now, for `keep_copies`; None where they have to be kept now."""
+        """Copy tensors for `keep_copies`; return None if this is not possible."""
         if not self._for_later.fits(recording, tensors):
             return None
         return self._for_later.copy(recording, tensors)
@@ -132,7 +128,7 @@ class TorchCopier:
     def _keep(
         self, recording: Recording, name: str, value: torch.Tensor, ask: Ask, seen: dict[Any, Any]
     ) -> None:
-        """Take what is asked of a tensor, but for what was taken of it before."""
+        """Keep a tensor, reusing what was computed of the same elements before (`seen`)."""
         plain: torch.Tensor | None = None
         if ask.tensor and name not in recording.tensors:
             host = seen.get(ask.rows)
@@ -144,7 +140,7 @@ class TorchCopier:
                 recording.tensors[name] = host
         if ask.reductions and not recording.has_statistics(name):
             axis = channel_axis(name, value.dim(), last=self.channels_last)
-            # Filled in now, or when the step ends; shared by all names of this tensor.
+            # Computed now or later; shared by all names of the tensor.
             key = (ask.reductions, axis)
             if key not in seen:
                 plain = _plain(value) if plain is None else plain
@@ -159,13 +155,13 @@ class TorchCopier:
             recording.add_scalar(name, float(value.item()), weight)
             return
 
-        def take(figures: NDArray[np.float64]) -> None:
-            recording.add_scalar(name, float(figures[0]), weight)
+        def take(values: NDArray[np.float64]) -> None:
+            recording.add_scalar(name, float(values[0]), weight)
 
         # A copy, since a loss is often divided in place afterwards.
-        figure = _plain(value).reshape(1).to(torch.float64, copy=True)
-        self._later.setdefault(recording, []).append(Pending(figure, take))
-        self._copies.began(figure.device)
+        number = _plain(value).reshape(1).to(torch.float64, copy=True)
+        self._later.setdefault(recording, []).append(Pending(number, take))
+        self._copies.began(number.device)
         recording.awaited.add(name)
 
     def finish(self, recording: Recording) -> None:
@@ -173,14 +169,14 @@ class TorchCopier:
         recording.kept.clear()
         if not self._copies.busy:
             return
-        figures = begin_transfers(self._later.pop(recording, ()))
+        transfers = begin_transfers(self._later.pop(recording, ()))
         arrival = self._copies.arrival()
         if arrival is None:
             return
 
         def complete(record: StepRecord) -> None:
             arrival.wait()
-            for one in figures:
+            for one in transfers:
                 one.take()
             record.scalars = recording.scalars()
 
@@ -191,13 +187,13 @@ class TorchCopier:
         self._pool.release(record.tensors.values())
 
     def _seen(self, recording: Recording, value: torch.Tensor) -> dict[Any, Any]:
-        """Return what was taken of these very elements in this step already, to be added to."""
+        """Return the results for the same elements in this step, to be extended."""
         if type(value) not in _ORDINARY or value.is_inference() or value.is_sparse:
-            # No address, or no version counter that tells whether it was written to in between.
+            # Without an address or a version counter, changes cannot be detected.
             return {}
         key = (value.data_ptr(), value.shape, value.stride(), value.dtype, value._version)
         known = recording.kept.get(key)
-        # Once the tensor is gone, another may lie at its address.
+        # Once the tensor is freed, another may have its address.
         if known is not None and known[0]() is not None:
             taken: dict[Any, Any] = known[1]
             return taken
@@ -220,7 +216,7 @@ class TorchCopier:
 
 
 def _plain(value: torch.Tensor) -> torch.Tensor:
-    """Return a tensor as an ordinary one: without graph, dense, this process's part of it."""
+    """Return a tensor detached, dense, and as this process's shard."""
     plain = value.detach()
     if type(plain) is not torch.Tensor and hasattr(plain, "to_local"):
         plain = plain.to_local()

@@ -1,4 +1,4 @@
-"""Computing something of our own in the midst of a user's forward."""
+"""Computing within a user's forward, hidden from torch's modes."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ __all__ = ["WithoutModes", "modes_are_active"]
 
 
 def modes_are_active() -> bool:
-    """Return whether there is any mode of torch from which to turn aside."""
+    """Return whether any torch function or dispatch mode is active."""
     return bool(torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack())
 
 
 class WithoutModes:
-    """A context in which nobody sees what is computed.
+    """A context without torch's function and dispatch modes.
 
-    Torch's modes (a default device, a counter of operations, selective checkpointing, which saves
-    the results of some and counts on meeting the same ones again) are for the user's operations.
+    Modes, such as a default device, an operation counter or selective checkpointing, must see only
+    the user's operations.
     """
 
     __slots__ = ("_functions", "_modes")

@@ -1,4 +1,4 @@
-"""Figures on their way from a device."""
+"""Transfers of statistics from a device to the host."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ __all__ = ["Transfer", "begin_transfers"]
 
 
 class Transfer:
-    """The figures of one device, in one copy that is begun on its current stream.
+    """One asynchronous copy of pending values from one device, on its current stream.
 
     Args:
-        figures: of one device, at least one.
+        pending: at least one; all on the same device.
     """
 
-    def __init__(self, figures: list[Pending]) -> None:
-        self._figures = figures
-        here = torch.cat([one.figures for one in figures])
+    def __init__(self, pending: list[Pending]) -> None:
+        self._pending = pending
+        here = torch.cat([one.values for one in pending])
         with torch.inference_mode(False):
             self._host = torch.empty(here.shape, dtype=here.dtype, pin_memory=here.is_cuda)
         self._host.copy_(here, non_blocking=True)
 
     def take(self) -> None:
-        """Hand the figures to who waits for them; they must be here."""
+        """Pass on the values, which must have arrived."""
         array = self._host.numpy()
-        sizes = [len(one.figures) for one in self._figures]
-        for one, size, end in zip(self._figures, sizes, accumulate(sizes), strict=True):
+        sizes = [len(one.values) for one in self._pending]
+        for one, size, end in zip(self._pending, sizes, accumulate(sizes), strict=True):
             one.take(array[end - size : end])
 
 
-def begin_transfers(figures: Iterable[Pending]) -> list[Transfer]:
-    """Begin to copy figures, of each device at once."""
+def begin_transfers(pending: Iterable[Pending]) -> list[Transfer]:
+    """Start one transfer per device."""
     by_device: dict[torch.device, list[Pending]] = {}
-    for one in figures:
-        by_device.setdefault(one.figures.device, []).append(one)
+    for one in pending:
+        by_device.setdefault(one.values.device, []).append(one)
     return [Transfer(some) for some in by_device.values()]
