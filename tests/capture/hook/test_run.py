@@ -199,7 +199,7 @@ def test_a_hook_without_a_model_loads_no_framework(tmp_path: Path) -> None:
     [
         ({"model": 3}, r"cannot watch a builtins\.int"),
         ({"model": nn.Linear(1, 1), "loss": nn.functional.mse_loss}, r"hook\.loss\(mse_loss\)"),
-        ({"model": nn.Linear(1, 1), "optimizer": "sgd"}, "no torch.optim.Optimizer"),
+        ({"model": nn.Linear(1, 1), "optimizer": "sgd"}, "not a torch.optim.Optimizer"),
     ],
     ids=["model", "loss", "optimizer"],
 )

@@ -151,7 +151,7 @@ def test_a_model_that_is_compiled_after_it_was_watched(tmp_path: Path) -> None:
     assert backend.graphs == 1
     # Its forward cannot be seen, and that is told; all else is there.
     (problem,) = hook.problems
-    assert "watch the very object that the training calls" in problem
+    assert "watch the object that the training calls" in problem
     run = open_run(tmp_path / "run")
     assert not run.tensor_names(collection="outputs")
     assert run.tensor("gradients/first.weight").steps().tolist() == [1, 3]
@@ -221,7 +221,7 @@ def test_a_step_that_is_compiled_as_a_whole_is_told_of_once(backend: str, tmp_pa
         hook.watch(model, nn.MSELoss(), optimizer)
         assert [step(x).item() for _ in range(6)] == expected
     (problem,) = hook.problems
-    assert "no optimizer's step is seen" in problem
+    assert "no optimizer step is seen" in problem
     assert "call optimizer.step() outside" in problem
 
 
@@ -236,7 +236,7 @@ def test_a_compiled_optimizer_alone(tmp_path: Path) -> None:
         update()
     hook.close()
     (problem,) = hook.problems
-    assert "no optimizer's step is seen" in problem
+    assert "no optimizer step is seen" in problem
 
 
 def test_what_a_compiled_model_is_called_with_is_taken_without_running_it_eagerly(

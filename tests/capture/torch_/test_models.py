@@ -264,7 +264,7 @@ def test_an_optimizer_that_should_end_steps_and_takes_none_is_told_of(tmp_path: 
         trained = idle(hook, 230)
     assert all(map(torch.equal, trained, idle(None, 230)))
     (problem,) = hook.problems
-    assert problem.startswith("Adam (of decoder.weight), with whose step a step")
+    assert problem.startswith("Adam (of decoder.weight), whose steps end the train steps")
     assert "takes none, while SGD does" in problem
     assert "from now on steps end with those of SGD" in problem
     # Those for which it was waited are one.
@@ -275,7 +275,7 @@ def test_it_is_told_of_at_the_end_of_a_short_training(tmp_path: Path) -> None:
     with Hook(tmp_path / "run", collections={"weights": ALWAYS}) as hook:
         idle(hook, 3)
     (problem,) = hook.problems
-    assert "takes none, while SGD does, so no step is captured; give watch(" in problem
+    assert "takes none, while SGD does, so no step is captured; pass watch(" in problem
     assert open_run(tmp_path / "run").steps("train").tolist() == []
 
 

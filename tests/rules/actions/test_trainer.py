@@ -240,5 +240,5 @@ def test_only_what_can_be_changed_can_be_declared(tmp_path: Path) -> None:
             hook.tunable("lr")
         with pytest.raises(ConfigError, match=r"not supported by a builtins\.dict"):
             hook.tunable("lr", {"lr": 1})
-        with pytest.raises(ConfigError, match="is no scheduler of this optimizer"):
+        with pytest.raises(ConfigError, match="is not a scheduler of the optimizer"):
             hook.tunable("lr", training.optimizer, training.model)

@@ -1,4 +1,4 @@
-"""The adapter for PyTorch: from hooks on a model, its loss and its optimizer to recordings."""
+"""The adapter for PyTorch, which hooks a model, its loss and its optimizers."""
 
 from __future__ import annotations
 
@@ -46,21 +46,21 @@ class TorchAdapter:
     """Watches one torch model.
 
     A step in which nothing is due costs one call before the model's forward and two around the
-    optimizer's step. What is due is taken where it is right: buffers before the first forward;
-    weights, gradients and the optimizer's state before the update, as the optimizer consumes them
-    (reduced over ranks, clipped, unscaled); inputs and outputs before anybody can write to them.
-    What no known optimizer updates is taken when the step ends.
+    optimizer's step. Tensors are captured at the right moment: buffers before the first forward;
+    weights, gradients and optimizer state before the update, as the optimizer consumes them
+    (reduced over ranks, clipped, unscaled); inputs and outputs before they can be overwritten.
+    Parameters without a known optimizer are captured at the end of the step.
 
     Args:
-        session: takes what is seen.
-        model: called as it is given here, wrappers (compiled, data parallel) and all.
-        loss: a loss module; None where there is none, or `vinedresser.capture.Hook.loss` is used.
-        optimizer: the one whose steps are counted, or several in the order of their steps; None:
+        session: session of the hook.
+        model: the object that the training calls, with its wrappers (compiled, data parallel).
+        loss: loss module, or None if there is none or `vinedresser.capture.Hook.loss` is used.
+        optimizer: optimizer whose steps are counted, or several in the order of their steps; None:
             the first that updates the model.
-        name: comes before the names of all that belongs to the model; None: nothing does.
+        name: prefix of all names of the model, or None.
 
     Raises:
-        ConfigError: loss or optimizer are of a kind that torch cannot watch.
+        ConfigError: the loss or an optimizer cannot be watched.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class TorchAdapter:
             beside=self._is_beside,
         )
         self._hooks = ForwardHooks(model, self._names, keep, session.shield)
-        # What torch.compile traces must show no trace of us.
+        # torch.compile must not trace the hooks.
         skip = torch.compiler.is_compiling
         before = guard("the start of a forward", self._before_forward, skip=skip)
         let_script()
@@ -122,7 +122,7 @@ class TorchAdapter:
         self._complete = guard("the end of a step", self._take_rest)
         self._recorder.completing.append(self._complete)
         self._overdue: Overdue[TorchAdapter] = Overdue()
-        # In words, the optimizer that is waited for.
+        # Description of the overdue optimizer.
         self._awaited = ""
         self._unseen = UnseenSteps(self._model, self._recorder, session.shield)
         if given:
@@ -187,28 +187,28 @@ class TorchAdapter:
         """See `LossTaker.record_loss`."""
         if self._plain.take_loss(name, value):
             return
-        # Who has only the value hands it over as the argument too.
+        # Callers that have only the value pass it as the argument as well.
         others = tuple(one for one in arguments if one is not value)
         recording = self.record_value(name, value, others)
         if recording is not None and self._progress(recording).first_batch:
             self._losses.take_arguments(recording, name, others)
 
     def record_value(self, name: str, value: Any, batch: Any) -> Recording | None:
-        """Take a loss alone.
+        """Record the value of a loss without its arguments.
 
         Args:
-            name: of the loss.
-            value: of the loss, a nesting of tensors.
-            batch: what it is the loss of, a nesting of tensors with as many rows.
+            name: name of the loss.
+            value: value of the loss, a nesting of tensors.
+            batch: batch of the loss, a nesting of tensors [batch, ...].
 
         Returns:
-            The recording that it belongs to; None where it belongs to none.
+            The recording of the value, or None if there is none.
         """
         recording = self._of_loss()
         if recording is None:
             return None
         first = self._progress(recording).first_batch
-        # An optimizer with a closure tries several weights; the first are those of this step.
+        # An optimizer with a closure tries several weights; record only the first.
         if recording.closure and not first:
             return None
         size = None if recording.mode == "train" else batch_size(batch)
@@ -216,29 +216,29 @@ class TorchAdapter:
         return recording
 
     def _leader_beside(self) -> ForwardModes | None:
-        """Return the modes of the model that is trained, where no optimizer updates this one."""
+        """Return the modes of the trained model if no optimizer updates this one, else None."""
         leader = self._session.leader
         if not isinstance(leader, TorchAdapter) or leader._model is self._model:
             return None
         return None if self._optimizers.known() else leader._modes
 
     def _is_beside(self) -> bool:
-        """Return whether another model is trained, and no optimizer updates this one."""
+        """Return whether another model is trained and no optimizer updates this one."""
         return self._leader_beside() is not None
 
     def _recording(self, running: Running | None) -> Recording | None:
-        """Return what is recorded of what runs now; None: nothing."""
+        """Return the recording of the current mode, or None."""
         if running is None:
             return None
         recorder = self._recorder
         return recorder.undecided() if running == "open" else recorder.recording(running)
 
     def _of_loss(self) -> Recording | None:
-        """Return the recording that a loss belongs to; None: to none."""
+        """Return the recording of a loss computed now, or None."""
         leader, modes = self._leader_beside(), self._modes
         recording = self._recording(modes.beside(leader) if leader else modes.of_loss())
         if recording is not None and modes.aside and modes.evaluates(recording):
-            # The forward that it comes from was not yet known to be one of an evaluation.
+            # Its forward was not yet known to be part of an evaluation.
             self._progress(recording).forwards += 1
             self._running.begin(recording)
         return recording
@@ -256,7 +256,7 @@ class TorchAdapter:
             self._recorder.forward_begins()
             self._modes.aside = not torch.is_grad_enabled()
             return
-        # A trace must show no trace of us.
+        # A trace must not contain the hooks.
         if is_elsewhere() or torch._C._get_tracing_state() is not None:
             return
         leader = self._leader_beside()
@@ -270,7 +270,7 @@ class TorchAdapter:
             self._record_forward(recording, args, kwargs)
 
     def _record_forward(self, recording: Recording, args: Any, kwargs: Any) -> None:
-        """Take in a forward that begins, and what is due in it."""
+        """Record the start of a forward, and install hooks for the tensors due in it."""
         progress = self._progress(recording)
         progress.forwards += 1
         if recording.mode != "train":
@@ -301,9 +301,9 @@ class TorchAdapter:
             return
         progress = self._progress(recording)
         if not progress.begins_step(optimizer):
-            # Of several steps of an optimizer in one of the training, the first is recorded.
+            # Only the first step of an optimizer in a train step is recorded.
             return
-        # With a closure the gradients are yet to come.
+        # With a closure, the gradients are computed later.
         closure = _closure(args, kwargs)
         groups = functools.partial(self._groups_before, optimizer)
         self._state.take_update(recording, optimizer, groups, gradients=not closure)
@@ -331,14 +331,14 @@ class TorchAdapter:
             session.leader._other_stepped(optimizer, self)
 
     def _take_rest(self, recording: Recording | None) -> None:
-        """Take what is still missing of a step that ends; of a plain one, nothing is."""
+        """Capture the rest of a step that ends; None is a plain step, which has no rest."""
         if recording is None:
             self._running.ended(self._progress.plain_forwards(self._recorder.steps))
             return
         known = self._optimizers.known()
         progress = self._progress(recording)
         if not known and not progress.forwards:
-            # Nobody has changed them; else a call that was not seen may have.
+            # No forward can have changed them.
             self._state.take_buffers(recording)
         if recording.closure:
             for optimizer in progress.stepped:
@@ -349,17 +349,16 @@ class TorchAdapter:
     def _report_no_forward(self, recording: Recording) -> None:
         asked = [kind for kind in FORWARD_KINDS if kind in recording.due.collections()]
         if asked:
-            remedy = "watch the very object that the training calls, such as the one that "
-            remedy += "torch.compile returned"
+            remedy = "watch the object that the training calls, such as that of torch.compile"
             if isinstance(self._root, torch.jit.ScriptModule):
-                remedy = "TorchScript lets nobody look: train the module that it was made of"
+                remedy = "TorchScript modules cannot be captured: train the original module"
             self._session.shield.report(
-                f"{asked[-1]} are asked for, but no call of the watched "
+                f"{asked[-1]} are due, but no call of the watched "
                 f"{own_class(self._model).__name__} was seen; {remedy}"
             )
 
     def _other_stepped(self, optimizer: Optimizer, adapter: TorchAdapter) -> None:
-        """Take note of a step with which none of the training ends."""
+        """Note the step of an optimizer that does not end the train step."""
         if not self._overdue.others:
             self._awaited = self._last_one()
         instead = self._overdue.stepped(optimizer, adapter)
@@ -367,7 +366,7 @@ class TorchAdapter:
             self._give_up(*instead)
 
     def _give_up(self, instead: Optimizer, adapter: TorchAdapter) -> None:
-        """Have steps end with another optimizer: the one with which they should takes none."""
+        """Let another optimizer end steps, since the present one takes none."""
         self._report_overdue(f"; from now on steps end with those of {type(instead).__name__}")
         self._overdue.ended()
         self._session.leader = adapter
@@ -377,13 +376,13 @@ class TorchAdapter:
         others = ", ".join(sorted(self._overdue.others))
         if others and self._awaited:
             self._session.shield.report(
-                f"{self._awaited}, with whose step a step of the training ends, takes none, while "
-                f"{others} does, so no step is captured{then}; give watch(..., optimizer=...) only "
-                "those that take steps, and last the one that steps last"
+                f"{self._awaited}, whose steps end the train steps, takes none, while {others} "
+                f"does, so no step is captured{then}; pass watch(..., optimizer=...) only "
+                "optimizers that take steps, in the order of their steps"
             )
 
     def _last_one(self) -> str:
-        """Return in words with which optimizer steps end; "" for one that is gone."""
+        """Return a description of the optimizer that ends steps; "" if it no longer exists."""
         last = self._optimizers.last
         if last is None:
             return ""
@@ -393,12 +392,12 @@ class TorchAdapter:
         return f"{type(last).__name__} (of {of})"
 
     def _groups_before(self, optimizer: Optimizer) -> int:
-        """Return how many parameter groups the optimizers have that come before one."""
+        """Return the number of parameter groups of the optimizers before one."""
         known = self._optimizers.known()
         before = known[: known.index(optimizer)] if optimizer in known else known
         return sum(len(one.param_groups) for one in before)
 
 
 def _closure(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Return whether an optimizer step was called with a closure; its own self is args[0]."""
+    """Return whether an optimizer step has a closure; args[0] is the optimizer."""
     return kwargs.get("closure") is not None or (len(args) > 1 and callable(args[1]))

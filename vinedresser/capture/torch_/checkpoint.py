@@ -1,4 +1,4 @@
-"""Saving a torch model's weights when its training is stopped."""
+"""Saving the weights of a torch model."""
 
 from __future__ import annotations
 
@@ -19,25 +19,28 @@ __all__ = ["save_checkpoint"]
 
 
 def save_checkpoint(model: nn.Module, directory: Path, step: int) -> Path | None:
-    """Save a model's state as ``step-<step>.safetensors``, whole or not at all.
+    """Save a model's state atomically as ``step-<step>.safetensors``.
 
-    ``model.load_state_dict(safetensors.torch.load_file(path))`` brings it back. A tensor that
-    several names share is stored under each. What a state dictionary holds beside tensors is left
-    out, and named in the file's metadata under "left_out".
+    Load it with ``model.load_state_dict(safetensors.torch.load_file(path))``. A tensor with several
+    names is stored under each. Entries of the state dictionary that are not tensors are omitted and
+    listed in the file's metadata under "left_out".
 
-    No rank waits for another one: the others may not be stopping. Further ranks save what they have
-    as ``step-<step>.rank-<rank>.safetensors``, but for the replicas of data parallelism, which are
-    all the same. Of a sharded model each rank, also the first, so saves its shards; the metadata
-    under "sharded" tells for each name the whole ``shape``, the ``placements`` on the ``mesh`` (its
-    shape), and this rank's ``coordinate`` in it.
+    Ranks do not wait for each other, since others may not be stopping. Ranks other than 0 save
+    ``step-<step>.rank-<rank>.safetensors``, except identical replicas of data parallelism. Of a
+    sharded model, every rank saves its shards this way; the metadata under "sharded" has, for each
+    name, the full ``shape``, the ``placements`` on the ``mesh`` (its shape), and this rank's
+    ``coordinate`` in the mesh.
 
     Args:
-        model: as it is trained; the wrappers of torch around it are not saved.
-        directory: where to; made if missing.
-        step: optimizer steps done.
+        model: the trained model; torch's wrappers around it are not saved.
+        directory: target directory, created if missing.
+        step: number of finished optimizer steps.
 
     Returns:
-        Where it lies; None of a replica.
+        Path of the file, or None for a replica.
+
+    Raises:
+        OSError: the file cannot be written.
     """
     rank = dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
     if rank and isinstance(model, DistributedDataParallel):
@@ -56,7 +59,7 @@ def save_checkpoint(model: nn.Module, directory: Path, step: int) -> Path | None
             ours = value.to_local()
         plain = ours.detach().cpu().contiguous()
         storage = plain.untyped_storage().data_ptr()
-        # A tensor that shares memory with one before is refused by safetensors.
+        # safetensors rejects tensors that share memory.
         tensors[name] = plain.clone() if storage in memory else plain
         memory.add(storage)
     directory.mkdir(parents=True, exist_ok=True)
@@ -72,7 +75,7 @@ def save_checkpoint(model: nn.Module, directory: Path, step: int) -> Path | None
 
 
 def _placed(value: Any) -> dict[str, Any]:
-    """Return where the shard of a distributed tensor belongs, as plain JSON types."""
+    """Return the position of a distributed tensor's shard as plain JSON types."""
     mesh = value.device_mesh
     return {
         "shape": list(value.shape),

@@ -1,4 +1,4 @@
-"""Capturing losses, and what they compare."""
+"""Capturing losses, predictions and labels."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _Keep = Callable[[Recording, str, Tensor, Ask], object]
 
 
 class Losses:
-    """Takes into a recording what a loss has returned and was called with.
+    """Captures the return values and arguments of losses.
 
     Args:
-        copier: takes single numbers.
-        keep: takes tensors, as `TorchCopier.keep` does.
+        copier: copies single numbers.
+        keep: shielded `TorchCopier.keep`.
     """
 
     def __init__(self, copier: TorchCopier, keep: _Keep) -> None:
@@ -32,14 +32,15 @@ class Losses:
     def take_value(
         self, recording: Recording, name: str, value: Any, batch: int | None, *, first_batch: bool
     ) -> None:
-        """Take what a loss has returned.
+        """Capture the value of a loss.
 
         Args:
-            recording: takes it.
-            name: of the loss.
-            value: numbers go into the mean of their name; of others, the first batch is kept.
-            batch: samples behind it; None: not known.
-            first_batch: nothing of a batch before is in the recording.
+            recording: receives the value.
+            name: name of the loss.
+            value: nesting of tensors; numbers are averaged over batches, of others the first batch
+                is kept.
+            batch: number of samples; None: unknown.
+            first_batch: this is the recording's first batch.
         """
         for full, tensor in leaves(value, f"losses/{name}"):
             ask = recording.due.ask(full)
@@ -49,12 +50,12 @@ class Losses:
                 self._keep(recording, full, tensor, ask)
 
     def take_arguments(self, recording: Recording, name: str, arguments: tuple[Any, ...]) -> None:
-        """Take predictions and labels: the first and second argument in which there are tensors.
+        """Capture predictions and labels: the first and second argument that contain tensors.
 
         Args:
-            recording: takes them.
-            name: of the loss.
-            arguments: of the loss.
+            recording: receives them.
+            name: name of the loss.
+            arguments: arguments of the loss, nestings of tensors.
         """
         due = recording.due
         if not (due.reaches("predictions") or due.reaches("labels")):
@@ -74,5 +75,5 @@ class Losses:
 
 
 def batch_size(value: Any) -> int | None:
-    """Return the length of the first tensor in a nesting that has one; None where none has."""
+    """Return the first dimension of the first tensor in a nesting that has one, or None."""
     return next((tensor.shape[0] for _, tensor in leaves(value) if tensor.ndim), None)

@@ -1,4 +1,4 @@
-"""Making a forward of what a framework calls in a step."""
+"""Calling a method of a model as the forward of a wrapper."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ __all__ = ["MethodAsForward"]
 
 
 class MethodAsForward(nn.Module):
-    """Stands around a model of which a method is called in a step, not its forward.
+    """Wraps a model so that a call of one of its methods is a forward of the wrapper.
 
-    Its own forward is that method, so that a step of the model is a forward of this.
+    Frameworks such as Lightning call a method of the model in a step instead of its forward.
 
     Args:
         module: the model.
@@ -25,7 +25,7 @@ class MethodAsForward(nn.Module):
         self._method: Callable[..., Any] | None = None
 
     def run(self, method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call a method of the model as this one's forward."""
+        """Call a method of the model as the wrapper's forward."""
         before, self._method = self._method, method
         try:
             return self(*args, **kwargs)

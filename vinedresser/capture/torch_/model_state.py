@@ -1,4 +1,4 @@
-"""Capturing what a torch model and its optimizers hold: parameters, gradients, buffers, state."""
+"""Capturing parameters, gradients, buffers and optimizer state of a torch model."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _WEIGHTS = ("weights", "biases")
 
 
 class ModelState:
-    """Takes into a recording what it has not yet of a model.
+    """Captures the state of a model and its optimizers.
 
     Args:
-        names: of the model.
-        copier: takes single numbers.
-        keep: takes tensors, as `TorchCopier.keep_parameter` does.
-        keep_all: takes many at once, as `TorchCopier.keep_parameters` does.
+        names: names of the model's tensors.
+        copier: copies single numbers.
+        keep: shielded `TorchCopier.keep_parameter`.
+        keep_all: shielded `TorchCopier.keep_parameters`.
     """
 
     def __init__(self, names: Names, copier: TorchCopier, keep: _Keep, keep_all: _KeepAll) -> None:
@@ -48,15 +48,15 @@ class ModelState:
         self._keep_all = keep_all
         self._updates = Updates(copier, keep)
         self._schedulers = Schedulers()
-        # With which due, and how much that it keeps, nothing of an optimizer's slots was asked for.
+        # The `Due` and the number of slots for which none of an optimizer's slots were asked for.
         self._unasked: weakref.WeakKeyDictionary[Optimizer, tuple[Due, int]] = (
             weakref.WeakKeyDictionary()
         )
-        # The recording that parameters were last listed for; weights may be tied or added later.
+        # The latest list of parameters and its recording; weights may be tied or added later.
         self._listed: tuple[weakref.ref[Recording] | None, list[NamedParameter]] = (None, [])
 
     def take_weights(self, recording: Recording) -> None:
-        """Take all parameters as they are now."""
+        """Capture all parameters."""
         if _reaches(recording, _WEIGHTS):
             self._take_weights(recording, self._names.parameters())
 
@@ -68,13 +68,13 @@ class ModelState:
         *,
         gradients: bool,
     ) -> None:
-        """Take what an optimizer that is about to step updates, and what it does so with.
+        """Capture parameters, gradients and optimizer state before an optimizer's step.
 
         Args:
-            recording: takes it.
-            optimizer: before its step.
-            groups: returns how many parameter groups the optimizers before it have.
-            gradients: they are there already.
+            recording: receives them.
+            optimizer: the optimizer.
+            groups: return the number of parameter groups of the optimizers before it.
+            gradients: whether the gradients are computed already.
         """
         if _reaches(recording, (*_WEIGHTS, "gradients", "updates", "optimizer_state")):
             parameters = self._parameters(recording)
@@ -88,12 +88,12 @@ class ModelState:
                 self._updates.begin(recording, optimizer, owned)
 
     def take_change(self, recording: Recording, optimizer: Optimizer) -> None:
-        """Take by how much the step of an optimizer, now over, has changed what it updates."""
+        """Capture the updates after an optimizer's step."""
         if recording.due.reaches("updates"):
             self._updates.end(recording, optimizer)
 
     def take_gradients(self, recording: Recording, optimizer: Optimizer) -> None:
-        """Take the gradients that an optimizer has consumed."""
+        """Capture the gradients that an optimizer has consumed."""
         if recording.due.reaches("gradients"):
             ids = updated([optimizer])
             owned = [one for one in self._names.parameters() if id(one.value) in ids]
@@ -102,12 +102,12 @@ class ModelState:
     def take_rest(
         self, recording: Recording, stepped: Iterable[Optimizer], known: Iterable[Optimizer]
     ) -> None:
-        """Take the weights that no optimizer has updated, and gradients that none consumes.
+        """Capture the weights that no optimizer has updated, and gradients without optimizer.
 
         Args:
-            recording: takes them.
-            stepped: the optimizers that have taken a step.
-            known: all that update the model.
+            recording: receives them.
+            stepped: optimizers that have taken a step.
+            known: all optimizers of the model.
         """
         if _reaches(recording, (*_WEIGHTS, "gradients")):
             parameters = self._parameters(recording)
@@ -120,7 +120,7 @@ class ModelState:
                 self._take_gradients(recording, free, None)
 
     def take_buffers(self, recording: Recording) -> None:
-        """Take the buffers as they are now; a forward may change them."""
+        """Capture the buffers, which a forward may change."""
         due = recording.due
         if due.reaches("buffers"):
             for name, buffer in self._names.buffers():
@@ -129,7 +129,7 @@ class ModelState:
                     self._keep(recording, name, buffer, ask)
 
     def names(self, optimizers: list[Optimizer]) -> list[str]:
-        """Return the names of all tensors that are known to be there to capture."""
+        """Return the names of all tensors known to be available for capture."""
         parameters = self._names.parameters()
         ours = [one.value for one in parameters]
         found = self._names.all()
@@ -141,11 +141,7 @@ class ModelState:
         return found
 
     def _parameters(self, recording: Recording) -> list[NamedParameter]:
-        """Return the parameters, looked for once between an update and the end of a step.
-
-        Args:
-            recording: of the step.
-        """
+        """Return the parameters, listed once per recording."""
         of, listed = self._listed
         if of is None or of() is not recording:
             listed = self._names.parameters()
@@ -161,7 +157,7 @@ class ModelState:
     def _take_consumed(
         self, recording: Recording, optimizer: Optimizer, owned: list[NamedParameter]
     ) -> None:
-        # What a fused optimizer is given by a GradScaler: it unscales, or skips, by itself.
+        # Set by a GradScaler for a fused optimizer, which unscales or skips by itself.
         found_inf = getattr(optimizer, "found_inf", None)
         if recording.due.reaches("gradients") and not (found_inf is not None and found_inf.item()):
             self._take_gradients(recording, owned, getattr(optimizer, "grad_scale", None))
@@ -182,7 +178,7 @@ class ModelState:
         self._take_all(recording, named)
 
     def _take_all(self, recording: Recording, named: list[tuple[str, Tensor, Ask]]) -> None:
-        """Take tensors by their names: at once, where all that is asked for are statistics."""
+        """Keep tensors, all at once if only statistics are due."""
         if named and not any(ask.tensor for _, _, ask in named):
             self._keep_all(recording, named)
             return
@@ -231,5 +227,5 @@ class ModelState:
 
 
 def _reaches(recording: Recording, kinds: Iterable[str]) -> bool:
-    """Return whether anything of some kinds may be asked for."""
+    """Return whether any tensor of some kinds may be due."""
     return any(map(recording.due.reaches, kinds))

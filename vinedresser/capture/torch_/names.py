@@ -13,22 +13,22 @@ from vinedresser.capture.torch_.method_as_forward import MethodAsForward
 
 __all__ = ["Names", "NamedParameter", "own_class", "unwrapped"]
 
-# What torch.compile, FSDP and checkpoint wrappers put between a module's name and its own.
+# The path components that torch.compile, FSDP and checkpoint wrappers insert.
 _WRAPPERS = re.compile(r"(?:_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)(?:\.|$)")
 
 
-# Where torch has its wrappers; a layer of its own may have a part that is called "module" too.
+# The modules of torch's wrappers; torch's layers may have a child named "module", too.
 _WRAPPERS_OF_TORCH = re.compile(r"torch\.(?!nn\.modules\.)")
 _DERIVING = ("FSDP", "Parametrized")
 
 
 class NamedParameter(NamedTuple):
-    """A parameter under its names.
+    """A parameter and its names.
 
     Attributes:
         value: the parameter.
-        weight: its name, such as ``weights/conv1.weight`` or ``biases/conv1.bias``.
-        gradient: its gradient's, such as ``gradients/conv1.weight``.
+        weight: full name, such as ``weights/conv1.weight`` or ``biases/conv1.bias``.
+        gradient: full name of the gradient, such as ``gradients/conv1.weight``.
     """
 
     value: nn.Parameter
@@ -37,36 +37,36 @@ class NamedParameter(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Its name without a kind."""
+        """Name without the kind."""
         return self.gradient.partition("/")[2]
 
 
 class Names:
-    """Walks over a model and names what it finds, anew each time, since models may change.
+    """Lists modules and tensors of a model with their names, anew each time.
 
-    What is shared comes once, under its first path.
+    Shared modules and tensors are listed once, under their first path.
 
     Args:
-        model: the user's own model, without wrappers.
-        prefix: comes before every path, with a dot between; None: nothing does.
+        model: the user's model, without wrappers.
+        prefix: prefix of all paths, or None.
 
     Attributes:
-        prefix: what comes before, with its dot.
-        root: the path of the model itself.
+        prefix: prefix with its dot, or "".
+        root: path of the model itself.
     """
 
     def __init__(self, model: nn.Module, prefix: str | None = None) -> None:
         self._model = model
         self.prefix = f"{prefix}." if prefix else ""
         self.root = prefix or own_class(model).__name__
-        # By the path that torch gives.
+        # By torch's path.
         self._modules: dict[str, str] = {}
         self._parameters: dict[str, tuple[str, str]] = {}
-        # This rank's shards of parameters, by the same.
+        # This rank's shards of parameters, by torch's path.
         self._shards: dict[str, nn.Parameter] = {}
 
     def modules(self) -> list[tuple[str, nn.Module]]:
-        """Return the modules with their paths; wrappers are left out, the root has its class's."""
+        """Return paths and modules without wrappers; the root's path is its class name."""
         found = []
         for path, module in self._walk():
             if "_orig_mod" in module._modules:
@@ -80,8 +80,8 @@ class Names:
     def parameters(self) -> list[NamedParameter]:
         """Return the parameters with their names.
 
-        Of what `fully_shard` has sharded that is this rank's shard, also where the whole parameter
-        has its place for the time being.
+        For a parameter sharded by `fully_shard`, return this rank's shard, even while the full
+        parameter replaces it.
         """
         found = []
         seen: set[int] = set()
@@ -100,7 +100,7 @@ class Names:
         return found
 
     def buffers(self) -> list[tuple[str, torch.Tensor]]:
-        """Return the buffers with their names, such as ``buffers/bn1.running_mean``."""
+        """Return full names and buffers, such as ``buffers/bn1.running_mean``."""
         found = []
         seen: set[int] = set()
         for prefix, module in self._walk():
@@ -112,7 +112,7 @@ class Names:
         return found
 
     def _shard(self, path: str, parameter: nn.Parameter) -> nn.Parameter:
-        """Return the shard of a parameter that is sharded; another one as it is."""
+        """Return the shard of a sharded parameter, or the parameter itself."""
         if type(parameter) is nn.Parameter:
             return self._shards.get(path, parameter) if self._shards else parameter
         if hasattr(parameter, "to_local"):
@@ -120,7 +120,7 @@ class Names:
         return parameter
 
     def all(self) -> list[str]:
-        """Return the names of all tensors that there are to capture."""
+        """Return the full names of all parameters, gradients, updates, buffers, inputs, outputs."""
         parameters = self.parameters()
         return [
             *(one.weight for one in parameters),
@@ -131,12 +131,12 @@ class Names:
         ]
 
     def _path(self, path: str) -> str:
-        """Return a path as it is told; "" of the root."""
+        """Return a path without wrappers and with the prefix; "" for the root."""
         clean = _clean(path)
         return f"{self.prefix}{clean}" if clean else ""
 
     def _walk(self) -> Iterator[tuple[str, nn.Module]]:
-        """Yield every module once, with torch's path, in the order of `nn.Module.named_modules`."""
+        """Yield torch's path and each module once, in the order of `nn.Module.named_modules`."""
         seen: set[int] = set()
         stack: list[tuple[str, nn.Module]] = [("", self._model)]
         while stack:
@@ -151,16 +151,16 @@ class Names:
 
 
 def own_class(module: nn.Module) -> type[nn.Module]:
-    """Return the class that the user made a module of; torch may have put one of its own before."""
+    """Return the class of a module as the user defined it."""
     found = type(module)
-    # What `fully_shard` and `register_parametrization` make: FSDPLinear, ParametrizedLinear.
+    # `fully_shard` and `register_parametrization` derive FSDPLinear, ParametrizedLinear.
     while found.__name__ in {f"{way}{found.__bases__[-1].__name__}" for way in _DERIVING}:
         found = found.__bases__[-1]
     return found
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
-    """Return the user's own model inside the wrappers of torch (compiled, data parallel)."""
+    """Return the user's model inside torch's wrappers (compiled, data parallel)."""
     while isinstance(model, MethodAsForward) or _WRAPPERS_OF_TORCH.match(
         own_class(model).__module__
     ):
@@ -172,5 +172,5 @@ def unwrapped(model: nn.Module) -> nn.Module:
 
 
 def _clean(path: str) -> str:
-    """Return a path without what wrappers have put into it."""
+    """Return a path without the components of wrappers."""
     return _WRAPPERS.sub("", path).rstrip(".")

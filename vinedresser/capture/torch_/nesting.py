@@ -1,4 +1,4 @@
-"""The tensors in whatever modules are called with and return, each under a name of its own."""
+"""The tensors in nested inputs and outputs of modules, with unique names."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ __all__ = ["argument_leaves", "leaves"]
 
 
 def leaves(value: Any, name: str = "") -> Iterable[tuple[str, torch.Tensor]]:
-    """Return the tensors in a value, each with a name that tells it apart.
+    """Return names and tensors of a value.
 
     Args:
-        value: a tensor, or any nesting of tuples, lists, mappings and dataclasses; whatever else it
-            holds is passed over.
-        name: of the value itself; what is inside has the place added, such as "[hidden]". The data
-            of a packed sequence have the name itself.
+        value: a tensor, or a nesting of tuples, lists, mappings and dataclasses; everything else in
+            it is ignored.
+        name: name of the value; items have their key appended, such as "[hidden]", except the data
+            of a packed sequence.
     """
     if isinstance(value, torch.Tensor):
         return ((name, value),)
@@ -34,16 +34,16 @@ def leaves(value: Any, name: str = "") -> Iterable[tuple[str, torch.Tensor]]:
 def argument_leaves(
     args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str
 ) -> Iterable[tuple[str, torch.Tensor]]:
-    """Return the tensors that something is called with, each with a name that tells it apart.
+    """Return names and tensors of the arguments of a call.
 
     Args:
-        args: by position. Where tensors are in the first one only, it has the name itself; else
-            each has its number added: "[0]", "[1]".
-        kwargs: by keyword, which is added: "[mask]".
-        name: of the call.
+        args: positional arguments. If only the first one contains tensors, it has the name of the
+            call; otherwise the index is appended: "[0]", "[1]".
+        kwargs: keyword arguments; the keyword is appended: "[mask]".
+        name: name of the call.
     """
     if len(args) == 1 and not kwargs:
-        # What most modules are called with.
+        # The most frequent case.
         return leaves(args[0], name)
     found = [list(leaves(argument, f"{name}[{place}]")) for place, argument in enumerate(args)]
     alone = bool(args) and not any(found[1:])
@@ -52,7 +52,7 @@ def argument_leaves(
 
 
 def _packing(value: PackedSequence) -> dict[str, Any]:
-    """Return what tells how the data of a packed sequence are packed."""
+    """Return the fields of a packed sequence except its data."""
     fields = value._asdict()
     del fields["data"]
     return fields

@@ -1,4 +1,4 @@
-"""What a torch model's adapter does in train steps of which only numbers are due."""
+"""The torch adapter's fast path through plain train steps."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class PlainSteps:
     plain step.
 
     Args:
-        model: the user's own.
-        recorder: knows whether the step that goes on is plain.
-        modes: of the model's forwards.
-        progress: of the model.
-        running: how the training runs.
-        beside: returns whether another model is trained, and this one only called.
+        model: the user's model.
+        recorder: recorder of the session.
+        modes: modes of the model's forwards.
+        progress: progress of the model.
+        running: state of the training.
+        beside: return whether another model is trained, and this one only called.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class PlainSteps:
         self._beside = beside
 
     def forward_begins(self) -> bool:
-        """See a forward begin."""
+        """Handle the start of a forward."""
         plain = self._now()
         if plain is None or is_elsewhere() or torch._C._get_tracing_state() is not None:
             return False
@@ -67,11 +67,11 @@ class PlainSteps:
         return True
 
     def take_loss(self, name: str, value: Any) -> bool:
-        """Take what a loss has returned.
+        """Handle the value of a loss.
 
         Args:
-            name: of the loss.
-            value: of it.
+            name: name of the loss.
+            value: returned value, a number if it is a tensor of one element.
         """
         plain = self._now()
         if plain is None or not isinstance(value, torch.Tensor):
@@ -85,10 +85,10 @@ class PlainSteps:
         return True
 
     def update_begins(self, *, closure: bool) -> bool:
-        """See an optimizer begin a step.
+        """Handle the start of an optimizer's step.
 
         Args:
-            closure: it is given what computes the loss, and calls that itself.
+            closure: whether the step has a closure that computes the loss.
         """
         plain = self._recorder.plain
         if plain is None or closure or not self._model.training:
@@ -99,7 +99,7 @@ class PlainSteps:
         return True
 
     def _now(self) -> PlainStep | None:
-        """Return the plain step that what happens now is part of."""
+        """Return the current plain step if the model is training in it."""
         plain = self._recorder.plain
         if plain is None or not self._model.training or not torch.is_grad_enabled():
             return None

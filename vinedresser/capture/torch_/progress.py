@@ -1,4 +1,4 @@
-"""What has been seen of one model in a step or an evaluation."""
+"""The progress of a model in a step or evaluation."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ __all__ = ["Progress", "ProgressOf"]
 
 @dataclass(eq=False)
 class Progress:
-    """How far a model is in a recording.
+    """The progress of a model in a recording.
 
     Attributes:
-        forwards: how often it was called; with a closure, since the optimizer's step began.
+        forwards: number of calls; with a closure, since the start of the optimizer's step.
     """
 
     forwards: int = 0
-    # None is kept alive by us.
+    # Weak, so as not to keep optimizers alive.
     _stepped: list[weakref.ref[Optimizer]] = field(default_factory=list)
 
     @property
     def first_batch(self) -> bool:
-        """Whether tensors of a forward are still taken: they are those of the first one."""
+        """Whether tensors of a forward are still captured: only the first one's are."""
         return self.forwards <= 1
 
     @property
@@ -36,7 +36,7 @@ class Progress:
         return [one for one in found if one is not None]
 
     def begins_step(self, optimizer: Optimizer) -> bool:
-        """See an optimizer begin a step; return whether it is its first one."""
+        """Note the start of an optimizer's step; return whether it is its first step."""
         if any(one() is optimizer for one in self._stepped):
             return False
         self._stepped.append(weakref.ref(optimizer))
@@ -44,21 +44,21 @@ class Progress:
 
 
 class ProgressOf:
-    """The progress of one model in each of the recordings that are open, and in a plain step."""
+    """The progress of one model in each open recording and in the plain step."""
 
     def __init__(self) -> None:
-        # The latest plain step in which a forward was seen, and how many.
+        # The latest plain step with a forward, and its number of forwards.
         self._plain = -1
         self._forwards = 0
 
     def saw_plain_forward(self, step: int) -> int:
-        """See a forward in a plain step (`PlainStep`); return how many of it that makes."""
+        """Count a forward in a plain step; return the number so far."""
         self._forwards = 1 + self.plain_forwards(step)
         self._plain = step
         return self._forwards
 
     def plain_forwards(self, step: int) -> int:
-        """Return how many forwards were seen in a train step as long as that was plain."""
+        """Return the number of forwards in a train step while it was plain."""
         return self._forwards if step == self._plain else 0
 
     def __call__(self, recording: Recording) -> Progress:

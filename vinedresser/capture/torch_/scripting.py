@@ -1,4 +1,4 @@
-"""Letting TorchScript compile a model that is watched: it would compile our hooks with it."""
+"""Hiding hooks from TorchScript, which would compile them with the model."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _create: Any = scripting.create_script_module
 
 
 def let_script() -> None:
-    """Have `torch.jit.script` see modules as they are without us, from now on.
+    """Make `torch.jit.script` ignore the hooks of vinedresser, from now on.
 
-    Torch offers no way to leave a hook out, and refuses one that it cannot compile. By this
-    function it makes every script module, whichever way it was asked for it.
+    Torch cannot skip a hook and rejects one that it cannot compile. It creates all script modules
+    by the function replaced here.
     """
     scripting.create_script_module = _as_without_us
 
@@ -38,7 +38,7 @@ def _as_without_us(nn_module: nn.Module, *args: Any, **kwargs: Any) -> Any:
 
 @contextmanager
 def _hooks_away(module: nn.Module) -> Iterator[None]:
-    """Keep our hooks off a module and all that is in it as long as the block runs."""
+    """Remove the hooks of vinedresser from a module and its children within the block."""
     replaced: list[tuple[dict[str, Any], str, Any]] = []
     try:
         for part in module.modules():

@@ -1,4 +1,4 @@
-"""How a training with torch is set up, for the run's record."""
+"""The setup of a torch training for the run's record."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ __all__ = ["SetupNotes", "described_loss"]
 
 
 class SetupNotes:
-    """What was seen of how the training of one model is set up.
+    """The observed setup of one model's training.
 
     Args:
-        names: of the model.
+        names: names of the model's tensors.
     """
 
     def __init__(self, names: Names) -> None:
         self._names = names
         self._losses: dict[str, dict[str, Any]] = {}
-        # Each may be gone by now; then that is as it was last told.
+        # Weak references with the latest description, which remains when the optimizer is gone.
         self._optimizers: list[tuple[weakref.ref[Optimizer], dict[str, Any]]] = []
-        # Identities of the parameters that an optimizer had, which may be gone by now.
+        # Ids of the parameters that any optimizer had.
         self._trained: set[int] = set()
 
     def saw_loss(self, name: str, loss: nn.Module) -> None:
@@ -43,12 +43,12 @@ class SetupNotes:
         self._trained |= updated([optimizer])
 
     def setup(self, *, begun: bool) -> TrainingSetup:
-        """Return what is known so far.
+        """Return the setup known so far.
 
         Args:
-            begun: a step was seen; before that, an optimizer may be yet to come.
+            begun: whether a step was seen; before, more optimizers may appear.
         """
-        # Parameters may have come to one, or got their shapes.
+        # Optimizers may have received parameters, or lazy parameters their shapes.
         for place, (reference, _) in enumerate(self._optimizers):
             optimizer = reference()
             if optimizer is not None:
@@ -58,7 +58,7 @@ class SetupNotes:
         told = begun or bool(self._optimizers)
         return TrainingSetup(
             dict(self._losses),
-            # Of one optimizer there is one reference, whoever asks for it.
+            # Python returns the same weak reference for the same optimizer.
             {id(reference): described for reference, described in self._optimizers},
             [one.weight for one in parameters if not one.value.requires_grad],
             [
@@ -71,10 +71,7 @@ class SetupNotes:
 
 
 def described_loss(loss: nn.Module) -> dict[str, Any]:
-    """Return a loss module for the record.
-
-    Of its buffers, such as the weights of classes, it returns whether they are set.
-    """
+    """Return the record's entry of a loss module, with its buffers as set (True) or not."""
     inner = unwrapped(loss)
     settings = {key: value for key, value in vars(inner).items() if _is_setting(key)}
     settings |= {key: value is not None for key, value in inner._buffers.items()}
@@ -90,7 +87,7 @@ def _described(optimizer: Optimizer) -> dict[str, Any]:
 
 
 def _sizes(optimizer: Optimizer) -> Iterable[int]:
-    """Yield the elements of each tensor that an optimizer updates."""
+    """Yield the number of elements of each tensor that an optimizer updates."""
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             yield 0 if is_lazy(parameter) else parameter.numel()

@@ -1,4 +1,4 @@
-"""Which modules of a torch model compute otherwise in training than in evaluation."""
+"""The modules of a torch model that behave differently in training and evaluation."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ __all__ = ["dropout_rates", "training_share"]
 
 
 def training_share(modules: Iterable[nn.Module]) -> float | None:
-    """Return the share of such modules that are in training mode; None where there are none.
+    """Return the share of mode-dependent modules in training mode, or None if there are none.
 
-    They are dropout that drops something, also that of attention and between recurrent layers,
-    batch and instance normalisation with running statistics, and the randomised leaky ReLU. What a
-    model does by hand (a function with ``training=self.training``) is not known.
+    These are dropout with a positive rate (also in attention and between recurrent layers), batch
+    and instance normalization with running statistics, and `nn.RReLU`. Function calls with
+    ``training=self.training`` are not detected.
     """
     flags = [module.training for module in modules if _differs(module)]
     return sum(flags) / len(flags) if flags else None
 
 
 def dropout_rates(modules: Iterable[tuple[str, nn.Module]]) -> dict[str, float]:
-    """Return the share that each module drops in training, where it drops any.
+    """Return the positive dropout rates of modules by path.
 
     Args:
-        modules: with their paths.
+        modules: paths and modules.
     """
     rates = {path: _dropout(module) for path, module in modules}
     return {path: rate for path, rate in rates.items() if rate > 0}
 
 
 def _dropout(module: nn.Module) -> float:
-    """Return the share that a module itself drops in training."""
+    """Return the dropout rate of a module itself."""
     if isinstance(module, _DropoutNd):
         return float(module.p)
     if isinstance(module, nn.RNNBase):

@@ -1,4 +1,4 @@
-"""How a torch training runs: in which mode, by what scale of its gradients, waiting how long."""
+"""The state of a torch training: module modes, gradient scale, waiting times."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ __all__ = ["TrainingState"]
 
 
 class TrainingState:
-    """Takes ``state/training``, ``state/grad_scale`` and ``state/skipped_steps``.
+    """Captures ``state/training``, ``state/grad_scale`` and ``state/skipped_steps``.
 
-    For ``timing/wait`` it looks when a backward is over, once steps have several of them.
+    For ``timing/wait``, it also notes the end of backwards if steps have several of them.
 
     Args:
         root: the model as it is called.
-        names: of the user's own model inside of it.
-        copier: takes numbers.
-        session: whose steps are measured.
+        names: names of the user's model inside it.
+        copier: copies single numbers.
+        session: session of the hook.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class TrainingState:
         self._copier = copier
         self._recorder = session.recorder
         self._scaling = Scaling(root, session.shield)
-        # The step before had several batches, so the training waits after a backward too.
+        # The previous step had several batches: the training also waits after a backward.
         self._accumulates = False
         self._backward = BackwardEnd(session.shield.guard("the end of a backward", self._ended))
         self._training, self._scale, self._skipped = (
@@ -44,11 +44,11 @@ class TrainingState:
         )
 
     def names(self) -> list[str]:
-        """Return the names of what there is to capture in any model."""
+        """Return the full names of the captured scalars."""
         return [self._training, self._scale, self._skipped]
 
     def begin(self, recording: Recording) -> None:
-        """Take in which mode the model is, at the start of the first forward of a recording."""
+        """Capture the modules' modes at the start of a recording's first forward."""
         due = recording.due
         if recording.mode == "train":
             self.wait_for_backwards(due)
@@ -62,7 +62,7 @@ class TrainingState:
                 recording.add_scalar(self._training, share)
 
     def wait_for_backwards(self, due: Due) -> None:
-        """Look when the backwards of a train step are over, where that is of use.
+        """Note the end of backwards in a train step if needed.
 
         Args:
             due: what is due in the step.
@@ -71,35 +71,35 @@ class TrainingState:
             self._look_for_backwards()
 
     def ended(self, forwards: int) -> None:
-        """See a train step end.
+        """Note the end of a train step.
 
         Args:
-            forwards: calls of the model in it.
+            forwards: number of calls of the model in it.
         """
         self._backward.remove()
         self._accumulates = forwards > 1
 
     def end(self, recording: Recording, forwards: int) -> None:
-        """Take what a scaler has to do with a train step that ends.
+        """Capture a scaler's state at the end of a train step.
 
         Args:
-            recording: of the step.
-            forwards: calls of the model in it.
+            recording: recording of the step.
+            forwards: number of calls of the model in it.
         """
         self.ended(forwards)
-        figures = self._scaling.figures() if recording.due.reaches("state") else None
-        if figures is not None:
-            for name, value in zip((self._scale, self._skipped), figures, strict=True):
+        found = self._scaling.state() if recording.due.reaches("state") else None
+        if found is not None:
+            for name, value in zip((self._scale, self._skipped), found, strict=True):
                 if recording.due.ask(name):
                     self._copier.keep_scalar(recording, name, value, 1.0)
 
     def detach(self) -> None:
-        """Leave model and scalers as they were found."""
+        """Remove all hooks from model and scalers."""
         self._backward.remove()
         self._scaling.remove()
 
     def _look_for_backwards(self) -> None:
-        # What is compiled must not meet a hook of ours.
+        # Compiled code must not trace a hook.
         compiled = self._root._compiled_call_impl is not None or hasattr(self._root, "_orig_mod")
         if not compiled:
             self._backward.begin(self._parameters)

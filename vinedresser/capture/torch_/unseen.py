@@ -1,4 +1,4 @@
-"""Telling the user of steps that nobody sees."""
+"""Warning about steps of optimizers that cannot be seen."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from vinedresser.capture.torch_.names import own_class
 
 __all__ = ["UnseenSteps"]
 
-# Writes to a parameter that are more than its initialisation and a loaded checkpoint.
+# Number of writes to a parameter that exceeds initialization and loading a checkpoint.
 _WRITES = 3
 
 
 class UnseenSteps:
-    """Notices that a model is trained while no step of an optimizer is seen.
+    """Detects a model that is trained while no optimizer step is seen.
 
-    Torch counts how often a tensor was written to, also by compiled code.
+    Torch counts the writes to a tensor, also in compiled code.
 
     Args:
-        model: the user's own.
-        recorder: knows of steps.
-        shield: reports.
+        model: the user's model.
+        recorder: recorder of the session.
+        shield: reports the problem.
     """
 
     def __init__(self, model: nn.Module, recorder: Recorder, shield: Shield) -> None:
@@ -34,7 +34,7 @@ class UnseenSteps:
         self._told = False
 
     def look(self) -> None:
-        """Look, on any thread, and tell it once."""
+        """Check the model and report it once; callable from any thread."""
         if self._told or self._recorder.steps or not self._model.training:
             return
         before = self._before
@@ -44,8 +44,8 @@ class UnseenSteps:
             self._told = True
             name = own_class(self._model).__name__
             self._shield.report(
-                f"the weights of the {name} change, but no optimizer's step is seen, so no train "
-                "step is captured; one inside of a compiled function is not to be seen: call "
+                f"the weights of the {name} change, but no optimizer step is seen, so no train "
+                "step is captured; steps in a compiled function cannot be seen: call "
                 "optimizer.step() outside of it"
             )
 

@@ -1,4 +1,4 @@
-"""Checking with what a torch model is to be watched."""
+"""Checking the arguments of `Hook.watch` for a torch model."""
 
 from __future__ import annotations
 
@@ -14,16 +14,13 @@ __all__ = ["check_loss", "given_optimizers"]
 def check_loss(loss: object) -> None:
     """Check that a loss can be watched.
 
-    Args:
-        loss: what was given as such.
-
     Raises:
-        ConfigError: it cannot.
+        ConfigError: the loss is neither None nor an ordinary nn.Module.
     """
     scripted = isinstance(loss, torch.jit.ScriptModule)
     if loss is not None and (scripted or not isinstance(loss, nn.Module)):
         name = getattr(loss, "__name__", "…")
-        what = "is of TorchScript" if scripted else "is no torch.nn.Module"
+        what = "is TorchScript" if scripted else "is not a torch.nn.Module"
         raise ConfigError(
             f"loss: {loss!r} {what}; wrap the function, `loss_fn = "
             f"hook.loss({name})`, or call hook.save('losses/{name}', value) in the training loop"
@@ -31,19 +28,19 @@ def check_loss(loss: object) -> None:
 
 
 def given_optimizers(given: object) -> list[Optimizer]:
-    """Return the optimizers that are given.
+    """Return the given optimizers as a list.
 
     Args:
-        given: one, several or None.
+        given: an optimizer, a list or tuple of optimizers, or None.
 
     Raises:
-        ConfigError: one is none.
+        ConfigError: an item is not an optimizer.
     """
     some = given if isinstance(given, (list, tuple)) else [] if given is None else [given]
     for one in some:
         if not isinstance(one, Optimizer):
             raise ConfigError(
-                f"optimizer: {one!r} is no torch.optim.Optimizer; leave it out, and the one that "
-                "updates the model is found"
+                f"optimizer: {one!r} is not a torch.optim.Optimizer; without this argument, the "
+                "optimizer is found automatically"
             )
     return list(some)

@@ -1,4 +1,4 @@
-"""Which modules of torch are activation functions."""
+"""The activation modules of torch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import nn
 
 __all__ = ["activation_name"]
 
-# By class: the function, as torch.nn.functional spells it.
+# The name of the function in torch.nn.functional by class.
 _ACTIVATIONS = MappingProxyType(
     {
         nn.CELU: "celu",
@@ -44,9 +44,6 @@ _ACTIVATIONS = MappingProxyType(
 
 
 def activation_name(module: nn.Module) -> str:
-    """Return the activation function that a module is; "" where it is none.
-
-    Of a subclass of one of torch's, the nearest base counts.
-    """
+    """Return the name of a module's activation function, also for subclasses; "" if none."""
     found = (_ACTIVATIONS.get(base) for base in type(module).__mro__ if issubclass(base, nn.Module))
     return next((name for name in found if name), "")

@@ -1,7 +1,7 @@
-"""Attention probabilities, from what torch's attention functions are called with.
+"""Attention probabilities, from the arguments of torch's attention functions.
 
-Shape legend: N batch, H heads, G heads of the keys (H but with grouped queries), L queries, S keys,
-E features, D = E / H features of a head.
+Shapes: N batch, H heads, G key heads (H unless queries are grouped), L queries, S keys, E features,
+D = E / H features per head.
 """
 
 from __future__ import annotations
@@ -21,15 +21,17 @@ __all__ = ["ATTENTION", "attention_probabilities"]
 def attention_probabilities(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> Tensor:
-    """Return softmax(q kᵀ / sqrt(D) + mask), before dropout; float32, [N, H, L, S].
+    """Return softmax(q kᵀ / sqrt(D) + mask) before dropout; float32 [N, H, L, S].
+
+    The formula is that of Vaswani et al., "Attention Is All You Need", 2017.
 
     Args:
         function: one of `ATTENTION`.
-        args: what it is called with by position.
-        kwargs: and by keyword.
+        args: its positional arguments.
+        kwargs: its keyword arguments.
 
     Raises:
-        TypeError: the mask or the tensors are of a kind of which this is not known.
+        TypeError: the tensors or the mask are of an unsupported type.
     """
     names, compute = _KNOWN[function]
     given = {**dict(zip(names, args, strict=False)), **kwargs}
@@ -38,20 +40,20 @@ def attention_probabilities(
     with torch.no_grad():
         if not torch.is_autocast_enabled(device):
             return compute(given)
-        # It would compute in half precision, and keep what it has cast of the weights for the rest
-        # of the forward, without their graph.
+        # Autocast would compute in half precision, and cache the cast weights without their graph
+        # for the rest of the forward.
         with torch.autocast(device, enabled=False):
             return compute(given)
 
 
 def _scaled_dot_product(given: Mapping[str, Any]) -> Tensor:
-    """Compute it for `torch.nn.functional.scaled_dot_product_attention`.
+    """Return the probabilities of `torch.nn.functional.scaled_dot_product_attention`.
 
     Args:
-        given: its arguments. ``query`` is [..., H, L, D]; without H, one head; without more, a
-            batch of one. ``key`` is [..., G, S, D]. ``attn_mask`` is broadcast to [..., H, L, S]:
-            what is True takes part, numbers are added to the scores. ``is_causal``: the first query
-            sees the first key only, and so on. ``enable_gqa``: each head of the keys serves H / G.
+        given: arguments by name. ``query`` [..., H, L, D] or [L, D], ``key`` [..., G, S, D];
+            ``attn_mask``, broadcast to [..., H, L, S]: True takes part, numbers are added to the
+            scores; ``is_causal``: query i sees keys 0 to i; ``enable_gqa``: each key head serves
+            H / G query heads.
     """
     query, key = _wide(given["query"]), _wide(given["key"])
     if given.get("enable_gqa"):
@@ -69,14 +71,14 @@ def _scaled_dot_product(given: Mapping[str, Any]) -> Tensor:
 
 
 def _multi_head(given: Mapping[str, Any]) -> Tensor:
-    """Compute it for `torch.nn.functional.multi_head_attention_forward`.
+    """Return the probabilities of `torch.nn.functional.multi_head_attention_forward`.
 
     Args:
-        given: its arguments, as `torch.nn.MultiheadAttention` gives them. ``query`` is [L, N, E] or
-            [L, E], ``key`` so with S. ``bias_k`` [1, 1, E] and ``add_zero_attn`` are two further
-            keys, in this order. ``attn_mask``, [L, S] or [N H, L, S], and ``key_padding_mask``,
-            [N, S] or [S]: what is True takes no part, numbers are added to the scores; of a causal
-            hint they say all. ``need_weights``: what a query has that sees no key is NaN, else 0.
+        given: arguments by name, as passed by `torch.nn.MultiheadAttention`. ``query`` [L, N, E] or
+            [L, E], ``key`` [S, N, E] or [S, E]; ``bias_k`` [1, 1, E] and ``add_zero_attn`` append
+            one key each; ``attn_mask`` [L, S] or [N H, L, S] and ``key_padding_mask`` [N, S] or
+            [S]: True takes no part, numbers are added to the scores (they include a causal hint);
+            ``need_weights``: the probabilities of a query without visible keys are NaN, else 0.
     """
     queries, keys = _projected(given)
     batch, heads = queries.shape[1], given["num_heads"]
@@ -88,18 +90,18 @@ def _multi_head(given: Mapping[str, Any]) -> Tensor:
         keys = functional.pad(keys, (0, 0, 0, 1))
     scores = (queries / math.sqrt(queries.shape[-1])) @ keys.transpose(-2, -1)
     mask, padding = given.get("attn_mask"), given.get("key_padding_mask")
-    further = keys.shape[2] - given["key"].shape[0]
+    appended = keys.shape[2] - given["key"].shape[0]
     if mask is not None:
-        added = _added(mask, further)
+        added = _added(mask, appended)
         scores = scores + (added.unflatten(0, (batch, heads)) if added.dim() == 3 else added)
     if padding is not None:
-        scores = scores + _added(padding, further).view(batch, 1, 1, -1)
+        scores = scores + _added(padding, appended).view(batch, 1, 1, -1)
     return _softmax(scores, unseen=math.nan if given.get("need_weights", True) else 0.0)
 
 
 _Compute = Callable[[Mapping[str, Any]], Tensor]
 
-# By function: the names of its arguments, and what computes the probabilities.
+# By function: the names of its arguments, and the function that computes the probabilities.
 _KNOWN: dict[Callable[..., Any], tuple[tuple[str, ...], _Compute]] = {
     functional.scaled_dot_product_attention: (
         ("query", "key", "value", "attn_mask", "dropout_p", "is_causal"),
@@ -114,23 +116,23 @@ ATTENTION = frozenset(_KNOWN)
 
 
 def _check(given: Mapping[str, Any]) -> None:
-    """Raise `TypeError` where the elements may mean something else than they seem to."""
+    """Raise `TypeError` for tensors and masks of unsupported types."""
     if given["query"].is_nested or given["key"].is_nested:
-        raise TypeError("attention between nested tensors is not captured")
+        raise TypeError("attention with nested tensors is not captured")
     mask = given.get("attn_mask")
     if mask is not None and type(mask) not in (Tensor, torch.nn.Parameter):
-        raise TypeError(f"attention under a mask that is a {type(mask).__name__} is not captured")
+        raise TypeError(f"attention with a {type(mask).__name__} as mask is not captured")
     if given.get("static_k") is not None:
-        raise TypeError("attention to static keys is not captured")
+        raise TypeError("attention with static keys is not captured")
 
 
 def _wide(value: Tensor) -> Tensor:
-    """Return a tensor in float32, or float64 if it is that already."""
+    """Return a tensor detached in float32, or float64 if it has that dtype."""
     return value.detach().to(torch.promote_types(value.dtype, torch.float32))
 
 
 def _projected(given: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
-    """Return queries [L, N, E] and keys [S, N, E] as an attention's own weights make them."""
+    """Return projected queries [L, N, E] and keys [S, N, E]."""
     query, key = _wide(given["query"]), _wide(given["key"])
     if query.dim() == 2:
         query, key = query.unsqueeze(1), key.unsqueeze(1)
@@ -146,20 +148,20 @@ def _projected(given: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
     )
 
 
-def _added(mask: Tensor, further: int = 0) -> Tensor:
-    """Return a mask as what is added to scores: -inf where it is True.
+def _added(mask: Tensor, appended: int = 0) -> Tensor:
+    """Return a mask as float summands of the scores, [..., S + appended].
 
     Args:
-        mask: [..., S]; what it is True of takes no part.
-        further: keys after these, which take part.
+        mask: [..., S]; True (-inf) takes no part.
+        appended: number of additional keys, which take part.
     """
     if mask.dtype == torch.bool:
         mask = torch.zeros(mask.shape, device=mask.device).masked_fill_(mask, -math.inf)
-    return functional.pad(_wide(mask), (0, further)) if further else _wide(mask)
+    return functional.pad(_wide(mask), (0, appended)) if appended else _wide(mask)
 
 
 def _softmax(scores: Tensor, unseen: float) -> Tensor:
-    """Return the softmax over the keys in float32; of a query that sees no key, what is given."""
+    """Return the softmax over the keys, float32 [..., S]; `unseen` for queries without keys."""
     found = torch.softmax(scores, -1)
     nothing = (scores == -math.inf).all(-1, keepdim=True)
     return found.masked_fill_(nothing, unseen).to(torch.float32)

@@ -1,4 +1,4 @@
-"""Seeing the end of a backward."""
+"""Detecting the end of a backward."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["BackwardEnd"]
 
 
 class BackwardEnd:
-    """Tells when a backward that reaches one of some parameters is over.
+    """Detects the end of backwards that reach given parameters.
 
     Args:
-        ended: called then, on the thread that asked for the backward.
+        ended: called at the end of a backward, on the thread that started it.
     """
 
     def __init__(self, ended: Callable[[], None]) -> None:
@@ -26,12 +26,12 @@ class BackwardEnd:
         self._last: Callable[[], Tensor | None] = lambda: None
 
     def begin(self, parameters: Callable[[], Iterable[Tensor]]) -> None:
-        """Look from now on, at the last of some parameters that gets a gradient.
+        """Hook the last parameter that gets a gradient and is not sharded.
 
-        Of what is sharded no hook is called.
+        Torch does not call hooks of sharded parameters.
 
         Args:
-            parameters: returns them; asked when the one that was looked at before is none any more.
+            parameters: return the parameters; called if the parameter hooked before is unusable.
         """
         if self._handle is not None:
             return
@@ -45,13 +45,13 @@ class BackwardEnd:
         self._handle = last.register_post_accumulate_grad_hook(self._reached)
 
     def remove(self) -> None:
-        """Look no more."""
+        """Remove the hook."""
         if self._handle is not None:
             self._handle.remove()
             self._handle = None
 
     def _reached(self, _: Tensor) -> None:
-        # As data parallelism does it: called when the whole backward is done.
+        # Called when the whole backward is done, as in DistributedDataParallel.
         torch.autograd.Variable._execution_engine.queue_callback(self._ended)
 
 

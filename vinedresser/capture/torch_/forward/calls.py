@@ -1,4 +1,4 @@
-"""Being called before a model is, and after, compiled or not."""
+"""Callbacks before and after the calls of a model, compiled or not."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ _Before = Callable[[nn.Module, Any, Any], None]
 
 
 class Removable(Protocol):
-    """What was set and can be taken away."""
+    """A handle of something that can be removed."""
 
     def remove(self) -> None:
-        """Take it away."""
+        """Remove it."""
 
 
 class CompiledCalls:
-    """Comes before the compiled code of a model on which ``model.compile()`` was called.
+    """Wraps the compiled code of a model on which ``model.compile()`` was called.
 
-    The model's own hooks are compiled together with it. In a model that is not compiled it takes
-    the place of such code, and calls the model as torch does. Torch leaves this attribute out of
-    copies and pickles.
+    Hooks of the model would be compiled with it. In a model that is not compiled, it replaces the
+    compiled code and calls the model as torch does. Torch omits this attribute from copies and
+    pickles.
 
     Args:
-        model: compiled.
-        before: called with the model, its arguments and its keyword arguments.
-        after: called at the end of each call.
+        model: the model.
+        before: called with the model, its args and kwargs before each call.
+        after: called after each call.
 
     Attributes:
-        compiled: the code that it comes before; None where the model is not compiled.
+        compiled: the compiled code; None if the model is not compiled.
     """
 
     def __init__(self, model: nn.Module, before: _Before, after: Callable[[], object]) -> None:
@@ -57,24 +57,24 @@ class CompiledCalls:
             self._after()
 
     def remove(self) -> None:
-        """Take it away."""
+        """Restore the compiled code."""
         if self._model._compiled_call_impl is self:
             self._model._compiled_call_impl = self.compiled
 
 
 def before_calls(model: nn.Module, before: _Before, after: Callable[[], object]) -> Removable:
-    """Have a function called before each call of a model; return what takes it away.
+    """Call a function before each call of a model; return the handle that removes it.
 
     Args:
-        model: perhaps compiled.
-        before: called with the model, its arguments and its keyword arguments; returns nothing.
-        after: called at the end of each call of a model on which ``model.compile()`` was called,
-            or that takes no hooks; its own forward hooks run earlier, inside of what is compiled.
+        model: the model, compiled or not.
+        before: called with the model, its args and kwargs.
+        after: called after each call of a model that is wrapped by `CompiledCalls`, since its own
+            forward hooks run earlier, inside the compiled code.
     """
     if isinstance(model, torch.jit.ScriptModule):
-        # It takes no hooks, so its calls are not seen.
+        # It does not support hooks, so its calls are not seen.
         return RemovableHandle(OrderedDict())
-    # A transformer layer with a hook would not take torch's fast path in evaluations.
+    # A hook would prevent a transformer layer from using torch's fast path in evaluations.
     if model._compiled_call_impl is not None or isinstance(model, nn.TransformerEncoderLayer):
         return CompiledCalls(model, before, after)
     return model.register_forward_pre_hook(ModuleHook(before, model), with_kwargs=True)

@@ -1,4 +1,4 @@
-"""Capturing what the modules of a torch model are given and return, and the functions they call."""
+"""Capturing inputs and outputs of modules and of the functions they call."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ from vinedresser.capture.torch_.nesting import argument_leaves, leaves
 
 __all__ = ["FORWARD_KINDS", "ForwardHooks", "is_elsewhere"]
 
-# What is taken while a model is called.
+# The kinds of tensors captured during a forward.
 FORWARD_KINDS = ("inputs", "outputs", "attention")
 
 _Keep = Callable[[Recording, str, Tensor, Ask], object]
 
 
 class _Call(NamedTuple):
-    """A call of a module that is going on.
+    """A call of a module in progress.
 
     Attributes:
-        path: of the module.
-        name: of the call, "conv1" or "conv1#1".
-        is_activation: the module is a function itself, so those that it calls are not told.
+        path: path of the module.
+        name: name of the call, such as "conv1" or "conv1#1".
+        is_activation: the module is an activation, so the functions it calls are not captured.
     """
 
     path: str
@@ -53,26 +53,26 @@ class _Call(NamedTuple):
 
 
 class _Calls(threading.local):
-    """The calls of modules that are going on, outermost first; each thread has its own."""
+    """The calls in progress of the current thread, outermost first."""
 
     def __init__(self) -> None:
         self.open: list[_Call] = []
 
 
 class ForwardHooks:
-    """Hooks on all modules and a look at functions, there during one forward of the model.
+    """Hooks on modules and functions during one forward of the model.
 
-    An idle hook costs more than a microsecond a call, and keeps torch from the fast path: so there
-    are none in forwards of which nothing is captured.
+    An idle hook costs more than a microsecond per call and disables torch's fast path, so hooks are
+    installed only in forwards in which something is captured.
 
     Args:
         root: the model that is called, with its wrappers.
-        names: of the user's own model inside of them.
-        keep: takes a tensor, as `TensorCopier.keep` does.
-        shield: around every hook.
+        names: names of the user's model inside.
+        keep: shielded `TensorCopier.keep`.
+        shield: guards every hook.
 
     Attributes:
-        there: `clear` has something to do.
+        there: hooks may be installed, so `clear` must be called.
     """
 
     def __init__(self, root: nn.Module, names: Names, keep: _Keep, shield: Shield) -> None:
@@ -88,30 +88,30 @@ class ForwardHooks:
         self._guarded_call = guard("a call of", self._before_function, names=1)
         self._guarded_return = guard("the output of", self._after_function, names=0)
         self._attend = guard("attention in", self._take_attention, names=0)
-        # By path: the hooks before and after the module.
+        # The hooks before and after a module by path.
         self._hooks: dict[str, tuple[ModuleHook, ModuleHook]] = {}
         self._inner: list[RemovableHandle] = []
         self._outer: list[RemovableHandle] = []
-        # How often modules were called in this forward, and functions in modules, by path.
+        # The number of calls of modules and functions in this forward, by path.
         self._counts: Counter[str] = Counter()
         self._calls = _Calls()
         self._stance: Any = None
         self._functions: FunctionCalls | None = None
-        # The model calls something compiled by itself, which must not meet a mode of ours.
+        # The model calls a compiled function, which must not run in a function mode.
         self._calls_compiled = False
         self._recording: Recording | None = None
         self._kinds: frozenset[str] = frozenset()
 
     def install(self, recording: Recording, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Set the hooks; they go when the forward ends.
+        """Install the hooks until the forward ends.
 
-        Compiled code does not call hooks that were set after it was compiled, so what is compiled
-        runs uncompiled in this one forward; the compiled code is kept.
+        Compiled code does not call hooks installed after compilation, so this forward runs
+        uncompiled; the compiled code is kept.
 
         Args:
-            recording: takes what the model is given, computes and returns.
-            args: what the model is called with by position.
-            kwargs: and by keyword.
+            recording: receives the tensors.
+            args: positional arguments of the model.
+            kwargs: keyword arguments of the model.
         """
         self._kinds = frozenset(kind for kind in FORWARD_KINDS if recording.due.reaches(kind))
         if not self._kinds:
@@ -129,12 +129,12 @@ class ForwardHooks:
         few = only_activations(recording.due)
         known = few and runs_only_known_code(module for _, module in modules)
         for path, module in modules:
-            # Compiled by TorchScript, a module takes no hooks; nor do those inside it.
+            # TorchScript modules and their children do not support hooks.
             if isinstance(module, torch.jit.ScriptModule) or id(module) in closed:
                 continue
             if not few or needs_hooks(path, module, recording.due):
                 self._set(path, module, args, kwargs)
-        # Else it is called from outside: inside of compiled code it would come too early.
+        # Otherwise, `before_calls` calls `end`: a hook in compiled code would run too early.
         if self._root._compiled_call_impl is None:
             end = ModuleHook(self._guarded_end, self._root)
             self._outer.append(self._root.register_forward_hook(end, always_call=True))
@@ -142,22 +142,22 @@ class ForwardHooks:
             self._stance = torch.compiler.set_stance("force_eager")
         if fused:
             self._shield.report(
-                f"in evaluations torch may run {type(fused[0]).__name__} in one piece, so of what "
-                "goes on inside, and of functions that the model calls, nothing is captured there; "
-                "torch.backends.mha.set_fastpath_enabled(False) lets it run in its parts"
+                f"in evaluations torch may use a fused kernel for {type(fused[0]).__name__}, so "
+                "its inner modules and the functions that the model calls are not captured there; "
+                "torch.backends.mha.set_fastpath_enabled(False) disables that"
             )
         elif not known and not self._calls_compiled and functions_can_be_seen():
             self._functions = FunctionCalls(self._guarded_call, self._guarded_return)
             self._functions.begin()
 
     def _only_the_input_of_the_root(self, recording: Recording) -> bool:
-        """Return whether nothing else is asked for: then no hooks are needed, nor eager code."""
+        """Return whether only the root's input is due, which needs neither hooks nor eager code."""
         if self._kinds != {"inputs"} or is_elsewhere():
             return False
         return recording.due.only_at("inputs") == frozenset({self._names.root})
 
     def clear(self) -> None:
-        """Take away what is left of the hooks; not to be called from inside of them."""
+        """Remove all hooks; must not be called from a hook."""
         if self.there:
             self.end()
             while self._outer:
@@ -165,8 +165,8 @@ class ForwardHooks:
             self.there = False
 
     def end(self, *_: Any) -> None:
-        """Take the hooks away when the forward has ended."""
-        # The root's own hooks stay till `clear`: torch is walking over them.
+        """Remove the hooks at the end of the forward."""
+        # The root's hooks remain until `clear`, since torch is iterating over them.
         self._recording = None
         while self._inner:
             self._inner.pop().remove()
@@ -179,15 +179,14 @@ class ForwardHooks:
             if functions.compiling:
                 self._calls_compiled = True
                 self._shield.report(
-                    "the model calls a function that is compiled by itself; torch would compile "
-                    "it anew if it were looked at, so functions that the model calls are not "
-                    "captured"
+                    "the model calls a compiled function, which torch would recompile if function "
+                    "calls were captured, so the functions that the model calls are not captured"
                 )
 
     def _set(
         self, path: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
-        """Set the hooks of a module."""
+        """Install the hooks of a module."""
         if path not in self._hooks:
             before = functools.partial(self._guarded_before, path)
             after = functools.partial(self._guarded_after, path)
@@ -197,14 +196,14 @@ class ForwardHooks:
             self._inner.append(module.register_forward_pre_hook(first, with_kwargs=True))
             self._inner.append(module.register_forward_hook(then, always_call=True))
         else:
-            # Torch is calling its hooks already.
+            # Torch is already calling the root's pre-hooks.
             self._guarded_before(path, module, args, kwargs)
             self._outer.append(module.register_forward_hook(then))
 
     def _before(
         self, path: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
-        """Take what a module is given, before it writes to it."""
+        """Capture a module's inputs before it may overwrite them."""
         recording = self._recording
         if recording is None or is_elsewhere():
             return
@@ -214,14 +213,14 @@ class ForwardHooks:
             self._take(recording, argument_leaves(args, kwargs, f"inputs/{name}"))
 
     def _after(self, path: str, _module: nn.Module, _args: Any, output: Any) -> None:
-        """Take what a module has returned, before anybody can write to it."""
+        """Capture a module's outputs before they may be overwritten."""
         recording = self._recording
         if recording is None or is_elsewhere():
             return
         calls = self._calls.open
         if calls and calls[-1].path == path:
             name = calls.pop().name
-            # Of a call that has raised an error there is none.
+            # A call that raised an error has no output.
             if "outputs" in self._kinds:
                 self._take(recording, leaves(output, f"outputs/{name}"))
 
@@ -232,7 +231,7 @@ class ForwardHooks:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> str | None:
-        """Take what a function is given; return the name of the call."""
+        """Capture a function's inputs; return the name of the call, or None to ignore it."""
         recording = self._recording
         if recording is None or is_elsewhere():
             return None
@@ -241,7 +240,7 @@ class ForwardHooks:
         if function in ATTENTION and "attention" in self._kinds:
             self._attend(path, recording, function, args, kwargs)
         if function is nn.functional.multi_head_attention_forward:
-            # The module's own inputs and outputs are this one's.
+            # The inputs and outputs are captured as those of the module.
             return None
         if calls and calls[-1].is_activation:
             return None
@@ -252,7 +251,7 @@ class ForwardHooks:
         return name
 
     def _after_function(self, name: str, result: Any) -> None:
-        """Take what a function has returned."""
+        """Capture a function's outputs."""
         if self._recording is not None and "outputs" in self._kinds:
             self._take(self._recording, leaves(result, f"outputs/{name}"))
 
@@ -264,7 +263,7 @@ class ForwardHooks:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> None:
-        """Take the probabilities with which an attention is about to weigh."""
+        """Capture the probabilities of an attention function that is about to run."""
         name = self._counted(f"attention/{path}")
         ask = recording.due.ask(name)
         if ask:
@@ -285,10 +284,10 @@ class ForwardHooks:
 
 
 def is_elsewhere() -> bool:
-    """Return whether what is called now is no call of the training's forward.
+    """Return whether the current call is not part of the training's forward.
 
-    Inside of a backward, it is checkpointing that calls modules again; inside of a transform of
-    `torch.func`, what they are called with stands for tensors that are not there.
+    In a backward, checkpointing calls modules again; in a transform of `torch.func`, the arguments
+    are not ordinary tensors.
     """
     return (
         torch._C._current_graph_task_id() != -1
@@ -297,17 +296,17 @@ def is_elsewhere() -> bool:
 
 
 def _parts(modules: Iterable[nn.Module]) -> set[int]:
-    """Return the identities of modules and of all that is in them."""
+    """Return the ids of modules and all their descendants."""
     return {id(part) for module in modules for part in module.modules()}
 
 
 def _is_compiled(root: nn.Module) -> bool:
-    """Return whether torch.compile has to do with any part of a model."""
+    """Return whether any part of a model is compiled by torch.compile."""
     dynamo = sys.modules.get("torch._dynamo")
     return dynamo is not None and any(
         isinstance(module, dynamo.OptimizedModule)
         or module._compiled_call_impl is not None
-        # Lightning takes a compiled module apart, and compiles its steps.
+        # Lightning unwraps a compiled module and compiles its steps.
         or getattr(module, "_compiler_ctx", None) is not None
         for module in root.modules()
     )

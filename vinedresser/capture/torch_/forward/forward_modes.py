@@ -1,4 +1,4 @@
-"""Whether a forward of a torch model is part of a train step or of an evaluation."""
+"""Classifying forwards of a torch model as training or evaluation."""
 
 from __future__ import annotations
 
@@ -13,26 +13,25 @@ from vinedresser.store.step_record import Mode
 
 __all__ = ["ForwardModes", "Running"]
 
-# "open": the model is in eval mode, and an optimizer's step may follow all the same.
+# "open": the model is in eval mode, but an optimizer's step may follow.
 Running = Mode | Literal["open"]
 
 
 class ForwardModes:
-    """Tells what the forwards of one model belong to.
+    """Classifies the forwards of one model.
 
-    What an optimizer's step ends is training, in whatever mode the model is: a forward with
-    gradients in eval mode is open until that step comes, or a forward that is training beyond
-    doubt. Once it has come, such forwards are training from the start. A forward in training mode
-    without gradients is neither; it turns out to be an evaluation when a loss is made of it, also
-    without gradients.
+    Forwards that precede an optimizer's step are training in any mode: a forward with gradients in
+    eval mode is open until such a step, or until a forward that is certainly training. After such a
+    step, these forwards are training from the start. A forward in training mode without gradients
+    is neither, unless a loss is computed from it without gradients: then it is an evaluation.
 
     Args:
-        model: the user's own.
-        recorder: knows what is going on.
+        model: the user's model.
+        recorder: recorder of the session.
 
     Attributes:
-        aside: the last forward was in training mode, without gradients.
-        trained_in_eval: the model was in eval mode when its optimizer last took a step.
+        aside: the last forward was in training mode without gradients.
+        trained_in_eval: the model was in eval mode at its optimizer's last step.
     """
 
     def __init__(self, model: nn.Module, recorder: Recorder) -> None:
@@ -40,11 +39,11 @@ class ForwardModes:
         self._recorder = recorder
         self.aside = False
         self.trained_in_eval = False
-        # The evaluation that was seen to be one in training mode.
+        # The latest evaluation in training mode.
         self._evaluation: Recording | None = None
 
     def of_forward(self) -> Running | None:
-        """Return what a forward that begins now belongs to; None: to neither."""
+        """Return the mode of a forward that begins now; None: neither."""
         graded = torch.is_grad_enabled()
         self.aside = self._model.training and not graded
         if self._recorder.explicit_mode is not None:
@@ -58,7 +57,7 @@ class ForwardModes:
         return "eval" if self._evaluates() else None
 
     def of_loss(self) -> Running | None:
-        """Return what a loss that is computed now belongs to; None: to neither."""
+        """Return the mode of a loss computed now; None: neither."""
         if self._recorder.explicit_mode is not None:
             return self._recorder.explicit_mode
         graded = torch.is_grad_enabled()
@@ -71,11 +70,11 @@ class ForwardModes:
         return "eval" if self.aside or self._evaluates() else None
 
     def beside(self, leader: ForwardModes) -> Mode:
-        """Return what a forward belongs to of a model that no optimizer updates, such as a teacher.
+        """Return the mode of a forward if no optimizer updates the model, such as a teacher.
 
         Args:
-            leader: of the model whose optimizer ends the steps. A teacher is in eval mode, and part
-                of the training of that model all the same.
+            leader: modes of the model whose optimizer ends the steps; a teacher in eval mode is
+                part of that model's training.
         """
         explicit = self._recorder.explicit_mode
         if explicit is not None:
@@ -86,11 +85,11 @@ class ForwardModes:
         return "train" if trains else "eval"
 
     def evaluates(self, recording: Recording) -> bool:
-        """Take note of an evaluation in training mode; return whether it was not known as one."""
+        """Note an evaluation in training mode; return whether it is new."""
         self.aside = False
         before, self._evaluation = self._evaluation, recording
         return before is not recording
 
     def _evaluates(self) -> bool:
-        """Return whether an evaluation in training mode is going on."""
+        """Return whether an evaluation in training mode is open."""
         return self._evaluation is not None and self._recorder.evaluates(self._evaluation)

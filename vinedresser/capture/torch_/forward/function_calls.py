@@ -1,4 +1,4 @@
-"""Seeing the functions that a model calls: activations, and attention."""
+"""Observing the activation and attention functions that a model calls."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NAMES = re.findall(
 
 
 def _spellings() -> Iterable[tuple[Callable[..., Any], str]]:
-    """Yield all functions and methods by which torch spells the names, in place or not."""
+    """Yield all functions and methods of torch for `_NAMES`, in place or not, and their name."""
     for name in _NAMES:
         for owner in (torch, functional, torch.special, torch.Tensor):
             for spelled in (name, f"{name}_"):
@@ -37,7 +37,7 @@ def _spellings() -> Iterable[tuple[Callable[..., Any], str]]:
         yield function, function.__name__
 
 
-# What the functions are called that are looked at.
+# The name of each observed function.
 _LOOKED_AT = MappingProxyType(dict(_spellings()))
 
 _Before = Callable[[Callable[..., Any], str, tuple[Any, ...], dict[str, Any]], str | None]
@@ -45,18 +45,18 @@ _After = Callable[[str, Any], None]
 
 
 class FunctionCalls(TorchFunctionMode):
-    """Sees the calls of activation and attention functions on this thread.
+    """Observes the calls of activation and attention functions on this thread.
 
-    The functions themselves run as if it were not there. Torch hands it each of its functions, for
-    about two microseconds a call.
+    The functions compute the same results. Torch passes all of its functions through the mode,
+    which costs about two microseconds per call.
 
     Args:
-        before: called with the function, its name and its arguments; returns what the call is
-            called, or None where nothing more is to be known of it.
-        after: called with that and what the function has returned.
+        before: called with the function, its name, its args and kwargs; returns the name of the
+            call, or None to ignore it.
+        after: called with the name of the call and the function's return value.
 
     Attributes:
-        compiling: torch.compile had something to compile meanwhile, and this has made way.
+        compiling: torch.compile had to compile meanwhile, so the mode was left.
     """
 
     def __init__(self, before: _Before, after: _After) -> None:
@@ -72,7 +72,7 @@ class FunctionCalls(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        """Call a function, and look at it if it is one of those."""
+        """Call a function, and observe it if it is one of `_LOOKED_AT`."""
         kwargs = kwargs or {}
         name = _LOOKED_AT.get(func)
         if name is None:
@@ -84,13 +84,13 @@ class FunctionCalls(TorchFunctionMode):
         return result
 
     def begin(self) -> None:
-        """See calls from now on."""
+        """Start to observe calls."""
         torch._C._push_on_torch_function_stack(self)
         if dynamo := sys.modules.get("torch._dynamo"):
             dynamo.callback_handler.start_callbacks.append(self._leave_before_compiling)
 
     def end(self) -> None:
-        """See none any more; an error that passes through the model bears no trace of this."""
+        """Stop to observe calls, and remove the mode's frames from a pending error's traceback."""
         self._leave_stack()
         error = sys.exc_info()[1]
         if error is not None:
@@ -100,12 +100,12 @@ class FunctionCalls(TorchFunctionMode):
             dynamo.callback_handler.start_callbacks.remove(self._leave_before_compiling)
 
     def _leave_before_compiling(self, *_: Any) -> None:
-        """Go before torch.compile looks around, which would compile a mode into what it makes."""
+        """Leave the mode before torch.compile would compile it into its code."""
         if self._leave_stack():
             self.compiling = True
 
     def _leave_stack(self) -> bool:
-        """Leave torch's stack of modes; return whether this was in it, on this thread."""
+        """Remove this mode from the thread's stack; return whether it was there."""
         above: list[Any] = []
         found = False
         while torch._C._len_torch_function_stack() and not found:
@@ -119,14 +119,14 @@ class FunctionCalls(TorchFunctionMode):
 
 
 def _conceal(trace: TracebackType | None) -> None:
-    """Take out of a traceback how functions are called when they are seen."""
+    """Remove the frames of `FunctionCalls` from a traceback."""
     ours = FunctionCalls.__torch_function__.__code__
     kept: list[TracebackType] = []
     while trace is not None:
         if trace.tb_frame.f_code is not ours:
             kept.append(trace)
         elif len(kept) > 2 and kept[-1].tb_frame.f_code is handle_torch_function.__code__:
-            # A function in Python hands itself over, and is called once more.
+            # A Python function dispatches itself to the mode and is called again.
             del kept[-2:]
         trace = trace.tb_next
     for entry, following in itertools.zip_longest(kept, kept[1:]):
@@ -134,7 +134,7 @@ def _conceal(trace: TracebackType | None) -> None:
 
 
 def functions_can_be_seen() -> bool:
-    """Return whether what torch.compile has made allows for a mode that it does not know."""
+    """Return whether compiled code tolerates an unknown function mode."""
     dynamo = sys.modules.get("torch._dynamo")
     if dynamo is None:
         return True

@@ -1,4 +1,4 @@
-"""Which modules torch runs in one piece when a model is evaluated."""
+"""The modules for which torch uses a fused kernel in evaluations."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _LAYERS = (nn.TransformerEncoderLayer, nn.MultiheadAttention)
 
 
 def fused_modules(modules: Iterable[nn.Module]) -> list[nn.Module]:
-    """Return those transformer layers and attentions that may take torch's fast path now.
+    """Return the transformer layers and attentions that may use torch's fast path now.
 
-    It is another kernel, whose result differs in the last bits, and at padded places in more. Torch
-    takes it only where no module of the layer has a hook, and nobody looks at the functions.
+    The results of its kernel differ in the last bits, and more at padded positions. Torch uses it
+    only if no module of the layer has a hook and no function mode is active.
     """
     if not torch.backends.mha.get_fastpath_enabled():
         return []
@@ -24,7 +24,7 @@ def fused_modules(modules: Iterable[nn.Module]) -> list[nn.Module]:
 
 
 def _is_fused(module: nn.TransformerEncoderLayer | nn.MultiheadAttention) -> bool:
-    """Return whether all that does not depend on the input allows for the fast path."""
+    """Return whether the conditions of the fast path are met that do not depend on the input."""
     attention = module if isinstance(module, nn.MultiheadAttention) else module.self_attn
     assert isinstance(attention, nn.MultiheadAttention)
     return (

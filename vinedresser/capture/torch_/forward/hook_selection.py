@@ -1,4 +1,4 @@
-"""Which modules and functions of a torch model have to be looked at for what is due."""
+"""Selecting the modules of a torch model that need hooks."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from vinedresser.capture.torch_.forward.module_hook import ModuleHook
 
 __all__ = ["runs_only_known_code", "only_activations", "needs_hooks"]
 
-# Collections of which it is known without a call whether they hold what a module gives.
+# Collections for which a call is not needed to know whether they hold a module's tensors.
 _KNOWN = frozenset({"activations", "model_inputs", "model_outputs"})
-# Modules of torch that call no activation function, but for those that are modules inside them.
+# Modules of torch that call no activation function, except through child modules.
 _SIMPLE: frozenset[type[nn.Module]] = frozenset(
     {
         nn.Sequential, nn.Identity, nn.Flatten, nn.Unflatten,
@@ -34,10 +34,10 @@ _SIMPLE: frozenset[type[nn.Module]] = frozenset(
 
 
 def only_activations(due: Due) -> bool:
-    """Return whether of what modules are given and return, no more is asked than rules do.
+    """Return whether only activations, and inputs and outputs of whole models are due.
 
-    That is the outputs of activation functions, and what models as a whole are given and return.
-    With a hook of the user's on all modules there may be functions in any of them.
+    This is all that rules need. With a global module hook of the user, any module may call
+    functions, so the answer is False.
 
     Args:
         due: what is due.
@@ -50,22 +50,22 @@ def only_activations(due: Due) -> bool:
 
 
 def needs_hooks(path: str, module: nn.Module, due: Due) -> bool:
-    """Return whether a call of a module is of interest, or functions that it calls may be.
+    """Return whether a module's tensors are due, or those of functions it may call.
 
     Args:
-        path: of the module.
-        module: any.
-        due: what is due; see `only_activations`.
+        path: path of the module.
+        module: the module.
+        due: what is due, for which `only_activations` is true.
     """
     asked = due.ask(f"outputs/{path}") or due.ask(f"inputs/{path}")
     return bool(asked) or not _is_simple(module)
 
 
 def runs_only_known_code(modules: Iterable[nn.Module]) -> bool:
-    """Return whether all that a model calls are modules of torch, and their inside is known.
+    """Return whether a model consists of known modules of torch.
 
     Args:
-        modules: all of the model.
+        modules: all modules of the model.
     """
     return all(_is_simple(one) or _is_activation(one) for one in modules)
 
@@ -81,6 +81,6 @@ def _is_activation(module: nn.Module) -> bool:
 
 
 def _is_as_torch_made_it(module: nn.Module) -> bool:
-    """Return whether a call of a module runs no code but torch's, and ours."""
+    """Return whether a call of a module runs only code of torch and vinedresser."""
     hooks = (*module._forward_pre_hooks.values(), *module._forward_hooks.values())
     return "forward" not in vars(module) and all(type(one) is ModuleHook for one in hooks)

@@ -1,4 +1,4 @@
-"""Hooks on modules that copies and pickles of the modules do not take with them."""
+"""Hooks on modules that are not part of the modules' copies and pickles."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ __all__ = ["ModuleHook"]
 
 
 class ModuleHook:
-    """A hook on a module of the user's.
+    """A hook on a user's module.
 
-    Modules are copied and pickled together with their hooks. Of this one, a copy has what does
-    nothing and comes from the standard library, so that a pickle can be read without us.
+    Modules are copied and pickled with their hooks. A copy of this hook is a no-op of the standard
+    library, so pickles can be read without vinedresser.
 
     Args:
-        call: the hook; called with the module and whatever torch gives beside it.
-        owner: the only module for which it is called; None: any that has it, such as the replicas
-            that data parallelism makes.
+        call: called with the module and the other arguments of the hook.
+        owner: the only module for which it is called; None: any module that has the hook, such as
+            the replicas of data parallelism.
     """
 
     __slots__ = ("_call", "_owner")
@@ -36,5 +36,5 @@ class ModuleHook:
         return None
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, str]]:
-        # Takes whatever it is given and returns None.
+        # Accepts any arguments and returns None.
         return getattr, (nullcontext(), "__exit__")

@@ -1,4 +1,4 @@
-"""What an optimizer keeps, and by which numbers it steps, under names."""
+"""The names and values of an optimizer's hyperparameters and state."""
 
 from __future__ import annotations
 
@@ -16,23 +16,24 @@ __all__ = ["hyperparameters", "kept_of", "scheduler_steps", "slots"]
 _Kept = tuple[NamedParameter, dict[str, Any]]
 
 _KIND = "optimizer_state"
-# Of numbers that come as a tuple: what one of them is called.
+# The singular of hyperparameters that are tuples.
 _ONE_OF = {"betas": "beta", "etas": "eta", "step_sizes": "step_size"}
 
 
 def hyperparameters(
     optimizer: Optimizer, prefix: str, first: int, ours: Iterable[Tensor]
 ) -> Iterator[tuple[str, float | Tensor]]:
-    """Yield the numbers of an optimizer's parameter groups, as a scheduler has set them.
+    """Yield full name and value of the numbers in an optimizer's parameter groups.
 
-    ``optimizer_state/lr``, ``optimizer_state/beta1``; of further groups ``optimizer_state/lr[1]``.
+    The names are ``optimizer_state/lr``, ``optimizer_state/beta1``, or ``optimizer_state/lr[1]``
+    for other groups than the first.
 
     Args:
-        optimizer: any.
-        prefix: comes before a number's name.
-        first: how many groups were counted before.
-        ours: parameters; groups that have none of them are counted only. Where there are none, the
-            optimizer steps on copies of them, by the numbers of all groups.
+        optimizer: the optimizer.
+        prefix: prefix of the names.
+        first: index of the optimizer's first group.
+        ours: parameters of the model; groups without any of them are skipped. If empty, the
+            optimizer steps on copies of the parameters, and all groups are used.
     """
     ids = set(map(id, ours))
     for place, group in enumerate(optimizer.param_groups, first):
@@ -46,34 +47,35 @@ def hyperparameters(
 
 
 def scheduler_steps(prefix: str, first: int) -> str:
-    """Return the name under which it is told how often an optimizer's schedulers were stepped.
+    """Return the full name of the number of scheduler steps.
 
     Args:
-        prefix: comes before the name.
-        first: how many parameter groups were counted before the optimizer's.
+        prefix: prefix of the name.
+        first: index of the optimizer's first group.
     """
     return f"{_KIND}/{prefix}scheduler_steps{_whose(first)}"
 
 
 def kept_of(optimizer: Optimizer, parameters: Iterable[NamedParameter]) -> list[_Kept]:
-    """Return what an optimizer keeps of each of some parameters, of which it keeps anything.
+    """Return the parameters for which an optimizer has state, and that state.
 
     Args:
-        optimizer: any; before its first step it keeps nothing.
-        parameters: those of which it is wanted.
+        optimizer: the optimizer; most have no state before their first step.
+        parameters: parameters to look up.
     """
     found = ((one, optimizer.state.get(one.value)) for one in parameters)
     return [(one, kept) for one, kept in found if isinstance(kept, dict)]
 
 
 def slots(kept: Iterable[_Kept]) -> Iterator[tuple[str, float | Tensor, bool]]:
-    """Yield what an optimizer keeps of parameters: ``optimizer_state/conv1.weight.exp_avg``.
+    """Yield the entries of an optimizer's state, such as ``optimizer_state/conv1.weight.exp_avg``.
 
     Args:
-        kept: parameters, and what is kept of each; see `kept_of`.
+        kept: parameters and their state; see `kept_of`.
 
     Yields:
-        Name, value, and whether that is a tensor of the parameter's shape, or a nesting's.
+        Full name, value, and whether to keep the value as a tensor (it has dimensions or the
+        parameter's shape) instead of a number.
     """
     for parameter, of_it in kept:
         for slot, value in of_it.items():
@@ -90,7 +92,7 @@ def _whose(place: int) -> str:
 
 
 def _numbers(key: str, value: Any) -> Iterator[tuple[str, float | Tensor]]:
-    """Yield the numbers in an entry of a parameter group, with their names."""
+    """Yield name and value of the numbers in an entry of a parameter group."""
     if isinstance(value, (tuple, list)):
         for place, one in enumerate(value, 1):
             yield from _numbers(f"{_ONE_OF.get(key, key)}{place}", one)

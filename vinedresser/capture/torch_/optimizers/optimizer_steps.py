@@ -1,4 +1,4 @@
-"""Finding the optimizers that update a torch model, and seeing their steps begin and end."""
+"""Finding the optimizers of a torch model and hooking their steps."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ _Hook = Callable[[Optimizer, Any, Any], None]
 class OptimizerHooks:
     """Hooks on the steps of all optimizers that update a model.
 
-    They stand behind those that the user has set on it before, which may still change gradients.
-    One optimizer is the last of a step: the one that was given last, or else the first that is
-    seen. When it is gone, its place is taken by the next one; where there were several, by the next
-    one that updates what it has updated, or that has taken two steps since.
+    They run after the user's earlier hooks, which may change gradients. The step of one optimizer
+    ends the model's step: the last one given, or else the first one seen. When it is garbage
+    collected, the next optimizer replaces it; if there were several, the next one that updates the
+    same parameters or takes two steps.
 
     Args:
-        model: the user's own model.
-        given: those that are known from the beginning, in the order of their steps.
-        before: called before each of their steps.
-        after: called after each of their steps.
-        found: called with each of them once, when it is first known.
-        shield: around the search for others.
-        skip: nothing is done while this returns True.
+        model: the user's model.
+        given: optimizers known from the start, in the order of their steps.
+        before: called before each step of an optimizer.
+        after: called after each step of an optimizer.
+        found: called once with each optimizer.
+        shield: guards the search for other optimizers.
+        skip: the search is skipped while this returns True.
     """
 
     def __init__(
@@ -52,13 +52,13 @@ class OptimizerHooks:
         self._after = after
         self._found = found
         self._shield = shield
-        # None is kept alive by us.
+        # Weak, so as not to keep optimizers alive.
         self._known: list[weakref.ref[Optimizer]] = []
         self._several = False
         self._others: weakref.WeakSet[Optimizer] = weakref.WeakSet()
         self._last: weakref.ref[Optimizer] | None = None
         self._updated_by_last: set[int] = set()
-        # Those that have taken a step since the last one is gone.
+        # Optimizers that have taken a step since the last one was garbage collected.
         self._since: weakref.WeakSet[Optimizer] = weakref.WeakSet()
         look = shield.guard("looking for the optimizer", self._look, skip=skip)
         self._handles: list[RemovableHandle] = [register_optimizer_step_pre_hook(look)]
@@ -68,26 +68,26 @@ class OptimizerHooks:
             self.end_with(given[-1])
 
     def known(self) -> list[Optimizer]:
-        """Return the optimizers that update the model, in the order in which they came."""
+        """Return the optimizers of the model in the order they were found."""
         found = (reference() for reference in self._known)
         return [optimizer for optimizer in found if optimizer is not None]
 
     def ends_step(self, optimizer: Optimizer) -> bool:
-        """Return whether a step of the model ends with that of an optimizer."""
+        """Return whether the step of an optimizer ends the model's step."""
         return self._last is not None and self._last() is optimizer
 
     @property
     def last(self) -> Optimizer | None:
-        """The one with whose steps those of the model end; None where none is known."""
+        """The optimizer whose step ends the model's step, or None."""
         return None if self._last is None else self._last()
 
     def remove(self) -> None:
-        """Take all hooks away."""
+        """Remove all hooks."""
         while self._handles:
             self._handles.pop().remove()
 
     def _know(self, optimizer: Optimizer) -> None:
-        """See the steps of an optimizer from now on."""
+        """Hook the steps of an optimizer."""
         self._known = [one for one in self._known if one() is not None]
         self._known.append(weakref.ref(optimizer))
         self._several |= len(self._known) > 1
@@ -96,13 +96,13 @@ class OptimizerHooks:
         self._found(optimizer)
 
     def end_with(self, optimizer: Optimizer) -> None:
-        """Have steps end with those of an optimizer."""
+        """Let the steps of an optimizer end the model's steps."""
         self._last = weakref.ref(optimizer)
         self._updated_by_last = updated([optimizer])
         self._since.clear()
 
     def _look(self, optimizer: Optimizer, *_: Any) -> None:
-        """Look at whichever optimizer is about to take a step."""
+        """Check whether an optimizer that is about to step updates the model."""
         last = self.last
         if last is optimizer or optimizer in self._others:
             return
@@ -112,12 +112,12 @@ class OptimizerHooks:
             if ours.isdisjoint(updated([optimizer])):
                 self._others.add(optimizer)
                 return
-            # Torch has not come to the optimizer's own hooks yet, so they see this step too.
+            # Torch has not yet called the optimizer's own hooks, so they see this step, too.
             self._know(optimizer)
             if not alone and not self._told:
                 self._shield.report(
                     f"a second optimizer, {type(optimizer).__name__}, updates the watched model; "
-                    "steps end with those of the first: say which by watch(…, optimizer=…)"
+                    "the first one's steps end the step: choose another by watch(…, optimizer=…)"
                 )
         if alone:
             waits = self._several and optimizer not in self._since
@@ -127,11 +127,11 @@ class OptimizerHooks:
                 self.end_with(optimizer)
 
     def _succeeds(self, optimizer: Optimizer) -> bool:
-        """Return whether an optimizer updates what was updated by the last one, which is gone."""
+        """Return whether an optimizer updates parameters of the garbage-collected last one."""
         return not self._updated_by_last.isdisjoint(updated([optimizer]))
 
 
 def updated(optimizers: Iterable[Optimizer]) -> set[int]:
-    """Return the identities of the parameters that some optimizers update."""
+    """Return the ids of the parameters that some optimizers update."""
     groups = (group for optimizer in optimizers for group in optimizer.param_groups)
     return {id(parameter) for group in groups for parameter in group["params"]}

@@ -1,4 +1,4 @@
-"""Noticing that the optimizer with which steps end takes none, while others do."""
+"""Detecting that the optimizer that ends steps takes none while others do."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from torch.optim import Optimizer
 
 __all__ = ["Overdue"]
 
-# Steps that another optimizer takes meanwhile, at the most. Of the trainings that let one wait for
-# long on purpose, that of the first Wasserstein GAN has its critic take 100 steps to one.
+# Maximum number of steps of another optimizer meanwhile. The critic of the original Wasserstein GAN
+# takes 100 steps per generator step.
 _PATIENCE = 200
 
 
@@ -18,12 +18,12 @@ A = TypeVar("A")
 
 
 class Overdue(Generic[A]):
-    """How many steps other optimizers have taken since one that ends a step has taken its last.
+    """Counts the steps of other optimizers since the last step of the one that ends steps.
 
-    Type parameter: of what watches an optimizer's model.
+    The type parameter is the adapter's.
 
     Attributes:
-        others: the classes of those that have.
+        others: class names of the other optimizers.
     """
 
     def __init__(self) -> None:
@@ -32,22 +32,22 @@ class Overdue(Generic[A]):
         self._latest: tuple[weakref.ref[Optimizer], A] | None = None
 
     def ended(self) -> None:
-        """Take note that a step has ended."""
+        """Note the end of a step."""
         if self._latest is not None:
             self.others.clear()
             self._counts.clear()
             self._latest = None
 
     def stepped(self, optimizer: Optimizer, adapter: A) -> tuple[Optimizer, A] | None:
-        """Take note of another's step.
+        """Note the step of another optimizer.
 
         Args:
-            optimizer: the other.
-            adapter: watches the model that it updates.
+            optimizer: the other optimizer.
+            adapter: adapter of its model.
 
         Returns:
-            The one with which steps should end instead, the last of the others to step in their
-            turns, and its model's adapter; None as long as it is worth waiting.
+            The optimizer that should end steps instead (the last one of a round), and the adapter
+            of its model; None while waiting is worthwhile.
         """
         self.others.add(type(optimizer).__name__)
         count = self._counts[optimizer] = self._counts.get(optimizer, 0) + 1

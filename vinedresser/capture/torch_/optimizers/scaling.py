@@ -1,4 +1,4 @@
-"""What a gradient scaler of mixed precision does: its scale, and the steps that it skips."""
+"""The scale of a gradient scaler, and the steps it skips."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ __all__ = ["Scaling"]
 
 
 class Scaling:
-    """Sees the steps that gradient scalers take with the optimizers of one model.
+    """Observes the steps that gradient scalers take with the optimizers of one model.
 
     Args:
-        model: the user's own.
-        shield: around all of it.
+        model: the user's model.
+        shield: guards the callbacks.
     """
 
     def __init__(self, model: nn.Module, shield: Shield) -> None:
@@ -32,24 +32,24 @@ class Scaling:
         self.before = guard("the start of a scaler's step", self._before)
         self.after = guard("the end of a scaler's step", self._after)
         self._scaler: weakref.ref[GradScaler] | None = None
-        # By device, counted there: nobody waits for it.
+        # Counts on each device, so that no device has to be waited for.
         self._skipped: dict[str, Tensor] = {}
         self._ours: weakref.WeakKeyDictionary[Optimizer, bool] = weakref.WeakKeyDictionary()
 
     def begin(self) -> None:
-        """See scalers from now on, if that is not so already."""
+        """Start to observe scalers, if not yet started."""
         if self not in _watching:
             _watching.append(self)
-            _stand_around()
+            _patch()
 
     def remove(self) -> None:
-        """See no more; the last one leaves scalers as they were found."""
+        """Stop to observe scalers."""
         if self in _watching:
             _watching.remove(self)
-            _leave()
+            _restore()
 
-    def figures(self) -> tuple[Tensor, Tensor] | None:
-        """Return the scale and how many steps were skipped so far; None as long as none is seen."""
+    def state(self) -> tuple[Tensor, Tensor] | None:
+        """Return the scale and the number of skipped steps, float32 [] each, or None if unknown."""
         scaler = None if self._scaler is None else self._scaler()
         scale = None if scaler is None else scaler._scale
         if scale is None:
@@ -78,13 +78,13 @@ class Scaling:
         return self._ours[optimizer]
 
 
-# Of the process, as the class of scalers is.
+# Global, since `GradScaler.step` is.
 _watching: list[Scaling] = []
 _originals: list[Callable[..., Any]] = []
 
 
-def _stand_around() -> None:
-    """Put a method that tells who watches in the place of `GradScaler.step`, if it is not there."""
+def _patch() -> None:
+    """Patch `GradScaler.step` to notify the observers, if not yet patched."""
     if _originals:
         return
     original = GradScaler.step
@@ -103,7 +103,7 @@ def _stand_around() -> None:
     GradScaler.step = step  # type: ignore[method-assign]
 
 
-def _leave() -> None:
-    """Put the original back, where nobody watches any more."""
+def _restore() -> None:
+    """Restore `GradScaler.step` if there are no more observers."""
     if not _watching and _originals:
         GradScaler.step = _originals.pop()  # type: ignore[method-assign]

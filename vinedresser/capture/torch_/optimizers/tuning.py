@@ -1,4 +1,4 @@
-"""Changing the learning rate or the clipping of a torch training between two steps."""
+"""The tunable parameters of a torch training: learning rate and gradient clipping."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class TorchLearningRate:
     """The learning rates of an optimizer's parameter groups.
 
     Args:
-        optimizer: whose.
-        schedulers: that compute them; what they start from (``base_lrs``) changes in proportion.
+        optimizer: the optimizer.
+        schedulers: its schedulers; their ``base_lrs`` change in proportion.
 
     Raises:
-        ConfigError: a scheduler is none, or of another optimizer.
+        ConfigError: an object is not a scheduler of the optimizer.
     """
 
     def __init__(self, optimizer: Optimizer, schedulers: Iterable[Any]) -> None:
@@ -31,7 +31,7 @@ class TorchLearningRate:
         self._schedulers = list(schedulers)
         for one in self._schedulers:
             if getattr(one, "optimizer", None) is not optimizer:
-                raise ConfigError(f"tunable('lr', …): {one!r} is no scheduler of this optimizer")
+                raise ConfigError(f"tunable('lr', …): {one!r} is not a scheduler of the optimizer")
 
     def change(self, change: Change) -> Changed:
         """See `Tunable.change`."""
@@ -40,7 +40,7 @@ class TorchLearningRate:
         new = [change(rate) for rate in old]
         for group, rate in zip(groups, new, strict=True):
             if isinstance(group["lr"], torch.Tensor):
-                # A graph of CUDA, or a compiled step, reads this very tensor.
+                # A CUDA graph or compiled step reads this tensor.
                 group["lr"].fill_(rate)
             else:
                 group["lr"] = rate
@@ -55,17 +55,14 @@ class TorchLearningRate:
 
 
 class GradientClip:
-    """The norm to which all gradients of some optimizers together are clipped; none at first.
-
-    As long as it is not set, nothing is hooked to the optimizers.
+    """The maximum norm of an optimizer's gradients, initially unset.
 
     Args:
-        optimizers: whose; each clips the gradients of its own parameters.
-
-        guard: has a callback do no harm to the training.
+        optimizers: optimizers; the gradients of each are clipped separately.
+        guard: see `Shield.guard`.
 
     Raises:
-        ConfigError: one is no optimizer.
+        ConfigError: an object is not an optimizer.
     """
 
     def __init__(self, optimizers: Iterable[Any], guard: Guard) -> None:
@@ -74,18 +71,18 @@ class GradientClip:
         self._norm: float | None = None
         for one in self._optimizers:
             if not isinstance(one, Optimizer):
-                raise ConfigError(f"tunable('clip', …): {one!r} is no torch.optim.Optimizer")
+                raise ConfigError(f"tunable('clip', …): {one!r} is not a torch.optim.Optimizer")
 
     def change(self, change: Change) -> Changed:
         """See `Tunable.change`."""
         old = [] if self._norm is None else [self._norm]
         norm = change(self._norm or 0.0)
         if not norm:
-            raise ConfigError("clip: a norm of 0 leaves nothing of the gradients")
+            raise ConfigError("clip: the norm must be positive")
         if self._norm is None:
             for optimizer in self._optimizers:
                 optimizer.register_step_pre_hook(self._hook)
-                # The gradients that are recorded are those that the optimizer consumes.
+                # Clip first, since the hooks capture gradients as the optimizer consumes them.
                 hooks = optimizer._optimizer_step_pre_hooks
                 hooks.move_to_end(next(reversed(hooks)), last=False)
         self._norm = norm
@@ -94,6 +91,6 @@ class GradientClip:
     def _clip(self, optimizer: Optimizer, *_: Any) -> None:
         assert self._norm is not None
         parameters = [one for group in optimizer.param_groups for one in group["params"]]
-        # A fused optimizer takes gradients that are still scaled, and this.
+        # A fused optimizer receives scaled gradients and unscales them itself.
         scale = getattr(optimizer, "grad_scale", None)
         clip_grad_norm_(parameters, self._norm * (1.0 if scale is None else float(scale)))

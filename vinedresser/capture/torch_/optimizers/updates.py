@@ -1,4 +1,4 @@
-"""By how much an optimizer's step changes the parameters of a torch model."""
+"""Capturing the updates of parameters by an optimizer's step."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _Before(NamedTuple):
 
     Attributes:
         asked: the parameters.
-        values: what they were; others may read these too.
+        values: copies of their values; read-only.
     """
 
     asked: list[NamedParameter]
@@ -35,22 +35,22 @@ class _Before(NamedTuple):
 
 
 def updates_name(parameter: NamedParameter) -> str:
-    """Return the name of a parameter's update, such as ``updates/conv1.weight``."""
+    """Return the full name of a parameter's update, such as ``updates/conv1.weight``."""
     return f"updates/{parameter.path}"
 
 
 class Updates:
-    """Takes the value of parameters after an optimizer's step minus that before it.
+    """Captures updates: parameter values after an optimizer's step minus those before.
 
     Args:
-        copier: leaves statistics for later.
-        keep: takes tensors, as `TorchCopier.keep_parameter` does.
+        copier: copies tensors for later statistics.
+        keep: shielded `TorchCopier.keep_parameter`.
     """
 
     def __init__(self, copier: TorchCopier, keep: _Keep) -> None:
         self._copier = copier
         self._keep = keep
-        # By an optimizer whose step is going on.
+        # By optimizer that is taking a step.
         self._before: weakref.WeakKeyDictionary[Recording, dict[Optimizer, _Before]] = (
             weakref.WeakKeyDictionary()
         )
@@ -58,19 +58,19 @@ class Updates:
     def begin(
         self, recording: Recording, optimizer: Optimizer, owned: list[NamedParameter]
     ) -> None:
-        """Copy what is asked for, as it is before a step.
+        """Copy the requested parameters before a step.
 
         Args:
-            recording: takes the updates.
-            optimizer: about to step.
-            owned: the parameters that it updates.
+            recording: receives the updates.
+            optimizer: optimizer that is about to step.
+            owned: parameters that it updates.
         """
         due = recording.due
         asked = [one for one in owned if due.ask(updates_name(one)) and not is_lazy(one.value)]
         if asked:
             with WithoutModes(), torch.no_grad():
                 values = [
-                    # Its statistics are asked for as well, so that it was copied right before.
+                    # A copy exists already if the weight's statistics are due as well.
                     copied if copied is not None else _here(one.value).clone()
                     for one in asked
                     for copied in [self._copier.copy_of(recording, one.value)]
@@ -78,7 +78,7 @@ class Updates:
             self._before.setdefault(recording, {})[optimizer] = _Before(asked, values)
 
     def end(self, recording: Recording, optimizer: Optimizer) -> None:
-        """Take by how much a step that was begun has changed them."""
+        """Capture the updates after the step."""
         before = self._before.get(recording, {}).pop(optimizer, None)
         if before is None:
             return
@@ -99,7 +99,7 @@ class Updates:
 
 
 def _here(parameter: Tensor) -> Tensor:
-    """Return this process's part of a parameter, without graph."""
+    """Return a parameter detached, as this process's shard."""
     value = parameter.detach()
     part: Tensor = value.to_local() if hasattr(value, "to_local") else value
     return part
