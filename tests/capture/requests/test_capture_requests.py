@@ -108,7 +108,7 @@ def test_what_cannot_be_asked_for_is_refused_at_once(training: Path, tmp_path: P
     assert "did you mean gradients" in done.stderr
     done = capture(str(training), "--collection", "gradients")
     assert done.returncode == 2
-    assert "--every or --steps, or else --off" in done.stderr
+    assert "--every or --steps, or use --off" in done.stderr
     with pytest.raises(NotARun):
         request_capture(LocalStorage(tmp_path / "none"), [Collection("gradients")])
 
