@@ -67,6 +67,10 @@ test-slow: env  ## tests that take minutes each
 test-random: env  ## property tests with many random examples
 	$(PYTEST) -m hypothesis --hypothesis-profile=random --timeout 3600
 
+mutate: env  ## change the store, the schedule, the study and the engine; tests must notice
+	$(BIN)/mutmut run --max-children 2
+	$(BIN)/python -m benchmarks.mutants
+
 test-gpu: env  ## tests that need a CUDA device
 	@if $(BIN)/python -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; then \
 	    $(BIN)/pytest -n 0 -m gpu; \
@@ -106,5 +110,5 @@ bench: env  ## run the benchmarks and print them beside their budgets
 
 clean:  ## remove generated files and .venv; keep runs/
 	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
-	rm -rf .import_linter_cache
+	rm -rf .import_linter_cache mutants
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

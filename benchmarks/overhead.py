@@ -81,13 +81,16 @@ class Training:
         folder: where the run goes.
     """
 
-    def __init__(self, task: Task, collections: Collections | None, folder: Path) -> None:
+    def __init__(
+        self, task: Task, collections: Collections | None, folder: Path, device: str = "cpu"
+    ) -> None:
         torch.manual_seed(0)
-        self.model = task.make()
+        self.device = torch.device(device)
+        self.model = task.make().to(self.device)
         self.loss = nn.CrossEntropyLoss()
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01, momentum=0.9)
-        self.inputs = torch.randn(task.shape)
-        self.labels = torch.randint(0, 10, task.shape[:1])
+        self.inputs = torch.randn(task.shape).to(self.device)
+        self.labels = torch.randint(0, 10, task.shape[:1]).to(self.device)
         self.hook: Hook | None = None
         if collections is not None:
             self.hook = Hook(folder, collections=collections)
@@ -106,6 +109,7 @@ class Training:
         wall, cpu = time.perf_counter(), time.thread_time()
         for _ in range(steps):
             self.step()
+        synchronize(self.device)
         return time.perf_counter() - wall, time.thread_time() - cpu
 
     def settle(self) -> None:
@@ -194,14 +198,32 @@ def distinct_tensors(training: Training) -> list[torch.Tensor]:
     return [*outputs.values(), *(one.detach() for one in parameters), *gradients]
 
 
+def synchronize(device: torch.device) -> None:
+    """Wait for the work queued on a device."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def device_name(device: str) -> str:
+    """Return the name of a device for the headline."""
+    return torch.cuda.get_device_name() if device == "cuda" else device
+
+
 def copy_time(tensors: list[torch.Tensor]) -> float:
-    """Return seconds to copy tensors to memory that was used before; the median of 9."""
-    targets = [torch.zeros_like(one) for one in tensors]
+    """Return the median of 9 times in seconds to copy tensors to used host memory.
+
+    From a CUDA device the copies go to pinned memory.
+    """
+    device = tensors[0].device
+    pinned = device.type == "cuda"
+    targets = [torch.zeros(one.shape, dtype=one.dtype, pin_memory=pinned) for one in tensors]
     times = []
     for _ in range(9):
+        synchronize(device)
         start = time.perf_counter()
         for source, target in zip(tensors, targets, strict=True):
-            target.copy_(source)
+            target.copy_(source, non_blocking=pinned)
+        synchronize(device)
         times.append(time.perf_counter() - start)
     return median(times)
 
@@ -245,7 +267,13 @@ def report(arms: dict[str, Arm], model: str, copying: float) -> str:
 
 
 def measure(
-    model: str, names: Sequence[str], rounds: int, steps: int | None, folder: Path | None
+    model: str,
+    names: Sequence[str],
+    rounds: int,
+    steps: int | None,
+    folder: Path | None,
+    *,
+    device: str = "cpu",
 ) -> str:
     """Run some arms and return what came out.
 
@@ -255,13 +283,16 @@ def measure(
         rounds: timed blocks of each arm.
         steps: in a block; None: as many as the model has.
         folder: where the runs go; None: the folder for temporary files.
+        device: "cpu" or "cuda", where the models train.
     """
     task = MODELS[model]
     steps = steps or task.steps
     place = Path(tempfile.mkdtemp(prefix="overhead-", dir=folder))
     try:
         arms = {
-            name: Arm(Training(task, ARMS[name][0], place / str(index)), steps, ARMS[name][1])
+            name: Arm(
+                Training(task, ARMS[name][0], place / str(index), device), steps, ARMS[name][1]
+            )
             for index, name in enumerate(names)
         }
         runs: dict[str, Callable[[], float]] = {name: arm.run for name, arm in arms.items()}
@@ -270,8 +301,9 @@ def measure(
         copying = copy_time(tensors)
         megabytes = sum(one.nbytes for one in tensors) / 1e6
         said = (
-            f"{task.about}; blocks of {steps} steps, {rounds} rounds; a full step: "
-            f"{len(tensors)} distinct tensors, {megabytes:.1f} MB, copied in {copying * 1e3:.2f} ms"
+            f"{task.about}, on {device_name(device)}; blocks of {steps} steps, {rounds} rounds; "
+            f"a full step: {len(tensors)} distinct tensors, {megabytes:.1f} MB, "
+            f"copied in {copying * 1e3:.2f} ms"
         )
         found = f"{said}\n{report(arms, model, copying)}"
         for arm in arms.values():
@@ -295,9 +327,16 @@ def main() -> None:
         help="where the runs go; a disk that is slower than the training shows in the arms that "
         "save every step, a folder in memory such as /dev/shm shows the hook alone",
     )
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     options = parser.parse_args()
+    if options.device == "cuda" and not torch.cuda.is_available():
+        print("no CUDA device: nothing was measured")
+        return
     torch.set_num_threads(options.threads)
-    print(measure(options.model, list(ARMS), options.rounds, options.steps, options.folder))
+    names = list(ARMS)
+    print(
+        measure(options.model, names, options.rounds, options.steps, options.folder, options.device)
+    )
 
 
 if __name__ == "__main__":
