@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.store.writing import heartbeat, index_records, record_of
+from tests.store.writing.records import heartbeat, index_records, record_of
 from vinedresser.errors import SecondWriter, StoreFull
 from vinedresser.store.reading.reader import open_run
 from vinedresser.store.records import (

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.store.writing import GatedStorage, heartbeat, index_records, record_of, wait_for
+from tests.store.writing.records import GatedStorage, heartbeat, index_records, record_of, wait_for
 from vinedresser.store.reading.reader import open_run
 from vinedresser.store.records import (
     WaitingRecord,

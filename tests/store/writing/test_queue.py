@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.store.writing import GatedStorage, heartbeat, index_records, record_of
+from tests.store.writing.records import GatedStorage, heartbeat, index_records, record_of
 from vinedresser.store.reading.reader import open_run
 from vinedresser.store.step_record import StepRecord
 from vinedresser.store.storage import LocalStorage
