@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks.measure import table
 from vinedresser.store.reading.reader import open_run
 from vinedresser.store.records import ExitRecord, StopRecord, index_key
-from vinedresser.tasks.lifecycle.run_script import prepare_script, run_script
+from vinedresser.tasks.lifecycle.run_script import Script, prepare_script, run_script
 
 SCRIPT = Path(__file__).parent.parent / "examples" / "digits" / "train.py"
 OPTIONS = ("--model", "mlp", "--naive-loss", "--scale", "1", "--steps", "1000000")
@@ -31,8 +31,8 @@ PARTS = (
 
 def one_round(directory: Path) -> tuple[float, float, float]:
     """Return the three moments of one stopped training, in seconds since the epoch."""
-    prepare_script(directory, [str(SCRIPT), *OPTIONS], rules={"nonfinite": {}}, forward=False)
-    run_script(directory)
+    script = Script([str(SCRIPT), *OPTIONS], {"nonfinite": {}}, forward=False)
+    run_script(prepare_script(directory, script))
     run = open_run(directory)
     losses = next(iter(run.scalars("losses", mode="train").values()))
     first = float(losses.times[np.isnan(losses.values)][0])

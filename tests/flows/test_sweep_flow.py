@@ -108,7 +108,7 @@ def test_a_sweep_that_was_killed_or_interrupted_goes_on_and_repeats_nothing(tmp_
     assert len(finished) >= 2
     code, output = sweep(tmp_path)
     assert code == 2
-    assert "holds this sweep; --resume goes on with it" in output
+    assert "already holds this sweep; resume it with --resume" in output
     write(tmp_path, "x = [0.1, 0.2, 0.3, 0.4, 0.5, 0.7]", parameters="pause = 0.5")
     code, output = sweep(tmp_path, "--resume")
     assert code == 2

@@ -109,12 +109,12 @@ def test_a_trial_that_fell_behind_when_nobody_looked_is_not_begun_again(
     # Of its values, from 0.009 to 0.039, the study has not been told.
     ended(tmp_path / "runs" / "search" / "trial-0001", 45)
     study = searched.study(tmp_path / "journal.log")
-    conductor = SweepRunner(searched, study, TrackingRecord("", "", ""), flow="")
-    trial = conductor.next()
+    runner = SweepRunner(searched, study, TrackingRecord("", "", ""), flow="")
+    trial = runner.next()
     assert trial is not None
     assert trial.number == left.number
-    assert conductor.restore(trial) is not again
-    told = conductor.conclude(trial)
+    assert runner.restore(trial) is not again
+    told = runner.conclude(trial)
     study.close()
     if again:
         assert told is None
@@ -150,7 +150,7 @@ def test_a_run_killed_before_its_checkpoint_leaves_that_of_the_one_before(tmp_pa
     ended(tmp_path / "runs" / "search" / f"{TRIAL}-2", 7, begun_from=saved)
     trial = restored(searched)
     # Epochs at 10, 20, 30 and 40; the second run did not come to one.
-    assert len(trial.course.values[0]) == 4
+    assert len(trial.history.values[0]) == 4
     plan = trial.next_spec()
     assert plan.parameters == {"x": 0.1, "from": saved}
     assert plan.total_steps == 60
@@ -163,7 +163,7 @@ def test_epochs_are_counted_over_all_runs(tmp_path: Path) -> None:
     second = ended(tmp_path / "runs" / "search" / f"{TRIAL}-2", 25, 10, 20, begun_from=begun)
     trial = restored(searched)
     # Two of the first, whose others came after its checkpoint, and two of the second.
-    assert trial.course.values == [[0.009, 0.019, 0.009, 0.019]]
+    assert trial.history.values == [[0.009, 0.019, 0.009, 0.019]]
     plan = trial.next_spec()
     assert plan.parameters["from"] == f"{second.location}/checkpoints/step-20.pt"
     assert plan.total_steps == 60
@@ -184,7 +184,7 @@ def test_a_trial_that_finished_when_nobody_looked_is_over(tmp_path: Path) -> Non
     ended(tmp_path / "runs" / "search" / TRIAL, 30, cause="finished")
     trial = TrialRuns(searched, Proposal(0, {"x": 0.1}), earlier=True)
     assert trial.restore()
-    assert trial.course.values == [[0.009, 0.019, 0.029]]
+    assert trial.history.values == [[0.009, 0.019, 0.029]]
 
 
 def test_runs_on_an_object_store_are_gone_on_with_from_their_checkpoint(
@@ -272,4 +272,4 @@ def test_what_a_follower_did_not_see_is_taken_in_at_the_end(tmp_path: Path) -> N
     trial.followed = False
     # From its first step on, and nothing twice.
     trial.catch_up()
-    assert trial.course.values == [[0.009, 0.019, 0.009, 0.019]]
+    assert trial.history.values == [[0.009, 0.019, 0.009, 0.019]]

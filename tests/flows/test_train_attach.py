@@ -24,9 +24,10 @@ from vinedresser.store.records import (
     write_record,
 )
 from vinedresser.store.storage import LocalStorage
-from vinedresser.tasks.config.experiment import load_experiment
+from vinedresser.tasks.config.experiment import Experiment, load_experiment
 from vinedresser.tasks.lifecycle.additional_runs import equip_additional
-from vinedresser.tasks.lifecycle.prepare import prepare
+from vinedresser.tasks.lifecycle.prepare import RunMaker, prepare_mlflow
+from vinedresser.tasks.places.run_place import RunPlace
 
 SCRIPT = SCRIPTS / "unhooked_training.py"
 
@@ -114,12 +115,20 @@ def test_unchanged_scripts_are_captured_judged_and_recorded(
     assert recorded["plain-folds.2"]["params"] == recorded["plain-folds"]["params"]
 
 
+def make(experiment: Experiment) -> RunPlace:
+    """Make the first run of an experiment."""
+    tracking = prepare_mlflow(experiment)
+    return RunMaker(experiment, tracking, flow="").make(experiment.specs[0])
+
+
 def test_attaching_is_turned_off_in_the_file(tmp_path: Path) -> None:
     path = tmp_path / "experiment.toml"
     for attach, expected in ((True, {"VINEDRESSER_ATTACH", "PYTHONPATH"}), (False, set())):
-        text = EXPERIMENT.replace("max_concurrent", f"attach = {str(attach).lower()}\nat_once")
+        text = EXPERIMENT.replace(
+            "max_concurrent", f"attach = {str(attach).lower()}\nmax_concurrent"
+        )
         path.write_text(text, encoding="utf-8")
-        place = prepare(load_experiment(path, store=tmp_path / str(attach)), flow="")[0]
+        place = make(load_experiment(path, store=tmp_path / str(attach)))
         launch = read_record(LocalStorage(place.directory), LaunchRecord)
         assert launch is not None
         assert set(launch.environment) - {"OMP_NUM_THREADS"} == expected
@@ -127,9 +136,11 @@ def test_attaching_is_turned_off_in_the_file(tmp_path: Path) -> None:
 
 def test_a_path_of_the_file_s_own_stays(tmp_path: Path) -> None:
     path = tmp_path / "experiment.toml"
-    text = EXPERIMENT.replace("max_concurrent", 'environment = { PYTHONPATH = "mine" }\nat_once')
+    text = EXPERIMENT.replace(
+        "max_concurrent", 'environment = { PYTHONPATH = "mine" }\nmax_concurrent'
+    )
     path.write_text(text, encoding="utf-8")
-    place = prepare(load_experiment(path), flow="")[0]
+    place = make(load_experiment(path))
     launch = read_record(LocalStorage(place.directory), LaunchRecord)
     assert launch is not None
     assert launch.environment["PYTHONPATH"].endswith(f"{os.pathsep}mine")

@@ -18,7 +18,13 @@ from tests.waiting import until
 from vinedresser.errors import ConfigError, LaunchError
 from vinedresser.infra.gpus import NO_GPUS, VISIBLE_GPUS, lease, visible_gpus
 from vinedresser.infra.launcher import prepare_run, request_stop, start, supervisor_alive
-from vinedresser.store.records import ExitRecord, SupervisorRecord, read_record
+from vinedresser.store.records import (
+    ExitRecord,
+    LaunchRecord,
+    SupervisorRecord,
+    new_run,
+    read_record,
+)
 from vinedresser.store.storage import LocalStorage
 from vinedresser.tasks.config.sweep_file import load_sweep
 
@@ -105,7 +111,7 @@ def test_nobody_gets_what_another_one_has(gpus: list[str]) -> None:
 def test_a_training_that_wants_more_than_there_are_has_crashed(
     tmp_path: Path, gpus: list[str]
 ) -> None:
-    prepare_run(tmp_path / "run", name="run", argv=[sys.executable, "-V"], gpus=3)
+    prepare_run(tmp_path / "run", new_run("run"), LaunchRecord([sys.executable, "-V"], ".", gpus=3))
     with pytest.raises(LaunchError, match="3 GPUs requested; this machine has 2"):
         start(tmp_path / "run")
     end = read_record(LocalStorage(tmp_path / "run"), ExitRecord)
@@ -132,7 +138,7 @@ def test_a_training_keeps_its_gpus_when_who_started_it_is_killed(
 ) -> None:
     monkeypatch.setenv(VISIBLE_GPUS, gpus[0])
     argv = [sys.executable, "-c", SHOWS]
-    prepare_run(tmp_path / "run", name="run", argv=argv, gpus=1)
+    prepare_run(tmp_path / "run", new_run("run"), LaunchRecord(argv, ".", gpus=1))
     pipe = subprocess.PIPE
     command = [sys.executable, "-c", STARTS, str(tmp_path / "run")]
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as starter:
@@ -144,7 +150,7 @@ def test_a_training_keeps_its_gpus_when_who_started_it_is_killed(
     answers = iter([False, False, True])
     assert lease(1, lambda: next(answers)) == NO_GPUS
     # One that would get it waits, and ends when it is asked to.
-    prepare_run(tmp_path / "next", name="next", argv=argv, gpus=1)
+    prepare_run(tmp_path / "next", new_run("next"), LaunchRecord(argv, ".", gpus=1))
     request_stop(tmp_path / "next", reason="enough")
     assert start(tmp_path / "next").wait(60) == 0
     end = read_record(LocalStorage(tmp_path / "next"), ExitRecord)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,7 +21,8 @@ from vinedresser.cli.options import (
 
 if TYPE_CHECKING:
     from vinedresser.store.records import ExitRecord
-    from vinedresser.store.storage import StoreUrl
+    from vinedresser.tasks.lifecycle.run_script import Script
+    from vinedresser.tasks.places.run_place import RunPlace
 
 __all__ = ["run"]
 
@@ -58,75 +57,50 @@ def run(
     The training is captured in STORE/NAME. Output and exit code are those of the script; the exit
     code is 3 if a rule stopped it.
     """
-    from vinedresser.store.storage import parse_location
-    from vinedresser.tasks.lifecycle.run_script import (
-        prepare_script,
-        run_name,
-        run_script,
-        training_seen,
-    )
-
-    prepare = partial(
-        prepare_script,
-        command=command,
-        rules=selected_rules(preset, rule),
-        collections=tables("--collection", collection),
-        attach=attach,
-        total_steps=steps,
-    )
-    location = parse_location(store)
-    if not isinstance(location, Path):
-        stem = name or run_name(command)
-        sys.exit(_run_remote(location, stem, prepare, numbered=name is None, attach=attach))
-    directory = _free_directory(location, name, run_name(command))
-    prepare(directory)
-    with interrupts_stop([directory]):
-        end = run_script(directory)
-    from vinedresser.capture.attach.launching import additional_runs
     from vinedresser.cli.views.console import error_console
     from vinedresser.cli.views.results import print_no_training, print_result
     from vinedresser.tasks.lifecycle.run_result import run_result
+    from vinedresser.tasks.lifecycle.run_script import Script, run_script
 
-    for one in [directory, *additional_runs(directory)]:
-        print_result(run_result(one), to=error_console)
-    if attach and end.cause == "finished" and not training_seen(directory):
+    script = Script(
+        command,
+        selected_rules(preset, rule),
+        tables("--collection", collection),
+        attach=attach,
+        total_steps=steps,
+    )
+    place = _place(store, name, script)
+    with interrupts_stop([place.directory]):
+        end, seen = run_script(place)
+    for one in place.arrived:
+        print_result(run_result(one.location), to=error_console)
+    if attach and end.cause == "finished" and not seen:
         print_no_training(error_console)
     sys.exit(_exit_code(end))
 
 
-def _run_remote(
-    store: StoreUrl, name: str, prepare: Callable[..., None], *, numbered: bool, attach: bool
-) -> int:
-    """Run a script with an object store as its store; return the exit code."""
+def _place(store: str, name: str | None, script: Script) -> RunPlace:
+    """Prepare a run in STORE/NAME, or without a name in the first free of STORE/STEM-1, -2, ...."""
     from vinedresser.cli.views.console import error_console
-    from vinedresser.cli.views.results import print_no_training, print_result
-    from vinedresser.tasks.lifecycle.run_result import run_result
+    from vinedresser.store.storage import parse_location
+    from vinedresser.tasks.lifecycle.run_script import (
+        prepare_remote_script,
+        prepare_script,
+        run_name,
+    )
     from vinedresser.tasks.places.remote_place import free_url
-    from vinedresser.tasks.places.remote_script import RemoteScript
 
     def say(sentence: str) -> None:
         error_console.print(f"vinedresser: {sentence}", soft_wrap=True, markup=False)
 
-    url = free_url(store, name) if numbered else store / name
-    script = RemoteScript(url, say)
-    script.prepare(partial(prepare, name=url.name))
-    with interrupts_stop([script.directory]):
-        end = script.run()
-    for one in script.uploaded:
-        print_result(run_result(one), to=error_console)
-    if attach and end.cause == "finished" and not script.seen:
-        print_no_training(error_console)
-    return _exit_code(end)
-
-
-def _free_directory(store: Path, name: str | None, stem: str) -> Path:
-    """Return STORE/NAME, or without a name the first free one of STORE/STEM-1, -2 and so on."""
-    if name is not None:
-        return store / name
+    location, stem = parse_location(store), run_name(script.command)
+    if not isinstance(location, Path):
+        url = free_url(location, stem) if name is None else location / name
+        return prepare_remote_script(url, script, say)
     number = 1
-    while (store / f"{stem}-{number}").exists():
+    while name is None and (location / f"{stem}-{number}").exists():
         number += 1
-    return store / f"{stem}-{number}"
+    return prepare_script(location / (name or f"{stem}-{number}"), script)
 
 
 def _exit_code(end: ExitRecord) -> int:

@@ -64,6 +64,20 @@ class Status:
         """Whether the run has ended."""
         return self.state != "running"
 
+    def steps_saved(self, total: int | None) -> int | None:
+        """Return the number of steps that stopping the run saved.
+
+        Args:
+            total: number of optimizer steps in a whole run, None if unknown.
+
+        Returns:
+            None if that is unknown, and for a run that a rule, a sweep or a person did not stop:
+            a crash saves nothing.
+        """
+        if self.state != "stopped" or self.by == "owner" or self.step is None or not total:
+            return None
+        return max(total - self.step - 1, 0)
+
 
 def run_status(storage: Storage) -> Status:
     """Return the status of the run in a storage.

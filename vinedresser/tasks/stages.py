@@ -1,29 +1,25 @@
-"""The Prefect tasks of a training, each one call: reconcile, begin, launch, judge and so on."""
+"""The Prefect tasks of flows: each calls one function."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from vinedresser.errors import StillRunning
-from vinedresser.infra.launcher import request_stop
 from vinedresser.store.storage import Location
-from vinedresser.tasks.config.experiment import Experiment
-from vinedresser.tasks.interruption import INTERRUPTED
-from vinedresser.tasks.lifecycle.judging import run_judge
-from vinedresser.tasks.lifecycle.recording import record_metrics, send_metrics
-from vinedresser.tasks.lifecycle.settle import settle_run
-from vinedresser.tasks.lifecycle.side_by_side import side_by_side
+from vinedresser.tasks.lifecycle.prepare import RunMaker
+from vinedresser.tasks.lifecycle.supervision import Stages
 from vinedresser.tasks.places.run_place import RunPlace
 from vinedresser.tasks.reconcile.reconcile import Reconciled
 from vinedresser.tasks.reconcile.reconcile import reconcile as reconcile_store
+from vinedresser.tasks.remedy.attempt_queue import make_attempt
 from vinedresser.tasks.remedy.remedy_attempts import RemedyAttempts
-from vinedresser.tasks.remedy.remedying import begin_again
 
-__all__ = ["begin", "correct", "finish", "judge", "launch", "reconcile", "record"]
+__all__ = ["STAGES", "correct", "finish", "judge", "launch", "reconcile", "record"]
+
+_PLAIN = Stages()
 
 
 @task(name="reconcile", cache_policy=NO_CACHE)
@@ -32,31 +28,17 @@ def reconcile(store: Location) -> list[Reconciled]:
     return reconcile_store(store)
 
 
-@task(name="begin", task_run_name="begin {place.name}", cache_policy=NO_CACHE)
-def begin(place: RunPlace) -> None:
-    """Get the place of a run ready, and begin its upload where it belongs on an object store.
-
-    Raises:
-        AlreadyARun: the store has a run there.
-        StoreError: the store refused.
-    """
-    if INTERRUPTED.is_set():
-        # Whoever asked all runs to stop may have done so before there was this one.
-        request_stop(place.directory, reason=INTERRUPTED.reason)
-    place.begin()
-
-
 @task(name="launch", task_run_name="launch {place.name}", cache_policy=NO_CACHE)
 def launch(place: RunPlace) -> None:
-    """Start the training prepared in a place, and wait for its end.
+    """Start the training prepared in a place and wait for its end.
 
-    How it ended is in its directory: Prefect would keep a result for as long as the flow runs.
+    Its directory says how it ended: Prefect would keep a result as long as the flow runs.
 
     Raises:
-        LaunchError: it could not be started.
-        StoreError: the store refused.
+        LaunchError: the training could not be started.
+        StoreError: the store refused a request.
     """
-    place.train()
+    _PLAIN.launch(place)
 
 
 @task(name="judge", task_run_name="judge {place.name} {group}", cache_policy=NO_CACHE)
@@ -64,59 +46,52 @@ def judge(place: RunPlace, group: str) -> None:
     """Judge a run by one group of rules until it is over.
 
     Raises:
-        JudgeFailed: the judge failed; the training goes on unjudged by this group.
+        JudgeFailed: the judge failed; the training continues unjudged by this group.
     """
-    run_judge(place.directory, group, location=place.location)
+    _PLAIN.judge(place, group)
 
 
 @task(name="record", task_run_name="record {place.name}", cache_policy=NO_CACHE)
-def record(place: RunPlace, beside: Sequence[Callable[[], None]] = ()) -> None:
-    """Send the metrics of a run to MLflow as they come, until the run is over.
+def record(place: RunPlace, jobs: Sequence[Callable[[], None]]) -> None:
+    """Send the metrics of a run to MLflow, and run the other jobs that follow it to its end.
 
-    Args:
-        place: of the run.
-        beside: what else follows it meanwhile. A task of its own would cost each short training as
-            much as its judge.
+    A task for each job would cost a short training as much as its judge.
 
     Raises:
-        TrackingError: MLflow took them not, even some time after the run had ended.
-        StoreError: the store refused.
-        VinedresserError: what else follows it failed.
+        TrackingError: MLflow did not accept the metrics, even some time after the end of the run.
+        StoreError: the store refused a request.
+        VinedresserError: another job failed.
     """
-    side_by_side([partial(record_metrics, place), *beside])
+    _PLAIN.follow(place, jobs)
 
 
 @task(name="finish", task_run_name="finish {place.name}", cache_policy=NO_CACHE)
 def finish(place: RunPlace) -> None:
-    """Write the reports of runs that are over, and settle them in MLflow.
-
-    These are the run in a place and the further ones of its script.
+    """Write the reports of a run and of the additional runs of its script, and settle them.
 
     Raises:
-        TrackingError: MLflow's database or server refused, or is away.
-        StillRunning: not all of a run is in its store.
-        StoreError: the store refused.
+        TrackingError: MLflow's database or server refused or is unavailable.
+        StillRunning: a run is not yet complete in its store.
+        StoreError: the store refused a request.
     """
-    arrived = place.complete()
-    for one in arrived:
-        if not one.recorded:
-            # The store or MLflow was away for longer than a recorder waits.
-            send_metrics(one.location)
-        settle_run(one.location)
-    if missing := [one.name for one in (place, *place.additional) if one not in arrived]:
+    _PLAIN.finish(place)
+    if missing := [one.name for one in (place, *place.additional) if one not in place.arrived]:
         raise StillRunning(
-            f"{', '.join(missing)}: not all is in the store yet, so MLflow does not know the end; "
-            "`vinedresser reconcile` sees to both"
+            f"{', '.join(missing)}: not yet complete in the store, and MLflow does not know the "
+            "end; `vinedresser reconcile` completes both"
         )
 
 
-@task(name="remedy", task_run_name="remedy {course.name}", cache_policy=NO_CACHE)
-def correct(course: RemedyAttempts, experiment: Experiment, flow: str) -> RunPlace | None:
-    """Make the run that takes the place of the last one of a course, if anything is to be tried.
+@task(name="remedy", task_run_name="remedy {attempts.name}", cache_policy=NO_CACHE)
+def correct(attempts: RemedyAttempts, maker: RunMaker) -> bool:
+    """Make the run that replaces the last one; return False if nothing is to be tried.
 
     Raises:
         TrackingError: MLflow's database or server refused.
-        StoreError: the store refused.
-        StillRunning: not all of the last run is in its store.
+        StoreError: the store refused a request.
+        StillRunning: the last run is not yet complete in its store.
     """
-    return begin_again(course, experiment, flow=flow)
+    return make_attempt(attempts, maker)
+
+
+STAGES = Stages(launch, judge, record, finish)

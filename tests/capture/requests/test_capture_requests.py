@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,8 +21,10 @@ from vinedresser.store.records import (
     RUN_ID_VARIABLE,
     RUN_VARIABLE,
     CaptureRequest,
+    LaunchRecord,
     capture_request_key,
     last_step,
+    new_run,
     write_record,
 )
 from vinedresser.store.storage import LocalStorage
@@ -135,7 +138,8 @@ def test_nonsense_in_a_request_is_refused_and_said(
 
 def test_what_the_rules_need_stays(tmp_path: Path) -> None:
     needs = CaptureConfig.of({"losses": SaveConfig(every=3)})
-    record = prepare_run(tmp_path / "run", name="r", argv=["true"], needs=needs.to_json())
+    prepared = replace(new_run("r"), needs=needs.to_json())
+    record = prepare_run(tmp_path / "run", prepared, LaunchRecord(["true"], "."))
     script = (
         "import time, sys\n"
         "from vinedresser.capture import Hook\n"

@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -24,10 +25,16 @@ from vinedresser.infra.clusters.runner_settings import RunnerSettings, runner_se
 from vinedresser.infra.launcher import prepare_run
 from vinedresser.processes import marked_processes, this_process
 from vinedresser.store.reading.reader import open_run
-from vinedresser.store.records import RUN_ID_VARIABLE, ExitRecord, read_record
+from vinedresser.store.records import (
+    RUN_ID_VARIABLE,
+    ExitRecord,
+    LaunchRecord,
+    new_run,
+    read_record,
+)
 from vinedresser.store.storage import StoreUrl, open_storage, parse_location
+from vinedresser.tasks.lifecycle.worker_run import run_shipment
 from vinedresser.tasks.places.shipment import Shipment, pack, unpack
-from vinedresser.tasks.places.worker_run import run_shipment
 from vinedresser.tasks.stores import runs_in
 
 SCRIPT = SCRIPTS / "cluster_trainer.py"
@@ -167,14 +174,9 @@ def dask(
 
 
 def test_a_run_is_trained_and_judged_by_one_worker_only(s3: str, tmp_path: Path) -> None:
-    prepare_run(
-        tmp_path / "run",
-        name="run",
-        argv=["/elsewhere/python", str(SCRIPT), "--x", "0.5", "--epochs", "2"],
-        parameters={"x": 0.5},
-        cwd=tmp_path,
-        owner=this_process(),
-    )
+    argv = ["/elsewhere/python", str(SCRIPT), "--x", "0.5", "--epochs", "2"]
+    launch = LaunchRecord(argv, str(tmp_path), owner=asdict(this_process()))
+    prepare_run(tmp_path / "run", new_run("run", {"x": 0.5}), launch)
     shipment = pack(tmp_path / "run", StoreUrl(f"{s3}/run"), [], attach=False)
     # It travels as JSON, and the flow's interpreter is not the worker's.
     shipment = json.loads(json.dumps({**shipment, "python": "/elsewhere/python"}))
@@ -188,15 +190,13 @@ def test_a_run_is_trained_and_judged_by_one_worker_only(s3: str, tmp_path: Path)
 
 
 def test_a_worker_that_is_killed_leaves_a_checkpoint(s3: str, tmp_path: Path) -> None:
-    prepare_run(
-        tmp_path / "run",
-        name="run",
-        argv=[sys.executable, str(SCRIPT), "--x", "0.5", "--epochs", "900", "--pause", "0.1"],
-        cwd=tmp_path,
-        owner=this_process(),
-    )
+    argv = [sys.executable, str(SCRIPT), "--x", "0.5", "--epochs", "900", "--pause", "0.1"]
+    launch = LaunchRecord(argv, str(tmp_path), owner=asdict(this_process()))
+    prepare_run(tmp_path / "run", new_run("run"), launch)
     shipment = json.dumps(pack(tmp_path / "run", StoreUrl(f"{s3}/run"), [], attach=False))
-    code = "import json, sys; from vinedresser.tasks.places.worker_run import run_shipment as run; "
+    code = (
+        "import json, sys; from vinedresser.tasks.lifecycle.worker_run import run_shipment as run; "
+    )
     code += "run.fn('run', json.loads(sys.argv[1]))"
     worker = subprocess.Popen([sys.executable, "-c", code, shipment])
     storage = open_storage(f"{s3}/run")

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 from vinedresser.errors import StillRunning
 from vinedresser.infra.launcher import prepare_run, settle, start
 from vinedresser.processes import this_process
+from vinedresser.store.records import LaunchRecord, new_run
 
 # On a busy machine; reached by a failing test only.
 PATIENCE = 30.0
@@ -41,10 +43,10 @@ def prepared(tmp_path: Path) -> Callable[..., Path]:
         script = tmp_path / f"{name}.py"
         script.write_text(code, encoding="utf-8")
         options.setdefault("argv", [sys.executable, "-S", str(script)])
-        options.setdefault("cwd", tmp_path)
-        # Whatever a failed test leaves running ends with the tests.
-        options.setdefault("owner", this_process())
-        prepare_run(tmp_path / name, name=name, **options)
+        # Processes that a failed test leaves behind end with the tests.
+        owner = asdict(options.pop("owner", this_process()))
+        launch = LaunchRecord(**{"cwd": str(tmp_path), **options}, owner=owner)
+        prepare_run(tmp_path / name, new_run(name), launch)
         return tmp_path / name
 
     return prepare

@@ -40,6 +40,7 @@ from vinedresser.store.records import (
     RunRecord,
     StopRecord,
     heartbeat_key,
+    new_run,
     read_record,
     write_record,
 )
@@ -50,20 +51,27 @@ Prepared = Callable[..., Path]
 Launched = Callable[..., tuple[Path, subprocess.Popen[bytes]]]
 
 
+TRUE = LaunchRecord(["true"], ".")
+
+
 def test_what_was_asked_for_is_on_record(tmp_path: Path) -> None:
-    run = prepare_run(
-        tmp_path / "runs" / "digits",
-        name="digits",
+    launch = LaunchRecord(
         argv=["python", "train.py"],
-        cwd=tmp_path,
-        parameters={"lr": 0.1, "layers": [32, 16]},
-        total_steps=100,
-        capture={"losses": {"every": 1}},
-        digest="d1",
+        cwd=str(tmp_path),
         environment={"SEED": "1"},
-        owner=this_process(),
+        owner=asdict(this_process()),
         grace=3.0,
         forward=True,
+    )
+    run = prepare_run(
+        tmp_path / "runs" / "digits",
+        replace(
+            new_run("digits", {"lr": 0.1, "layers": (32, 16)}),
+            total_steps=100,
+            capture={"losses": {"every": 1}},
+            capture_digest="d1",
+        ),
+        launch,
     )
     storage = LocalStorage(tmp_path / "runs" / "digits")
     assert read_record(storage, RunRecord) == run
@@ -91,21 +99,21 @@ def test_a_directory_that_is_a_run_is_refused(prepared: Prepared) -> None:
     directory = prepared("first")
     before = {path: path.read_bytes() for path in directory.iterdir()}
     with pytest.raises(AlreadyARun, match=f"{directory}: already holds a run"):
-        prepare_run(directory, name="second", argv=["true"])
+        prepare_run(directory, new_run("second"), TRUE)
     assert {path: path.read_bytes() for path in directory.iterdir()} == before
 
 
 def test_a_place_that_is_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StoreError, match=str(tmp_path / "file")):
-        prepare_run(tmp_path / "file", name="run", argv=["true"])
+        prepare_run(tmp_path / "file", new_run("run"), TRUE)
 
 
-def test_a_parameter_that_json_does_not_have_is_named(tmp_path: Path) -> None:
+def test_a_parameter_without_a_json_type_is_refused_or_kept_as_text() -> None:
     parameters = {"lr": 0.1, "since": dt.date(2026, 1, 2)}
     with pytest.raises(ConfigError, match=r"parameters.since: datetime.date\(2026, 1, 2\)"):
-        prepare_run(tmp_path / "run", name="run", argv=["true"], parameters=parameters)
-    assert not (tmp_path / "run").exists()
+        new_run("run", parameters)
+    assert new_run("run", parameters, as_text=True).parameters == {"lr": 0.1, "since": "2026-01-02"}
 
 
 def test_the_trainer_knows_its_run_and_not_the_flow(
@@ -151,14 +159,16 @@ def test_a_relative_directory_means_the_same_to_all(
     launched: Launched, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    prepare_run("relative", name="run", argv=["printenv", "VINEDRESSER_RUN"], cwd="/")
+    launch = LaunchRecord(["printenv", "VINEDRESSER_RUN"], "/")
+    prepare_run("relative", new_run("run"), launch)
     start("relative").wait()
     assert (tmp_path / "relative" / "log.txt").read_text() == f"{tmp_path / 'relative'}\n"
 
 
 def test_a_script_that_is_missing_is_named_and_ends_the_run(tmp_path: Path) -> None:
     directory = tmp_path / "run"
-    prepare_run(directory, name="run", argv=[sys.executable, "-u", "trian.py"], cwd=tmp_path)
+    launch = LaunchRecord([sys.executable, "-u", "trian.py"], str(tmp_path))
+    prepare_run(directory, new_run("run"), launch)
     with pytest.raises(LaunchError, match=f"{tmp_path}/trian.py: no such script"):
         start(directory)
     record = wait_for_exit(directory, 0)
@@ -329,7 +339,7 @@ def test_the_code_of_a_run_is_its_commit(tmp_path: Path) -> None:
     assert code_version(tmp_path) == commit
     (tmp_path / "train.py").write_text("2")
     assert code_version(tmp_path) == f"{commit}-dirty"
-    run = prepare_run(tmp_path / "run", name="run", argv=["true"], cwd=tmp_path)
+    run = prepare_run(tmp_path / "run", new_run("run"), LaunchRecord(["true"], str(tmp_path)))
     assert run.code == f"{commit}-dirty"
 
 

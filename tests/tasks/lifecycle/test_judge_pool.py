@@ -14,8 +14,7 @@ from vinedresser.errors import VinedresserError
 from vinedresser.store.reading.reader import open_run
 from vinedresser.store.storage import LocalStorage
 from vinedresser.store.writing.writer import RunWriter
-from vinedresser.tasks.lifecycle.judging import JudgeFailed, run_judge
-from vinedresser.tasks.lifecycle.prepare import rules_key
+from vinedresser.tasks.lifecycle.judging import JudgeFailed, rules_key, run_judge
 from vinedresser.tasks.lifecycle.side_by_side import side_by_side
 from vinedresser.testing.runs import end_run, start_run, step_record
 
@@ -125,7 +124,7 @@ def test_a_rule_of_ones_own_is_left_nothing_by_the_run_before(tmp_path: Path) ->
 
 
 def test_wrong_settings_are_named_and_the_next_run_is_judged(tmp_path: Path) -> None:
-    with pytest.raises(JudgeFailed, match=r"wrong.*group all ended with 2.*nonfinite\.when"):
+    with pytest.raises(JudgeFailed, match=r"wrong.*group all ended with code 2.*nonfinite\.when"):
         judged(make(tmp_path / "wrong"), {"nonfinite": {"when": 3}})
     judged(make(tmp_path / "right"))
     assert findings(tmp_path / "right") == [("nonfinite", 5)]

@@ -29,9 +29,9 @@ from vinedresser.store.storage import LocalStorage
 from vinedresser.tasks.config.experiment import load_experiment
 from vinedresser.tasks.config.remedy_settings import NO_REMEDY, RemedySettings
 from vinedresser.tasks.config.run_spec import RunSpec
-from vinedresser.tasks.lifecycle.healthy_checkpoint import healthy_checkpoint
 from vinedresser.tasks.lifecycle.run_result import RemedyResult, run_result
 from vinedresser.tasks.places.run_place import RunPlace
+from vinedresser.tasks.remedy.healthy_checkpoint import healthy_checkpoint
 from vinedresser.tasks.remedy.remedy_attempts import RemedyAttempts
 from vinedresser.testing.runs import make_run, step_record
 
@@ -122,7 +122,7 @@ def test_the_next_correction_builds_on_the_last_and_nothing_is_tried_twice(tmp_p
             {"clip": 1.0},
             {},
             (
-                "own proposes clip = 1.0, but clip is no parameter of the experiment file "
+                "own proposes clip = 1.0, but clip is not a parameter of the experiment file "
                 "(they are: lr, fast)"
             ),
         ),

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
-import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePath
@@ -17,7 +15,13 @@ from vinedresser.capture.config.capture_config import CaptureConfig
 from vinedresser.capture.run.environment import Environment, versions
 from vinedresser.capture.run.uploading import Upload
 from vinedresser.errors import AlreadyARun, ConfigError, KeyTaken, NotARun
-from vinedresser.store.records import RUN_VARIABLE, RunRecord, read_record, write_record
+from vinedresser.store.records import (
+    RUN_VARIABLE,
+    RunRecord,
+    new_run,
+    read_record,
+    write_record,
+)
 from vinedresser.store.storage import Storage, open_storage
 from vinedresser.store.storage.location import is_remote
 
@@ -149,12 +153,9 @@ def create_run(
         if upload is not None:
             upload.claim()
         return OpenedRun(storage, _await_record(storage), launched=False, upload=upload)
-    record = RunRecord(
-        id=uuid.uuid4().hex,
-        name=name or PurePath(path).name,
-        created=time.time(),
+    record = replace(
+        new_run(name or PurePath(path).name, parameters, as_text=True),
         command=list(sys.argv),
-        parameters=_plain(parameters),
         total_steps=total_steps,
         versions=versions(),
         world_size=environment.world_size,
@@ -180,11 +181,3 @@ def _await_record(storage: Storage) -> RunRecord:
             raise NotARun(f"{storage.location}: rank 0 did not create the run in {_PATIENCE:.0f} s")
         time.sleep(0.05)
     return record
-
-
-def _plain(parameters: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return parameters as JSON types."""
-    if parameters is not None and not isinstance(parameters, Mapping):
-        raise ConfigError(f"parameters: must be a mapping, not a {type(parameters).__name__}")
-    plain: dict[str, Any] = json.loads(json.dumps(dict(parameters or {}), default=str))
-    return plain

@@ -19,7 +19,7 @@ from prefect.task_runners import TaskRunner
 from prefect.tasks import Task
 
 from vinedresser.errors import ConfigError, LaunchError
-from vinedresser.infra.clusters.flow_sign import gives_signs
+from vinedresser.infra.clusters.flow_heartbeat import beat
 from vinedresser.infra.clusters.runner_settings import RunnerSettings
 from vinedresser.store.storage import Location
 
@@ -97,7 +97,7 @@ def open_cluster(
     if settings.name == "local":
         yield None
         return
-    with temporary_settings({PREFECT_API_URL: _server(settings)}), gives_signs(store):
+    with temporary_settings({PREFECT_API_URL: _server(settings)}), beat(store):
         if settings.name == "dask":
             runner = _dask(settings, max_concurrent)
             needs = partial(_dask_needs, settings, gpus)

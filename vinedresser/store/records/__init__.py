@@ -82,6 +82,7 @@ from vinedresser.store.records.lifecycle import (
     WorkerRecord,
     owner_of,
 )
+from vinedresser.store.records.new_run import new_run
 from vinedresser.store.records.record import (
     Record,
     read_record,
@@ -136,6 +137,7 @@ __all__ = [
     "index_key",
     "last_step",
     "manifest_key",
+    "new_run",
     "owner_of",
     "read_record",
     "segment_key",

@@ -1,4 +1,4 @@
-"""The further trainings of a script: judged and recorded like the first, each as a run of its own.
+"""Judge and record the additional runs of a script: one for each training after its first.
 
 The script is one program: a rule that stops one of its trainings stops all of it.
 """
@@ -26,73 +26,43 @@ from vinedresser.tasks.lifecycle.judging import run_judge
 from vinedresser.tasks.lifecycle.recording import record_metrics
 from vinedresser.tasks.places.run_place import RunPlace
 
-__all__ = ["accompany", "equip", "equip_additional", "follow_additional_runs"]
+__all__ = ["equip_additional", "follow_additional_runs"]
 
-# Seconds between two looks for a further training, and for a stop of one.
+# Seconds between two looks for an additional run or a request to stop one.
 _LOOK = 0.1
-# Judges and recorders at work at the same time; those of a training that is over wait for nothing.
-_AT_ONCE = 8
+# Judges and recorders at work at the same time; those of a run that is over finish at once.
+_MOST_JOBS = 8
 
 
-def accompany(
-    place: RunPlace, groups: Sequence[str], *, record: bool = True
-) -> list[BaseException]:
-    """Judge and record the further trainings of a script until it has ended.
+def follow_additional_runs(place: RunPlace, groups: Sequence[str], *, record: bool = True) -> None:
+    """Judge and record the additional runs of a script until it has ended.
 
     Args:
-        place: of its first run, which is about to be started.
-        groups: of rules that judge.
+        place: place of the script's first run, which is about to be launched.
+        groups: rule groups that judge.
         record: send their metrics to MLflow, if the first run is tracked there.
 
-    Returns:
-        What went wrong.
+    Raises:
+        VinedresserError: a judge or recorder failed; the trainings continued.
     """
     directory = place.directory
     jobs: list[Future[None]] = []
-    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="further") as pool:
+    with ThreadPoolExecutor(_MOST_JOBS, thread_name_prefix="additional") as pool:
         over = False
         while not over:
-            # Looked up first: what has begun by then is found below.
+            # Checked first: the search below then finds every run that has begun.
             over = (directory / ExitRecord.KEY).is_file()
-            for further in place.look(partial(equip, directory)):
-                jobs += [pool.submit(job) for job in _jobs(further, groups, record)]
+            for one in place.find_additional(partial(_equip, directory)):
+                jobs += [pool.submit(job) for job in _jobs(one, groups, record)]
             if not over:
-                _pass_stop_on(place)
+                _forward_stop(place)
                 time.sleep(_LOOK)
-    return [error for job in jobs if (error := job.exception()) is not None]
-
-
-def follow_additional_runs(place: RunPlace, groups: Sequence[str]) -> None:
-    """Judge and record the further trainings of a script until it has ended; see `accompany`.
-
-    Raises:
-        VinedresserError: a judge or recorder of one of them failed; the trainings went on.
-    """
-    if failures := accompany(place, groups):
-        raise failures[0]
-
-
-def equip(first: Path, further: Path) -> None:
-    """Give a further run what its first one has of rules and tracking, unless it has it.
-
-    Args:
-        first: directory of the run for which the script was launched.
-        further: directory of a further one.
-
-    Raises:
-        StoreError: a directory cannot be read or written.
-    """
-    origin, storage = LocalStorage(first), LocalStorage(further)
-    for key in origin.list("rules/"):
-        if key.endswith(".json"):
-            storage.put(key, [origin.get(key)])
-    tracking = read_record(origin, TrackingRecord)
-    if tracking is not None and not storage.exists(TrackingRecord.KEY):
-        write_record(storage, replace(tracking, run_id="", settled=False))
+    for job in jobs:
+        job.result()
 
 
 def equip_additional(first: Path) -> list[Path]:
-    """Equip all further runs of a script, and return them.
+    """Equip all additional runs of a script with its rules and tracking, and return them.
 
     Args:
         first: directory of the run for which the script was launched.
@@ -101,28 +71,39 @@ def equip_additional(first: Path) -> list[Path]:
         StoreError: a directory cannot be read or written.
     """
     runs = additional_runs(first)
-    for further in runs:
-        equip(first, further)
+    for one in runs:
+        _equip(first, one)
     return runs
 
 
-def _jobs(further: RunPlace, groups: Sequence[str], record: bool) -> list[Callable[[], None]]:
-    """Return what goes on beside a further training."""
-    directory, location = further.directory, further.location
+def _equip(first: Path, additional: Path) -> None:
+    """Copy the rules and tracking of a script's first run to an additional one."""
+    origin, storage = LocalStorage(first), LocalStorage(additional)
+    for key in origin.list("rules/"):
+        if key.endswith(".json"):
+            storage.put(key, [origin.get(key)])
+    tracking = read_record(origin, TrackingRecord)
+    if tracking is not None and not storage.exists(TrackingRecord.KEY):
+        write_record(storage, replace(tracking, run_id="", settled=False))
+
+
+def _jobs(place: RunPlace, groups: Sequence[str], record: bool) -> list[Callable[[], None]]:
+    """Return the jobs that follow an additional run until it is over."""
+    directory, location = place.directory, place.location
     judges = [partial(run_judge, directory, group, location=location) for group in groups]
     tracked = record and (directory / TrackingRecord.KEY).is_file()
-    return [*judges, partial(record_metrics, further)] if tracked else [*judges]
+    return [*judges, partial(record_metrics, place)] if tracked else [*judges]
 
 
-def _pass_stop_on(place: RunPlace) -> None:
-    """Have the script stopped when one of its further trainings is asked to end."""
-    for further in place.additional:
-        stop = read_record(LocalStorage(further.directory), StopRecord)
+def _forward_stop(place: RunPlace) -> None:
+    """Request that the script stops if one of its additional runs is asked to end."""
+    for one in place.additional:
+        stop = read_record(LocalStorage(one.directory), StopRecord)
         if stop is not None:
             request_stop(
                 place.directory,
                 by=stop.by,
-                reason=f"{further.name}: {stop.reason}",
+                reason=f"{one.name}: {stop.reason}",
                 rule=stop.rule,
                 step=stop.step,
                 finding=stop.finding,

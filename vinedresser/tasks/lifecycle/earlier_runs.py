@@ -1,4 +1,4 @@
-"""What earlier processes have left of runs: which there are, and each brought to its end."""
+"""End the runs that an earlier process left behind, or adopt those that still train."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ __all__ = ["adopt_living", "bring_to_end", "runs_of_trial", "settle_left"]
 
 _log = logging.getLogger(__name__)
 
-# Seconds beyond its grace that a run has for its end and its upload, and between two looks.
+# Seconds beyond its grace for the end and upload of a run, and between two looks.
 _PATIENCE, _LOOK = 60.0, 0.1
 
 
 def adopt_living(store: Location) -> list[Path]:
-    """Adopt the runs of a store that train on though their owner is gone, and return them.
+    """Adopt the runs of a store that still train though their owner is gone, and return them.
 
     Raises:
         VinedresserError: a run cannot be read or written.
@@ -36,16 +36,16 @@ def adopt_living(store: Location) -> list[Path]:
 
 
 def runs_of_trial(store: Location, name: str) -> list[Location]:
-    """Return the runs of a trial in the order in which they were made: NAME, NAME-2 and so on.
+    """Return the runs of a trial in the order in which they were made, NAME, NAME-2 and so on.
 
     A number may be missing, where something failed before there was a run.
 
     Args:
-        store: of the sweep.
-        name: of the trial.
+        store: store of the sweep.
+        name: name of the trial.
 
     Raises:
-        StoreError: the store refused.
+        StoreError: the store refused a request.
     """
     storage = open_storage(store)
     numbers = {
@@ -63,7 +63,7 @@ def bring_to_end(location: Location, grace: float) -> None:
     """Wait for the end of a run whose owner is gone, and settle it.
 
     Args:
-        location: of the run.
+        location: location of the run.
         grace: seconds that it has for its checkpoint.
 
     Raises:
@@ -80,7 +80,7 @@ def bring_to_end(location: Location, grace: float) -> None:
             time.sleep(_LOOK)
         except TrackingError as error:
             _log.warning(
-                "%s: MLflow does not know the end, `vinedresser reconcile` tells it: %s",
+                "%s: MLflow does not know the end; `vinedresser reconcile` reports it: %s",
                 location.name,
                 error,
             )
@@ -90,14 +90,14 @@ def bring_to_end(location: Location, grace: float) -> None:
 
 
 def settle_left(location: Location) -> str:
-    """Write down the end of a run whose processes are gone, and tell MLflow; twice is harmless.
+    """Record the end of a run whose processes are gone, and report it to MLflow; idempotent.
 
     Returns:
-        What was done, as one sentence; "" for nothing.
+        One sentence about what was done; "" for nothing.
 
     Raises:
         StillRunning: it has not ended.
-        TrackingError: MLflow's database or server refused, or is away.
+        TrackingError: MLflow's database or server refused or is unavailable.
         StoreError: it cannot be read.
     """
     storage = open_storage(location)

@@ -1,4 +1,4 @@
-"""Judge a run beside its training: a process for each run and rule group that is judged now."""
+"""Judge a run while it trains: one process for each run and rule group."""
 
 from __future__ import annotations
 
@@ -12,37 +12,41 @@ from vinedresser.rules.judge_server import Request
 from vinedresser.rules.registry import RULES
 from vinedresser.store.storage import Location
 from vinedresser.tasks.lifecycle.judge_pool import JudgePool
-from vinedresser.tasks.lifecycle.prepare import rules_key
 from vinedresser.tasks.retry_outages import retry_outages
 
-__all__ = ["JudgeFailed", "run_judge"]
+__all__ = ["JudgeFailed", "rules_key", "run_judge"]
 
-# A judge that is killed folds the run again from its start and finds the same; one that is killed
-# this often is being killed by something that a further try will not mend.
+# A killed judge reads the run again from its start and finds the same; one that is killed this
+# often is killed by something that another try does not repair.
 _MOST_RESTARTS = 5
 
 _POOL = JudgePool()
 
 
 class JudgeFailed(VinedresserError, RuntimeError):
-    """The process that judges a run failed; the training goes on unjudged."""
+    """The process that judges a run failed; the training continues unjudged."""
+
+
+def rules_key(group: str) -> str:
+    """Return the key of a run's file with the rules and actions of one group."""
+    return f"rules/{group}.json"
 
 
 def run_judge(directory: Path, group: str, *, location: Location) -> None:
-    """Judge a run until it is over; its findings are where it is.
+    """Judge a run until it is over; write the findings to the run.
 
-    A process judges it that judges nothing else meanwhile, so that a rule can neither stall nor
-    break the flow or another run. Where all rules are built in, the process takes another run
-    afterwards; what a rule of one's own leaves behind ends with its run. After an outage of an
-    object store a run is judged again from the first step, and the same is found.
+    The process judges only this run at a time, so that a rule can neither stall nor break the flow
+    or another run. If all rules are built in, it is reused for another run afterwards; a process
+    with a custom rule ends with its run. After an outage of an object store the run is judged again
+    from its first step, with the same findings.
 
     Args:
-        directory: of the run; it has the group's rules, and gets the judge's log.
-        group: of rules.
-        location: where to read the run and write the findings.
+        directory: directory with the group's rules; receives the judge's log.
+        group: the rule group.
+        location: location at which the run is read and the findings are written.
 
     Raises:
-        JudgeFailed: the judge failed, with the end of its output.
+        JudgeFailed: the judge failed; the message has the end of its output.
     """
     try:
         retry_outages(lambda: _judge(directory, group, location), location)
@@ -51,10 +55,10 @@ def run_judge(directory: Path, group: str, *, location: Location) -> None:
 
 
 def _judge(directory: Path, group: str, location: Location) -> None:
-    """Judge once, but for a process that is killed.
+    """Judge once; restart a judge that was killed.
 
     Raises:
-        StoreError: the judge of a run on an object store failed, most likely since that is away.
+        StoreError: the judge of a run on an object store failed, probably because of an outage.
         JudgeFailed: the judge failed.
     """
     log = directory / "rules" / f"{group}.log"
@@ -65,14 +69,16 @@ def _judge(directory: Path, group: str, location: Location) -> None:
         if code >= 0:
             break
     if code != 0:
-        said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        last = said[-1] if said else "it said nothing"
-        message = f"{directory.name}: the judge of group {group} ended with {code}: {last}"
-        raise StoreError(message) if _may_be_away(code, location) else JudgeFailed(message)
+        output = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        last = output[-1] if output else "no output"
+        message = f"{directory.name}: the judge of group {group} ended with code {code}: {last}"
+        # Code 2 means wrong settings.
+        outage = code == 1 and isinstance(location, str)
+        raise StoreError(message) if outage else JudgeFailed(message)
 
 
 def _judge_alone(request: Request) -> int:
-    """Judge a run by a process of its own; return its exit code."""
+    """Judge a run in a process of its own; return the exit code."""
     command = [
         *(sys.executable, "-m", "vinedresser.rules.worker", request.location),
         *("--group", request.group, "--spec", request.spec),
@@ -82,13 +88,8 @@ def _judge_alone(request: Request) -> int:
 
 
 def _all_built_in(spec: Path) -> bool:
-    """Say whether all rules of a file are ours; of one that is not right the judge will tell."""
+    """Return whether all rules of a file are built in; the judge reports an invalid file."""
     try:
         return set(json.loads(spec.read_text(encoding="utf-8"))["rules"]) <= RULES.keys()
     except (OSError, ValueError, KeyError, TypeError):
         return False
-
-
-def _may_be_away(code: int, location: Location) -> bool:
-    """Say whether a judge may have ended for want of its store; wrong settings are its code 2."""
-    return code == 1 and isinstance(location, str)

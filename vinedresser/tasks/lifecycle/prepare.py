@@ -1,4 +1,4 @@
-"""Everything that must exist before the first training starts: run directories and MLflow runs."""
+"""Prepare the runs of an experiment: everything that exists before their training starts."""
 
 from __future__ import annotations
 
@@ -6,182 +6,147 @@ import itertools
 import json
 import logging
 import os
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 from vinedresser.capture.attach.launching import attach_environment
 from vinedresser.errors import AlreadyARun
-from vinedresser.infra.clusters.runner_settings import LOCAL
 from vinedresser.infra.launcher import prepare_run
-from vinedresser.infra.tracking import RUN_TAG, create_run, prepare_tracking
+from vinedresser.infra.tracking import prepare_tracking
 from vinedresser.processes import this_process
-from vinedresser.store.records import RemedyRecord, RunRecord, TrackingRecord, write_record
-from vinedresser.store.storage import LocalStorage, Location
+from vinedresser.store.records import (
+    LaunchRecord,
+    RemedyRecord,
+    RunRecord,
+    TrackingRecord,
+    new_run,
+    write_record,
+)
+from vinedresser.store.storage import LocalStorage
 from vinedresser.tasks.config.experiment import Experiment
 from vinedresser.tasks.config.run_spec import RunSpec
+from vinedresser.tasks.lifecycle.judging import rules_key
+from vinedresser.tasks.lifecycle.mlflow_run import find_or_create
+from vinedresser.tasks.places.cluster_place import ClusterPlace, WorkOrder
 from vinedresser.tasks.places.remote_place import RemotePlace, reserve_url
 from vinedresser.tasks.places.run_place import RunPlace
-from vinedresser.tasks.remedy.tags import PARENT_TAG, remedy_tags
-from vinedresser.tasks.stores import ensure_store
 
-__all__ = ["find_or_create", "prepare", "prepare_one", "rules_key"]
+__all__ = ["RunMaker", "prepare_mlflow"]
 
 _log = logging.getLogger(__name__)
 
 
-class _Launch(NamedTuple):
-    """See `prepare_one`."""
+def prepare_mlflow(experiment: Experiment) -> TrackingRecord:
+    """Prepare MLflow for the runs of an experiment, and return where it keeps them.
 
-    flow: str
-    remedy: RemedyRecord | None
-    patience: float
-
-
-def rules_key(group: str) -> str:
-    """Return the key of the rules that judge a run, for one group, and of what follows."""
-    return f"rules/{group}.json"
-
-
-def prepare(experiment: Experiment, *, flow: str) -> list[RunPlace]:
-    """Make the run directory and the MLflow run of every spec; nothing is started.
-
-    One process makes them all: several that create a fresh database at once break it.
-
-    Args:
-        experiment: what to make.
-        flow: id of the flow run that they belong to.
-
-    Returns:
-        Where the runs are, in the order of the specs.
+    One process does this before any training: several that create a fresh database at once break
+    it.
 
     Raises:
         TrackingError: MLflow's database or server refused.
-        StoreError: the store refused.
     """
-    ensure_store(experiment.store)
     uri = experiment.tracking_uri
     experiment_id = prepare_tracking(uri, experiment.tracking_experiment)
-    tracking = TrackingRecord(uri, experiment_id, run_id="")
-    return [prepare_one(experiment, spec, tracking, flow=flow) for spec in experiment.specs]
+    return TrackingRecord(uri, experiment_id, run_id="")
 
 
-def prepare_one(
-    experiment: Experiment,
-    spec: RunSpec,
-    tracking: TrackingRecord,
-    *,
-    flow: str,
-    remedy: RemedyRecord | None = None,
-    patience: float = 0.0,
-) -> RunPlace:
-    """Make the run directory and the MLflow run of a spec; nothing is started.
+class RunMaker:
+    """Makes runs of an experiment: directory, place and MLflow run; it launches nothing.
 
     Args:
-        experiment: to which it belongs.
-        spec: what to make.
-        tracking: where MLflow is to keep it, which is prepared; without a run yet.
-        flow: id of the flow run that it belongs to.
-        remedy: of which stopped run it takes the place, if of any.
-        patience: seconds for which its training goes on when this process is gone.
-
-    Raises:
-        TrackingError: MLflow's database or server refused.
-        StoreError: the store refused.
+        experiment: settings that the runs share.
+        tracking: where MLflow keeps them, without a run.
+        flow: id of the flow run that they belong to.
+        order: how workers of a cluster make them; None: they train in local processes.
+        patience: seconds that a training continues without this process, to be adopted.
     """
-    place, run = _make_run(experiment, spec, _Launch(flow, remedy, patience))
-    _make_mlflow_run(tracking, place, run)
-    return place
 
+    def __init__(
+        self,
+        experiment: Experiment,
+        tracking: TrackingRecord,
+        *,
+        flow: str,
+        order: WorkOrder | None = None,
+        patience: float = 0.0,
+    ) -> None:
+        self._experiment = experiment
+        self._tracking = tracking
+        self._flow = flow
+        self._order = order
+        self._patience = patience
 
-def _make_run(experiment: Experiment, spec: RunSpec, launch: _Launch) -> tuple[RunPlace, RunRecord]:
-    """Make a run under the first free name: NAME, NAME-2, NAME-3 and so on."""
-    for number in itertools.count(1):
-        name = spec.name if number == 1 else f"{spec.name}-{number}"
-        try:
-            place = _place(experiment, name)
-            return place, _make_directory(experiment, spec, place, launch)
-        except AlreadyARun:
-            continue
-    raise AssertionError("names never run out")
+    def make(
+        self, spec: RunSpec, *, remedy: RemedyRecord | None = None, parent: str = ""
+    ) -> RunPlace:
+        """Make a run under the first free name of NAME, NAME-2, NAME-3 and so on.
 
+        Args:
+            spec: the run to make.
+            remedy: the stopped run that it replaces, if any.
+            parent: id of the MLflow run under which it is shown; "" for the maker's.
 
-def _place(experiment: Experiment, name: str) -> RunPlace:
-    """Return the place of a run that is to begin later; on an object store the name is taken."""
-    store = experiment.store
-    if experiment.runner != LOCAL:
-        from vinedresser.tasks.places.cluster_place import ClusterPlace
+        Raises:
+            TrackingError: MLflow's database or server refused.
+            StoreError: the store refused a request.
+        """
+        for number in itertools.count(1):
+            try:
+                place = self._place(spec.name if number == 1 else f"{spec.name}-{number}")
+                run = self._prepare(spec, place, remedy)
+                break
+            except AlreadyARun:
+                continue
+        storage = LocalStorage(place.directory)
+        for group, table in self._experiment.rules.items():
+            storage.put(rules_key(group), [json.dumps(self._rules(table), indent=1).encode()])
+        # The intention is on disk first, so that a kill in between can be repaired.
+        tracking = replace(self._tracking, parent=parent or self._tracking.parent)
+        write_record(storage, tracking)
+        run_id = find_or_create(tracking, place.location, run)
+        write_record(storage, replace(tracking, run_id=run_id))
+        return place
 
-        return ClusterPlace.make(store, name)
-    if isinstance(store, Path):
-        return RunPlace(store / name)
-    return RemotePlace.make(reserve_url(store, name), _log.warning)
+    def _place(self, name: str) -> RunPlace:
+        """Return the place of a run that begins later; on an object store its name is reserved."""
+        store = self._experiment.store
+        if self._order is not None:
+            return ClusterPlace.make(store, name, self._order)
+        if isinstance(store, Path):
+            return RunPlace(store / name)
+        return RemotePlace.make(reserve_url(store, name), _log.warning)
 
+    def _prepare(self, spec: RunSpec, place: RunPlace, remedy: RemedyRecord | None) -> RunRecord:
+        """Turn the directory of a place into a run that can be started."""
+        experiment = self._experiment
+        environment = spec.environment
+        if experiment.run.attach and not place.elsewhere:
+            environment = environment | attach_environment(os.environ | environment)
+        run = replace(
+            new_run(place.name, spec.parameters),
+            total_steps=spec.total_steps,
+            capture=experiment.capture.to_json(),
+            capture_digest=experiment.capture.digest(),
+            needs=experiment.needs.to_json(),
+            flow=self._flow,
+            remedy=remedy.to_json() if remedy else {},
+        )
+        launch = LaunchRecord(
+            argv=spec.argv,
+            cwd=str(experiment.cwd),
+            environment=environment,
+            owner=asdict(this_process()),
+            grace=experiment.run.grace,
+            patience=self._patience,
+            gpus=experiment.run.gpus,
+        )
+        return prepare_run(place.directory, run, launch)
 
-def _make_directory(
-    experiment: Experiment, spec: RunSpec, place: RunPlace, launch: _Launch
-) -> RunRecord:
-    """Make a run that can be started."""
-    environment = spec.environment
-    if experiment.run.attach and experiment.runner == LOCAL:
-        environment = environment | attach_environment(os.environ | environment)
-    record = prepare_run(
-        place.directory,
-        name=place.name,
-        argv=spec.argv,
-        cwd=experiment.cwd,
-        parameters=spec.parameters,
-        total_steps=spec.total_steps,
-        capture=experiment.capture.to_json(),
-        needs=experiment.needs.to_json(),
-        digest=experiment.capture.digest(),
-        environment=environment,
-        owner=this_process(),
-        grace=experiment.run.grace,
-        flow=launch.flow,
-        remedy=launch.remedy,
-        patience=launch.patience,
-        gpus=experiment.run.gpus,
-    )
-    storage = LocalStorage(place.directory)
-    for group, table in experiment.rules.items():
-        judged = {"rules": table, "actions": experiment.actions}
-        if experiment.suspicions:
-            judged["suspicions"] = experiment.suspicions
-        storage.put(rules_key(group), [json.dumps(judged, indent=1).encode()])
-    return record
-
-
-def _make_mlflow_run(tracking: TrackingRecord, place: RunPlace, run: RunRecord) -> None:
-    """Make the MLflow run; the intention is on disk first, so that a kill in between is mended."""
-    storage = LocalStorage(place.directory)
-    write_record(storage, tracking)
-    run_id = find_or_create(tracking, place.location, run)
-    write_record(storage, replace(tracking, run_id=run_id))
-
-
-def find_or_create(tracking: TrackingRecord, location: Location, run: RunRecord) -> str:
-    """Return the id of the run's MLflow run, which is made unless it was made before.
-
-    Raises:
-        TrackingError: MLflow's database or server refused, or is away.
-    """
-    tags = {
-        RUN_TAG: run.id,
-        "vinedresser.directory": str(location),
-        "mlflow.source.name": " ".join(run.command),
-    }
-    # A container may run us under a number that has no name.
-    if user := os.environ.get("LOGNAME") or os.environ.get("USER"):
-        tags["mlflow.user"] = user
-    if tracking.parent:
-        tags[PARENT_TAG] = tracking.parent
-    tags |= remedy_tags(run)
-    return create_run(
-        tracking.uri,
-        tracking.experiment_id,
-        name=run.name,
-        parameters=run.parameters,
-        tags=tags | ({"prefect.flow_run": run.flow} if run.flow else {}),
-        started=run.created,
-    )
+    def _rules(self, table: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the file by which a rule group judges a run."""
+        rules = {"rules": table, "actions": self._experiment.actions}
+        if self._experiment.suspicions:
+            rules["suspicions"] = self._experiment.suspicions
+        return rules

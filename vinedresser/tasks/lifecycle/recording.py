@@ -1,4 +1,4 @@
-"""The metrics of a run into MLflow, while it trains or afterwards."""
+"""Send the metrics of a run to MLflow, while it trains or afterwards."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from vinedresser.infra.tracking import MetricNames, MetricSink, thin
 from vinedresser.store.reading.reader import open_run
 from vinedresser.store.records import TrackingRecord, read_record
 from vinedresser.store.storage import LocalStorage, Location
-from vinedresser.tasks.lifecycle.prepare import find_or_create
+from vinedresser.tasks.lifecycle.mlflow_run import find_or_create
 from vinedresser.tasks.lifecycle.tagging import RuleTags
 from vinedresser.tasks.places.run_place import RunPlace
 from vinedresser.tasks.retry_outages import retry_outages
@@ -15,16 +15,16 @@ from vinedresser.tasks.retry_outages import retry_outages
 __all__ = ["record_metrics", "send_metrics"]
 
 
-# Seconds that MLflow has, once the run is over, to take what still waits.
+# Seconds that MLflow has to accept the remaining metrics once the run is over.
 _LAST_CALL = 60.0
 
 
 def record_metrics(place: RunPlace) -> None:
-    """Follow a run that is being made to its end and send its metrics, and note that they are sent.
+    """Follow a run to its end, send its metrics, and mark the place as recorded.
 
     Raises:
         TrackingError: see `send_metrics`.
-        StoreError: see there.
+        StoreError: see `send_metrics`.
     """
     # On an object store the record may not have arrived yet.
     tracking = read_record(LocalStorage(place.directory), TrackingRecord)
@@ -34,18 +34,18 @@ def record_metrics(place: RunPlace) -> None:
 
 
 def send_metrics(location: Location, tracking: TrackingRecord | None = None) -> None:
-    """Follow a run to its end and send its losses, metrics and tags; doing it twice is harmless.
+    """Follow a run to its end and send its losses, metrics and tags; repeating this is harmless.
 
-    Of a long training some steps tell the story (`thin`); evaluations are rare, and each counts.
+    Train steps are thinned out (`thin`); every evaluation is sent.
 
     Args:
-        location: of the run.
-        tracking: its MLflow run; None: as the run says.
+        location: location of the run.
+        tracking: its MLflow run; None: read from the run.
 
     Raises:
-        TrackingError: MLflow did not take them, even some time after the run had ended; they are
-            in the run directory, and `reconcile` sends them.
-        StoreError: the run cannot be read, and could not for some minutes.
+        TrackingError: MLflow did not accept them, even some time after the end of the run; they
+            remain in the run directory, and `reconcile` sends them.
+        StoreError: the run could not be read for some minutes.
     """
     retry_outages(lambda: _send(location, tracking), location)
 
@@ -62,7 +62,7 @@ def _send(location: Location, tracking: TrackingRecord | None) -> None:
     tags = RuleTags(run.storage, tracking.uri, run_id)
     try:
         for step in run.follow():
-            tags.look()
+            tags.update()
             if step.mode == "train" and not thin(step.step):
                 continue
             for name, value in {**step.scalars_of("losses"), **step.scalars_of("metrics")}.items():
@@ -73,6 +73,6 @@ def _send(location: Location, tracking: TrackingRecord | None) -> None:
         complete = sink.close(_LAST_CALL)
     if not complete:
         raise TrackingError(
-            f"{tracking.uri}: {sink.waiting + sink.lost} metrics of {run.info.name} not taken; "
+            f"{tracking.uri}: {sink.waiting + sink.lost} metrics of {run.info.name} not accepted; "
             "`vinedresser reconcile` sends them again"
         )

@@ -1,4 +1,4 @@
-"""What became of a run, read from its directory."""
+"""The result of a run and of a whole experiment, for tables and summaries."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from vinedresser.store.status import Status
 from vinedresser.store.step_record import Mode
 from vinedresser.store.storage import Location
 
-__all__ = ["RunResult", "RemedyResult", "TrainResult", "run_result"]
+__all__ = ["RemedyResult", "RunResult", "TrainResult", "run_result"]
 
 
 @dataclass(frozen=True)
 class RunResult:
-    """One row of the table at the end.
+    """The result of a run: one row of the summary table.
 
     Attributes:
-        name: of the run.
-        directory: where it is; a URL for a run on an object store.
-        status: how it stands.
-        steps: optimizer steps done.
-        total_steps: optimizer steps of a whole run, None if unknown.
-        losses: the last training loss of each name.
-        metrics: the last value of each metric, of an evaluation where there was one.
-        findings: what the rules found, in the order of the steps.
-        mlflow_run: MLflow's run id, "" when there is none.
-        seen: whether a training was seen: any process of it has captured something.
+        name: name of the run.
+        directory: run directory, or its URL on an object store.
+        status: its status.
+        steps: number of optimizer steps done.
+        total_steps: number of optimizer steps in a whole run, None if unknown.
+        losses: last training loss by name.
+        metrics: last value of each metric, from an evaluation if there was one.
+        findings: findings of the rules, in the order of their steps.
+        mlflow_run: MLflow's run id, "" if there is none.
+        seen: whether any of its processes captured something.
         parameters: hyperparameters.
-        remedy: of which stopped run it takes the place; None where it takes no other's.
+        remedy: the stopped run that it replaces; None if it replaces none.
     """
 
     name: str
@@ -55,14 +55,12 @@ class RunResult:
 
     @property
     def steps_saved(self) -> int | None:
-        """Steps that were not run because the run was stopped; None if that is unknown."""
-        if self.total_steps is None or self.status.state == "running" or not self.seen:
-            return None
-        return max(self.total_steps - self.steps, 0)
+        """Number of steps that stopping the run saved; see `Status.steps_saved`."""
+        return self.status.steps_saved(self.total_steps)
 
     @property
     def stopping(self) -> Finding | None:
-        """The finding for which the run was stopped: the root cause of what was found."""
+        """The finding for which the run was stopped: the root cause of the others."""
         if not self.status.rule:
             return None
         return next((entry for entry in self.findings if entry.rule == self.status.rule), None)
@@ -70,12 +68,12 @@ class RunResult:
 
 @dataclass(frozen=True)
 class RemedyResult:
-    """What became of a run that a rule had stopped, where it was to be begun again.
+    """The result of the attempts that replaced a run that a rule had stopped.
 
     Attributes:
         first: the run as the user wanted it.
-        attempts: in its place, in their order.
-        left: why there is no further attempt; "" where the last one finished.
+        attempts: the attempts in their order.
+        left: why there is no other attempt; "" if the last one finished.
     """
 
     first: RunResult
@@ -84,13 +82,13 @@ class RemedyResult:
 
     @property
     def cure(self) -> RunResult | None:
-        """The attempt that no rule stopped and that came to its end."""
+        """The attempt that finished without being stopped."""
         last = self.attempts[-1] if self.attempts else None
         return last if last is not None and last.status.state == "finished" else None
 
     @property
     def change(self) -> str:
-        """What is different between the first run and the last attempt, in words."""
+        """How the last attempt differs from the first run, in words."""
         changed: dict[str, list[Any]] = {}
         for attempt in self.attempts:
             for name in attempt.remedy.changed if attempt.remedy else ():
@@ -100,15 +98,14 @@ class RemedyResult:
 
 @dataclass(frozen=True)
 class TrainResult:
-    """What a flow that trained came to.
+    """The result of flow `train`.
 
     Attributes:
-        results: one per run, the further trainings of a script after its first, and behind these
-            the attempts in the place of a run; none of a run on an object store that could not be
-            read there.
+        results: one per run, the additional runs of a script after its first, then the attempts
+            that replaced it; without runs that could not be read.
         problems: what went wrong beside the trainings, such as a judge that failed or an MLflow
-            that was away; the runs themselves are not harmed by it.
-        remedied: one per run that a rule stopped, where such are to be begun again.
+            that was unavailable; it does not harm the runs.
+        remedied: one per run that a rule stopped, if such runs are to be replaced.
     """
 
     results: tuple[RunResult, ...]
@@ -117,14 +114,14 @@ class TrainResult:
 
 
 def run_result(directory: Location) -> RunResult:
-    """Read what became of a run.
+    """Read the result of a run.
 
     Args:
-        directory: where it is; a URL for a run on an object store.
+        directory: run directory, or its URL on an object store.
 
     Raises:
         NotARun: there is no run.
-        CorruptData: one of its records is not readable.
+        CorruptData: one of its records cannot be read.
     """
     run = open_run(directory)
     tracking = read_record(run.storage, TrackingRecord)

@@ -1,98 +1,125 @@
-"""Run one script under supervision, judged if asked to; no flow, no MLflow."""
+"""Take one script through the lifecycle of a run, without a flow and without MLflow."""
 
 from __future__ import annotations
 
 import itertools
 import json
 import sys
-import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from vinedresser.capture.attach.launching import attach_environment
 from vinedresser.capture.config.capture_config import CaptureConfig
 from vinedresser.errors import VinedresserError
-from vinedresser.infra.launcher import check_command, prepare_run, settle, start
+from vinedresser.infra.launcher import check_command, prepare_run
 from vinedresser.processes import this_process
 from vinedresser.rules.base import capture_for
 from vinedresser.rules.registry import rules_from_table
-from vinedresser.store.records import ExitRecord, heartbeats
-from vinedresser.store.storage import LocalStorage
-from vinedresser.tasks.lifecycle.additional_runs import accompany
-from vinedresser.tasks.lifecycle.judging import run_judge
-from vinedresser.tasks.lifecycle.prepare import rules_key
-from vinedresser.tasks.lifecycle.settle import settle_run
+from vinedresser.store.records import ExitRecord, LaunchRecord, heartbeats, new_run
+from vinedresser.store.storage import LocalStorage, StoreUrl
+from vinedresser.tasks.lifecycle.judging import rules_key
+from vinedresser.tasks.lifecycle.supervision import Attendance, Stages, supervise
+from vinedresser.tasks.places.remote_place import RemotePlace
 from vinedresser.tasks.places.run_place import RunPlace
 
-__all__ = [
-    "SCRIPT_GROUP",
-    "prepare_script",
-    "run_name",
-    "run_script",
-    "run_to_end",
-    "training_seen",
-]
+__all__ = ["Script", "prepare_remote_script", "prepare_script", "run_name", "run_script"]
 
-SCRIPT_GROUP = "default"
+_GROUP = "default"
 
 
-def prepare_script(
-    directory: Path,
-    command: Sequence[str],
-    *,
-    name: str | None = None,
-    rules: Mapping[str, Mapping[str, Any]],
-    collections: Mapping[str, Mapping[str, Any]] | None = None,
-    attach: bool = True,
-    total_steps: int | None = None,
-    forward: bool = True,
-) -> None:
-    """Make the run directory of a script.
+@dataclass(frozen=True)
+class Script:
+    """A script to run.
 
-    Args:
-        directory: of the run.
+    Attributes:
         command: a Python script and its arguments, ``-m`` and a module and its arguments, or any
             program and its arguments.
-        name: of the run; None: the last part of its directory.
-        rules: settings of each rule that is to judge the run.
-        collections: by name, save configs of the collections to capture, as in an experiment file;
-            losses and metrics are captured anyhow.
-        attach: capture what the script trains without a hook of its own.
-        total_steps: optimizer steps that the whole run takes, if known.
-        forward: pass the script's output through, beside the log.
+        rules: settings of each rule that judges the run, by name.
+        collections: save configs of the collections to capture, by name, as in an experiment file;
+            losses and metrics are always captured.
+        attach: capture trainings that have no hook of their own.
+        total_steps: number of optimizer steps in the whole run, None if unknown.
+        forward: pass the script's output through, besides logging it.
+    """
+
+    command: Sequence[str]
+    rules: Mapping[str, Mapping[str, Any]]
+    collections: Mapping[str, Mapping[str, Any]] | None = None
+    attach: bool = True
+    total_steps: int | None = None
+    forward: bool = True
+
+
+def prepare_script(directory: Path, script: Script, *, name: str | None = None) -> RunPlace:
+    """Turn a directory into the run of a script, and return its place.
+
+    Args:
+        directory: the run directory.
+        script: the script to run.
+        name: name of the run; None: the last part of its directory.
 
     Raises:
-        AlreadyARun: the directory holds a run.
-        ConfigError: no such rule or collection, or a setting of it is not right.
-        LaunchError: there is no such script or program.
+        AlreadyARun: the directory already holds a run.
+        ConfigError: unknown rule or collection, or an invalid setting of one.
+        LaunchError: the script or program does not exist.
     """
-    capture = CaptureConfig.from_json(collections or {}).with_defaults()
-    needs = capture_for(rules_from_table(rules))
-    # Here, not in the training, if the two do not agree on a collection.
+    capture = CaptureConfig.from_json(script.collections or {}).with_defaults()
+    needs = capture_for(rules_from_table(script.rules))
+    # Report here, not in the training, if the two disagree about a collection.
     capture.merged(needs)
-    program = [sys.executable] if command[0] == "-m" or command[0].endswith(".py") else []
-    check_command([*program, *command], Path.cwd())
-    prepare_run(
-        directory,
-        name=name or directory.name,
-        argv=[*program, *command],
-        cwd=Path.cwd(),
-        total_steps=total_steps,
+    first = script.command[0]
+    program = [sys.executable] if first == "-m" or first.endswith(".py") else []
+    argv = [*program, *script.command]
+    check_command(argv, Path.cwd())
+    run = replace(
+        new_run(name or directory.name),
+        total_steps=script.total_steps,
         capture=capture.to_json(),
+        capture_digest=capture.digest(),
         needs=needs.to_json(),
-        digest=capture.digest(),
-        environment=attach_environment() if attach else {},
-        owner=this_process(),
-        forward=forward,
     )
-    if rules:
-        text = json.dumps({"rules": rules}, indent=1)
-        LocalStorage(directory).put(rules_key(SCRIPT_GROUP), [text.encode()])
+    launch = LaunchRecord(
+        argv,
+        str(Path.cwd()),
+        environment=attach_environment() if script.attach else {},
+        owner=asdict(this_process()),
+        forward=script.forward,
+    )
+    prepare_run(directory, run, launch)
+    if script.rules:
+        text = json.dumps({"rules": script.rules}, indent=1)
+        LocalStorage(directory).put(rules_key(_GROUP), [text.encode()])
+    return RunPlace(directory)
+
+
+def prepare_remote_script(
+    url: StoreUrl, script: Script, say: Callable[[str], object]
+) -> RemotePlace:
+    """Prepare the run of a script on an object store, and return its place.
+
+    Args:
+        url: URL of the run.
+        script: the script to run.
+        say: reports a sentence to the user.
+
+    Raises:
+        ConfigError: unknown rule or collection, or an invalid setting of one.
+        LaunchError: the script or program does not exist.
+        OSError: the spool cannot be written.
+    """
+    place = RemotePlace.make(url, say)
+    try:
+        prepare_script(place.directory, script, name=place.name)
+    except VinedresserError:
+        place.discard()
+        raise
+    return place
 
 
 def run_name(command: Sequence[str]) -> str:
-    """Return what a run of a command is called: after its script or module, else its program."""
+    """Return the name for a run of a command: its script or module, else its program."""
     for argument, following in itertools.zip_longest(command, command[1:], fillvalue=""):
         if argument == "-m" and following:
             return following.rpartition(".")[2]
@@ -101,70 +128,35 @@ def run_name(command: Sequence[str]) -> str:
     return Path(command[0]).stem
 
 
-def training_seen(directory: Path) -> bool:
-    """Say whether any process of a run that was started has captured something."""
-    return bool(heartbeats(LocalStorage(directory)))
+def run_script(place: RunPlace) -> tuple[ExitRecord, bool]:
+    """Run the script that was prepared in a place, and settle its runs.
 
-
-def run_script(directory: Path) -> ExitRecord:
-    """Start the prepared script, its output passed through, and return how it ended.
-
-    Raises:
-        LaunchError: it could not be started.
-        VinedresserError: a judge failed; the script had run to its end all the same.
-    """
-    place = RunPlace(directory)
-    end, failures = run_to_end(place)
-    for one in place.complete():
-        settle_run(one.location)
-    if failures:
-        raise failures[0]
-    return end
-
-
-def run_to_end(
-    place: RunPlace, groups: Sequence[str] | None = None
-) -> tuple[ExitRecord, list[BaseException]]:
-    """Start the script that is prepared in a place, and judge what it trains until it has ended.
-
-    Args:
-        place: of its first run.
-        groups: of rules that judge; None: those of a script, if there are any.
+    `RunPlace.arrived` then has the runs of the script that are complete in their store.
 
     Returns:
-        How it ended, and what went wrong beside it.
+        How the script ended, and whether any of its processes captured something.
 
     Raises:
-        LaunchError: it could not be started.
+        AlreadyARun: the store already holds a run there; nothing was started.
+        LaunchError: the script could not be started.
+        StoreError: the store refused a request.
+        VinedresserError: a judge failed; the script still ran to its end.
     """
-    supervisor = start(place.directory)
-    if groups is None:
-        judged = (place.directory / rules_key(SCRIPT_GROUP)).is_file()
-        groups = [SCRIPT_GROUP] if judged else []
-    failures: list[BaseException] = []
-    threads = [threading.Thread(target=_judge, args=(place, group, failures)) for group in groups]
-    threads.append(threading.Thread(target=_accompany, args=(place, groups, failures)))
-    for thread in threads:
-        thread.start()
-    supervisor.wait()
-    # Mostly there is nothing to settle; there is when the supervisor itself was killed.
-    end = settle(place.directory)
-    for thread in threads:
-        thread.join()
-    return end, failures
-
-
-def _judge(place: RunPlace, group: str, failures: list[BaseException]) -> None:
-    """Judge in a thread, and keep what went wrong for the caller."""
     try:
-        run_judge(place.directory, group, location=place.location)
-    except (VinedresserError, OSError) as error:
-        failures.append(error)
+        place.begin()
+    except VinedresserError:
+        if isinstance(place, RemotePlace):
+            place.discard()
+        raise
+    storage = LocalStorage(place.directory)
+    groups = [_GROUP] if storage.exists(rules_key(_GROUP)) else []
+    ended: list[tuple[ExitRecord, bool]] = []
 
+    def launch(place: RunPlace) -> None:
+        # Noted here: the spool of a run on an object store is removed when it is complete.
+        ended.append((place.train(), bool(heartbeats(storage))))
 
-def _accompany(place: RunPlace, groups: Sequence[str], failures: list[BaseException]) -> None:
-    """See to the further trainings in a thread, and keep what went wrong for the caller."""
-    try:
-        failures += accompany(place, groups, record=False)
-    except (VinedresserError, OSError) as error:
-        failures.append(error)
+    errors = supervise(place, Attendance(groups, record=False), Stages(launch=launch))
+    if errors:
+        raise errors[0]
+    return ended[0]

@@ -1,4 +1,4 @@
-"""The end of a run that is over: its report, and its status in MLflow."""
+"""Settle a run that is over: its report, and its status in MLflow."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from vinedresser.errors import StillRunning
 from vinedresser.explain.reports.report import write_report
 from vinedresser.infra.launcher import settle
 from vinedresser.infra.tracking import RunStatus, finish
-from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import Run, open_run
 from vinedresser.store.records import (
     ExitCause,
@@ -22,15 +21,16 @@ from vinedresser.store.records import (
     write_record,
 )
 from vinedresser.store.storage import Location, open_storage
-from vinedresser.tasks.lifecycle.prepare import find_or_create
-from vinedresser.tasks.lifecycle.tagging import rule_tags
+from vinedresser.tasks.lifecycle.mlflow_run import end_tags, find_or_create
+from vinedresser.tasks.lifecycle.recording import send_metrics
+from vinedresser.tasks.places.run_place import RunPlace
 
-__all__ = ["MLFLOW_STATUS", "REPORT", "end_of_run", "settle_run"]
+__all__ = ["MLFLOW_STATUS", "REPORT", "end_of_run", "settle_place", "settle_run"]
 
 REPORT = "report.html"
 
-# How the four causes of an end are called in MLflow. It has no word for "stopped by a rule": that
-# is KILLED with the tags stop.rule, stop.step and stop.reason.
+# MLflow has no status for "stopped by a rule": that is KILLED with the tags stop.rule, stop.step
+# and stop.reason.
 MLFLOW_STATUS: dict[ExitCause, RunStatus] = {
     "finished": "FINISHED",
     "stopped": "KILLED",
@@ -39,16 +39,31 @@ MLFLOW_STATUS: dict[ExitCause, RunStatus] = {
 }
 
 
-def end_of_run(location: Location) -> ExitRecord:
-    """Return how a run ended; in a directory, one whose processes are gone ends here.
-
-    Args:
-        location: of the run. On an object store its spool says when it ends, wherever that is.
+def settle_place(place: RunPlace) -> None:
+    """Bring a run and the additional runs of its script to their store; settle those that arrive.
 
     Raises:
-        StillRunning: the run has not ended, or not all of it is in its store.
+        TrackingError: MLflow's database or server refused or is unavailable.
+        StoreError: the store refused a request.
+    """
+    place.complete()
+    for one in place.arrived:
+        if not one.recorded:
+            # The store or MLflow was unavailable for longer than a recorder waits.
+            send_metrics(one.location)
+        settle_run(one.location)
+
+
+def end_of_run(location: Location) -> ExitRecord:
+    """Return how a run ended; in a directory, end a run whose processes are gone.
+
+    Args:
+        location: location of the run. For one on an object store its spool decides when it ends.
+
+    Raises:
+        StillRunning: the run has not ended or is not complete in its store.
         NotARun: there is no run.
-        StoreError: the store refused.
+        StoreError: the store refused a request.
     """
     if isinstance(location, Path):
         return settle(location)
@@ -59,17 +74,17 @@ def end_of_run(location: Location) -> ExitRecord:
 
 
 def settle_run(location: Location) -> ExitRecord:
-    """Write the report of a run that is over and give its MLflow run its final status.
+    """Write the report of a run that is over and give its MLflow run the final status.
 
-    It may be called again, by anyone, after any crash in between.
+    Any process may call it again, after any crash.
 
     Args:
-        location: of the run.
+        location: location of the run.
 
     Raises:
         StillRunning: the run has not ended.
-        TrackingError: MLflow's database or server refused, or is away.
-        StoreError: the store refused.
+        TrackingError: MLflow's database or server refused or is unavailable.
+        StoreError: the store refused a request.
     """
     end = end_of_run(location)
     run = open_run(location)
@@ -82,7 +97,7 @@ def settle_run(location: Location) -> ExitRecord:
             tracking.uri,
             run_id,
             MLFLOW_STATUS[end.cause],
-            tags=_tags(run, end),
+            tags=end_tags(run, end),
             artifacts=artifacts,
             ended=end.ended,
         )
@@ -92,7 +107,7 @@ def settle_run(location: Location) -> ExitRecord:
 
 @contextmanager
 def _artifacts(run: Run, location: Location) -> Iterator[dict[str, Path]]:
-    """Write the report where it belongs, and yield files with it, the findings and the actions."""
+    """Write the report to the run; yield local files of the report, findings and actions."""
     folders = ("findings/", "actions/")
     findings = [key for one in folders for key in run.storage.list(one) if key.endswith(".jsonl")]
     if isinstance(location, Path):
@@ -107,32 +122,3 @@ def _artifacts(run: Run, location: Location) -> Iterator[dict[str, Path]]:
             copies[key].parent.mkdir(exist_ok=True)
             copies[key].write_bytes(run.storage.get(key))
         yield copies
-
-
-def _tags(run: Run, end: ExitRecord) -> dict[str, object]:
-    """Return the tags by which runs are told apart and filtered in MLflow's table."""
-    steps = 0 if end.last_step is None else end.last_step + 1
-    stop = end.stop
-    findings = run.findings()
-    total = run.info.total_steps
-    return {
-        "exit.cause": end.cause,
-        "exit.reason": end.reason,
-        "steps": steps,
-        "steps.saved": max(total - steps, 0) if total is not None and stop else None,
-        "stop.by": stop.by if stop else None,
-        "stop.rule": (stop.rule or None) if stop else None,
-        "stop.step": stop.step if stop else None,
-        "stop.reason": stop.reason if stop else None,
-        "findings": ", ".join(dict.fromkeys(found.rule for found in findings)) or None,
-        "mlflow.note.content": "\n\n".join(map(_note, findings)) or None,
-        **rule_tags(run.storage),
-    }
-
-
-def _note(finding: Finding) -> str:
-    """Return a finding as a paragraph of Markdown, for the head of MLflow's page of the run."""
-    return (
-        f"**{finding.rule}** at step {finding.step}: {finding.seen}  \n"
-        f"Likely cause: {finding.cause}  \nTry: {finding.remedy}"
-    )

@@ -1,4 +1,4 @@
-"""Several things at the same time, each in a thread."""
+"""Run several jobs at the same time, each in a thread."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ __all__ = ["side_by_side"]
 
 
 def side_by_side(jobs: Sequence[Callable[[], None]]) -> None:
-    """Do several things at the same time, and see all of them to their end.
+    """Run jobs at the same time and wait for all of them.
 
     Args:
-        jobs: at least one.
+        jobs: at least one job.
 
     Raises:
-        VinedresserError: more than one failed; it says what each of them said.
-        Exception: what the one raised that failed.
+        VinedresserError: several jobs failed; the message joins theirs.
+        Exception: the error of the only job that failed.
     """
-    with ThreadPoolExecutor(len(jobs), thread_name_prefix="beside") as pool:
+    with ThreadPoolExecutor(len(jobs), thread_name_prefix="job") as pool:
         futures = [pool.submit(job) for job in jobs]
     failures = [error for future in futures if (error := future.exception()) is not None]
     if len(failures) > 1:
-        said = dict.fromkeys(str(failure) for failure in failures)
-        raise VinedresserError("; ".join(said)) from failures[0]
+        messages = dict.fromkeys(str(failure) for failure in failures)
+        raise VinedresserError("; ".join(messages)) from failures[0]
     if failures:
         raise failures[0]

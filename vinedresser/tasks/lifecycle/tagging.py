@@ -1,4 +1,4 @@
-"""The tags that rules give a run, into MLflow."""
+"""Send the tags that rules give a run to MLflow."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from vinedresser.store.storage import Storage
 
 __all__ = ["RuleTags", "rule_tags"]
 
-# Seconds between two looks.
-_LOOK = 5.0
+# Seconds between two updates.
+_EVERY = 5.0
 
 
 def rule_tags(storage: Storage) -> dict[str, str]:
     """Return the tags of a run by their names in MLflow.
 
     Raises:
-        CorruptData: a record of tags is none.
-        StoreError: the storage refused.
+        CorruptData: a record of tags cannot be read.
+        StoreError: the storage refused a request.
     """
     found: dict[str, str] = {}
     for key in storage.list(f"{TagsRecord.KEY}/"):
         record = read_record(storage, TagsRecord, key=key)
         found |= record.tags if record else {}
-    return {f"vinedresser.tag.{rule}": said for rule, said in found.items()}
+    return {f"vinedresser.tag.{rule}": text for rule, text in found.items()}
 
 
 class RuleTags:
-    """Sends the tags of a run while it trains; at its end they are sent again, come what may.
+    """Sends the tags of a run while it trains; settling the run sends them again.
 
     Args:
-        storage: the run's.
+        storage: storage of the run.
         uri: tracking URI.
-        run_id: MLflow's run.
+        run_id: id of the MLflow run.
     """
 
     def __init__(self, storage: Storage, uri: str, run_id: str) -> None:
@@ -43,25 +43,25 @@ class RuleTags:
         self._uri = uri
         self._run_id = run_id
         self._sent: dict[str, str] = {}
-        self._looked_at = -float("inf")
+        self._updated = -float("inf")
 
-    def look(self) -> None:
-        """Send what is new, at most every five seconds.
+    def update(self) -> None:
+        """Send changed tags, at most every five seconds.
 
         Raises:
-            CorruptData: a record of tags is none.
-            StoreError: the storage refused.
+            CorruptData: a record of tags cannot be read.
+            StoreError: the storage refused a request.
         """
         now = time.monotonic()
-        if now < self._looked_at + _LOOK:
+        if now < self._updated + _EVERY:
             return
-        self._looked_at = now
+        self._updated = now
         tags = rule_tags(self._storage)
         if tags == self._sent:
             return
         try:
             set_tags(self._uri, self._run_id, tags)
         except TrackingError:
-            # They are tried again at the next look; the sink tells that the server is away.
+            # Retried with the next update; the sink reports that the server is unavailable.
             return
         self._sent = tags

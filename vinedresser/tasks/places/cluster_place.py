@@ -6,10 +6,13 @@ import shutil
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vinedresser.errors import LaunchError, StillRunning
+from prefect.tasks import Task
+
+from vinedresser.errors import LaunchError, StillRunning, VinedresserError
 from vinedresser.infra.clusters.cluster import Cluster
 from vinedresser.infra.launcher import settle
 from vinedresser.store.records import (
@@ -23,67 +26,76 @@ from vinedresser.store.records import (
 from vinedresser.store.status import run_status
 from vinedresser.store.storage import Location, open_storage, parse_location
 from vinedresser.tasks.interruption import INTERRUPTED
-from vinedresser.tasks.lifecycle.judging import JudgeFailed
 from vinedresser.tasks.places.remote_place import reserve_url
 from vinedresser.tasks.places.run_place import RunPlace
 from vinedresser.tasks.places.shipment import Delivery, pack
 from vinedresser.tasks.places.staging import settle_unborn, stage
-from vinedresser.tasks.places.worker_run import run_shipment
 from vinedresser.tasks.retry_outages import retry_outages
 
-__all__ = ["ClusterPlace"]
+__all__ = ["ClusterPlace", "WorkOrder"]
 
-# Seconds between two looks, in memory and in the store.
+# Seconds between two polls in memory and in the store, and for a lost worker's last result.
 _TICK, _LOOK, _ANSWER = 0.1, 1.0, 10.0
 _GONE = "the worker that ran it is gone"
-# Seconds beyond its grace that a run has for its end when its worker is gone: on an object store it
-# takes a minute until one whose machine has vanished counts as dead.
+# Seconds beyond its grace for the end of a run whose worker is gone: on an object store it takes a
+# minute until a run whose machine has vanished counts as dead.
 _PATIENCE = 120.0
+
+
+@dataclass(frozen=True)
+class WorkOrder:
+    """How workers of a cluster make the runs of an experiment.
+
+    Attributes:
+        cluster: cluster whose workers train.
+        task: Prefect task that takes a run through its lifecycle on a worker.
+        groups: rule groups by which the worker judges.
+        attach: capture trainings that have no hook of their own.
+    """
+
+    cluster: Cluster
+    task: Task[..., Any]
+    groups: Sequence[str]
+    attach: bool
 
 
 class ClusterPlace(RunPlace):
     """A run that a worker trains.
 
     Args:
-        directory: where it is prepared.
-        location: where it belongs.
-
-    Attributes:
-        cluster: whose worker it is to be; set before it trains.
-        groups: of rules, by which the worker judges it; set like that.
-        attach: capture what the command trains without a hook of its own; set like that.
+        directory: directory in which it is prepared.
+        location: location at which readers find it.
+        order: how workers make it; None for an additional run, which its worker has made.
     """
 
-    def __init__(self, directory: Path, location: Location) -> None:
+    def __init__(self, directory: Path, location: Location, order: WorkOrder | None = None) -> None:
         super().__init__(directory)
-        self.cluster: Cluster | None = None
-        self.groups: Sequence[str] = ()
-        self.attach = True
+        self._order = order
         self._location = location
         self._over = threading.Event()
         self._asked = False
 
     @classmethod
-    def make(cls, store: Location, name: str) -> ClusterPlace:
-        """Return a place with this name, which is taken in its store.
+    def make(cls, store: Location, name: str, order: WorkOrder) -> ClusterPlace:
+        """Return a place with this name, reserved in its store.
 
         Raises:
             AlreadyARun: the name is taken.
-            StoreError: the store refused.
+            StoreError: the store refused a request.
         """
         if isinstance(store, Path):
-            return cls(store / name, store / name)
+            return cls(store / name, store / name, order)
         url = reserve_url(store, name)
-        return cls(stage(store, name), url)
+        return cls(stage(store, name), url, order)
 
     @property
     def location(self) -> Location:
-        """Where readers find it."""
+        """Location at which readers find the run."""
         return self._location
 
     @property
     def control(self) -> Location:
-        """Where to put what is asked of it while it trains."""
+        """Location for requests to the run while it trains."""
         return self._location
 
     @property
@@ -100,18 +112,22 @@ class ClusterPlace(RunPlace):
         return True
 
     def train(self) -> ExitRecord:
-        """Have a worker train, and return how it ended.
+        """Have a worker train the run, and return how it ended.
 
         Raises:
-            LaunchError: the worker could not start it.
-            StillRunning: its worker is gone, and it does not end; or not all is in the store.
-            JudgeFailed: a judge failed; the training had run to its end all the same.
-            StoreError: the store refused.
+            LaunchError: the worker could not start the training.
+            StillRunning: the worker is gone and the run does not end, or part of it is not yet in
+                the store.
+            StoreError: the store refused a request.
+            VinedresserError: a stage failed on the worker, such as a judge; the training still
+                ran to its end.
         """
-        assert self.cluster is not None, "it is set before"
-        shipment = pack(self.directory, self._location, self.groups, attach=self.attach)
+        assert self._order is not None, "an additional run is trained by its script"
+        shipment = pack(
+            self.directory, self._location, self._order.groups, attach=self._order.attach
+        )
         try:
-            delivery, problem = self._await(self.cluster, shipment)
+            delivery, problem = self._await(self._order, shipment)
             end = self._end(delivery, problem)
         finally:
             self._over.set()
@@ -119,37 +135,36 @@ class ClusterPlace(RunPlace):
             if location != str(self._location):
                 self.additional.append(ClusterPlace(Path(location), parse_location(location)))
         if delivery is not None and delivery.failures:
-            raise JudgeFailed(delivery.failures[0])
+            raise VinedresserError(delivery.failures[0])
         return end
 
-    def complete(self) -> list[RunPlace]:
-        """See `RunPlace.complete`; what was prepared here is removed."""
+    def complete(self) -> None:
+        """See `RunPlace.complete`; also remove the directory in which the run was prepared."""
         if self.directory != self._location:
             shutil.rmtree(self.directory, ignore_errors=True)
-        return super().complete()
+        super().complete()
 
-    def _await(self, cluster: Cluster, shipment: dict[str, Any]) -> tuple[Delivery | None, str]:
-        """Return what a worker has delivered; or None, and what went wrong."""
-        parameters = {"name": self.name, "shipment": shipment}
+    def _await(self, order: WorkOrder, shipment: dict[str, Any]) -> tuple[Delivery | None, str]:
+        """Return a worker's delivery, or None and what went wrong."""
         try:
-            future = cluster.submit(run_shipment, parameters)
+            future = order.cluster.submit(order.task, {"name": self.name, "shipment": shipment})
         except LaunchError as error:
             return None, str(error)
         done = threading.Event()
         future.add_done_callback(lambda _: done.set())
-        while not done.wait(_TICK) and not cluster.is_lost(future):
+        while not done.wait(_TICK) and not order.cluster.is_lost(future):
             if INTERRUPTED.is_set():
                 self._ask("person", INTERRUPTED.reason)
-        # What it is done with may still be on its way.
+        # The result of a finished task may still be on its way.
         future.wait(_ANSWER)
         if future.state.is_completed():
             return Delivery(**future.result()), ""
         return None, str(future.state.message or _GONE)
 
     def _end(self, delivery: Delivery | None, problem: str) -> ExitRecord:
-        """Return how the run ended, which its worker or nobody sees to any more."""
+        """Return how the run ended; end it if its worker no longer does."""
         if delivery is not None and delivery.missing:
-            raise StillRunning(f"{self._location}: not all of it is in its store yet")
+            raise StillRunning(f"{self._location}: not yet complete in its store")
         deadline = time.monotonic() + _PATIENCE
         while True:
             try:
@@ -161,11 +176,11 @@ class ClusterPlace(RunPlace):
             time.sleep(_LOOK)
 
     def _settle(self, problem: str) -> ExitRecord:
-        """Return how the run ended; whose worker vanished without a word ends here.
+        """Return how the run ended; write the end of a run whose worker has vanished.
 
         Raises:
             StillRunning: it has not ended.
-            StoreError: the store refused.
+            StoreError: the store refused a request.
         """
         if isinstance(self._location, Path):
             return settle(self._location)
@@ -180,7 +195,7 @@ class ClusterPlace(RunPlace):
         return write_first(storage, ExitRecord("killed", _GONE, time.time(), last_step=status.step))
 
     def _ask(self, by: StopBy, reason: str) -> None:
-        """Ask the run to end, once, though its worker may not have begun it yet."""
+        """Ask the run to end, once; its worker may not have begun it yet."""
         if self._asked:
             return
         storage = open_storage(self._location)

@@ -1,4 +1,4 @@
-"""The place of a run on an object store: made in a spool, and uploaded from there as it is made."""
+"""The place of a run on an object store: made in a local spool and uploaded while it is made."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from vinedresser.tasks.places.run_place import RunPlace
 
 __all__ = ["RemotePlace", "free_url", "reserve_url"]
 
-# Seconds for which the end of a run waits for its upload, and after which it says so.
+# Seconds to wait for the upload of a run that is over, and after which to report the wait.
 _PATIENCE, _QUIET = 60.0, 3.0
-# A name in a store that is taken, though its run has not begun.
+# Marks a name in a store as taken before its run has begun.
 _RESERVED = "reserved.json"
 
 
 def free_url(store: StoreUrl, stem: str) -> StoreUrl:
-    """Return the first of STORE/STEM-1, -2 and so on at which there is no run.
+    """Return the first of STORE/STEM-1, STORE/STEM-2, … without a run.
 
     Args:
         store: ``s3://bucket/prefix``.
-        stem: what the run is called after.
+        stem: first part of the name.
 
     Raises:
-        StoreError: the store refused.
+        StoreError: the store refused a request.
     """
     storage = open_storage(store)
     number = 1
@@ -43,15 +43,15 @@ def free_url(store: StoreUrl, stem: str) -> StoreUrl:
 
 
 def reserve_url(store: StoreUrl, name: str) -> StoreUrl:
-    """Take a name in a store for a run that begins later, and return its URL.
+    """Reserve a name in a store for a run that begins later, and return its URL.
 
     Args:
         store: ``s3://bucket/prefix``.
-        name: of the run.
+        name: name of the run.
 
     Raises:
         AlreadyARun: the name is taken.
-        StoreError: the store refused.
+        StoreError: the store refused a request.
     """
     storage = open_storage(store)
     url = store / name
@@ -66,16 +66,16 @@ def reserve_url(store: StoreUrl, name: str) -> StoreUrl:
 
 
 class RemotePlace(RunPlace):
-    """A spool, as long as not all of the run is in its store.
+    """A spool on this machine, until the whole run is in its store.
 
     Args:
-        url: of the run.
+        url: URL of the run.
         directory: the spool.
-        lock: the descriptor of its lock.
-        say: says a sentence to a person.
+        lock: file descriptor of the spool's lock.
+        say: reports a sentence to the user.
 
     Attributes:
-        url: of the run.
+        url: URL of the run.
     """
 
     def __init__(
@@ -92,8 +92,8 @@ class RemotePlace(RunPlace):
         """Return a place with an empty spool.
 
         Args:
-            url: of the run.
-            say: says a sentence to a person.
+            url: URL of the run.
+            say: reports a sentence to the user.
 
         Raises:
             OSError: the spool cannot be written.
@@ -102,15 +102,15 @@ class RemotePlace(RunPlace):
 
     @property
     def location(self) -> StoreUrl:
-        """Where readers find it."""
+        """Location at which readers find the run."""
         return self.url
 
     def begin(self) -> None:
-        """Make the place in the store ours, and begin the upload.
+        """Claim the URL and begin the upload.
 
         Raises:
-            AlreadyARun: the store has a run there.
-            StoreError: the store refused.
+            AlreadyARun: the store already holds a run there.
+            StoreError: the store refused a request.
         """
         assert self._lock is not None, "it begins once"
         lock, self._lock = self._lock, None
@@ -124,35 +124,35 @@ class RemotePlace(RunPlace):
             self._lock = None
         shutil.rmtree(self.directory, ignore_errors=True)
 
-    def complete(self) -> list[RunPlace]:
-        """See `RunPlace.complete`; it waits a minute, and then the upload goes on by itself."""
+    def complete(self) -> None:
+        """Wait up to a minute for the uploads, which otherwise continue by themselves."""
         deadline = time.monotonic() + _PATIENCE
         places = [place for place in (self, *self.additional) if isinstance(place, RemotePlace)]
-        return [place for place in places if place._arrive(deadline)]
+        self.arrived = [place for place in places if place._arrive(deadline)]
 
     def _arrive(self, deadline: float) -> bool:
-        """Wait for the upload, and then remove the spool; say whether everything is there."""
+        """Wait for the upload and remove the spool; return whether the upload is complete."""
         if self._relay is None:
             return False
         if not self._relay.wait(_QUIET) and self._relay.alive:
-            self._say(f"waiting for the upload to {self.url}, {_PATIENCE:.0f} s at the most")
+            self._say(f"waiting up to {_PATIENCE:.0f} s for the upload to {self.url}")
         if not self._relay.wait(max(deadline - time.monotonic(), 0.0)):
             self._relay.leave()
             self._say(
-                f"not everything is in {self.url} yet; it waits in {self.directory}, and "
-                "`vinedresser reconcile` uploads what is left there"
+                f"the upload to {self.url} is incomplete; the rest waits in {self.directory}, and "
+                "`vinedresser reconcile` uploads it"
             )
             return False
         shutil.rmtree(self.directory, ignore_errors=True)
         return True
 
     def _beside(self, directory: Path) -> RunPlace | None:
-        """Return the place of a further training, whose upload begins."""
+        """Return the place of an additional run and begin its upload."""
         url = StoreUrl(additional_location(self.url, int(directory.name.rpartition(".")[2])))
         try:
             place = RemotePlace(url, directory, adopt_spool(directory, url), self._say)
             place.begin()
         except (VinedresserError, OSError) as error:
-            self._say(f"{url}: not uploaded: {error}; what is captured stays in {directory}")
+            self._say(f"{url}: not uploaded: {error}; the captured data stays in {directory}")
             return None
         return place

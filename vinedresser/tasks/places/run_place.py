@@ -1,4 +1,4 @@
-"""Where a run is made and where it belongs: one directory, unless that is on an object store."""
+"""The place of a run: where it is made, and where it belongs."""
 
 from __future__ import annotations
 
@@ -14,66 +14,68 @@ __all__ = ["AdoptedPlace", "RunPlace"]
 
 
 class RunPlace:
-    """A run's directory.
+    """A run directory on this machine, in which the run is made and stays.
 
     Args:
-        directory: where it is made.
+        directory: directory in which the run is made.
 
     Attributes:
-        directory: where it is made.
-        further: the places of the further trainings of its script, those that were seen so far.
+        directory: directory in which the run is made.
+        additional: places of the additional runs of its script that have begun so far.
+        arrived: places of those runs that are complete in their store, after `complete`.
         recorded: whether MLflow has all of its metrics.
     """
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.additional: list[RunPlace] = []
+        self.arrived: list[RunPlace] = []
         self.recorded = False
         self._known: set[Path] = set()
 
     @property
     def location(self) -> Location:
-        """Where readers find it."""
+        """Location at which readers find the run."""
         return self.directory
 
     @property
     def name(self) -> str:
-        """What the run is called, in its store."""
+        """Name of the run in its store."""
         return self.location.name
 
     @property
     def control(self) -> Location:
-        """Where to put what is asked of it while it trains."""
+        """Location for requests to the run while it trains."""
         return self.directory
 
     @property
     def elsewhere(self) -> bool:
-        """Whether a worker of a cluster trains, whose end is not that of this process."""
+        """Whether a worker of a cluster trains the run; it then survives this process."""
         return False
 
     def begin(self) -> None:
-        """Get ready for a training that is about to be started."""
+        """Get ready for the launch, which follows at once."""
 
     def appear(self) -> bool:
-        """Wait until readers find the run; return whether they do, and not that it never began."""
+        """Wait until readers find the run; return False if it never began."""
         return True
 
     def train(self) -> ExitRecord:
-        """Start the training, and return how it ended.
+        """Start the training, wait for its end, and return how it ended.
 
         Raises:
-            LaunchError: it could not be started.
-            StoreError: the directory refused.
+            LaunchError: the training could not be started.
+            StoreError: the directory cannot be read or written.
         """
         start(self.directory).wait()
-        # Mostly there is nothing to settle; there is when the supervisor itself was killed.
+        # Writes the exit record if the supervisor was killed.
         return settle(self.directory)
 
-    def look(self, equip: Callable[[Path], None]) -> list[RunPlace]:
-        """Return the places of the further trainings that have begun since the last look.
+    def find_additional(self, equip: Callable[[Path], None]) -> list[RunPlace]:
+        """Return the places of additional runs that have begun since the last call.
 
         Args:
-            equip: puts into a directory what is to be there before anybody looks into it.
+            equip: adds to a run's directory the files that its readers expect.
         """
         begun = [one for one in additional_runs(self.directory) if one not in self._known]
         self._known.update(begun)
@@ -83,27 +85,23 @@ class RunPlace:
         self.additional += places
         return places
 
-    def complete(self) -> list[RunPlace]:
-        """Have this run and the further ones of its script, all over, be where they belong.
-
-        Returns:
-            Those of them that are.
-        """
-        return [self, *self.additional]
+    def complete(self) -> None:
+        """Bring this run and the additional runs of its script, all over, to their store."""
+        self.arrived = [self, *self.additional]
 
     def _beside(self, directory: Path) -> RunPlace | None:
-        """Return the place of a further training; None where it cannot be used."""
+        """Return the place of an additional run; None if it cannot be used."""
         return RunPlace(directory)
 
 
 class AdoptedPlace(RunPlace):
-    """The directory of a run that another process started, and that goes on for this one."""
+    """The directory of a run that an earlier process started and this one has adopted."""
 
     def train(self) -> ExitRecord:
-        """Wait for the end of the training, and return how it ended.
+        """Wait for the end of the training and return how it ended.
 
         Raises:
-            StoreError: the directory refused.
+            StoreError: the directory cannot be read or written.
         """
         wait_for_exit(self.directory)
         return settle(self.directory)

@@ -1,12 +1,14 @@
-"""Which flow runs work on a store: a record each, so that a killed one is noticed by the next.
+"""A record of each flow run that works on a store, by which the next one notices a killed one.
 
-They lie in the folder of the store's state on this machine (`stores.local_state`).
+The records are in the folder of the store's state on this machine (`stores.local_state`).
 """
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,9 +21,9 @@ from vinedresser.store.storage import LocalStorage
 __all__ = [
     "FlowRecord",
     "dead_flows",
+    "flow_recorded",
     "forget_flow",
     "mark_crashed",
-    "remember_flow",
 ]
 
 _FOLDER = ".vinedresser/flows"
@@ -34,7 +36,7 @@ class FlowRecord:
     Attributes:
         id: Prefect's id of the flow run.
         name: Prefect's name of the flow run.
-        marker: value of the environment variable by which its processes are known, "" if unset.
+        marker: value of the environment variable that marks its processes, "" if unset.
         process: identity of the process that runs it.
     """
 
@@ -44,25 +46,40 @@ class FlowRecord:
     process: dict[str, Any]
 
 
-def remember_flow(state: Path, flow_run_id: str, name: str) -> FlowRecord:
-    """Note that this process runs a flow on a store.
+@contextmanager
+def flow_recorded(state: Path) -> Iterator[str]:
+    """Keep a record that this process runs the current flow run, for the duration of the context.
+
+    Args:
+        state: folder of the store's state on this machine.
+
+    Yields:
+        Prefect's id of the flow run.
 
     Raises:
-        StoreError: the store refused.
+        StoreError: the folder cannot be written.
     """
+    from prefect.runtime import flow_run
+
     record = FlowRecord(
-        flow_run_id, name, os.environ.get(FLOW_VARIABLE, ""), asdict(this_process())
+        str(flow_run.id),
+        str(flow_run.name),
+        os.environ.get(FLOW_VARIABLE, ""),
+        asdict(this_process()),
     )
     text = json.dumps(asdict(record), indent=1)
-    LocalStorage(state).put(f"{_FOLDER}/{flow_run_id}.json", [text.encode()])
-    return record
+    LocalStorage(state).put(f"{_FOLDER}/{record.id}.json", [text.encode()])
+    try:
+        yield record.id
+    finally:
+        forget_flow(state, record)
 
 
 def forget_flow(state: Path, record: FlowRecord) -> None:
-    """Remove the note: the flow has ended, or was marked as crashed.
+    """Remove the record of a flow run that has ended or was marked as crashed.
 
     Raises:
-        StoreError: the store refused.
+        StoreError: the folder cannot be written.
     """
     LocalStorage(state).delete(f"{_FOLDER}/{record.id}.json")
 
@@ -71,7 +88,7 @@ def dead_flows(state: Path) -> list[FlowRecord]:
     """Return the flow runs on a store whose process is gone.
 
     Raises:
-        StoreError: the store refused.
+        StoreError: the folder cannot be read.
     """
     storage = LocalStorage(state)
     records = [FlowRecord(**json.loads(storage.get(key))) for key in storage.list(f"{_FOLDER}/")]
@@ -79,11 +96,7 @@ def dead_flows(state: Path) -> list[FlowRecord]:
 
 
 def mark_crashed(record: FlowRecord) -> bool:
-    """Set a dead flow run that Prefect believes to be running to Crashed.
-
-    Returns:
-        Whether there was anything to set.
-    """
+    """Set a dead flow run to Crashed in Prefect; return False if it had ended there already."""
     from prefect.client.orchestration import get_client
     from prefect.exceptions import ObjectNotFound
     from prefect.states import Crashed

@@ -1,4 +1,4 @@
-"""What is tried in the place of a run that a rule stopped: its parameters, corrected."""
+"""The attempts that replace a run that a rule stopped: its parameters, corrected."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from vinedresser.store.records import ExitRecord, RemedyRecord, TrackingRecord, 
 from vinedresser.store.status import Status
 from vinedresser.tasks.config.remedy_settings import RemedySettings
 from vinedresser.tasks.config.run_spec import RunSpec
-from vinedresser.tasks.lifecycle.healthy_checkpoint import healthy_checkpoint
 from vinedresser.tasks.places.checkpoints import SavedCheckpoint
 from vinedresser.tasks.places.run_place import RunPlace
+from vinedresser.tasks.remedy.healthy_checkpoint import healthy_checkpoint
 
 __all__ = ["Attempt", "RemedyAttempts"]
 
 
 class Attempt(NamedTuple):
-    """A run to be made in the place of a stopped one.
+    """A run to be made to replace a stopped one.
 
     Attributes:
-        spec: of the run.
-        remedy: what is different in it, and why.
+        spec: the run to make.
+        remedy: how it differs, and why.
     """
 
     spec: RunSpec
@@ -32,19 +32,18 @@ class Attempt(NamedTuple):
 
 
 class RemedyAttempts:
-    """A run, and the attempts in its place.
+    """A run, and the attempts that replace it.
 
     Args:
-        place: of the run.
-        spec: of which it was made.
-        settings: how often it is begun again, and from where.
+        place: place of the run.
+        spec: specification from which it was made.
+        settings: maximum number of attempts, and where they begin.
         tracking: its MLflow run.
 
     Attributes:
-        places: of the run, and of the attempts so far.
+        places: places of the run and of the attempts so far.
         tracking: the run's MLflow run.
-        left: why there is no further attempt; "" as long as the last run goes on, and where it
-            needs none.
+        left: why there is no other attempt; "" while the last run trains and if it needs none.
     """
 
     def __init__(
@@ -58,27 +57,27 @@ class RemedyAttempts:
 
     @property
     def name(self) -> str:
-        """What the run is called."""
+        """Name of the run."""
         return self.places[0].name
 
     @property
     def asked_for(self) -> bool:
-        """Whether there are to be attempts at all."""
+        """Whether attempts are enabled."""
         return self._settings.times > 0
 
     def begun(self, place: RunPlace, attempt: Attempt) -> None:
-        """Take note of an attempt that was made."""
+        """Add an attempt that was made."""
         self.places.append(place)
         self._specs.append(attempt.spec)
         self.left = ""
 
     def next(self) -> Attempt | None:
-        """Return what is to be tried after the last run, which is over; None for nothing.
+        """Return the attempt after the last run, which is over; None if there is none.
 
         Raises:
             VinedresserError: the last run cannot be read.
         """
-        # Until it is made.
+        # Replaced once the attempt is made.
         self.left = "the next attempt could not be made"
         run = open_run(self.places[-1].location)
         status = run.status
@@ -92,7 +91,7 @@ class RemedyAttempts:
         return self._attempt(run, found)
 
     def _why_not(self, finding: Finding) -> str:
-        """Return why a finding leads to no attempt, "" if it does."""
+        """Return why a finding leads to no attempt; "" if it does."""
         rule, stopped = finding.rule, self._specs[-1].parameters
         done = len(self.places) - 1
         if done >= self._settings.times:
@@ -104,7 +103,7 @@ class RemedyAttempts:
             if name not in stopped:
                 known = ", ".join(stopped) or "none"
                 return (
-                    f"{rule} proposes {proposal}, but {name} is no parameter of the experiment "
+                    f"{rule} proposes {proposal}, but {name} is not a parameter of the experiment "
                     f"file (they are: {known})"
                 )
         if self._settled(finding) in [self._without_resume(spec) for spec in self._specs]:
@@ -121,9 +120,9 @@ class RemedyAttempts:
         checkpoint = self._checkpoint(run, finding)
         total = first.total_steps
         if checkpoint is not None:
-            assert self._settings.resume is not None, "else no checkpoint is looked for"
+            assert self._settings.resume is not None, "else no checkpoint is searched"
             parameters[self._settings.resume] = str(Path(run.path, checkpoint.key).absolute())
-            # As many as the stopped run had left, which may have begun from a checkpoint itself.
+            # The remaining steps of the stopped run, which may itself have begun from a checkpoint.
             total = stopped.total_steps and max(stopped.total_steps - checkpoint.steps, 1)
         elif self._settings.resume in first.parameters:
             parameters[self._settings.resume] = first.parameters[self._settings.resume]
@@ -145,8 +144,8 @@ class RemedyAttempts:
         return Attempt(spec, remedy)
 
     def _checkpoint(self, run: Run, finding: Finding) -> SavedCheckpoint | None:
-        """Return what an attempt begins from; None for the start."""
-        # The steps of a finding in a further training of the script are not those of this run.
+        """Return the checkpoint from which an attempt begins; None for the start."""
+        # A finding in an additional run of the script has other steps than this run.
         own = any(_same(finding, one) for one in run.findings())
         location = self.places[-1].location
         if self._settings.resume is None or not own or not isinstance(location, Path):
@@ -154,30 +153,30 @@ class RemedyAttempts:
         return healthy_checkpoint(run, finding.since)
 
     def _settled(self, finding: Finding) -> dict[str, Any]:
-        """Return the parameters of the last run with a correction."""
+        """Return the parameters of the last run, corrected."""
         parameters = self._without_resume(self._specs[-1])
         for name, value in finding.correction.items():
             parameters[name] = _like(value, parameters[name])
         return parameters
 
     def _without_resume(self, spec: RunSpec) -> dict[str, Any]:
-        """Return parameters without that which takes a checkpoint."""
+        """Return parameters without the one that takes a checkpoint."""
         return {
             name: value for name, value in spec.parameters.items() if name != self._settings.resume
         }
 
 
 def _unstopped(status: Status) -> str:
-    """Return why a run that no rule stopped is not begun again; "" where it finished."""
+    """Return why a run that no rule stopped is not replaced; "" if it finished."""
     if status.state == "stopped":
         return f"stopped by {'a person' if status.by == 'person' else 'the end of its flow'}"
     return "" if status.state == "finished" else f"{status.state}: {status.reason}"
 
 
 def _finding(run: Run) -> Finding:
-    """Return the finding that a run was stopped for, or its root cause where only that has a cure.
+    """Return the finding for which a run was stopped, or its root cause if only that has a cure.
 
-    The run's rules may have found the cause after the symptom.
+    Rules may find the cause after the symptom.
     """
     end = read_record(run.storage, ExitRecord)
     document = end.stop.finding if end is not None and end.stop is not None else None
@@ -192,7 +191,7 @@ def _finding(run: Run) -> Finding:
 
 
 def _same(one: Finding, other: Finding) -> bool:
-    """Say whether two are the same finding; its numbers may be NaN, which equals nothing."""
+    """Return whether two findings are the same; their numbers may be NaN, which equals nothing."""
     return (one.rule, one.step, one.rank, one.mode, one.tensor) == (
         other.rule,
         other.step,
@@ -203,6 +202,6 @@ def _same(one: Finding, other: Finding) -> bool:
 
 
 def _like(value: object, old: object) -> object:
-    """Return a new value as a script reads it that took the old one: a whole number stays one."""
+    """Return a new value of the old one's type: an integer stays an integer."""
     whole = isinstance(value, float) and value.is_integer() and type(old) is int
     return int(value) if whole else value  # type: ignore[call-overload]

@@ -1,49 +1,65 @@
-"""What a flow that trained came to: its runs, and what the attempts in their place did."""
+"""The result of an experiment: its runs, and the attempts that replaced stopped ones."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from vinedresser.errors import VinedresserError
+from vinedresser.infra.tracking import set_tags
+from vinedresser.store.records import TrackingRecord
 from vinedresser.store.storage import Location
-from vinedresser.tasks.lifecycle.run_result import RemedyResult, RunResult, TrainResult, run_result
+from vinedresser.tasks.lifecycle.run_result import (
+    RemedyResult,
+    RunResult,
+    TrainResult,
+    run_result,
+)
 from vinedresser.tasks.remedy.remedy_attempts import RemedyAttempts
-from vinedresser.tasks.remedy.remedying import tell_mlflow
 
-__all__ = ["training_result"]
+__all__ = ["train_result"]
 
 
-def training_result(courses: Sequence[RemedyAttempts], problems: Sequence[str]) -> TrainResult:
-    """Return what became of all runs, and mark in MLflow those that were begun again.
+def train_result(runs: Sequence[RemedyAttempts], problems: Iterable[str]) -> TrainResult:
+    """Return the results of all runs, and tag those in MLflow that have attempts.
 
     Args:
-        courses: they are over.
+        runs: the runs, which are over.
         problems: what went wrong so far.
     """
-    outcomes: dict[Location, RunResult] = {}
+    results: dict[Location, RunResult] = {}
     failures = list(problems)
     remedied = []
-    for course in courses:
-        for one in (further for place in course.places for further in (place, *place.additional)):
+    for attempts in runs:
+        for one in (each for place in attempts.places for each in (place, *place.additional)):
             try:
-                outcomes[one.location] = run_result(one.location)
+                results[one.location] = run_result(one.location)
             except VinedresserError as error:
                 failures.append(str(error))
-        entry = _remedied(course, outcomes)
-        if entry is not None:
-            remedied.append(entry)
+        remedy = _remedy_result(attempts, results)
+        if remedy is not None:
+            remedied.append(remedy)
             try:
-                tell_mlflow(entry, course.tracking)
+                _tag(remedy, attempts.tracking)
             except VinedresserError as error:
                 failures.append(str(error))
-    return TrainResult(tuple(outcomes.values()), tuple(failures), tuple(remedied))
+    return TrainResult(tuple(results.values()), tuple(failures), tuple(remedied))
 
 
-def _remedied(
-    course: RemedyAttempts, outcomes: Mapping[Location, RunResult]
+def _remedy_result(
+    attempts: RemedyAttempts, results: Mapping[Location, RunResult]
 ) -> RemedyResult | None:
-    """Return what became of a run that was to be begun again; None where no rule stopped it."""
-    runs = [outcomes[place.location] for place in course.places if place.location in outcomes]
-    if not course.asked_for or len(runs) < len(course.places) or runs[0].status.by != "rule":
+    """Return the result of a run's attempts; None if no rule stopped it."""
+    runs = [results[place.location] for place in attempts.places if place.location in results]
+    if not attempts.asked_for or len(runs) < len(attempts.places) or runs[0].status.by != "rule":
         return None
-    return RemedyResult(runs[0], tuple(runs[1:]), course.left)
+    return RemedyResult(runs[0], tuple(runs[1:]), attempts.left)
+
+
+def _tag(remedy: RemedyResult, tracking: TrackingRecord) -> None:
+    """Tag the MLflow run of a stopped run with the result of its attempts."""
+    if not remedy.attempts:
+        return
+    tags = {"remedy.attempts": len(remedy.attempts), "remedy.left": remedy.left or None}
+    if remedy.cure is not None:
+        tags |= {"remedy.cured_by": remedy.cure.name, "remedy.cure": remedy.change}
+    set_tags(tracking.uri, tracking.run_id, tags)

@@ -1,4 +1,4 @@
-"""What the judges of a trial suspect at a value that it reported."""
+"""The suspicions of a trial's judges at a value that it reported."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from vinedresser.sweeps.trial import TrialEnd
 
 __all__ = ["Suspects"]
 
-# Not Prefect's: who asks may be a thread that has no task.
+# Not Prefect's logger: the calling thread may have no task.
 _log = logging.getLogger(__name__)
 
-# Seconds that the judges are given to come to a step: they are some tenths of one behind a
-# training, and one that has just been started a second.
+# Seconds that the judges have to reach a step: they run some tenths of a second behind a training,
+# and a judge that has just been started a second.
 _PATIENCE = 5.0
 _LOOK = 0.02
 
 
 class Suspects:
-    """Asks the judges of a run what they suspect.
+    """Reads the suspicions of a run's judges.
 
-    Judges that were behind once are waited for no more until they have caught up, so that
-    following a quick training takes no longer than judging it.
+    A judge that was behind once is not awaited again until it has caught up, so that following a
+    quick training takes no longer than judging it.
 
     Args:
-        storage: of the run.
-        groups: of its rules.
-        name: of the trial.
+        storage: storage of the run.
+        groups: its rule groups.
+        name: name of the trial.
     """
 
     def __init__(self, storage: Storage, groups: Iterable[str], name: str) -> None:
@@ -41,18 +41,18 @@ class Suspects:
         self._told = False
 
     def at(self, step: int) -> TrialEnd | None:
-        """Return how a rule would end the trial if the outcome agreed, once it has seen a step.
+        """Return how a rule would end the trial at a step if the outcome agreed.
 
         Args:
-            step: at which a value was reported.
+            step: step at which a value was reported.
 
         Returns:
-            Of the first rule that would: of the groups in their order, and in a group in that of
-            cause and effect. None where none would, or where the judges have not come so far in
-            five seconds, which is logged once.
+            The suspicion of the first rule that has one: groups in their order, the rules of a
+            group in the order of cause and effect. None if there is none, or if a judge has not
+            reached the step within five seconds, which is logged once.
 
         Raises:
-            StoreError: the store refused.
+            StoreError: the store refused a request.
         """
         deadline = time.monotonic() + self._patience
         first = None
@@ -72,6 +72,6 @@ class Suspects:
         self._patience = 0.0
         if not self._told:
             _log.warning(
-                "%s: its judge %s is behind; compared without what it suspects", self._name, group
+                "%s: its judge %s is behind; compared without its suspicions", self._name, group
             )
         self._told = True

@@ -1,4 +1,4 @@
-"""MLflow's run of a sweep: it is told of the end whatever becomes of the process that saw it."""
+"""MLflow's run of a sweep: it gets the end even if the process that saw it dies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vinedresser.sweeps.journal_lock import is_held
 from vinedresser.sweeps.spec import SweepRecord
 from vinedresser.tasks.stores import local_state
 
-__all__ = ["JOURNAL", "PAGE", "end_sweep", "go_on_with", "settle_sweep", "sweeps_in"]
+__all__ = ["JOURNAL", "PAGE", "end_sweep", "resume_sweep", "settle_sweep", "sweeps_in"]
 
 # Beside the trials, on this machine.
 JOURNAL, PAGE = "journal.log", "sweep.html"
@@ -22,10 +22,10 @@ _GONE = "the process that ran it is gone"
 
 
 def sweeps_in(store: Location) -> Sequence[Location]:
-    """Return the stores of the sweeps in a store, those that this machine knows of.
+    """Return the stores of the sweeps in a store that this machine knows.
 
     Raises:
-        StoreError: the store refused.
+        StoreError: the store refused a request.
     """
     if isinstance(store, Path):
         return sorted(path.parent for path in store.glob(f"*/{SweepRecord.KEY}"))
@@ -33,17 +33,17 @@ def sweeps_in(store: Location) -> Sequence[Location]:
     return [one for one in inner if (local_state(one) / SweepRecord.KEY).is_file()]
 
 
-def go_on_with(record: SweepRecord, state: Path) -> None:
-    """Have MLflow's run of a sweep say again that it runs.
+def resume_sweep(record: SweepRecord, state: Path) -> None:
+    """Set MLflow's run of a sweep to running again.
 
     Args:
-        record: of the sweep.
+        record: record of the sweep.
         state: its folder on this machine.
 
     Raises:
         TrackingError: MLflow's database or server refused.
     """
-    # First: should we be killed in between, it is settled again.
+    # First: after a kill in between it is settled again.
     write_record(LocalStorage(state), replace(record, end={}, settled=False))
     reopen(record.tracking_uri, record.run_id)
 
@@ -51,16 +51,16 @@ def go_on_with(record: SweepRecord, state: Path) -> None:
 def end_sweep(state: Path, status: RunStatus, tags: Mapping[str, object]) -> None:
     """Give MLflow's run of a sweep its tags, the page about it, and its status.
 
-    What it is told is on disk first: should that fail, `reconcile` tells it.
+    They are on disk first: if MLflow fails, `reconcile` sends them.
 
     Args:
         state: its folder on this machine, which has the page.
-        status: what the run ends as.
-        tags: by name; a value of None is left out.
+        status: final status of the run.
+        tags: values by name; None is left out.
 
     Raises:
         TrackingError: MLflow's database or server refused.
-        StoreError: the folder refused.
+        StoreError: the folder cannot be written.
     """
     storage = LocalStorage(state)
     record = read_record(storage, SweepRecord)
@@ -72,18 +72,18 @@ def end_sweep(state: Path, status: RunStatus, tags: Mapping[str, object]) -> Non
 
 
 def settle_sweep(state: Path) -> str:
-    """Tell MLflow of the end of a sweep that nobody runs any more; twice is harmless.
+    """Give MLflow's run of a sweep that no process runs its end; idempotent.
 
     Args:
         state: a folder that may be a sweep's.
 
     Returns:
-        What was done, "" for nothing.
+        One sentence about what was done; "" for nothing.
 
     Raises:
-        TrackingError: MLflow's database or server refused, or is away.
+        TrackingError: MLflow's database or server refused or is unavailable.
         CorruptData: its record cannot be read.
-        StoreError: the folder refused.
+        StoreError: the folder cannot be read or written.
     """
     record = read_record(LocalStorage(state), SweepRecord)
     if record is None or record.settled or is_held(state / JOURNAL):
@@ -95,7 +95,7 @@ def settle_sweep(state: Path) -> str:
 
 
 def _tell(record: SweepRecord, state: Path) -> None:
-    # One that was killed before it had noted the run: it is found, or made, by its tag.
+    # A sweep killed before it recorded the run: it is found or created by its tag.
     run_id = record.run_id or create_run(
         record.tracking_uri, record.experiment_id, record.name, {}, {RUN_TAG: record.id}
     )

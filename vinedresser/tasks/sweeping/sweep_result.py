@@ -1,4 +1,4 @@
-"""What a sweep came to, and MLflow's run of it."""
+"""The result of a sweep, and MLflow's run of it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 import time
 import uuid
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 
 from vinedresser.errors import AlreadyARun, ConfigError, TrackingError
@@ -15,28 +16,30 @@ from vinedresser.infra.tracking import RUN_TAG, RunStatus, create_run, prepare_t
 from vinedresser.store.records import TrackingRecord, read_record, write_record
 from vinedresser.store.storage import LocalStorage, Location
 from vinedresser.sweeps.spec import SweepRecord
+from vinedresser.sweeps.study import Study
 from vinedresser.sweeps.trial import Trial
 from vinedresser.tasks.config.sweep_file import Sweep
 from vinedresser.tasks.interruption import Interruption
-from vinedresser.tasks.sweeping.sweep_record import PAGE, end_sweep, go_on_with
+from vinedresser.tasks.sweeping.sweep_record import PAGE, end_sweep, resume_sweep
+from vinedresser.tasks.sweeping.sweep_runner import SweepRunner
 
-__all__ = ["SweepResult", "begin_sweep", "finish_sweep", "has_begun"]
+__all__ = ["SweepResult", "begin_sweep", "finish_sweep", "has_begun", "sweep_result"]
 
 
 @dataclass(frozen=True)
 class SweepResult:
-    """What a sweep came to.
+    """The result of a sweep.
 
     Attributes:
-        name: of the sweep.
-        store: where its trials are.
-        trials: all that have begun, by number.
-        best: the best one, or the Pareto front; empty where none finished.
-        importance: of each hyperparameter, from 0 to 1; see `Study.importance`.
-        over: why no further trial began.
+        name: name of the sweep.
+        store: store of its trials.
+        trials: trials that have begun, by number.
+        best: the best trial, or the Pareto front; empty if none finished.
+        importance: importance of each hyperparameter, from 0 to 1; see `Study.importance`.
+        over: why no other trial began.
         problem: what is wrong with the sweep as a whole; "" for nothing.
         problems: what went wrong beside the trials.
-        mlflow_run: MLflow's run of the sweep.
+        mlflow_run: id of MLflow's run of the sweep.
     """
 
     name: str
@@ -51,23 +54,23 @@ class SweepResult:
 
 
 def has_begun(sweep: Sweep) -> bool:
-    """Say whether the store has this sweep."""
+    """Return whether the store has this sweep."""
     return LocalStorage(sweep.state).exists(SweepRecord.KEY)
 
 
 def begin_sweep(sweep: Sweep, *, resume: bool) -> TrackingRecord:
-    """Make a sweep's record and MLflow's run of it, or find those that there are.
+    """Make a sweep's record and MLflow's run of it, or find the existing ones.
 
     Args:
-        sweep: what is searched.
-        resume: there is such a sweep, and it is to be gone on with.
+        sweep: the sweep.
+        resume: the sweep exists and is to be resumed.
 
     Returns:
         MLflow's run, as the trials' parent.
 
     Raises:
-        AlreadyARun: there is such a sweep, and nobody said that it is to be gone on with.
-        ConfigError: there is none to go on with, or what is searched is not the same.
+        AlreadyARun: the sweep exists, and `resume` is not set.
+        ConfigError: there is none to resume, or it differs from this one.
         TrackingError: MLflow's database or server refused.
     """
     storage = LocalStorage(sweep.state)
@@ -82,26 +85,50 @@ def begin_sweep(sweep: Sweep, *, resume: bool) -> TrackingRecord:
         uri = sweep.experiment.tracking_uri
         experiment_id = prepare_tracking(uri, sweep.experiment.tracking_experiment)
         record = replace(record, experiment_id=experiment_id)
-        # The intention first, so that a kill in between leaves nothing that is made twice.
+        # The intention first, so that nothing is made twice after a kill in between.
         write_record(storage, record)
     if not record.run_id:
         record = replace(record, run_id=_mlflow_run(record, sweep))
     if before is not None:
-        go_on_with(record, sweep.state)
+        resume_sweep(record, sweep.state)
     else:
         write_record(storage, record)
     return TrackingRecord(record.tracking_uri, record.experiment_id, "", parent=record.run_id)
+
+
+def sweep_result(
+    runner: SweepRunner, study: Study, tracking: TrackingRecord, problems: Iterable[str]
+) -> SweepResult:
+    """Return the result of a sweep that is over.
+
+    Args:
+        runner: runner of the sweep.
+        study: its study.
+        tracking: MLflow's run of it, as the trials' parent.
+        problems: what went wrong beside the trials.
+    """
+    return SweepResult(
+        name=runner.sweep.name,
+        store=runner.sweep.experiment.store,
+        trials=tuple(runner.trials()),
+        best=tuple(runner.best()),
+        importance=study.importance(),
+        over=runner.over,
+        problem=runner.problem,
+        problems=tuple(problems),
+        mlflow_run=tracking.parent,
+    )
 
 
 def finish_sweep(sweep: Sweep, swept: SweepResult) -> SweepResult:
     """Write the page about a sweep, and give MLflow's run of it its tags, that page and its status.
 
     Args:
-        sweep: what was searched.
-        swept: what it came to.
+        sweep: the sweep.
+        swept: its result.
 
     Returns:
-        The same; with one more problem where MLflow took it not.
+        The result, with another problem if MLflow did not accept it.
 
     Raises:
         StoreError: the page cannot be written.
@@ -120,7 +147,7 @@ def finish_sweep(sweep: Sweep, swept: SweepResult) -> SweepResult:
     best = swept.best[0] if len(swept.best) == 1 else None
     tags = {
         "sweep.over": swept.over,
-        # Empty, in the place of what was wrong before the sweep was gone on with.
+        # "" replaces the problem from before the sweep was resumed.
         "sweep.problem": swept.problem,
         **{f"sweep.{state}": count for state, count in ends.items()},
         "sweep.best": best.name if best else None,
@@ -133,7 +160,7 @@ def finish_sweep(sweep: Sweep, swept: SweepResult) -> SweepResult:
     try:
         end_sweep(sweep.state, status, tags)
     except TrackingError as error:
-        told = f"{error}; `vinedresser reconcile` tells MLflow how the sweep ended"
+        told = f"{error}; `vinedresser reconcile` sends MLflow the end of the sweep"
         return replace(swept, problems=(*swept.problems, told))
     return swept
 
@@ -156,22 +183,22 @@ def _record(sweep: Sweep) -> SweepRecord:
 
 
 def _check(before: SweepRecord, record: SweepRecord, sweep: Sweep, *, resume: bool) -> None:
-    """Refuse to begin a sweep twice, or to go on with another one."""
+    """Refuse to begin a sweep twice, or to resume another one."""
     if not resume:
         raise AlreadyARun(
-            f"{sweep.state}: holds this sweep; --resume goes on with it, another run.name begins "
-            "another"
+            f"{sweep.state}: already holds this sweep; resume it with --resume, or choose another "
+            "run.name"
         )
     if differences := before.differences(record):
         lines = "".join(f"\n  {line}" for line in differences)
         raise ConfigError(
-            f"{sweep.experiment.path}: the sweep in {sweep.state} is another one:{lines}\n"
-            "set it back, or begin another sweep by another run.name"
+            f"{sweep.experiment.path}: differs from the sweep in {sweep.state}:{lines}\n"
+            "undo the change, or begin another sweep under another run.name"
         )
 
 
 def _mlflow_run(record: SweepRecord, sweep: Sweep) -> str:
-    """Return the id of MLflow's run of a sweep, which is made unless it was made before."""
+    """Return the id of MLflow's run of a sweep; create the run unless it exists."""
     parameters = {
         "sampler": sweep.settings.sampler_name,
         "pruner": sweep.settings.pruner_name,

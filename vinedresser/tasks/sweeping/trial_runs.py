@@ -1,4 +1,4 @@
-"""A trial of a sweep under way: its runs, what they reported, and how it is to end."""
+"""A trial of a sweep in progress: its runs, their reported values, and how it is to end."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import itertools
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from vinedresser.infra.launcher import adopt
 from vinedresser.store.reading.reader import Run, open_run
@@ -25,26 +25,26 @@ from vinedresser.tasks.places.run_place import AdoptedPlace, RunPlace
 
 __all__ = ["TrialRuns"]
 
-# Beside the journal: checkpoints of runs on an object store, a folder for each run.
+# Beside the journal: checkpoints fetched from an object store, a folder for each run.
 _FETCHED = "fetched"
 
 
 class TrialRuns:
-    """A trial: one run, and more where one crashed or was broken off.
+    """A trial: one run, or several if one crashed or was interrupted.
 
     Args:
-        sweep: to which it belongs.
+        sweep: the sweep.
         proposal: its configuration.
         earlier: an earlier process of the sweep began it.
 
     Attributes:
         proposal: its configuration.
-        earlier: an earlier process of the sweep began it, and nobody has looked what it left.
-        adopted: its last run goes on, which an earlier process of the sweep started.
-        places: of its runs that are of this process, or were adopted by it.
-        followed: all steps of its last run are taken in.
-        cut: how the study wants it to end; None as long as it does not.
-        crashes: how many of its runs crashed.
+        earlier: an earlier process of the sweep began it, and it is not yet restored.
+        adopted: its last run, which an earlier process of the sweep started, continues.
+        places: places of its runs that this process made or adopted.
+        followed: whether all steps of its last run are read.
+        cut: how the study wants it to end; None if it does not.
+        crashes: number of its runs that crashed.
     """
 
     def __init__(self, sweep: Sweep, proposal: Proposal, *, earlier: bool = False) -> None:
@@ -56,9 +56,9 @@ class TrialRuns:
         self.cut: TrialEnd | None = None
         self.crashes = 0
         self._sweep = sweep
-        self._course = ObjectiveHistory(sweep.settings.goals)
-        # All of its runs by name: where they are, the checkpoint from which each began, and how
-        # many steps of the trial had been taken then.
+        self._history = ObjectiveHistory(sweep.settings.goals)
+        # All of its runs by name: their location, the checkpoint from which each began, and the
+        # number of steps that the trial had done then.
         self._runs: dict[str, Location] = {}
         self._origins: dict[str, SavedCheckpoint | None] = {}
         self._taken: dict[str, int] = {}
@@ -67,40 +67,40 @@ class TrialRuns:
 
     @property
     def number(self) -> int:
-        """Of the trial."""
+        """Number of the trial."""
         return self.proposal.number
 
     @property
     def name(self) -> str:
-        """Of its runs' directories, but for a number behind it."""
+        """Name of its run directories; those after the first have a number appended."""
         return trial_name(self.number)
 
     @property
-    def course(self) -> ObjectiveHistory:
-        """What it has reported."""
-        return self._course
+    def history(self) -> ObjectiveHistory:
+        """The values that it has reported."""
+        return self._history
 
     def begins(self, place: RunPlace) -> None:
-        """Take note of a run of it, which was made for the last spec."""
+        """Add a run that was made from the last specification."""
         self.places.append(place)
         self._begin(place.location, self._next_origin)
 
     def restore(self) -> bool:
-        """Take in the runs that an earlier process of the sweep made.
+        """Restore the runs that an earlier process of the sweep made.
 
-        One that still trains is adopted. The others are over, or waited for until they are, since
-        without the process for which they ran they end by themselves; and MLflow is told.
+        A run that still trains is adopted. The others are over or end by themselves without their
+        owner, which is awaited; then they are settled.
 
         Returns:
-            Whether the trial is over, and only nobody took note of it.
+            Whether the trial is over, though no process recorded it.
 
         Raises:
-            VinedresserError: a run cannot be read, or does not end.
+            VinedresserError: a run cannot be read or does not end.
         """
         self.earlier = False
         locations = runs_of_trial(self._sweep.experiment.store, self.name)
         last = locations[-1] if locations else None
-        # Before anything else: it waits for some seconds only.
+        # Before anything else: it continues without an owner for a limited time.
         self.adopted = isinstance(last, Path) and adopt(last)
         for location in locations[:-1] if self.adopted else locations:
             bring_to_end(location, self._sweep.experiment.run.grace)
@@ -109,29 +109,28 @@ class TrialRuns:
             self._begin(location, self._origin(run))
             if not (self.adopted and location == last):
                 for step in self.unseen():
-                    self._course.add(step)
+                    self._history.add(step)
                 self.followed = True
         if isinstance(last, Path) and self.adopted:
             self.places.append(AdoptedPlace(last))
         return bool(locations) and not self.adopted and self.ending() is not None
 
     def unseen(self) -> Iterator[Step]:
-        """Yield the steps of its last run as they come, but for those that were yielded before.
+        """Yield the steps of its last run as they come, without those yielded before.
 
         Raises:
             StoreError: the run cannot be read.
         """
-        # In the same order, whenever they are read.
+        # Reading is repeatable: the order is always the same.
         for step in itertools.islice(open_run(self._last).follow(), self._seen, None):
             self._seen += 1
             self._last_step = max(self._last_step, step.step)
             yield step
 
     def catch_up(self) -> None:
-        """See to it that all of its last run, which is over, is taken in.
+        """Make sure that all of its last run, which is over, is read.
 
-        On an object store a run whose signs of life are late looks dead for a while, and whoever
-        follows it stops.
+        On an object store a run with late heartbeats looks dead for a while, and readers stop.
 
         Raises:
             StoreError: the run cannot be read.
@@ -140,15 +139,15 @@ class TrialRuns:
         known = -1 if end is None or end.last_step is None else end.last_step
         if self.followed and (end is None or end.cause != "finished" or self._last_step >= known):
             return
-        self._begin(self._last, self._origins[self._last.name])
+        self._begin(self._last, self._origins[PurePath(self._last).name])
         for step in self.unseen():
-            self._course.add(step)
+            self._history.add(step)
         self.followed = True
 
     def next_spec(self) -> RunSpec:
-        """Return its next run: from the last checkpoint of the runs before, or from the start.
+        """Return its next run: from the last checkpoint of earlier runs, or from the start.
 
-        What these had reported after that is forgotten: it will be reported again.
+        Values reported after that checkpoint are forgotten: they will be reported again.
 
         Raises:
             VinedresserError: a run of it cannot be read, or its checkpoint cannot be fetched.
@@ -168,9 +167,9 @@ class TrialRuns:
         )
 
     def ending(self) -> TrialEnd | None:
-        """Return how it ended, whose last run is over; None where that only broke off.
+        """Return how it ended, its last run being over; None if that was only interrupted.
 
-        One that was to end has, though it crashed, was killed or broken off over it.
+        A trial that was to end early has ended, even if it crashed or was killed meanwhile.
 
         Raises:
             VinedresserError: the run cannot be read.
@@ -180,48 +179,48 @@ class TrialRuns:
         if status.state == "stopped":
             return self._stopped(run, status)
         if status.state == "finished":
-            missing = self._course.missing()
+            missing = self._history.missing()
             return TrialEnd("failed", missing) if missing else TrialEnd("finished")
         return self.cut
 
     def broken_off(self) -> bool:
-        """Say whether its last run was only stopped because whoever runs the sweep was to end.
+        """Return whether its last run was only stopped because the sweep was interrupted.
 
         Raises:
             VinedresserError: the run cannot be read.
         """
         if self.places and self.places[-1].elsewhere:
-            # Its worker was, and the next one may end like it.
+            # Its worker was; the next worker may end the same way.
             return False
         return open_run(self._last).status.state == "stopped"
 
     def crash(self) -> str:
-        """Return why its last run crashed, or was killed."""
+        """Return why its last run crashed or was killed."""
         end = read_record(open_storage(self._last), ExitRecord)
-        return end.reason if end else "nobody wrote down how it ended"
+        return end.reason if end else "no process recorded how it ended"
 
     def forget_fetched(self) -> None:
-        """Remove what was fetched of its runs: it has ended."""
+        """Remove the fetched checkpoints of its runs, as it has ended."""
         for name in self._runs:
             shutil.rmtree(self._sweep.state / _FETCHED / name, ignore_errors=True)
 
     @property
     def _last(self) -> Location:
-        """Where its last run is."""
+        """Location of its last run."""
         return [*self._runs.values()][-1]
 
     def _begin(self, location: Location, origin: SavedCheckpoint | None) -> None:
-        """Have a run begin: from a checkpoint, or from the start."""
-        name = location.name
+        """Begin a run from a checkpoint or from the start."""
+        name = PurePath(location).name
         self._seen, self._last_step, self.followed = 0, -1, False
         self._runs[name] = location
         self._origins[name] = origin
         self._taken[name] = 0
         if origin is None:
-            self._course = ObjectiveHistory(self._sweep.settings.goals)
+            self._history = ObjectiveHistory(self._sweep.settings.goals)
         else:
             self._taken[name] = self._taken[origin.run] + origin.steps
-            self._course.go_on(self._taken[name])
+            self._history.go_on(self._taken[name])
 
     def _origin(self, run: Run) -> SavedCheckpoint | None:
         """Return the checkpoint of an earlier run of the trial from which a run began."""
@@ -230,7 +229,7 @@ class TrialRuns:
         return saved if saved is not None and saved.run in self._runs else None
 
     def _checkpoint(self) -> SavedCheckpoint | None:
-        """Return the last checkpoint: of the last run, or else of those from which that began."""
+        """Return the last checkpoint of the last run, or else of the runs from which it began."""
         useless: list[SavedCheckpoint] = []
         name = next(reversed(self._runs), None)
         while name is not None:
@@ -241,15 +240,15 @@ class TrialRuns:
             if origin is None:
                 return None
             if run.status.state == "crashed" and not len(run.steps("train")):
-                # It may not be whole, or not what the training can read.
+                # The checkpoint may be incomplete or unreadable for the training.
                 useless.append(origin)
             name = origin.run
         return None
 
     def _stopped(self, run: Run, status: Status) -> TrialEnd | None:
-        """Return how a stopped run ended; None where only the sweep was broken off."""
+        """Return how a stopped run ended; None if only the sweep was interrupted."""
         if status.by == "sweep":
-            # A rule suspected it, and the comparison bore that out.
+            # A rule suspected it, and the comparison confirmed it.
             state: TrialState = "stopped" if status.rule else "pruned"
             return self.cut or TrialEnd(state, status.reason, status.rule)
         if status.by == "owner" or Interruption.is_reason(status.reason):

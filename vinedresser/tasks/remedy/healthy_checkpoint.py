@@ -1,4 +1,4 @@
-"""The last checkpoint of a run that was saved before something went wrong in it."""
+"""The last checkpoint of a run from before something went wrong in it."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from vinedresser.tasks.places.checkpoints import SavedCheckpoint, saved_checkpoi
 
 __all__ = ["healthy_checkpoint"]
 
-# A loss is taken as the median of so many steps.
+# A loss is taken as the median of this number of steps.
 _STEPS = 5
 
 
 def healthy_checkpoint(run: Run, since: int) -> SavedCheckpoint | None:
-    """Return the last checkpoint before a step at which all was well; None where there is none.
+    """Return the last checkpoint of a run while it was healthy; None if there is none.
 
-    Its steps all came before, and no loss was then higher than at the beginning: a rule may have
-    fired only at the end of what went wrong.
+    All its steps came before the fault, and no loss was then higher than at the beginning: a rule
+    may fire long after the fault began.
 
     Args:
-        run: in a directory; `tasks.lifecycle.checkpoints` says what counts as a checkpoint.
-        since: the first step at which something was wrong.
+        run: a run in a directory.
+        since: first step at which something was wrong.
     """
     losses = [column.of("train") for column in run.scalars("losses").values()]
     for one in saved_checkpoints(run.storage):
@@ -32,6 +32,6 @@ def healthy_checkpoint(run: Run, since: int) -> SavedCheckpoint | None:
 
 
 def _not_risen(loss: Column, steps: int) -> bool:
-    """Say whether a loss was not higher after so many steps than at the beginning."""
+    """Return whether a loss was not higher after this number of steps than at the beginning."""
     until = loss.values[loss.steps < steps]
     return not len(until) or bool(np.median(until[-_STEPS:]) <= np.median(until[:_STEPS]))

@@ -1,0 +1,89 @@
+"""The MLflow run of a run: found or created, and the tags that describe it."""
+
+from __future__ import annotations
+
+import os
+
+from vinedresser.infra.tracking import RUN_TAG, create_run
+from vinedresser.store.finding import Finding
+from vinedresser.store.reading.reader import Run
+from vinedresser.store.records import ExitRecord, RemedyRecord, RunRecord, TrackingRecord
+from vinedresser.store.storage import Location
+from vinedresser.tasks.lifecycle.tagging import rule_tags
+
+__all__ = ["end_tags", "find_or_create"]
+
+# MLflow's own tag: its table nests a run under the run that this names.
+_PARENT_TAG = "mlflow.parentRunId"
+
+
+def find_or_create(tracking: TrackingRecord, location: Location, run: RunRecord) -> str:
+    """Return the id of a run's MLflow run; create the MLflow run unless it exists.
+
+    Raises:
+        TrackingError: MLflow's database or server refused or is unavailable.
+    """
+    tags = {
+        RUN_TAG: run.id,
+        "vinedresser.directory": str(location),
+        "mlflow.source.name": " ".join(run.command),
+        **_remedy_tags(run),
+    }
+    # In a container the user id may have no name.
+    if user := os.environ.get("LOGNAME") or os.environ.get("USER"):
+        tags["mlflow.user"] = user
+    if tracking.parent:
+        tags[_PARENT_TAG] = tracking.parent
+    if run.flow:
+        tags["prefect.flow_run"] = run.flow
+    return create_run(
+        tracking.uri,
+        tracking.experiment_id,
+        name=run.name,
+        parameters=run.parameters,
+        tags=tags,
+        started=run.created,
+    )
+
+
+def end_tags(run: Run, end: ExitRecord) -> dict[str, object]:
+    """Return the tags by which runs that are over are filtered in MLflow's table."""
+    stop = end.stop
+    findings = run.findings()
+    return {
+        "exit.cause": end.cause,
+        "exit.reason": end.reason,
+        "steps": 0 if end.last_step is None else end.last_step + 1,
+        "steps.saved": run.status.steps_saved(run.info.total_steps),
+        "stop.by": stop.by if stop else None,
+        "stop.rule": (stop.rule or None) if stop else None,
+        "stop.step": stop.step if stop else None,
+        "stop.reason": stop.reason if stop else None,
+        "findings": ", ".join(dict.fromkeys(found.rule for found in findings)) or None,
+        "mlflow.note.content": "\n\n".join(map(_note, findings)) or None,
+        **rule_tags(run.storage),
+    }
+
+
+def _remedy_tags(run: RunRecord) -> dict[str, str]:
+    """Return how an attempt differs from the stopped run that it replaces; {} for other runs."""
+    if not run.remedy:
+        return {}
+    remedy = RemedyRecord.from_json(run.remedy)
+    return {
+        "remedy.of": remedy.first,
+        "remedy.attempt": str(remedy.attempt),
+        "remedy.stopped": remedy.stopped,
+        "remedy.rule": remedy.finding["rule"],
+        "remedy.reason": remedy.finding["seen"],
+        "remedy.changed": remedy.change,
+        "remedy.begins": remedy.beginning,
+    }
+
+
+def _note(finding: Finding) -> str:
+    """Return a finding as a paragraph of Markdown for the head of MLflow's page."""
+    return (
+        f"**{finding.rule}** at step {finding.step}: {finding.seen}  \n"
+        f"Likely cause: {finding.cause}  \nTry: {finding.remedy}"
+    )

@@ -1,0 +1,108 @@
+"""Supervise a prepared run: launch it, judge, record and compare it, then settle it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+from vinedresser.infra.launcher import request_stop
+from vinedresser.tasks.interruption import INTERRUPTED
+from vinedresser.tasks.lifecycle.additional_runs import follow_additional_runs
+from vinedresser.tasks.lifecycle.judging import run_judge
+from vinedresser.tasks.lifecycle.recording import record_metrics
+from vinedresser.tasks.lifecycle.settle import settle_place
+from vinedresser.tasks.lifecycle.side_by_side import side_by_side
+from vinedresser.tasks.places.run_place import RunPlace
+
+__all__ = ["Attendance", "Stages", "supervise"]
+
+
+@dataclass(frozen=True)
+class Attendance:
+    """What accompanies a run while it trains.
+
+    Attributes:
+        groups: rule groups that judge it, each in a process.
+        record: send its metrics to MLflow.
+        additional: judge and record the additional runs of its script, too.
+        compare: follows the run to its end, for a sweep that compares it with others.
+    """
+
+    groups: Sequence[str] = ()
+    record: bool = True
+    additional: bool = True
+    compare: Callable[[], None] | None = None
+
+
+class Stages(NamedTuple):
+    """The stages of a run; flows replace them with Prefect tasks that call these.
+
+    Attributes:
+        launch: start the training and wait for its end.
+        judge: judge the run by one rule group until it is over.
+        follow: run jobs side by side that follow the run until it is over.
+        finish: bring the run to its store and settle it.
+    """
+
+    launch: Callable[[RunPlace], object] = lambda place: place.train()
+    judge: Callable[[RunPlace, str], object] = lambda place, group: run_judge(
+        place.directory, group, location=place.location
+    )
+    follow: Callable[[RunPlace, Sequence[Callable[[], None]]], object] = lambda _, jobs: (
+        side_by_side(jobs)
+    )
+    finish: Callable[[RunPlace], object] = settle_place
+
+
+def supervise(
+    place: RunPlace,
+    attendance: Attendance,
+    stages: Stages,
+    launched: Callable[[], object] = lambda: None,
+) -> list[BaseException]:
+    """Take a prepared run through its lifecycle; return the errors of its stages.
+
+    A stage that fails keeps no other from its work: the run is always settled.
+
+    Args:
+        place: place of the run, ready to be launched.
+        attendance: what accompanies it.
+        stages: how each stage is carried out.
+        launched: called when the training has ended, before the run is settled.
+    """
+    if INTERRUPTED.is_set():
+        # All runs may have been asked to stop before this one existed.
+        request_stop(place.directory, reason=INTERRUPTED.reason)
+    with ThreadPoolExecutor(
+        thread_name_prefix="stage", max_workers=len(attendance.groups) + 2
+    ) as pool:
+
+        def submit(stage: Callable[..., object], *arguments: object) -> Future[object]:
+            # Each thread needs a context of its own, by which Prefect knows the flow run.
+            return pool.submit(copy_context().run, stage, place, *arguments)
+
+        launch = submit(stages.launch)
+        launch.add_done_callback(lambda _: launched())
+        running = [launch, *(submit(stages.judge, group) for group in attendance.groups)]
+        if jobs := _jobs(place, attendance):
+            running.append(submit(stages.follow, jobs))
+        errors = [future.exception() for future in running]
+        errors.append(submit(stages.finish).exception())
+    return [error for error in errors if error is not None]
+
+
+def _jobs(place: RunPlace, attendance: Attendance) -> list[Callable[[], None]]:
+    """Return the jobs that follow a run until it is over."""
+    jobs: list[Callable[[], None]] = []
+    if attendance.record:
+        jobs.append(partial(record_metrics, place))
+    if attendance.compare is not None:
+        jobs.append(attendance.compare)
+    if attendance.additional:
+        job = partial(follow_additional_runs, place, attendance.groups, record=attendance.record)
+        jobs.append(job)
+    return jobs
