@@ -82,7 +82,6 @@ from vinedresser.store.records.lifecycle import (
     WorkerRecord,
     owner_of,
 )
-from vinedresser.store.records.new_run import new_run
 from vinedresser.store.records.record import (
     Record,
     read_record,
@@ -91,6 +90,7 @@ from vinedresser.store.records.record import (
     write_record,
 )
 from vinedresser.store.records.remedy import RemedyRecord, describe_changes
+from vinedresser.store.records.run_creation import new_run
 from vinedresser.store.records.run_record import (
     FORMAT_VERSION,
     RunRecord,
