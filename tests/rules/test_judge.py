@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.rules.trainings import train
+from tests.rules.runs import RunStore
+from tests.rules.trainings import trained
 from vinedresser.errors import NotARun
 from vinedresser.rules.base import Rule
 from vinedresser.rules.judge import judge
@@ -59,7 +60,7 @@ def test_the_findings_are_the_same_live_and_afterwards(name: str, tmp_path: Path
         for poll, found in zip((0.0, 0.02, 0.7), live, strict=True)
     ]
     command = [sys.executable, str(TRAININGS), name, str(directory)]
-    environment = {"PYTHONPATH": str(TRAININGS.parent.parent), "OMP_NUM_THREADS": "1"}
+    environment = {"PYTHONPATH": str(TRAININGS.parents[2]), "OMP_NUM_THREADS": "1"}
     subprocess.run(command, check=True, timeout=120, env=environment)
     for thread in threads:
         thread.join(30)
@@ -120,6 +121,6 @@ def test_a_run_that_is_over_is_not_asked_to_end(tmp_path: Path) -> None:
     assert read_record(run.storage, StopRecord) is None
 
 
-def test_a_real_run_is_judged_the_same_again(tmp_path: Path) -> None:
-    run = open_run(train("lr_regression", tmp_path / "run"))
+def test_a_real_run_is_judged_the_same_again(runs: RunStore) -> None:
+    run = open_run(trained("lr_regression", runs))
     assert judge(run, all_rules()) == judge(run, all_rules()) != []

@@ -2,50 +2,59 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from tests.rules.trainings import FAULTY, HEALTHY, train
+from tests.rules.runs import RunStore
+from tests.rules.trainings import FAULTY, HEALTHY, trained
+from vinedresser.rules.engine import Engine
 from vinedresser.rules.judge import judge
 from vinedresser.rules.registry import RULES
 from vinedresser.store.finding import Finding
-from vinedresser.store.reading.reader import open_run
+from vinedresser.store.reading.reader import Run, open_run
 
 
-def findings_of(name: str, directory: Path) -> list[Finding]:
-    return judge(open_run(train(name, directory / name)), [kind() for kind in RULES.values()])
+def findings_of(name: str, runs: RunStore) -> list[Finding]:
+    return judge(open_run(trained(name, runs)), [kind() for kind in RULES.values()])
+
+
+def found_during(run: Run) -> list[Finding]:
+    """Return what the rules find while a run trains, without what they find at its end."""
+    engine = Engine([kind() for kind in RULES.values()])
+    engine.begin(run.info)
+    return [finding for step in run.follow() for finding in engine.update(step)]
 
 
 @pytest.mark.parametrize("name", HEALTHY)
-def test_a_sound_training_is_left_alone(name: str, tmp_path: Path) -> None:
-    assert [one for one in findings_of(name, tmp_path) if one.severity != "info"] == []
+def test_a_sound_training_is_left_alone(name: str, runs: RunStore) -> None:
+    assert [one for one in findings_of(name, runs) if one.severity != "info"] == []
 
 
-# Which rule ends it, by which step at the latest, and words of the reason and of the remedy.
+# By training the rule that stops it, and words of the cause and of the remedy.
 REASONS = {
-    "lr_sticks": ("learning_rate_too_high", 300, "too large", "lr 0.1 instead of 10"),
-    "lr_momentum": ("learning_rate_too_high", 350, "too large", "lr 0.005 instead of 5"),
-    "lr_adam": ("learning_rate_too_high", 300, "too large", "lr 0.001 instead of 1"),
-    "lr_cnn": ("learning_rate_too_high", 100, "too large", "lr 0.1 instead of 100"),
-    "lr_regression": ("nonfinite", 10, "overflow after growth", "lr 0.0001 instead of 0.01"),
-    "lr_too_low": ("learning_rate_too_low", 300, "too small", "lr 0.001 instead of 1e-06"),
-    "vanishing": ("vanishing_gradient", 260, "activations saturate", "relu"),
-    "vanishing_adam": ("vanishing_gradient", 320, "activations saturate", "relu"),
-    "tiny_weights": ("bad_initialisation", 260, "weights are too small", "He or Xavier"),
-    "dead_units": ("dying_relu", 300, "receive no gradient", "leaky relu"),
-    "mixed_rows": ("loss_not_decreasing", 400, "labels do not belong", "a single batch"),
-    "overfit": ("overfitting", 560, "memorises its training data", "stop at step"),
-    "nan_sqrt": ("nonfinite", 100, "infinite derivative", "add a small constant"),
-    "nan_log": ("nonfinite", 200, "outside its domain", "add a small constant"),
+    "lr_sticks": ("learning_rate_too_high", "too large", "lr 0.1 instead of 10"),
+    "lr_momentum": ("learning_rate_too_high", "too large", "lr 0.005 instead of 5"),
+    "lr_adam": ("learning_rate_too_high", "too large", "lr 0.001 instead of 1"),
+    "lr_cnn": ("learning_rate_too_high", "too large", "lr 0.1 instead of 100"),
+    "lr_regression": ("nonfinite", "overflow after growth", "lr 0.0001 instead of 0.01"),
+    "lr_too_low": ("learning_rate_too_low", "too small", "lr 0.001 instead of 1e-06"),
+    "vanishing": ("vanishing_gradient", "activations saturate", "relu"),
+    "vanishing_adam": ("vanishing_gradient", "activations saturate", "relu"),
+    "tiny_weights": ("bad_initialisation", "weights are too small", "He or Xavier"),
+    "dead_units": ("dying_relu", "receive no gradient", "leaky relu"),
+    "mixed_rows": ("loss_not_decreasing", "labels do not belong", "a single batch"),
+    "overfit": ("overfitting", "memorises its training data", "stop at step"),
+    "nan_sqrt": ("nonfinite", "infinite derivative", "add a small constant"),
+    "nan_log": ("nonfinite", "outside its domain", "add a small constant"),
 }
 
 
 @pytest.mark.parametrize("name", FAULTY)
-def test_a_faulty_training_is_ended_by_the_right_rule(name: str, tmp_path: Path) -> None:
-    rule, latest, cause, remedy = REASONS[name]
-    found = findings_of(name, tmp_path)
+def test_a_faulty_training_is_ended_by_the_right_rule(name: str, runs: RunStore) -> None:
+    rule, cause, remedy = REASONS[name]
+    found = found_during(open_run(trained(name, runs)))
     first = next(one for one in found if one.severity == "stop" and one.rule == rule)
+    latest = FAULTY[name].latest
+    assert latest is not None
     assert first.step <= latest
     assert cause in first.cause
     assert remedy in first.remedy
@@ -53,16 +62,16 @@ def test_a_faulty_training_is_ended_by_the_right_rule(name: str, tmp_path: Path)
     assert 0.9 < first.confidence <= 1.0
 
 
-def test_overfitting_names_the_evaluation_to_go_back_to(tmp_path: Path) -> None:
-    finding = next(one for one in findings_of("overfit", tmp_path) if one.rule == "overfitting")
-    (losses,) = open_run(tmp_path / "overfit").scalars("losses", mode="eval").values()
+def test_overfitting_names_the_evaluation_to_go_back_to(runs: RunStore) -> None:
+    finding = next(one for one in findings_of("overfit", runs) if one.rule == "overfitting")
+    (losses,) = open_run(trained("overfit", runs)).scalars("losses", mode="eval").values()
     best = int(losses.values.argmin())
     assert finding.evidence["best_step"] == losses.steps[best] == finding.since
     assert finding.evidence["best_loss"] == losses.values[best]
 
 
-def test_a_finding_of_vanishing_gradients_reads_well(tmp_path: Path) -> None:
-    finding = findings_of("vanishing", tmp_path)[0]
+def test_a_finding_of_vanishing_gradients_reads_well(runs: RunStore) -> None:
+    finding = findings_of("vanishing", runs)[0]
     assert finding.tensor == "gradients/2.weight"
     assert " |g| " in finding.seen
     assert "20.weight" in finding.seen

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +17,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.rules.trainings import train
+from tests.rules.runs import RunStore
+from tests.rules.trainings import trained
 from vinedresser.processes import identify
 from vinedresser.rules.findings_file import FindingsFile
 from vinedresser.rules.judge import judge
@@ -63,8 +65,8 @@ def ended(worker: subprocess.Popen[str]) -> tuple[int, str]:
     return worker.returncode, said
 
 
-def test_writes_what_a_judge_finds(tmp_path: Path, spec: Path) -> None:
-    finished = train("vanishing", tmp_path / "run")
+def test_writes_what_a_judge_finds(tmp_path: Path, spec: Path, runs: RunStore) -> None:
+    finished = shutil.copytree(trained("vanishing", runs), tmp_path / "run")
     assert ended(start(finished, spec)) == (0, "")
     run = open_run(finished)
     found = judge(run, [kind() for kind in RULES.values()])

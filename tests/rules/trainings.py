@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,11 +17,12 @@ import torch
 from sklearn.datasets import load_diabetes, load_digits
 from torch import Tensor, nn
 
+from tests.rules.runs import RunStore
 from vinedresser.capture.hook.hook import Hook
 from vinedresser.rules.base import capture_for
 from vinedresser.rules.registry import RULES
 
-__all__ = ["FAULTY", "HEALTHY", "RowReader", "diabetes", "digits", "mlp", "train"]
+__all__ = ["FAULTY", "HEALTHY", "RowReader", "diabetes", "digits", "mlp", "train", "trained"]
 
 
 @dataclass
@@ -70,6 +72,7 @@ class Training:
         batch: rows per step.
         evaluate_every: steps from one evaluation to the next; 0: none.
         rate: learning rate relative to the optimizer's, by step.
+        latest: of a faulty training, step by which a rule must have stopped it.
     """
 
     data: Callable[[], Data]
@@ -81,9 +84,16 @@ class Training:
     batch: int = 64
     evaluate_every: int = 50
     rate: Callable[[int], float] = lambda step: 1.0
+    latest: int | None = None
 
-    def run(self, directory: Path) -> Path:
-        """Train, and return the run directory."""
+    def run(self, directory: Path, *, whole: bool = True) -> Path:
+        """Train, and return the run directory.
+
+        Args:
+            directory: the run directory.
+            whole: take all steps; False: leave out those after `latest`.
+        """
+        last = self.steps - 1 if whole or self.latest is None else self.latest
         torch.manual_seed(0)
         torch.set_num_threads(1)
         data, model, loss = self.data(), self.model(), self.loss()
@@ -98,7 +108,7 @@ class Training:
         )
         hook.watch(model, loss=loss, optimizer=optimizer)
         rows = batches(len(data.x), self.batch)
-        for step in range(self.steps):
+        for step in range(last + 1):
             if self.evaluate_every and step % self.evaluate_every == 0:
                 evaluate(hook, model, loss, data)
             chosen = next(rows)
@@ -282,19 +292,25 @@ HEALTHY: dict[str, Training] = {
 }
 
 FAULTY: dict[str, Training] = {
-    "lr_sticks": Training(digits, mlp(64, 64, 64, 10), sgd(10.0), {"lr": 10.0}),
-    "lr_momentum": Training(digits, mlp(64, 64, 10), sgd(5.0, 0.9), {"lr": 5.0}),
-    "lr_adam": Training(digits, mlp(64, 64, 64, 10), adam(1.0), {"lr": 1.0}),
+    "lr_sticks": Training(digits, mlp(64, 64, 64, 10), sgd(10.0), {"lr": 10.0}, latest=300),
+    "lr_momentum": Training(digits, mlp(64, 64, 10), sgd(5.0, 0.9), {"lr": 5.0}, latest=350),
+    "lr_adam": Training(digits, mlp(64, 64, 64, 10), adam(1.0), {"lr": 1.0}, latest=300),
     "lr_regression": Training(
-        diabetes, mlp(10, 32, 1), sgd(1e-2), {"lr": 1e-2}, loss=nn.MSELoss, batch=32
+        diabetes, mlp(10, 32, 1), sgd(1e-2), {"lr": 1e-2}, loss=nn.MSELoss, batch=32, latest=10
     ),
-    "lr_cnn": Training(lambda: digits(image=True), cnn, sgd(100.0), {"lr": 100.0}, steps=300),
-    "lr_too_low": Training(digits, mlp(64, 64, 10), sgd(1e-6), {"lr": 1e-6}),
-    "vanishing": Training(digits, mlp(*DEEP, activation=nn.Sigmoid), sgd(0.1), {"lr": 0.1}),
-    "vanishing_adam": Training(digits, mlp(*DEEP, activation=nn.Sigmoid), adam(1e-3), {"lr": 1e-3}),
-    "tiny_weights": Training(digits, scaled(mlp(*DEEP), 0.15), sgd(0.1), {"lr": 0.1}),
-    "dead_units": Training(digits, dead, adam(1e-3), {"lr": 1e-3}),
-    "mixed_rows": Training(digits, mixing, adam(1e-3), {"lr": 1e-3}),
+    "lr_cnn": Training(
+        lambda: digits(image=True), cnn, sgd(100.0), {"lr": 100.0}, steps=300, latest=100
+    ),
+    "lr_too_low": Training(digits, mlp(64, 64, 10), sgd(1e-6), {"lr": 1e-6}, latest=300),
+    "vanishing": Training(
+        digits, mlp(*DEEP, activation=nn.Sigmoid), sgd(0.1), {"lr": 0.1}, latest=260
+    ),
+    "vanishing_adam": Training(
+        digits, mlp(*DEEP, activation=nn.Sigmoid), adam(1e-3), {"lr": 1e-3}, latest=320
+    ),
+    "tiny_weights": Training(digits, scaled(mlp(*DEEP), 0.15), sgd(0.1), {"lr": 0.1}, latest=260),
+    "dead_units": Training(digits, dead, adam(1e-3), {"lr": 1e-3}, latest=300),
+    "mixed_rows": Training(digits, mixing, adam(1e-3), {"lr": 1e-3}, latest=400),
     "overfit": Training(
         lambda: digits().subset(100),
         mlp(64, 128, 10),
@@ -302,15 +318,25 @@ FAULTY: dict[str, Training] = {
         {"lr": 1e-2},
         batch=32,
         evaluate_every=20,
+        latest=560,
     ),
-    "nan_sqrt": Training(digits, mlp(64, 64, 10), adam(5e-3), {"lr": 5e-3}, loss=Distance),
-    "nan_log": Training(digits, mlp(64, 64, 10), adam(5e-3), {"lr": 5e-3}, loss=LogOfProbability),
+    "nan_sqrt": Training(
+        digits, mlp(64, 64, 10), adam(5e-3), {"lr": 5e-3}, loss=Distance, latest=100
+    ),
+    "nan_log": Training(
+        digits, mlp(64, 64, 10), adam(5e-3), {"lr": 5e-3}, loss=LogOfProbability, latest=200
+    ),
 }
 
 
-def train(name: str, directory: Path) -> Path:
-    """Run a training by name; return its run directory."""
-    return (HEALTHY | FAULTY)[name].run(directory)
+def train(name: str, directory: Path, *, whole: bool = True) -> Path:
+    """Run a training by name; return its run directory (see `Training.run`)."""
+    return (HEALTHY | FAULTY)[name].run(directory, whole=whole)
+
+
+def trained(name: str, runs: RunStore) -> Path:
+    """Return the run directory of a training up to its `latest`; tests must not change it."""
+    return runs.path(f"trainings/{name}", partial(train, name, whole=False))
 
 
 if __name__ == "__main__":
