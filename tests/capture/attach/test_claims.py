@@ -96,7 +96,7 @@ def test_the_run_of_somebody_else_is_passed_over(environment: Environment) -> No
 def test_there_is_an_end_to_it(environment: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claims, "MOST_RUNS", 2)
     assert [writes(environment) for _ in range(2)] == ["run", "run.2"]
-    with pytest.raises(SecondWriter, match="more than 2 trainings; the further ones are not"):
+    with pytest.raises(SecondWriter, match="more than 2 trainings; the others are not"):
         claim(environment)
 
 

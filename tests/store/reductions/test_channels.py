@@ -37,7 +37,7 @@ def torch_now(array: NDArray[np.generic], words: frozenset[str], axis: int | Non
 def torch_later(array: NDArray[np.generic], words: frozenset[str], axis: int | None) -> Statistics:
     statistics, later = take_later(torch.from_numpy(array), words, axis)
     if later is not None:
-        later.take(later.figures.numpy(force=True))
+        later.take(later.values.numpy(force=True))
     return statistics
 
 

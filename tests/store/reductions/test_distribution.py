@@ -231,5 +231,5 @@ def test_figures_on_their_way_hold_no_tensor() -> None:
     gc.collect()
     assert gone() is None
     assert later is not None
-    later.take(later.figures.numpy(force=True))
+    later.take(later.values.numpy(force=True))
     assert statistics.vectors["channel_l2"].shape == (30,)

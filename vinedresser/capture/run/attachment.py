@@ -1,4 +1,4 @@
-"""What of this process is captured without its script's doing."""
+"""The trainings of this process that are captured without a hook in the script."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Attached(Protocol):
     """The hook of a training that was found."""
 
     def let_go(self) -> None:
-        """Close, and keep nothing of the models."""
+        """Close the hook and release the models."""
 
 
 H = TypeVar("H", bound=Attached)
@@ -27,20 +27,19 @@ class Finder(Protocol):
     """Finds trainings of one framework."""
 
     def start(self) -> None:
-        """Look for trainings, by callbacks that the attachment's shield of now guards."""
+        """Start to look for trainings, with callbacks guarded by the attachment's shield."""
 
     def end(self) -> None:
-        """Leave the framework as it was found, and forget the training."""
+        """Remove the callbacks and release the training."""
 
 
 class Attachment:
-    """Opens a hook for each training that is found.
+    """Opens a hook for each training that is found, until the script creates its own hook.
 
-    A forked child, whose parent goes on with its own, begins anew. Of it all nothing is left when
-    the script makes a hook by itself.
+    A forked child starts anew, while the parent keeps its hooks.
 
     Attributes:
-        shield: around all that the trainings call.
+        shield: guards all callbacks.
     """
 
     def __init__(self) -> None:
@@ -51,17 +50,17 @@ class Attachment:
         os.register_at_fork(after_in_child=self._forked)
 
     def search(self, finder: Finder) -> None:
-        """Have trainings looked for from now on."""
+        """Start a finder."""
         if not self._retired:
             self._finders.append(finder)
             finder.start()
 
     def begin(self, make: Callable[[], H], before: Attached | None) -> H:
-        """Return the hook for a training that has just been found.
+        """Return the hook for a training that was just found.
 
         Args:
-            make: returns the hook.
-            before: that of the training of the same framework that has ended with this; closed.
+            make: create the hook.
+            before: hook of the framework's previous training, which is closed.
 
         Raises:
             SecondWriter: there were too many trainings.
@@ -73,18 +72,18 @@ class Attachment:
         try:
             hook = make()
         except VinedresserError:
-            # Not to be tried again at every step.
+            # Do not try again at every step.
             self.retire()
             raise
-        # Before the hook closes by itself: a model that is ours alone by then must be gone before
-        # the interpreter takes its framework apart.
+        # Runs before the hook's own exit handler: a model that only the hook keeps alive must be
+        # freed before the interpreter unloads its framework.
         atexit.unregister(self.retire)
         atexit.register(self.retire)
         self._hooks.append(hook)
         return hook
 
     def retire(self) -> None:
-        """Let go of all trainings, and look for no further one."""
+        """Release all trainings and stop looking for others."""
         self._retired = True
         finders, self._finders = self._finders, []
         for finder in finders:
@@ -93,7 +92,7 @@ class Attachment:
             self._hooks.pop().let_go()
 
     def _forked(self) -> None:
-        """Begin anew: what the parent has set is dead here, by its shields."""
+        """Start anew: the shields disable the parent's callbacks in the child."""
         self.shield = Shield()
         self._hooks = []
         for finder in self._finders:

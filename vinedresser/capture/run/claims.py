@@ -1,4 +1,4 @@
-"""Which run a training goes to, of which its script says nothing."""
+"""Choosing the run of a training whose script has no hook."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from vinedresser.store.storage import Storage, open_storage
 
 __all__ = ["MOST_RUNS", "claim", "additional_location"]
 
-# A script that trains again and again in a loop shall not fill the store with its runs.
+# A script that trains in a loop must not fill the store with runs.
 MOST_RUNS = 100
 
-# What tells the ranks of one job from those of another, as torchrun and mpirun say it.
+# The variables by which torchrun and mpirun identify a job.
 _JOB_VARIABLES = (
     "TORCHELASTIC_RUN_ID",
     "TORCHELASTIC_RESTART_COUNT",
@@ -37,11 +37,11 @@ _JOB_VARIABLES = (
 
 
 def additional_location(location: str, number: int) -> str:
-    """Return where the training of a number goes whose script was launched for a run.
+    """Return the location of a launched script's training.
 
     Args:
-        location: of the run.
-        number: 1 for the first training, which is the run's own.
+        location: location of the launched run.
+        number: number of the training; 1 uses the launched run.
     """
     return location if number == 1 else f"{location}.{number}"
 
@@ -49,21 +49,20 @@ def additional_location(location: str, number: int) -> str:
 def claim(environment: Environment) -> OpenedRun:
     """Open the run for the next training of this process.
 
-    The first training of all processes of a launched script gets the run that it was launched for,
-    every further one a run of its own beside it: ``<run>.2``, ``<run>.3`` and so on. Ranks of one
-    job share a run.
+    The first training among all processes of a launched script gets the launched run; every other
+    one gets an additional run: ``<run>.2``, ``<run>.3`` and so on. Ranks of one job share a run.
 
     Raises:
-        SecondWriter: there have been `MOST_RUNS` trainings.
-        NotARun: there is no run for which this process was launched.
-        CorruptData: a record cannot be read.
-        StoreError: the storage refused.
+        SecondWriter: there were already `MOST_RUNS` trainings.
+        NotARun: the launched run is missing.
+        CorruptData: a record is invalid.
+        StoreError: the storage failed.
     """
     first = launched_run(environment.run)
     processes = _processes(environment)
     for number, storage in _candidates(environment.run):
         if number > 1 and storage.exists(RunRecord.KEY) and not storage.exists(ClaimRecord.KEY):
-            # Somebody else's, of that very name.
+            # A run of another launch with that name.
             continue
         holder = write_first(storage, ClaimRecord(processes))
         if holder.processes != processes or storage.exists(heartbeat_key(environment.rank)):
@@ -72,8 +71,8 @@ def claim(environment: Environment) -> OpenedRun:
             return first
         return OpenedRun(storage, write_first(storage, _additional(first, number)), launched=False)
     raise SecondWriter(
-        f"{environment.run}: its script has begun more than {MOST_RUNS} trainings; the further "
-        "ones are not captured"
+        f"{environment.run}: the script started more than {MOST_RUNS} trainings; the "
+        "others are not captured"
     )
 
 
@@ -83,7 +82,7 @@ def _candidates(location: str) -> Iterator[tuple[int, Storage]]:
 
 
 def _additional(first: OpenedRun, number: int) -> RunRecord:
-    """Return the record of a further training's run."""
+    """Return the record of an additional run."""
     return replace(
         first.record,
         id=uuid.uuid4().hex,
@@ -95,7 +94,7 @@ def _additional(first: OpenedRun, number: int) -> RunRecord:
 
 
 def _processes(environment: Environment) -> str:
-    """Return what the processes have in common that write to one run."""
+    """Return a text that is equal in all processes that write to the same run."""
     if environment.world_size == 1:
         return json.dumps(asdict(this_process()))
     said = {name: os.environ[name] for name in _JOB_VARIABLES if os.environ.get(name)}

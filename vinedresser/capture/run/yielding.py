@@ -1,4 +1,4 @@
-"""What an attachment does when the script turns out to have a hook of its own."""
+"""Handing the launched run over to the script's own hook."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ __all__ = ["yield_run"]
 
 
 def yield_run(environment: Environment) -> OpenedRun:
-    """Open the run for a hook that the script of a launched process makes by itself.
+    """Open the run for a hook that a launched script creates itself.
 
-    Whatever was attached to this process lets go. Where an attached hook had the run already, there
-    or in another process, the script's own gets a further one.
+    Attached hooks of this process are closed. If an attached hook, in this or another process, has
+    already claimed the launched run, open an additional run.
 
     Raises:
-        NotARun: there is no run for which this process was launched.
-        CorruptData: a record cannot be read.
-        StoreError: the storage refused.
+        NotARun: the launched run is missing.
+        CorruptData: a record is invalid.
+        SecondWriter: there were too many trainings.
+        StoreError: the storage failed.
     """
     ATTACHMENT.retire()
     if open_storage(environment.run).exists(ClaimRecord.KEY):
