@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from torch import Tensor
-
-from vinedresser.capture.config.capture_config import Ask
 from vinedresser.capture.recording.recording import Recording
-from vinedresser.capture.torch_.copies.torch_copier import TorchCopier
+from vinedresser.capture.torch_.copies.torch_copier import Keep, TorchCopier
 from vinedresser.capture.torch_.nesting import leaves
 
 __all__ = ["Losses", "batch_size"]
-
-_Keep = Callable[[Recording, str, Tensor, Ask], object]
 
 
 class Losses:
@@ -25,7 +19,7 @@ class Losses:
         keep: shielded `TorchCopier.keep`.
     """
 
-    def __init__(self, copier: TorchCopier, keep: _Keep) -> None:
+    def __init__(self, copier: TorchCopier, keep: Keep) -> None:
         self._copier = copier
         self._keep = keep
 

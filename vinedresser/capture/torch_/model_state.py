@@ -11,7 +11,7 @@ from torch.optim import Optimizer
 
 from vinedresser.capture.config.capture_config import Ask, Due
 from vinedresser.capture.recording.recording import Recording
-from vinedresser.capture.torch_.copies.torch_copier import TorchCopier
+from vinedresser.capture.torch_.copies.torch_copier import Keep, TorchCopier
 from vinedresser.capture.torch_.names import NamedParameter, Names
 from vinedresser.capture.torch_.optimizers.optimizer_state import (
     hyperparameters,
@@ -25,7 +25,6 @@ from vinedresser.capture.torch_.optimizers.updates import Updates
 
 __all__ = ["ModelState"]
 
-_Keep = Callable[[Recording, str, Tensor, Ask], object]
 _KeepAll = Callable[[Recording, list[tuple[str, Tensor, Ask]]], object]
 
 _WEIGHTS = ("weights", "biases")
@@ -41,7 +40,7 @@ class ModelState:
         keep_all: shielded `TorchCopier.keep_parameters`.
     """
 
-    def __init__(self, names: Names, copier: TorchCopier, keep: _Keep, keep_all: _KeepAll) -> None:
+    def __init__(self, names: Names, copier: TorchCopier, keep: Keep, keep_all: _KeepAll) -> None:
         self._names = names
         self._copier = copier
         self._keep = keep

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,10 @@ from vinedresser.store.reductions import Statistics, channel_axis
 from vinedresser.store.reductions.strided_rows import affordable_rows
 from vinedresser.store.step_record import StepRecord
 
-__all__ = ["TorchCopier"]
+__all__ = ["Keep", "TorchCopier"]
+
+# `TorchCopier.keep`, shielded.
+Keep = Callable[[Recording, str, torch.Tensor, Ask], object]
 
 _ORDINARY = (torch.Tensor, torch.nn.Parameter)
 

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from vinedresser.capture.config.capture_config import Ask
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.shield import Shield
+from vinedresser.capture.torch_.copies.torch_copier import Keep
 from vinedresser.capture.torch_.copies.torch_modes import WithoutModes
 from vinedresser.capture.torch_.forward.activations import activation_name
 from vinedresser.capture.torch_.forward.attention import ATTENTION, attention_probabilities
@@ -34,8 +34,6 @@ __all__ = ["FORWARD_KINDS", "ForwardHooks", "is_elsewhere"]
 
 # The kinds of tensors captured during a forward.
 FORWARD_KINDS = ("inputs", "outputs", "attention")
-
-_Keep = Callable[[Recording, str, Tensor, Ask], object]
 
 
 class _Call(NamedTuple):
@@ -75,7 +73,7 @@ class ForwardHooks:
         there: hooks may be installed, so `clear` must be called.
     """
 
-    def __init__(self, root: nn.Module, names: Names, keep: _Keep, shield: Shield) -> None:
+    def __init__(self, root: nn.Module, names: Names, keep: Keep, shield: Shield) -> None:
         self.there = False
         self._root = root
         self._names = names

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -11,15 +10,12 @@ from torch import Tensor
 from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
-from vinedresser.capture.config.capture_config import Ask
 from vinedresser.capture.recording.recording import Recording
-from vinedresser.capture.torch_.copies.torch_copier import TorchCopier
+from vinedresser.capture.torch_.copies.torch_copier import Keep, TorchCopier
 from vinedresser.capture.torch_.copies.torch_modes import WithoutModes
 from vinedresser.capture.torch_.names import NamedParameter
 
 __all__ = ["Updates", "updates_name"]
-
-_Keep = Callable[[Recording, str, Tensor, Ask], object]
 
 
 class _Before(NamedTuple):
@@ -47,7 +43,7 @@ class Updates:
         keep: shielded `TorchCopier.keep_parameter`.
     """
 
-    def __init__(self, copier: TorchCopier, keep: _Keep) -> None:
+    def __init__(self, copier: TorchCopier, keep: Keep) -> None:
         self._copier = copier
         self._keep = keep
         # By optimizer that is taking a step.
