@@ -1,29 +1,33 @@
-"""Unchanged scripts, run by themselves and by `vinedresser run`."""
+"""Run unchanged scripts alone and under `vinedresser run`."""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
+import runpy
 import subprocess
 import sys
 import textwrap
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
 from vinedresser.store.reading.reader import Run, open_run
 
-__all__ = ["Both", "alone", "attached", "both", "ours", "script"]
+__all__ = ["Both", "alone", "alone_in_process", "attached", "both", "ours", "script"]
 
 
 @dataclass(frozen=True)
 class Both:
-    """How a command ended by itself, and how under `vinedresser run`."""
+    """Results of a command alone and under `vinedresser run`."""
 
     alone: subprocess.CompletedProcess[str]
     attached: subprocess.CompletedProcess[str]
     run: Path
 
     def open(self, number: int = 1) -> Run:
-        """Open the run of the training of a number, from 1."""
+        """Open the run of the n-th training, counted from 1."""
         return open_run(
             self.run if number == 1 else self.run.with_name(f"{self.run.name}.{number}")
         )
@@ -52,6 +56,15 @@ def alone(
     )
 
 
+def alone_in_process(path: Path) -> subprocess.CompletedProcess[str]:
+    """Run a script alone in this process, which saves the import of its framework."""
+    output = io.StringIO()
+    with warnings.catch_warnings(), contextlib.redirect_stdout(output):
+        warnings.simplefilter("ignore")
+        runpy.run_path(str(path), run_name="__main__")
+    return subprocess.CompletedProcess([path.name], 0, output.getvalue(), "")
+
+
 def attached(
     *command: str,
     cwd: Path,
@@ -71,7 +84,7 @@ def both(
     given: str = "",
     **variables: str,
 ) -> Both:
-    """Run a command by itself and attached; a Python script is given by its name alone."""
+    """Run a command alone and attached; a Python script is given by its name."""
     program = (sys.executable,) if command[0] == "-m" or command[0].endswith(".py") else ()
     return Both(
         alone(*program, *command, cwd=cwd, given=given, **variables),
@@ -81,6 +94,6 @@ def both(
 
 
 def ours(stderr: str) -> tuple[str, str]:
-    """Divide a standard error into the script's part and ours, which comes last."""
+    """Split a standard error into the script's part and the final report of vinedresser."""
     place = stderr.rfind("run   step ")
     return stderr[:place], stderr[place:]

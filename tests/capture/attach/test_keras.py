@@ -1,10 +1,12 @@
-"""What is captured of Keras trainings whose scripts say nothing of it."""
+"""Capture from Keras trainings in unchanged scripts."""
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
-from tests.capture.attach.runs import Both, both, ours, script
+from tests.capture.attach.runs import Both, alone_in_process, attached, ours, script
 
 TRAININGS = """
     import hashlib, os
@@ -54,12 +56,18 @@ TRAININGS = """
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Both:
-    """Run all trainings in one process, by themselves and attached."""
-    directory = tmp_path_factory.mktemp("keras")
-    script(directory, TRAININGS)
-    options = ("--collection", "gradients:every=1")
+    """Run all trainings in this process, and attached in another."""
     variables = {"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    return both("train.py", cwd=directory, options=options, **variables)
+    for name, value in variables.items():
+        os.environ.setdefault(name, value)
+    directory = tmp_path_factory.mktemp("keras")
+    path = script(directory, TRAININGS)
+    options = ("--collection", "gradients:every=1")
+    return Both(
+        alone_in_process(path),
+        attached("train.py", cwd=directory, options=options, **variables),
+        directory / "runs" / "run",
+    )
 
 
 def test_the_trainings_do_what_they_do_by_themselves(trained: Both) -> None:

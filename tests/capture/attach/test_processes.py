@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.capture.attach.runs import alone, attached, both, script
+from tests.capture.attach.runs import Both, alone, attached, script
 from vinedresser.store.reading.reader import open_run
 
 RANKS = """
@@ -35,8 +35,10 @@ RANKS = """
         if "RANK" in os.environ:
             train(int(os.environ["RANK"]), "env://")
         else:
-            address = "file://" + os.path.abspath(sys.argv[1])
-            torch.multiprocessing.spawn(train, (address,), nprocs=2)
+            address = "file://" + os.path.abspath(sys.argv[2])
+            torch.multiprocessing.start_processes(
+                train, (address,), nprocs=2, start_method=sys.argv[1]
+            )
 """
 
 
@@ -54,10 +56,12 @@ def test_ranks_of_torchrun_share_the_run(tmp_path: Path) -> None:
     assert not (tmp_path / "runs" / "run.2").exists()
 
 
+@pytest.mark.thorough
 def test_ranks_that_the_script_spawns_share_the_run(tmp_path: Path) -> None:
     script(tmp_path, RANKS)
-    plain = alone(sys.executable, "train.py", "rendezvous", cwd=tmp_path)
-    done = attached("train.py", "another", cwd=tmp_path)
+    # Forked ranks compute the same without importing torch again.
+    plain = alone(sys.executable, "train.py", "fork", "rendezvous", cwd=tmp_path)
+    done = attached("train.py", "spawn", "another", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == sorted(plain.stdout.splitlines())
     run = open_run(tmp_path / "runs" / "run")
@@ -80,7 +84,9 @@ CHILDREN = """
         return loss.item()
 
     if __name__ == "__main__":
-        if len(sys.argv) > 1:
+        if sys.argv[1:] == ["in one process"]:
+            print(train(7), "", [train(1), train(2)], [train(3)], train(0), sep="\\n")
+        elif len(sys.argv) > 1:
             print(train(int(sys.argv[1])))
         else:
             print(subprocess.run([sys.executable, __file__, "7"], stdout=-1, text=True).stdout)
@@ -94,9 +100,13 @@ CHILDREN = """
 
 def test_every_process_that_trains_has_a_run_of_its_own(tmp_path: Path) -> None:
     script(tmp_path, CHILDREN)
-    pair = both("train.py", cwd=tmp_path)
+    pair = Both(
+        alone(sys.executable, "train.py", "in one process", cwd=tmp_path),
+        attached("train.py", cwd=tmp_path),
+        tmp_path / "runs" / "run",
+    )
     assert pair.attached.stdout == pair.alone.stdout
-    assert pair.attached.returncode == 0
+    assert pair.alone.returncode == pair.attached.returncode == 0, pair.attached.stderr
     runs = [pair.open(number) for number in range(1, 6)]
     for run in runs:
         assert run.steps("train").tolist() == list(range(6))

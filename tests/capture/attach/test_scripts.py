@@ -6,11 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.capture.attach.runs import Both, alone, attached, both, ours, script
 
-# Frameworks take seconds to load; what concerns none of them is looked at without.
+# Without a framework, since importing one takes seconds.
 ORDINARY = """
     import os, sys, warnings
     print(sys.argv, __name__, __file__, sys.path, "sitecustomize" in sys.modules)
@@ -39,14 +37,11 @@ def same(pair: Both) -> None:
     assert ours(pair.attached.stderr)[0] == pair.alone.stderr
 
 
-@pytest.mark.parametrize("how", ["end", "exit", "message", "_exit", "raise"])
-def test_arguments_output_exit_code_and_traceback_are_the_script_s_own(
-    how: str, tmp_path: Path
-) -> None:
+def test_arguments_output_exit_code_and_traceback_are_the_script_s_own(tmp_path: Path) -> None:
     script(tmp_path, ORDINARY)
-    pair = both("train.py", how, "--lr", "0.1", cwd=tmp_path, given="in ö\n")
+    pair = both("train.py", "raise", "--lr", "0.1", cwd=tmp_path, given="in ö\n")
     same(pair)
-    assert pair.attached.returncode == pair.alone.returncode
+    assert pair.attached.returncode == pair.alone.returncode == 1
 
 
 def test_a_signal_is_told_as_a_shell_tells_it(tmp_path: Path) -> None:
@@ -64,14 +59,22 @@ def test_a_module_and_a_program_run_too(tmp_path: Path) -> None:
     same(pair)
     assert pair.attached.returncode == 3
     shell = tmp_path / "train.sh"
-    shell.write_text(f"#!/bin/sh\n{sys.executable} -m package.module end; exit 6\n", "utf-8")
+    command = f"{sys.executable} package/module.py $how --lr 0.1; echo code $?"
+    shell.write_text(
+        f"#!/bin/sh\n{sys.executable} -m package.module end\n"
+        f"for how in end message _exit; do {command}; done; exit 6\n",
+        "utf-8",
+    )
     shell.chmod(0o755)
     again = Both(
-        alone("./train.sh", cwd=tmp_path),
-        attached("--name", "shell", "./train.sh", cwd=tmp_path),
+        alone("./train.sh", cwd=tmp_path, given="in ö\n"),
+        attached("--name", "shell", "./train.sh", cwd=tmp_path, given="in ö\n"),
         tmp_path / "runs" / "shell",
     )
     assert again.attached.stdout == again.alone.stdout
+    assert again.attached.stderr.startswith(again.alone.stderr)
+    codes = [line for line in again.alone.stdout.splitlines() if line.startswith("code ")]
+    assert codes == ["code 0", "code 1", "code 4"]
     assert again.attached.returncode == 6
 
 

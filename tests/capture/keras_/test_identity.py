@@ -1,4 +1,4 @@
-"""A Keras training computes the same bits with everything captured as with no hook at all."""
+"""A Keras training computes the same bits with everything captured as without a hook."""
 
 from __future__ import annotations
 
@@ -11,19 +11,26 @@ from tests.capture.keras_.tensorflow_trainings import ZOO_TENSORFLOW
 from tests.capture.keras_.zoo import ZOO, everything, final_bits
 from vinedresser.capture import Hook, open_run
 
-# Of Keras itself, whenever it makes an array of a variable.
+# Raised by Keras itself when it converts a variable to an array.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 
 _ALL = ZOO | ZOO_TENSORFLOW
-# Of those whose last bits may differ see tests/capture/keras_/test_limits.py.
+# tests/capture/keras_/test_limits.py covers trainings whose last bits may differ.
 _EXACT = [name for name in _ALL if name not in ("brain", "jit")]
-# The others are kept for `make test-slow`: each is traced several times.
-_QUICK = ("cnn", "late", "several", "attention", "accumulated", "half", "fused", "function")
+# Each training is traced several times, which takes seconds.
+_QUICK = ("cnn", "late", "several", "function")
+_THOROUGH = ("attention", "accumulated", "half", "fused")
+
+
+def _marks(training: str) -> list[pytest.MarkDecorator]:
+    if training in _QUICK:
+        return []
+    return [pytest.mark.thorough if training in _THOROUGH else pytest.mark.slow]
 
 
 @pytest.mark.parametrize(
     "training",
-    [pytest.param(one, marks=() if one in _QUICK else pytest.mark.slow) for one in _EXACT],
+    [pytest.param(one, marks=_marks(one)) for one in _EXACT],
 )
 def test_weights_seeds_and_optimizer_end_as_without_a_hook(training: str, tmp_path: Path) -> None:
     plain = final_bits(_ALL[training])
@@ -37,7 +44,7 @@ def test_weights_seeds_and_optimizer_end_as_without_a_hook(training: str, tmp_pa
     assert hooked == plain
     run = open_run(tmp_path)
     assert not [one for one in hooks[0].problems if "failed" in one]
-    # Not because nothing was captured.
+    # Guard against an empty capture.
     steps = run.steps("train").tolist()
     assert steps == list(range(0, steps[-1] + 1, 2))
     for kind in ("losses", "weights", "gradients", "inputs", "outputs", "optimizer_state"):

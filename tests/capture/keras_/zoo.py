@@ -197,7 +197,10 @@ def _several(attach: Attach) -> Any:
 
 
 def _attention(attach: Attach) -> Any:
-    return _fit(attach, classifier(Transformer()), sentences(), epochs=2)
+    model, (x, y) = Transformer(), sentences()
+    # Built before it is watched, which saves a trace; `late` covers the other case.
+    model(x[:1])
+    return _fit(attach, classifier(model), (x, y), epochs=2)
 
 
 def _recurrent(attach: Attach) -> Any:
