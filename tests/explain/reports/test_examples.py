@@ -64,13 +64,13 @@ def test_the_cells_count_what_was_taken_for_what(tmp_path: Path) -> None:
     names = ["a", "<b>", "c", "d"]
     found = np.zeros((4, 4), int)
     for title in [node.text or "" for node in chart.iter("title")]:
-        parts = re.fullmatch(r"(.+) taken for (.+): (\d+) of (\d+) .*", title)
+        parts = re.fullmatch(r"(.+) predicted as (.+): (\d+) of (\d+) .*", title)
         assert parts is not None
         row, column = names.index(parts[1]), names.index(parts[2])
         found[row, column] = int(parts[3])
         assert int(parts[4]) == expected[row].sum()
     np.testing.assert_array_equal(found, expected)
-    assert "120 rows of training, steps 0 to 25" in page.text
+    assert "120 training rows, steps 0 to 25" in page.text
 
 
 def test_rows_with_the_highest_loss_come_with_the_names_of_the_features(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_rows_with_the_highest_loss_come_with_the_names_of_the_features(tmp_path
             rf"\(\d+%\) {5 * batch} {re.escape(values)}",
             page.text,
         )
-    assert "loss label said step height width <i>" in page.text
+    assert "loss label predicted step height width <i>" in page.text
 
 
 def test_inputs_that_look_like_images_are_shown_as_such(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_what_is_not_finite_is_shown_and_breaks_nothing(tmp_path: Path, value: f
     inputs[3, 7, 1] = value
     page = page_of(tmp_path, labels, logits, inputs)
     assert re.search(rf"NaN {labels[3, 7]} not finite 15", page.text)
-    assert "1 of its batches left out: predictions that are not finite" in page.text
+    assert "1 batch record left out: predictions not finite" in page.text
 
 
 def test_of_many_classes_those_with_the_most_errors_are_shown(tmp_path: Path) -> None:
@@ -120,4 +120,4 @@ def test_of_many_classes_those_with_the_most_errors_are_shown(tmp_path: Path) ->
     page = page_of(tmp_path, labels, logits, inputs)
     assert "the 16 of 500 classes with the most errors" in page.text
     titles = [node.text or "" for node in page.figure("chart confusion").iter("title")]
-    assert f"0 taken for 3: {(labels == 0).sum()} of {(labels == 0).sum()} (100%)" in titles
+    assert f"0 predicted as 3: {(labels == 0).sum()} of {(labels == 0).sum()} (100%)" in titles

@@ -175,10 +175,10 @@ def test_without_histograms_the_statistics_are_drawn(tmp_path: Path) -> None:
 def test_what_was_not_captured_is_named_in_a_line_each(tmp_path: Path) -> None:
     page = report(make_run(tmp_path / "run", [step_record(0, scalars={"losses/l": 1.0})]), tmp_path)
     for words in (
-        "No updates were captured with their weights",
-        "Nothing was captured of the activations",
+        "Updates and weights were not both captured",
+        "Activations were not captured",
         "[capture.labels] and [predictions] every = 5, rows = 64",
-        "Neither the learning rate nor times were captured",
+        "Learning rate and timing were not captured",
     ):
         assert words in page.text
     assert not page.all_figures("chart layers")

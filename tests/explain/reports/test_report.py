@@ -34,7 +34,7 @@ def test_the_head_says_who_stopped_the_run_why_and_what_was_saved(tmp_path: Path
 def test_the_findings_are_told_in_words_with_their_evidence(tmp_path: Path) -> None:
     page = Page(write_report(stopped_run(tmp_path / "run"), tmp_path / "report.html"))
     assert (
-        "1 Vanishing gradient stopped the run step 24, seen since step 16 · 94% sure · "
+        "1 Vanishing gradient stopped the run step 24, seen since step 16 · confidence 94% · "
         "gradients/first.weight Gradients of first.weight are 1.3e-06 of those of last.weight. "
         "Likely cause eleven sigmoid layers Try relu, or batch normalisation after each layer "
         "Evidence ratio 1.3 \N{MULTIPLICATION SIGN} 10⁻⁶"
@@ -85,7 +85,7 @@ def test_scalars_that_are_not_drawn_are_named(tmp_path: Path) -> None:
     scalars = {f"metrics/m{number}": 1.0 for number in range(14)}
     run = make_run(tmp_path / "run", [StepRecord("train", 0, START, scalars=scalars)])
     page = Page(write_report(run, tmp_path / "report.html"))
-    assert "2 further scalars not drawn: metrics/m12, metrics/m13" in page.text
+    assert "2 more scalars not drawn: metrics/m12, metrics/m13" in page.text
 
 
 def test_lost_records_and_unreadable_findings_are_told(tmp_path: Path) -> None:

@@ -22,17 +22,17 @@ def test_a_run_without_a_step_says_what_is_missing(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", exit_record=ExitRecord("crashed", "KeyError: 'x'", START, 1))
     page = Page(write_report(run, tmp_path / "report.html"))
     assert "Crashed with exit code 1 — KeyError: 'x'" in page.text
-    assert "Nothing was captured: no optimizer step has ended." in page.text
-    assert "No gradient statistics were captured." in page.text
-    assert "No rule has watched this run" in page.text
-    assert "The run was given no parameters by name." in page.text
+    assert "Nothing was captured: no optimizer step has finished." in page.text
+    assert "Gradient statistics were not captured." in page.text
+    assert "No rule has judged this run" in page.text
+    assert "The run has no named parameters." in page.text
     assert page.charts() == []
 
 
 def test_a_run_without_a_loss_says_how_to_capture_one(tmp_path: Path) -> None:
     records = [StepRecord("train", 0, START, scalars={"metrics/accuracy": 0.5})]
     page = Page(write_report(make_run(tmp_path / "run", records), tmp_path / "report.html"))
-    assert "No loss was captured. Show the hook the loss module" in page.text
+    assert "No loss was captured. Pass the loss module to the hook" in page.text
     assert len(page.charts()) == 1
 
 
@@ -42,7 +42,7 @@ def test_a_run_of_nothing_but_nan_has_a_page(tmp_path: Path) -> None:
     page = Page(write_report(run, tmp_path / "report.html"))
     assert "no finite value" in page.text
     assert "not finite 40 times, first at step 0" in page.text
-    assert "The rules watched this run and found nothing." in page.text
+    assert "The rules judged this run and found nothing." in page.text
     assert set(page.cells().ravel().tolist()) == {NOT_FINITE}
     (strokes,) = [
         node for node in page.charts()[0].iter("path") if node.get("class") == "nonfinite"
@@ -70,7 +70,7 @@ def test_thousands_of_evaluations_and_findings_stay_small(tmp_path: Path) -> Non
     run = make_run(tmp_path / "run", records, findings=findings)
     page = Page(write_report(run, tmp_path / "report.html"))
     assert len(page.html) < 200_000
-    assert "10 further findings not shown" in page.text
+    assert "10 more findings not shown" in page.text
 
 
 def test_a_run_of_one_step_has_a_page(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The findings of a run, ready to be read: root causes first, their symptoms under them."""
+"""Findings of a run prepared for the page: root causes first, each with its symptoms."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _MOST_CARDS, _MOST_MARKERS = 50, 12
 
 @dataclass(frozen=True)
 class Card:
-    """A finding, ready to be read.
+    """A finding prepared for the page.
 
     Attributes:
-        number: as in the charts.
-        title: the rule's name in words.
+        number: number in the page and its charts.
+        title: name of the rule as words.
         finding: the finding.
         evidence: rows of name and text.
-        corrections: rows of a hyperparameter's name and its new value.
-        stopped: whether it ended the run.
-        symptom: whether the root cause above explains it.
-        symptoms: of a root cause: how many findings it explains.
+        corrections: rows of a hyperparameter and its new value.
+        stopped: the finding stopped the run.
+        symptom: the root cause above explains the finding.
+        symptoms: number of findings that a root cause explains.
     """
 
     number: int
@@ -46,14 +46,14 @@ class Card:
 
 
 def finding_cards(run: Run, status: Status) -> tuple[list[Card], str]:
-    """Return the findings, root causes first and each with its symptoms behind it.
+    """Return the findings: root causes first, each followed by its symptoms.
 
     Args:
         run: the run.
-        status: of the run.
+        status: status of the run.
 
     Returns:
-        The cards, and what to know when there are none, or not all can be shown.
+        The cards, and a note if there are none or some are left out.
     """
     try:
         findings = run.findings()
@@ -80,10 +80,10 @@ def finding_cards(run: Run, status: Status) -> tuple[list[Card], str]:
     ]
     if cards:
         more = len(findings) - len(cards)
-        return cards, f"{count(more, 'further finding')} not shown" if more else ""
+        return cards, f"{count(more, 'more finding')} not shown" if more else ""
     if run.storage.list("findings/"):
-        return [], "The rules watched this run and found nothing."
-    return [], "No rule has watched this run; the last section says how to let one."
+        return [], "The rules judged this run and found nothing."
+    return [], "No rule has judged this run; the last section shows how to do it."
 
 
 def _corrections(finding: Finding, parameters: dict[str, Any]) -> list[tuple[str, str]]:
@@ -95,7 +95,7 @@ def _corrections(finding: Finding, parameters: dict[str, Any]) -> list[tuple[str
 
 
 def markers_of(cards: Sequence[Card]) -> list[Marker]:
-    """Return where the rules fired, for the charts: of the first findings."""
+    """Return the markers of the first findings, for the charts."""
     return [
         Marker(
             number=card.number,

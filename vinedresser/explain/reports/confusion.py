@@ -1,4 +1,4 @@
-"""Which classes a model takes for which: counts, and the figure of them."""
+"""Confusion matrix: counts, and their chart."""
 
 from __future__ import annotations
 
@@ -24,15 +24,17 @@ _DARK = 0.55
 
 @dataclass(frozen=True, eq=False)
 class Confusion:
-    """How often rows of each class were taken for each class.
+    """Confusion matrix of the classes with the most errors.
+
+    Shape legend: C shown classes.
 
     Attributes:
-        classes: names of those that are shown, [C].
-        counts: int64, [C, C]; true classes by predicted ones.
-        total: int64, [C], the rows of each class, also those taken for a class that is not shown.
-        right: share of all rows that were predicted right.
-        known: how many classes there are.
-        left_out: batches with predictions that are not finite.
+        classes: names of the shown classes [C].
+        counts: rows by true and predicted class, int64 [C, C].
+        total: rows of each class, including those predicted as a class not shown, int64 [C].
+        right: share of all rows with a correct prediction.
+        known: number of all classes.
+        left_out: number of batches left out because predictions are not finite.
     """
 
     classes: tuple[str, ...]
@@ -44,14 +46,14 @@ class Confusion:
 
 
 def confusion(seen: LastBatches, names: Sequence[str]) -> Confusion | None:
-    """Count what was taken for what; of many classes, those with the most errors are kept.
+    """Count predictions by true class, for the classes with the most errors.
 
     Args:
         seen: the batches.
-        names: of the classes, in the order of their numbers; others go by their numbers.
+        names: class names by class number; classes without a name are named by their number.
 
     Returns:
-        None where the labels are no classes.
+        None if the labels are not classes.
     """
     if seen.task not in ("classes", "binary"):
         return None
@@ -60,9 +62,9 @@ def confusion(seen: LastBatches, names: Sequence[str]) -> Confusion | None:
         return None
     widths = [batch.compared.predictions.shape[-1] for batch in seen.batches]
     classes = 2 if seen.task == "binary" else max(widths)
-    truth, said = (np.concatenate([pair[place] for pair in pairs]) for place in (0, 1))
-    # By pairs that occur: a matrix of all classes may be too large.
-    cells, amounts = np.unique(np.stack([truth, said]), axis=1, return_counts=True)
+    truth, predicted = (np.concatenate([pair[place] for pair in pairs]) for place in (0, 1))
+    # Only pairs that occur: a matrix of all classes may be too large.
+    cells, amounts = np.unique(np.stack([truth, predicted]), axis=1, return_counts=True)
     wrong = cells[0] != cells[1]
     errors = np.bincount(cells[0][wrong], amounts[wrong], classes)
     errors += np.bincount(cells[1][wrong], amounts[wrong], classes)
@@ -74,14 +76,14 @@ def confusion(seen: LastBatches, names: Sequence[str]) -> Confusion | None:
         classes=tuple(names[n] if n < len(names) else str(n) for n in shown.tolist()),
         counts=counts,
         total=np.bincount(truth, minlength=classes)[shown].astype(np.int64),
-        right=float((truth == said).mean()),
+        right=float((truth == predicted).mean()),
         known=classes,
         left_out=len(seen.batches) - len(pairs),
     )
 
 
 def _pair(seen: LastBatches, batch: Batch) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
-    """Return the true and the predicted class of each row; None where they do not fit."""
+    """Return the true and predicted classes, int64 [N] each; None if they cannot be compared."""
     labels, predictions = batch.compared.labels, batch.compared.predictions
     if not np.isfinite(predictions).all():
         return None
@@ -96,7 +98,7 @@ def _pair(seen: LastBatches, batch: Batch) -> tuple[NDArray[np.int64], NDArray[n
 
 
 def confusion_chart(data: Confusion) -> Svg:
-    """Return the matrix: a row for each true class, its cells shaded by their share of the row."""
+    """Return the chart: a row per true class, cells shaded by their share of the row."""
     names = [name if len(name) <= _LONGEST else name[: _LONGEST - 1] + "…" for name in data.classes]
     cell = min(_WIDEST_CELL, _MOST_WIDTH / len(names))
     left = 30.0 + _CHARACTER * max(map(len, names))
@@ -114,7 +116,7 @@ def confusion_chart(data: Confusion) -> Svg:
             transform=f"rotate(-90 12 {_TOP + size / 2:g})",
         ),
     ]
-    # What a column stands for is short enough, or is said by hovering over its cells.
+    # Column names are shortened; the tooltips of the cells are complete.
     room = max(int(cell / _CHARACTER), 2)
     for place, name in enumerate(names):
         at = cell * (place + 0.5)
@@ -128,7 +130,7 @@ def confusion_chart(data: Confusion) -> Svg:
         "svg",
         *drawn,
         viewBox=f"0 0 {left + size + 12:g} {_TOP + size + _BOTTOM:g}",
-        # Its own size, not the page's: few classes need no large picture.
+        # Not the width of the page: few classes need little space.
         style=f"max-width:{left + size + 12:.0f}px",
         class_="chart confusion",
         role="img",
@@ -140,7 +142,7 @@ def _cell(data: Confusion, row: int, column: int, corner: tuple[float, float], s
     count, total = int(data.counts[row, column]), int(data.total[row])
     share = count / total
     x, y = corner
-    pair = f"{data.classes[row]} taken for {data.classes[column]}"
+    pair = f"{data.classes[row]} predicted as {data.classes[column]}"
     title = f"{pair}: {count:,} of {total:,} ({share:.0%})"
     kind = "right" if row == column else "wrong"
     shade = "dark" if share > _DARK else "light"

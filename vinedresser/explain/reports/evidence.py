@@ -1,4 +1,4 @@
-"""The figures that prove findings: update ratios, activations, confusions, hard examples."""
+"""Sections with evidence: update ratios, activations, confusion matrix, hard examples."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
 _USUAL = Band(*USUAL_RATIOS, f"usual: {number(USUAL_RATIOS[0])} to {number(USUAL_RATIOS[1])}")
 _MOST_HISTOGRAMS = 4
 _NO_BATCHES = (
-    "No labels and predictions of a loss that is known were captured; ask for some rows of them: "
+    "Labels and predictions of a known loss were not captured. To capture some rows, set "
     "[capture.{}] every = 5, rows = 64."
 )
 
@@ -41,9 +41,9 @@ class ExampleSection:
     """The examples with the highest loss.
 
     Attributes:
-        note: among what they were found.
-        found: the examples; None where there are none.
-        missing: what to capture for them; "" where they are there.
+        note: origin of the examples.
+        found: the examples; None if there are none.
+        missing: what to capture for them; "" if there are examples.
     """
 
     note: str
@@ -57,8 +57,8 @@ def update_section(run: Run, markers: Sequence[Marker], extent: tuple[int, int])
     data = update_ratios(run)
     if data is None:
         missing = (
-            "No updates were captured with their weights; ask for both: [capture.updates] and "
-            '[capture.weights], every = 20, reductions = ["l2"].'
+            "Updates and weights were not both captured. To capture them, set "
+            '[capture.updates] and [capture.weights] every = 20, reductions = ["l2"].'
         )
         return Section("updates", title, "", [], missing)
     label = f"Update-to-weight ratio of {count(len(data.names), 'weight')} by step"
@@ -68,7 +68,7 @@ def update_section(run: Run, markers: Sequence[Marker], extent: tuple[int, int])
 
 
 def activation_section(run: Run, markers: Sequence[Marker], extent: tuple[int, int]) -> Section:
-    """Return histograms of activations, or what else was captured of them."""
+    """Return histograms of activations, or else their captured statistics."""
     title = "Activations"
     figures, note = _histograms(run, markers)
     for collection in ("activations", "outputs"):
@@ -78,27 +78,27 @@ def activation_section(run: Run, markers: Sequence[Marker], extent: tuple[int, i
     if figures:
         return Section("activations", title, note, figures)
     missing = (
-        "Nothing was captured of the activations; ask for it: "
+        "Activations were not captured. To capture them, set "
         '[capture.activations] every = 20, reductions = ["histogram"].'
     )
     return Section("activations", title, "", [], missing)
 
 
 def confusion_section(run: Run, seen: LastBatches | None) -> Section:
-    """Return the confusion matrix; no section's figures for tasks without classes."""
-    title = "Confusions"
+    """Return the confusion matrix; without charts if the task has no classes."""
+    title = "Confusion matrix"
     if seen is None:
         return Section("confusion", title, "", [], _NO_BATCHES.format("labels] and [predictions"))
     data = confusion(seen, run.info.classes)
     if data is None:
         return Section("confusion", title, "", [])
-    note = f"{data.right:.0%} right of {seen.where}"
+    note = f"{data.right:.0%} correct among {seen.where}"
     if data.left_out:
-        note += f" · {data.left_out} of its batches left out: predictions that are not finite"
+        note += f" · {count(data.left_out, 'batch record')} left out: predictions not finite"
     if data.known > len(data.classes):
         note += f" · the {len(data.classes)} of {data.known:,} classes with the most errors"
     figure = Figure(seen.loss, note, confusion_chart(data))
-    return Section("confusion", title, "each row is shaded by its shares", [figure])
+    return Section("confusion", title, "shaded by the share of each row", [figure])
 
 
 def example_section(run: Run, seen: LastBatches | None) -> ExampleSection:
@@ -109,10 +109,10 @@ def example_section(run: Run, seen: LastBatches | None) -> ExampleSection:
     last = run.info.framework == "keras"
     found = hard_examples(seen, run.info.classes, run.info.features, channels_last=last)
     if found is None:
-        return ExampleSection("", None, "The loss of a single row cannot be told of this loss.")
+        return ExampleSection("", None, "This loss does not give the loss of a single row.")
     note = f"among {seen.where}"
     if found.features and found.of > len(found.features):
-        note += f" · the {len(found.features)} of {found.of:,} features that stand out most"
+        note += f" · the {len(found.features)} of {found.of:,} most unusual features"
     return ExampleSection(note, found)
 
 
@@ -149,7 +149,7 @@ def _histograms(run: Run, markers: Sequence[Marker]) -> tuple[list[Figure], str]
             notes.append(f"{data.damaged} damaged")
         svg = histogram_chart(data, markers, NARROW, f"Distribution of {title} by step")
         figures.append(Figure(title, " · ".join(notes), svg))
-    note = f"the lighter, the more elements have this value: {LEAST_SHARE:.2%} to 100%, logarithmic"
+    note = f"lighter: more elements, {LEAST_SHARE:.2%} to 100%, logarithmic; line: median"
     if len(names) > len(figures):
         note += f" · {len(figures)} of {len(names):,} layers"
     return figures, note if figures else ""
@@ -158,7 +158,7 @@ def _histograms(run: Run, markers: Sequence[Marker]) -> tuple[list[Figure], str]
 def _statistics(
     run: Run, collection: str, markers: Sequence[Marker], extent: tuple[int, int]
 ) -> list[Figure]:
-    """Return the share of zeros and the spread by layer."""
+    """Return the share of zeros and the standard deviation by layer."""
     words = {"zero_share": "Share of zeros", "std": "Standard deviation"}
     found = [
         (reduction, title, data)

@@ -1,4 +1,4 @@
-"""The examples with the highest loss: as pictures, or as rows with the names of the features."""
+"""Examples with the highest loss, as images or as rows of features."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ class Example:
     """One row of a batch.
 
     Attributes:
-        step: at which it was seen.
-        loss: of it alone.
-        truth: its label in words.
-        said: the prediction in words.
-        picture: its input as a ``data:`` URL, "" where it is no image.
+        step: step of the batch.
+        loss: loss of this row.
+        truth: label as text.
+        predicted: prediction as text.
+        picture: input as a ``data:`` URL; "" if it is not an image.
         features: values of `HardExamples.features`.
     """
 
     step: int
     loss: str
     truth: str
-    said: str
+    predicted: str
     picture: str
     features: Sequence[str]
 
@@ -51,10 +51,10 @@ class HardExamples:
     """The examples with the highest loss among some batches.
 
     Attributes:
-        examples: the highest loss first.
-        features: names of the features that are shown, [] for none.
-        of: how many features there are.
-        rows: among how many rows they were found.
+        examples: examples by decreasing loss.
+        features: names of the features shown, [] for none.
+        of: number of all features.
+        rows: number of rows searched.
     """
 
     examples: Sequence[Example]
@@ -64,23 +64,23 @@ class HardExamples:
 
     @property
     def pictures(self) -> bool:
-        """Whether they are pictures."""
+        """Whether the examples have pictures."""
         return any(example.picture for example in self.examples)
 
 
 def hard_examples(
     seen: LastBatches, classes: Sequence[str], features: Sequence[str], *, channels_last: bool
 ) -> HardExamples | None:
-    """Return the examples with the highest loss; a loss that is not finite counts as the highest.
+    """Return the examples with the highest loss; losses that are not finite come first.
 
     Args:
         seen: the batches.
-        classes: names of the classes, in the order of their numbers.
-        features: names of the features, in the order of the input's last axis.
-        channels_last: the order of the axes of images.
+        classes: class names by class number.
+        features: feature names in the order of the last input axis.
+        channels_last: the channels of images are the last axis.
 
     Returns:
-        None where the loss of a row cannot be computed.
+        None if the loss of a row cannot be computed.
     """
     ranked = _ranked(seen)
     if not ranked:
@@ -94,7 +94,7 @@ def hard_examples(
             step=batch.step,
             loss=number(loss, 3),
             truth=_truth(seen, batch, row, classes),
-            said=_said(seen, batch, row, classes),
+            predicted=_predicted(seen, batch, row, classes),
             picture=pictures[place] if pictures else "",
             features=texts[place] if texts else [],
         )
@@ -107,7 +107,7 @@ def hard_examples(
 def _ranked(seen: LastBatches) -> list[tuple[float, Batch, int]]:
     found: list[tuple[float, Batch, int]] = []
     for batch in seen.batches:
-        # Predictions beyond all bounds give losses that are not finite; they are shown as such.
+        # Extreme predictions give losses that are not finite, which are shown as such.
         with np.errstate(all="ignore"):
             losses = row_losses(
                 seen.identity.formula, batch.compared.labels, batch.compared.predictions
@@ -118,7 +118,7 @@ def _ranked(seen: LastBatches) -> list[tuple[float, Batch, int]]:
 
 
 def _inputs(seen: LastBatches, rows: Sequence[tuple[Batch, int]]) -> NDArray[np.float64] | None:
-    """Return what the model was given in these rows, [rows, ...]; None where it is not there."""
+    """Return the model input of these rows, float64 [rows, ...]; None if not captured."""
     name = _input_name(seen.batches)
     if name is None:
         return None
@@ -133,7 +133,7 @@ def _inputs(seen: LastBatches, rows: Sequence[tuple[Batch, int]]) -> NDArray[np.
 
 
 def _input_name(batches: Sequence[Batch]) -> str | None:
-    """Return the input to show: the first with a row for each label."""
+    """Return the input to show: the first numeric one with a row per label."""
     for name, value in batches[-1].inputs.items():
         numeric = value.dtype.kind in "fiub" or value.dtype.kind == "V"
         if numeric and value.ndim > 1 and len(value) == len(batches[-1].compared.labels):
@@ -142,7 +142,7 @@ def _input_name(batches: Sequence[Batch]) -> str | None:
 
 
 def _pictures(values: NDArray[np.float64] | None, *, channels_last: bool) -> list[str]:
-    """Return a picture of each; [] where they do not look like images."""
+    """Return a ``data:`` URL per row of float64 [rows, ...]; [] if these are not images."""
     if values is None or values.ndim not in (3, 4):
         return []
     last = values.ndim == 4 and values.shape[-1] in _CHANNELS
@@ -163,7 +163,7 @@ def _pictures(values: NDArray[np.float64] | None, *, channels_last: bool) -> lis
 def _features(
     seen: LastBatches, values: NDArray[np.float64] | None, names: Sequence[str]
 ) -> tuple[list[str], list[list[str]]]:
-    """Return the features in which the examples stand out most, and their values."""
+    """Return the features in which the examples are most unusual, and their values."""
     name = _input_name(seen.batches)
     if values is None or values.ndim != 2 or name is None:
         return [], []
@@ -173,7 +173,7 @@ def _features(
     with np.errstate(all="ignore"):
         spread = every.std(axis=0)
         distance = np.abs(values - every.mean(axis=0)).mean(axis=0) / np.where(spread, spread, 1)
-    # What is not finite stands out more than anything.
+    # Values that are not finite are the most unusual.
     distance = np.where(np.isfinite(distance), distance, np.inf)
     shown = np.sort(np.argsort(-distance, kind="stable")[:_MOST_FEATURES])
     if len(names) != width:
@@ -203,7 +203,7 @@ def _truth(seen: LastBatches, batch: Batch, row: int, classes: Sequence[str]) ->
     return _listed(labels[row])
 
 
-def _said(seen: LastBatches, batch: Batch, row: int, classes: Sequence[str]) -> str:
+def _predicted(seen: LastBatches, batch: Batch, row: int, classes: Sequence[str]) -> str:
     prediction = batch.compared.predictions[row]
     if not np.isfinite(prediction).all():
         return "not finite"
@@ -219,7 +219,7 @@ def _said(seen: LastBatches, batch: Batch, row: int, classes: Sequence[str]) -> 
 
 
 def _share(seen: LastBatches, prediction: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the probabilities of the classes, [classes]."""
+    """Return the probabilities of the classes, float64 [classes]."""
     if seen.identity.takes == "probabilities":
         return prediction
     powers = np.exp(prediction - prediction.max())

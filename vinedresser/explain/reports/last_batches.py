@@ -1,4 +1,4 @@
-"""The last batches of which labels and predictions were captured, for figures about examples."""
+"""The last batches with captured labels and predictions, for charts of examples."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from vinedresser.store.step_record import Mode
 
 __all__ = ["Batch", "LastBatches", "last_batches"]
 
-# From so many of the first batches a loss without a known name is told by its values.
+# First batches that identify a loss without a known name by its values.
 _FIRST = 6
+# Last batches that are read.
 _LAST = 24
 
 
@@ -27,9 +28,9 @@ class Batch(NamedTuple):
     """Some rows of a batch.
 
     Attributes:
-        step: of the training.
+        step: training step.
         compared: labels and predictions.
-        inputs: of the model, by name; [rows, ...] each.
+        inputs: model inputs by name, [rows, ...] each, any dtype.
     """
 
     step: int
@@ -39,15 +40,15 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class LastBatches:
-    """Batches of the end of a run.
+    """Batches from the end of a run.
 
     Attributes:
-        loss: name of the loss that compared them.
-        identity: what loss that is.
-        task: what the labels are.
-        mode: "eval" where the last evaluation was captured, else "train".
-        batches: at least one.
-        damaged: records that could not be read.
+        loss: name of the loss.
+        identity: formula of the loss.
+        task: kind of the labels.
+        mode: "eval" if the last evaluation was captured, else "train".
+        batches: the batches, at least one.
+        damaged: number of records that cannot be read.
     """
 
     loss: str
@@ -59,32 +60,32 @@ class LastBatches:
 
     @property
     def where(self) -> str:
-        """When they were seen, in words."""
+        """Origin of the rows as text."""
         first, last = self.batches[0].step, self.batches[-1].step
         rows = sum(len(batch.compared.labels) for batch in self.batches)
         if self.mode == "eval":
             return f"{rows:,} rows of the last evaluation, at step {last:,}"
         steps = f"step {last:,}" if first == last else f"steps {first:,} to {last:,}"
-        return f"{rows:,} rows of training, {steps}"
+        return f"{rows:,} training rows, {steps}"
 
 
 def last_batches(run: Run) -> LastBatches | None:
-    """Return the last batches of a run, rank 0, of the first loss that is known.
+    """Return the last batches of rank 0 for the first known loss.
 
-    At most 24 are read, and 6 of the first to know the loss.
+    Reads at most the last 24 batches, and the first 6 to identify the loss.
 
     Args:
         run: the run.
 
     Returns:
-        None where no labels with predictions were captured, or the loss is not known.
+        None if labels and predictions were not captured or the loss is unknown.
     """
     reading = _Reading(run)
-    reading.look("train", _captured(run, "train")[:_FIRST])
+    reading.batches("train", _captured(run, "train")[:_FIRST])
     looks: tuple[tuple[Mode, int], ...] = (("eval", 1), ("train", _LAST))
     for mode, most in looks:
         steps = _captured(run, mode)
-        found = reading.look(mode, steps[len(steps) - min(most, len(steps)) :])
+        found = reading.batches(mode, steps[len(steps) - min(most, len(steps)) :])
         for loss in dict.fromkeys(batch.compared.loss for batch in found):
             identity = reading.identities.of(loss)
             batches = [batch for batch in found if batch.compared.loss == loss]
@@ -95,7 +96,7 @@ def last_batches(run: Run) -> LastBatches | None:
 
 
 class _Reading:
-    """Reads steps of a run; what is damaged is left out and counted."""
+    """Reader of steps that leaves out and counts damaged records."""
 
     def __init__(self, run: Run) -> None:
         self.identities = LossIdentities(every=1)
@@ -103,7 +104,7 @@ class _Reading:
         self.damaged = 0
         self._run = run
 
-    def look(self, mode: Mode, steps: NDArray[np.int64]) -> list[Batch]:
+    def batches(self, mode: Mode, steps: NDArray[np.int64]) -> list[Batch]:
         found = []
         records = [record for step in steps.tolist() for record in self._run.at(step, mode)]
         for record in records[-_LAST:]:
@@ -121,7 +122,7 @@ class _Reading:
 
 
 def _captured(run: Run, mode: Mode) -> NDArray[np.int64]:
-    """Return the steps at which labels were captured in full."""
+    """Return the steps with labels captured in full, int64 [N]."""
     names = run.tensor_names(collection="labels")
     found = [run.tensor(name).steps(mode) for name in names]
     return np.unique(np.concatenate([np.empty(0, np.int64), *found]))

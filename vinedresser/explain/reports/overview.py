@@ -1,4 +1,4 @@
-"""The head of a report: what the run was, how it ended, what it cost and what it saved."""
+"""Head of a report: the run, how it ended, its duration and the steps saved."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ __all__ = ["Overview", "Tile", "overview"]
 
 @dataclass(frozen=True)
 class Tile:
-    """One figure that stands out.
+    """A key number.
 
     Attributes:
-        title: what it is.
-        value: the figure.
-        note: what it means, "" for nothing.
-        share: draws a bar when given, from 0 to 1.
+        title: name of the number.
+        value: the number.
+        note: explanation, "" for none.
+        share: length of a bar, from 0 to 1; None for no bar.
     """
 
     title: str
@@ -37,19 +37,18 @@ class Tile:
 
 @dataclass(frozen=True)
 class Overview:
-    """What stands at the top of the page.
+    """Contents of the head of the page.
 
     Attributes:
-        name: of the run.
-        status: how it stands.
-        headline: the same in a few words, with who ended it.
+        name: name of the run.
+        status: status of the run.
+        headline: the status in a few words.
         tiles: steps, steps saved, duration, last loss.
         parameters: hyperparameters as text.
-        facts: command, versions and identities as text.
-        steps_run: optimizer steps that ended.
-        remedy: of which stopped run it takes the place; None where it takes no other's.
-        first_report: of that, where the runs of a store lie side by side; a URL relative to this
-            report, or "".
+        facts: command, versions and identifiers as text.
+        steps_run: number of finished optimizer steps.
+        remedy: the stopped run that this run retries, with the change; None for other runs.
+        first_report: report of the first of these runs, as a URL relative to this report, or "".
     """
 
     name: str
@@ -64,11 +63,11 @@ class Overview:
 
 
 def overview(run: Run, losses: Columns) -> Overview:
-    """Collect the head of the page.
+    """Return the head of the page.
 
     Args:
         run: the run.
-        losses: its losses.
+        losses: losses of the run.
     """
     status = run.status
     steps_run = _steps_run(run, status)
@@ -94,20 +93,20 @@ def _steps_run(run: Run, status: Status) -> int:
     seen = [
         int(run.steps("train", rank)[-1]) for rank in run.ranks if len(run.steps("train", rank))
     ]
-    said = [] if status.step is None else [status.step]
-    return max([*seen, *said], default=-1) + 1
+    last = [] if status.step is None else [status.step]
+    return max([*seen, *last], default=-1) + 1
 
 
 def _headline(status: Status) -> str:
     if status.state == "stopped":
         who = {"rule": f"by {status.rule}", "sweep": "by its sweep"}
-        who |= {"person": "by a person", "owner": "with its owner"}
+        who |= {"person": "by a person", "owner": "by the end of its owner"}
         return f"Stopped {who.get(status.by, '')}".rstrip()
     if status.state == "killed" and status.signal:
         return f"Killed by {status.signal}"
     if status.state == "crashed" and status.code is not None:
         return f"Crashed with exit code {status.code}"
-    return {"dead": "Died without a word", "running": "Still running"}.get(
+    return {"dead": "Died unexpectedly", "running": "Still running"}.get(
         status.state, status.state.capitalize()
     )
 
@@ -115,7 +114,7 @@ def _headline(status: Status) -> str:
 def _step_tiles(run: Run, status: Status, steps_run: int) -> list[Tile]:
     total = run.info.total_steps
     if not total:
-        return [Tile("Steps run", f"{steps_run:,}", "of a total not given")]
+        return [Tile("Steps run", f"{steps_run:,}", "total unknown")]
     share = min(steps_run / total, 1.0)
     tiles = [Tile("Steps run", f"{steps_run:,}", f"of {total:,}", share)]
     left = total - steps_run
@@ -131,7 +130,7 @@ def _duration_tile(run: Run, status: Status, steps_run: int) -> list[Tile]:
     if end is None or end < run.info.created:
         return []
     seconds = end - run.info.created
-    pace = f"{duration(seconds / steps_run)} a step" if steps_run else ""
+    pace = f"{duration(seconds / steps_run)} per step" if steps_run else ""
     return [Tile("Duration", duration(seconds), pace)]
 
 

@@ -1,4 +1,4 @@
-"""What a report shows, before it is laid out: texts, figures, and what is missing and why."""
+"""Contents of a report before layout: texts, charts, and notes on missing data."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from vinedresser.explain.reports.evidence import (
 )
 from vinedresser.explain.reports.last_batches import LastBatches, last_batches
 from vinedresser.explain.reports.overview import Overview, overview
-from vinedresser.explain.reports.scalar_sections import WIDE, Chosen
+from vinedresser.explain.reports.scalar_sections import WIDE, ScalarSections
 from vinedresser.explain.reports.timeline import timeline
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.reading.series import Column
@@ -41,8 +41,8 @@ class HeatFigure(Figure):
     """The heat map.
 
     Attributes:
-        scale: its colour bar.
-        data: what it was drawn from.
+        scale: colour bar.
+        data: data of the chart.
     """
 
     scale: Svg
@@ -51,24 +51,24 @@ class HeatFigure(Figure):
 
 @dataclass(frozen=True)
 class Page:
-    """All that a report shows.
+    """Contents of a report.
 
     Attributes:
-        head: name, status, figures that stand out, parameters.
-        cards: the findings, root causes first.
-        timeline: the findings along the steps; "" where there are none.
-        findings_note: what to know when there are none, or not all can be shown.
+        head: name, status, key numbers, parameters.
+        cards: findings, root causes first.
+        timeline: chart of the findings over the steps; "" if there are none.
+        findings_note: note if there are no findings or some are left out.
         losses: charts of the losses.
-        metrics: charts of every other scalar.
-        heat: the heat map, if there is something to draw.
+        metrics: charts of all other scalars.
+        heat: heat map of the gradients, None if not captured.
         updates: update-to-weight ratios.
-        activations: how activations are distributed.
-        confusion: the confusion matrix.
-        examples: those with the highest loss.
-        course: learning rate and times.
-        problems: what is wrong with the run's data.
-        commands: how to look further: command and what it does.
-        legend: which of "train", "trend", "eval", "nonfinite" and "rule" the charts have.
+        activations: distributions of activations.
+        confusion: confusion matrix.
+        examples: examples with the highest loss.
+        schedule: learning rate and timing.
+        problems: damaged or missing data of the run.
+        commands: further commands, each with its purpose.
+        legend: those of "train", "trend", "eval", "predict", "nonfinite" and "rule" that occur.
     """
 
     head: Overview
@@ -82,48 +82,48 @@ class Page:
     activations: Section
     confusion: Section
     examples: ExampleSection
-    course: Section
+    schedule: Section
     problems: Sequence[str]
     commands: Sequence[tuple[str, str]]
     legend: frozenset[str]
 
 
 def build_page(run: Run) -> Page:
-    """Read a run and decide what its report shows.
+    """Read a run and return the contents of its report.
 
     Raises:
-        StoreError: the storage refused.
+        StoreError: the storage cannot be read.
     """
     scalars = run.scalars()
     losses = run.scalars("losses")
-    chosen = Chosen(losses, scalars)
+    sections = ScalarSections(losses, scalars)
     head = overview(run, losses)
     cards, findings_note = finding_cards(run, head.status)
     markers = markers_of(cards)
-    extent = _extent(head, chosen.drawn, cards)
+    extent = _extent(head, sections.drawn, cards)
     seen = last_batches(run)
     return Page(
         head=head,
         cards=cards,
         timeline=timeline(entries_of(cards), extent, WIDE.width) if cards else Svg(),
         findings_note=findings_note,
-        losses=chosen.loss_section(head, markers, extent),
-        metrics=chosen.metric_section(markers, extent),
+        losses=sections.loss_section(head, markers, extent),
+        metrics=sections.metric_section(markers, extent),
         heat=_heat(run, markers),
         updates=update_section(run, markers, extent),
         activations=activation_section(run, markers, extent),
         confusion=confusion_section(run, seen),
         examples=example_section(run, seen),
-        course=chosen.course_section(markers, extent),
-        # Reading the columns, above, is what brings damage to light.
+        schedule=sections.schedule_section(markers, extent),
+        # Reading the columns above reveals damage.
         problems=_problems(run, seen),
         commands=_commands(run),
-        legend=chosen.legend | ({"rule"} if markers else set()),
+        legend=sections.legend | ({"rule"} if markers else set()),
     )
 
 
 def _extent(head: Overview, columns: Sequence[Column], cards: Sequence[Card]) -> tuple[int, int]:
-    """Return the first and last step of all axes."""
+    """Return the first and last step of the axes."""
     ends = [int(column.steps[-1]) for column in columns if len(column)]
     fired = [card.finding.step for card in cards]
     return 0, max([head.steps_run - 1, *ends, *fired], default=0)
@@ -136,7 +136,7 @@ def _heat(run: Run, markers: Sequence[Marker]) -> HeatFigure | None:
     what = {"l2": "Euclidean norm", "abs_mean": "mean absolute value"}[data.reduction]
     note = f"{what} · {count(len(data.names), 'parameter')} · {count(data.steps, 'captured step')}"
     if data.merged:
-        note += ", neighbours merged by their geometric mean"
+        note += ", neighbours merged by geometric mean"
     return HeatFigure(
         title="Gradients by layer",
         note=note,
@@ -149,7 +149,7 @@ def _heat(run: Run, markers: Sequence[Marker]) -> HeatFigure | None:
 def _problems(run: Run, seen: LastBatches | None) -> list[str]:
     problems = list(run.problems)
     if seen is not None and seen.damaged:
-        problems.append(f"{count(seen.damaged, 'batch record')} of labels cannot be read")
+        problems.append(f"{count(seen.damaged, 'batch record')} with labels cannot be read")
     for rank in run.ranks:
         beat = read_record(run.storage, Heartbeat, key=heartbeat_key(rank))
         if beat is not None and beat.dropped:
@@ -161,10 +161,10 @@ def _problems(run: Run, seen: LastBatches | None) -> list[str]:
 def _commands(run: Run) -> list[tuple[str, str]]:
     place = shlex.quote(run.path)
     return [
-        (f"vinedresser show {place}", "status, names and values in the terminal"),
-        (f"vinedresser judge {place}", "the rules once more, offline"),
+        (f"vinedresser show {place}", "show status, names and values in the terminal"),
+        (f"vinedresser judge {place}", "judge the run again"),
         (
             f"vinedresser ui {shlex.quote(os.path.dirname(run.path) or '.')}",
-            "all runs side by side, in MLflow",
+            "compare all runs in MLflow",
         ),
     ]

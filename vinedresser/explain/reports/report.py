@@ -1,4 +1,4 @@
-"""One self-contained page about one run: how it went, what the rules found, why it ended."""
+"""The report of a run: one self-contained page."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ __all__ = ["templates", "write_report"]
 
 
 def write_report(run: Run, destination: str | os.PathLike[str]) -> Path:
-    """Write the report of a run, whatever state it is in: one HTML file that needs nothing else.
+    """Write the report of a run in any state: one self-contained HTML file.
 
-    No scripts, no links to anything outside but that of an attempt to the report of the run whose
-    place it takes, light and dark. What the run did not capture, the page names.
+    It has no scripts, a light and a dark theme, and no links except from a retry to the report of
+    the first run. It names data that was not captured.
 
     Args:
-        run: an opened run; its report shows what has been committed up to its last refresh.
-        destination: the file to write; replaced as a whole, its directory is made.
+        run: an opened run; the report shows the data up to its last refresh.
+        destination: file to write; replaced atomically, its directory is created.
 
     Returns:
-        The file's path.
+        Path of the file.
 
     Raises:
-        CorruptData: the record of how the run ended cannot be read.
-        StoreError: the run cannot be read, or the file not written.
+        CorruptData: the exit record of the run cannot be read.
+        StoreError: the run cannot be read or the file cannot be written.
     """
     path = Path(destination)
     template = templates().get_template("report.html.j2")
@@ -47,16 +47,16 @@ def write_report(run: Run, destination: str | os.PathLike[str]) -> Path:
         version=__version__,
         written=time.strftime("%Y-%m-%d %H:%M:%S %Z"),
     )
-    # File names and arguments that are not UTF-8 come as lone surrogates.
+    # File names and arguments that are not UTF-8 contain lone surrogates.
     LocalStorage(path.parent).put(path.name, [html.encode(errors="replace")])
     return path
 
 
 @cache
 def templates() -> Environment:
-    """Return what fills in the pages; everything is escaped that is not our own SVG.
+    """Return the template environment, which escapes everything except `Svg`.
 
-    It keeps what it has compiled, which takes longer than filling in a small page.
+    It is cached with the compiled templates: compiling takes longer than rendering a small page.
     """
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
@@ -67,7 +67,7 @@ def templates() -> Environment:
                 PackageLoader("vinedresser.explain.charts", "."),
             ]
         ),
-        # Names and messages come from runs.
+        # Names and messages come from runs, which are not trusted.
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

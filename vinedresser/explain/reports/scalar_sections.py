@@ -1,4 +1,4 @@
-"""The charts of scalars: losses, metrics, learning rate and times."""
+"""Sections of scalars: losses, metrics, learning rate and timing."""
 
 from __future__ import annotations
 
@@ -15,59 +15,58 @@ from vinedresser.explain.formatting import count, number
 from vinedresser.explain.reports.overview import Overview
 from vinedresser.store.reading.series import Column, Columns
 
-__all__ = ["Chosen", "MOST_LOSSES", "MOST_METRICS", "NARROW", "WIDE"]
+__all__ = ["ScalarSections", "MOST_LOSSES", "MOST_METRICS", "NARROW", "WIDE"]
 
 WIDE = Size(920, 220)
 NARROW = Size(450, 140)
 MOST_LOSSES, MOST_METRICS = 4, 12
-_MOST_COURSES = 8
-# What says how a training is run rather than how it goes, what is looked at most first.
-_COURSE = ("optimizer_state/", "timing/", "state/")
+_MOST_SCHEDULE = 8
+# Kinds of scalars that describe settings rather than results, the most important first.
+_SCHEDULE = ("optimizer_state/", "timing/", "state/")
 
 
-class Chosen:
-    """The scalars of a run, by where they stand in the page.
+class ScalarSections:
+    """The scalars of a run by section of the page.
 
     Args:
-        losses: the losses.
-        scalars: all of its scalars.
+        losses: losses of the run.
+        scalars: all scalars of the run.
 
     Attributes:
         losses: the losses.
-        metrics: what is neither a loss nor of the course of the training.
-        course: learning rate, times and state, as far as they change.
-        constants: those that do not.
+        metrics: all other scalars except those of the schedule.
+        schedule: learning rate, timing and state, if they vary.
+        constants: learning rate, timing and state, if they are constant.
     """
 
     def __init__(self, losses: Columns, scalars: Columns) -> None:
         self.losses = list(losses.values())
         others = [column for name, column in scalars.items() if name not in losses]
-        course = [column for column in others if column.name.startswith(_COURSE)]
-        self.metrics = [column for column in others if column not in course]
-        self.constants = [column for column in course if _is_constant(column)]
-        varying = [column for column in course if column not in self.constants]
-        self.course = sorted(varying, key=_place)
+        schedule = [column for column in others if column.name.startswith(_SCHEDULE)]
+        self.metrics = [column for column in others if column not in schedule]
+        self.constants = [column for column in schedule if _is_constant(column)]
+        varying = [column for column in schedule if column not in self.constants]
+        self.schedule = sorted(varying, key=_place)
 
     @property
     def drawn(self) -> list[Column]:
-        """Those that are drawn."""
+        """The scalars that have a chart."""
         return [
             *self.losses[:MOST_LOSSES],
             *self.metrics[:MOST_METRICS],
-            *self.course[:_MOST_COURSES],
+            *self.schedule[:_MOST_SCHEDULE],
         ]
 
     @property
     def legend(self) -> frozenset[str]:
-        """Which of "train", "trend", "eval" and "nonfinite" the charts have."""
+        """Those of "train", "trend", "eval", "predict" and "nonfinite" that occur in the charts."""
         shown = set()
         for column in self.drawn:
             if len(column.of("train")):
                 shown.add("train")
             if has_trend(column):
                 shown.add("trend")
-            if len(column.of("eval")):
-                shown.add("eval")
+            shown.update(mode for mode in ("eval", "predict") if len(column.of(mode)))
             if not np.isfinite(column.values).all():
                 shown.add("nonfinite")
         return frozenset(shown)
@@ -87,23 +86,23 @@ class Chosen:
         figures = _figures(drawn, markers, extent)
         return Section("metrics", "Metrics", _left_out(self.metrics, MOST_METRICS), figures)
 
-    def course_section(self, markers: Sequence[Marker], extent: tuple[int, int]) -> Section:
-        """Return the charts of learning rate, times and state."""
-        drawn = self.course[:_MOST_COURSES]
+    def schedule_section(self, markers: Sequence[Marker], extent: tuple[int, int]) -> Section:
+        """Return the charts of learning rate, timing and state."""
+        drawn = self.schedule[:_MOST_SCHEDULE]
         figures = _figures(drawn, markers, extent)
         notes = [
             "times in seconds" if any(one.name.startswith("timing/") for one in drawn) else "",
             _constant_note(self.constants),
-            _left_out(self.course, _MOST_COURSES),
+            _left_out(self.schedule, _MOST_SCHEDULE),
         ]
         missing = (
             ""
-            if self.course or self.constants
-            else "Neither the learning rate nor times were captured; ask for them: "
-            "[capture.optimizer_state] and [capture.timing], every = 10."
+            if self.schedule or self.constants
+            else "Learning rate and timing were not captured. To capture them, set "
+            "[capture.optimizer_state] and [capture.timing] every = 10."
         )
         note = " · ".join(filter(None, notes))
-        return Section("course", "Learning rate and time", note, figures, missing)
+        return Section("schedule", "Learning rate and timing", note, figures, missing)
 
 
 def _is_constant(column: Column) -> bool:
@@ -111,13 +110,13 @@ def _is_constant(column: Column) -> bool:
 
 
 def _place(column: Column) -> tuple[int, bool]:
-    """Return where a scalar of the course stands: by its kind, the learning rate first."""
-    kind = next(place for place, one in enumerate(_COURSE) if column.name.startswith(one))
+    """Return the sort key of a scalar of the schedule: by kind, the learning rate first."""
+    kind = next(place for place, one in enumerate(_SCHEDULE) if column.name.startswith(one))
     return kind, re.search(r"\b(lr|learning_rate)\b", column.name) is None
 
 
 def _constant_note(columns: Sequence[Column]) -> str:
-    listed = [f"{one.name} {number(float(one.values[0]))}" for one in columns[:_MOST_COURSES]]
+    listed = [f"{one.name} {number(float(one.values[0]))}" for one in columns[:_MOST_SCHEDULE]]
     more = len(columns) - len(listed)
     if not listed:
         return ""
@@ -127,7 +126,7 @@ def _constant_note(columns: Sequence[Column]) -> str:
 def _figures(
     drawn: Sequence[Column], markers: Sequence[Marker], extent: tuple[int, int]
 ) -> list[Figure]:
-    """Return a chart of each; one that is alone has the place of two."""
+    """Return a chart per scalar; a single one is wide."""
     size = WIDE if len(drawn) == 1 else NARROW
     return [_figure(column, markers, size, extent) for column in drawn]
 
@@ -150,12 +149,12 @@ def _figure(
 
 def _no_loss(head: Overview) -> str:
     if not head.steps_run:
-        return "Nothing was captured: no optimizer step has ended" + (
+        return "Nothing was captured: no optimizer step has finished" + (
             "." if head.status.over else " yet."
         )
     return (
-        "No loss was captured. Show the hook the loss module, .watch(model, loss=loss_fn), or hand "
-        'it the value, hook.save("losses/total", loss).'
+        "No loss was captured. Pass the loss module to the hook with .watch(model, loss=loss_fn), "
+        'or the value with hook.save("losses/total", loss).'
     )
 
 
@@ -164,4 +163,4 @@ def _left_out(columns: Sequence[Column], most: int) -> str:
         return ""
     names = ", ".join(column.name for column in columns[most : most + 5])
     more = len(columns) - most
-    return f"{count(more, 'further scalar')} not drawn: {names}{', …' if more > 5 else ''}"
+    return f"{count(more, 'more scalar')} not drawn: {names}{', …' if more > 5 else ''}"

@@ -1,4 +1,4 @@
-"""The findings along the steps: from when each was seen to when its rule was sure."""
+"""Time line of the findings: from the first sign of each to its detection."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Entry(NamedTuple):
     """A row of the time line.
 
     Attributes:
-        number: of the finding in the page.
-        title: its rule in words.
+        number: number of the finding in the page.
+        title: name of the rule as words.
         finding: the finding.
-        symptom: it is explained by the root cause above it.
+        symptom: the root cause above explains the finding.
     """
 
     number: int
@@ -36,10 +36,10 @@ class Entry(NamedTuple):
 
 
 def timeline(entries: Sequence[Entry], extent: tuple[int, int], width: float) -> Svg:
-    """Return the time line, a row a finding, in the order of the page.
+    """Return the time line, a row per finding, in the order of the page.
 
     Args:
-        entries: at least one; the first 30 are drawn.
+        entries: findings, at least one; the first 30 are drawn.
         extent: first and last step of the axis.
         width: pixels.
     """
@@ -60,17 +60,17 @@ def timeline(entries: Sequence[Entry], extent: tuple[int, int], width: float) ->
         viewBox=f"0 0 {width:g} {bottom + TICK_ROOM:g}",
         class_="chart timeline",
         role="img",
-        aria_label=f"{len(entries)} findings along the steps",
+        aria_label=f"{len(entries)} findings over the steps",
     )
 
 
 def severity_sign(severity: str, x: float, y: float) -> Svg:
-    """Return the sign of a severity: a square for stop, a triangle for warning, a disc for info.
+    """Return the sign of a severity: square for stop, triangle for warning, disc for info.
 
     Args:
-        severity: of a finding.
-        x: its middle, pixels.
-        y: its middle, pixels.
+        severity: severity of a finding.
+        x: centre of the sign, pixels.
+        y: centre of the sign, pixels.
     """
     if severity == "stop":
         return element("rect", x=x - 5.5, y=y - 5.5, width=11, height=11, rx=1, class_="sign")
@@ -83,7 +83,9 @@ def severity_sign(severity: str, x: float, y: float) -> Svg:
 def _row(entry: Entry, name: str, x: Scale, y: float) -> Svg:
     finding = entry.finding
     since, sure = float(x(finding.since)), float(x(finding.step))
-    title = f"{entry.title} ({finding.severity}): seen since step {finding.since:,}, sure at step "
+    title = (
+        f"{entry.title} ({finding.severity}): seen since step {finding.since:,}, detected at step "
+    )
     bar = (
         [element("line", x1=since, x2=sure, y1=y, y2=y, class_="span")]
         if finding.since < finding.step

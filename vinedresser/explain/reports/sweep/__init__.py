@@ -1,1 +1,1 @@
-"""The page about a sweep."""
+"""Report of a sweep."""

@@ -1,4 +1,4 @@
-"""The trials that a rule stopped, by what it found, and where in the space they lie."""
+"""Stopped trials by fault, and the part of the search space where they lie."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from vinedresser.sweeps.trial import Trial
 
 __all__ = ["Cause", "causes"]
 
-# Fewer lie anywhere.
+# Trials needed to speak of a part of the space.
 _FEW = 3
-# Of a range almost from end to end there is nothing to say.
+# Share of a range above which it counts as the whole range.
 _WHOLE = 0.6
 
 
 @dataclass(frozen=True)
 class Cause:
-    """Trials that were stopped for one kind of fault.
+    """Trials that were stopped for one fault.
 
     Attributes:
-        fault: what was found, in words.
-        rules: which found it.
+        fault: the fault in words.
+        rules: rules that found it.
         trials: the trials, by number.
-        where: the part of the space in which they lie, where that is a part.
-        example: what a rule said of the first of them.
-        remedy: what it proposes to change there; "" for nothing.
+        where: part of the search space where they lie; "" if it is not a proper part.
+        example: reason for stopping the first trial.
+        remedy: proposed change for this trial; "" for none.
     """
 
     fault: str
@@ -40,11 +40,11 @@ class Cause:
 
 
 def causes(trials: Sequence[Trial], space: Space) -> list[Cause]:
-    """Return the trials that a rule stopped by what it found, the most frequent first.
+    """Return the faults of stopped trials, the most frequent first.
 
     Args:
-        trials: of the sweep.
-        space: its hyperparameters.
+        trials: trials of the sweep.
+        space: search space of the sweep.
     """
     groups: dict[str, list[Trial]] = {}
     for trial in trials:
@@ -65,7 +65,7 @@ def causes(trials: Sequence[Trial], space: Space) -> list[Cause]:
 
 
 def _part(dimension: Dimension, group: Sequence[Trial]) -> str:
-    """Return the part of a hyperparameter's values that trials have; "" where it is no part."""
+    """Return the range of a hyperparameter in these trials; "" if it is nearly the whole range."""
     values = [one.parameters[dimension.name] for one in group if dimension.name in one.parameters]
     if len(values) < _FEW:
         return ""
@@ -79,7 +79,7 @@ def _part(dimension: Dimension, group: Sequence[Trial]) -> str:
 
 
 def _share(dimension: Dimension, low: float, high: float) -> float:
-    """Return which share of its range lies between two values."""
+    """Return the share of the range that lies between two values."""
     along = math.log if dimension.log else float
     whole = along(dimension.high) - along(dimension.low)
     return (along(high) - along(low)) / whole

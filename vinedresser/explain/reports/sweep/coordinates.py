@@ -1,4 +1,4 @@
-"""Parallel coordinates: a configuration is a line across one axis per hyperparameter."""
+"""Parallel coordinates: each configuration is a line across one axis per hyperparameter."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from vinedresser.explain.charts.axes import Size
 from vinedresser.explain.charts.scale import Scale
 from vinedresser.explain.charts.svg import Svg, element, path_data
-from vinedresser.explain.reports.sweep.trial_labels import in_drawing_order, words
+from vinedresser.explain.reports.sweep.trial_labels import in_drawing_order, trial_label
 from vinedresser.sweeps.dimension import Choice, Dimension
 from vinedresser.sweeps.space import Space
 from vinedresser.sweeps.trial import Trial
@@ -25,14 +25,14 @@ _RANGE_TICKS = 5
 def coordinates(trials: Sequence[Trial], space: Space, metric: str, size: Size, label: str) -> Svg:
     """Return a chart with one axis per hyperparameter, and one for the last value of the metric.
 
-    A hyperparameter that a trial does not have breaks its line.
+    Lines have gaps at hyperparameters that a trial does not use.
 
     Args:
-        trials: of the sweep.
-        space: its hyperparameters.
-        metric: the objective's.
-        size: of the chart.
-        label: what it shows, for those who do not see it.
+        trials: trials of the sweep.
+        space: search space of the sweep.
+        metric: name of the metric.
+        size: size of the chart.
+        label: accessible name of the chart.
     """
     bottom = _TOP + size.height
     axes = [_Axis(one, bottom) for one in space.dimensions]
@@ -66,7 +66,7 @@ class _Axis:
         self._scale = Scale(low, high, bottom, _TOP, log, whole=dimension.kind == "int")
 
     def height(self, parameters: Mapping[str, Choice]) -> float:
-        """Return where a configuration crosses it; NaN where it does not have it."""
+        """Return the pixel at which a configuration crosses the axis; NaN if it lacks the value."""
         if self.name not in parameters:
             return float("nan")
         value = parameters[self.name]
@@ -75,7 +75,7 @@ class _Axis:
         return float(self._scale(float(value)))
 
     def ticks(self) -> dict[str, float]:
-        """Return heights by their labels."""
+        """Return the pixels of the labels."""
         if self._dimension.kind == "choice":
             return {
                 str(one): float(self._scale(place))
@@ -100,7 +100,9 @@ def _line(trial: Trial, axes: Sequence[_Axis], last: Scale, places: NDArray[np.f
     value = list(trial.values.values())[-1] if trial.values else float("nan")
     result = float(np.clip(last(value), last.end, last.start))
     path = element("path", d=path_data(places, np.array([*heights, result])))
-    return element("g", element("title", words(trial)), path, class_=f"trial {trial.ending.state}")
+    return element(
+        "g", element("title", trial_label(trial)), path, class_=f"trial {trial.ending.state}"
+    )
 
 
 def _axis(name: str, ticks: Mapping[str, float], x: float) -> Svg:

@@ -1,4 +1,4 @@
-"""The values of the objective over the epochs, of all trials in one chart."""
+"""Chart of the objective over the epochs, for all trials."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ import numpy as np
 from vinedresser.explain.charts.axes import TICK_ROOM, Frame, Size, grid, step_axis
 from vinedresser.explain.charts.scale import nice_scale
 from vinedresser.explain.charts.svg import Svg, element, path_data
-from vinedresser.explain.reports.sweep.trial_labels import in_drawing_order, words
+from vinedresser.explain.reports.sweep.trial_labels import in_drawing_order, trial_label
 from vinedresser.sweeps.trial import Trial
 
 __all__ = ["learning_curves"]
 
 _TOP = 8.0
-# Room for values that lie far from the others is not given to more than this share of them.
+# Share of outliers at either end that does not extend the axis.
 _OUTLIERS = 0.02
 
 
 def learning_curves(trials: Sequence[Trial], size: Size, label: str) -> Svg | None:
-    """Return a chart of all trials that have reported; None where none has.
+    """Return a chart of all trials with a value; None if there are none.
 
     Args:
-        trials: of the sweep.
-        size: of the chart.
-        label: what it shows, for those who do not see it.
+        trials: trials of the sweep.
+        size: size of the chart.
+        label: accessible name of the chart.
     """
     shown = [trial for trial in in_drawing_order(trials) if trial.values]
     if not shown:
@@ -48,7 +48,7 @@ def learning_curves(trials: Sequence[Trial], size: Size, label: str) -> Svg | No
 
 
 def _curve(trial: Trial, frame: Frame) -> Svg:
-    """Return the line of a trial, with a point at its end; what is off the chart is at its edge."""
+    """Return the line of a trial with a point at its end; outliers lie at the edge of the chart."""
     epochs = np.array(list(trial.values), dtype=np.float64)
     values = np.array(list(trial.values.values()))
     heights = np.clip(frame.y(values), frame.top, frame.bottom)
@@ -56,5 +56,5 @@ def _curve(trial: Trial, frame: Frame) -> Svg:
     end = element("circle", cx=float(places[-1]), cy=float(heights[-1]), r=2.2)
     line = element("path", d=path_data(places, heights))
     return element(
-        "g", element("title", words(trial)), line, end, class_=f"trial {trial.ending.state}"
+        "g", element("title", trial_label(trial)), line, end, class_=f"trial {trial.ending.state}"
     )

@@ -1,4 +1,4 @@
-"""One self-contained page about one sweep: what came out, what was saved, and what went wrong."""
+"""The report of a sweep: one self-contained page."""
 
 from __future__ import annotations
 
@@ -23,22 +23,23 @@ from vinedresser.sweeps.trial import Trial
 __all__ = ["SweepPage", "write_sweep_report"]
 
 _SIZE = Size(950.0, 260.0)
-# More rows than these nobody reads; MLflow has all.
+# Rows of the table; MLflow has all trials.
 _ROWS = 25
 
 
 @dataclass(frozen=True)
 class SweepPage:
-    """What the page shows.
+    """Contents of the page.
 
     Attributes:
-        name: of the sweep.
-        settings: how it was done.
-        space: what was searched.
-        trials: all that have begun, by number.
-        best: the best, or the Pareto front.
-        importance: of each hyperparameter, from 0 to 1; empty where too few trials finished.
-        over: why no further trial began.
+        name: name of the sweep.
+        settings: settings of the sweep.
+        space: search space.
+        trials: all trials that were started, by number.
+        best: the best trial, or the Pareto front.
+        importance: importance of each hyperparameter, from 0 to 1; empty if too few trials
+            finished.
+        over: why the sweep ended.
     """
 
     name: str
@@ -51,23 +52,23 @@ class SweepPage:
 
     @property
     def ends(self) -> Counter[str]:
-        """How many trials ended how."""
+        """Number of trials by state."""
         return Counter(trial.ending.state for trial in self.trials)
 
     @property
     def epochs(self) -> int:
-        """That all trials took together."""
+        """Epochs of all trials."""
         return sum(trial.epochs for trial in self.trials)
 
     @property
     def saved(self) -> float | None:
-        """The share of all epochs of all trials that was not run; None where nobody knows."""
+        """The share of the epochs of all trials that was not run; None if unknown."""
         if self.settings.epochs is None or not self.trials:
             return None
         return max(1 - self.epochs / (self.settings.epochs * len(self.trials)), 0.0)
 
     def rows(self) -> list[Trial]:
-        """Return the trials that are listed: the best of those with a value."""
+        """Return the trials to list: the best of those with a value."""
         goal = self.settings.goals[0]
         sign = -1 if goal.direction == "maximize" else 1
         known = [trial for trial in self.trials if trial.result or trial.values]
@@ -75,14 +76,14 @@ class SweepPage:
 
 
 def write_sweep_report(page: SweepPage, destination: str | os.PathLike[str]) -> Path:
-    """Write the page: one HTML file that needs nothing else, light and dark.
+    """Write the page: one self-contained HTML file with a light and a dark theme.
 
     Args:
-        page: what it shows.
-        destination: the file to write; replaced as a whole.
+        page: contents of the page.
+        destination: file to write; replaced atomically.
 
     Returns:
-        The file's path.
+        Path of the file.
 
     Raises:
         StoreError: the file cannot be written.
@@ -110,5 +111,5 @@ def write_sweep_report(page: SweepPage, destination: str | os.PathLike[str]) -> 
 
 
 def _value(trial: Trial) -> float:
-    """Return the value of a trial's first objective: its result, or the last that it reported."""
+    """Return the result of a trial's first objective, or its last reported value."""
     return trial.result[0] if trial.result else list(trial.values.values())[-1]

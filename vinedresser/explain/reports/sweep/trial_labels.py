@@ -1,4 +1,4 @@
-"""The ends of trials, as the page about a sweep shows them: their order, and their words."""
+"""Drawing order and labels of trials in the report of a sweep."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Sequence
 
 from vinedresser.sweeps.trial import Trial, TrialState
 
-__all__ = ["ENDINGS", "in_drawing_order", "words"]
+__all__ = ["STATES", "in_drawing_order", "trial_label"]
 
-# What is drawn first lies below: the best are few, and are to be seen.
-ENDINGS: tuple[TrialState, ...] = ("pruned", "failed", "stopped", "running", "finished")
+# Later states are drawn on top: finished trials are few and must be visible.
+STATES: tuple[TrialState, ...] = ("pruned", "failed", "stopped", "running", "finished")
 
 
 def in_drawing_order(trials: Sequence[Trial]) -> list[Trial]:
-    """Return the trials, those that ended alike together."""
-    return sorted(trials, key=lambda trial: ENDINGS.index(trial.ending.state))
+    """Return the trials, grouped by state."""
+    return sorted(trials, key=lambda trial: STATES.index(trial.ending.state))
 
 
-def words(trial: Trial) -> str:
-    """Return a trial in a line: number, end, configuration."""
+def trial_label(trial: Trial) -> str:
+    """Return name, state and configuration of a trial in a line."""
     ending = trial.ending
     why = f" by {ending.rule}" if ending.rule else ""
     return f"{trial.name}, {ending.state}{why}: {trial.configuration}"
