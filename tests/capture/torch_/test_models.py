@@ -410,7 +410,7 @@ def test_what_is_no_optimizer_is_refused(tmp_path: Path) -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     with Hook(tmp_path / "run") as hook:
         for wrong in ("sgd", [optimizer, "sgd"], copy.copy):
-            with pytest.raises(ConfigError, match=r"no torch\.optim\.Optimizer"):
+            with pytest.raises(ConfigError, match=r"not a torch\.optim\.Optimizer"):
                 hook.watch(model, optimizer=wrong)
         hook.watch(model, optimizer=[])
     assert hook.problems == []

@@ -31,7 +31,7 @@ def now(tensor: Tensor) -> dict[str, float]:
 def later(tensor: Tensor) -> dict[str, float]:
     statistics, figures = take_later(tensor, ALL, None)
     assert figures is not None
-    values.take(figures.figures.numpy(force=True))
+    figures.take(figures.values.numpy(force=True))
     return statistics.scalars
 
 
