@@ -96,7 +96,7 @@ def test_an_outage_of_the_server_loses_nothing(
         ]
         assert len(said) == 2, said
         assert url in said[0]
-        assert "is back" in said[1]
+        assert "available again" in said[1]
         run = json.loads(get(f"{url}/api/2.0/mlflow/runs/get?run_id={run_id}"))["run"]
         assert run["info"]["status"] == "KILLED"
         assert get(f"{url}/get-artifact?path=report.html&run_uuid={run_id}") == b"<p>why"

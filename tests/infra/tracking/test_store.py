@@ -206,7 +206,7 @@ def test_a_locked_database_costs_the_caller_nothing_and_loses_nothing(
     assert len(said) == 2, said
     assert "database is locked" in said[0]
     assert uri in said[0]
-    assert "is back" in said[1]
+    assert "available again" in said[1]
 
 
 def test_a_full_queue_drops_counts_and_says_so_once(uri: str, run_id: str) -> None:
