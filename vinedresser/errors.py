@@ -1,25 +1,25 @@
 """Every error that vinedresser raises on purpose.
 
     VinedresserError
-    ├── ConfigError (ValueError)            a key, rule, collection or regex that is not right
-    ├── MissingDependency (ImportError)     an optional package; the message names the extra
-    ├── StoreError (OSError)                the storage below a run refused
+    ├── ConfigError (ValueError)            an invalid key, rule, collection or regex
+    ├── MissingDependency (ImportError)     an optional package is not installed
+    ├── StoreError (OSError)                the storage refused an operation
     │   ├── KeyMissing (FileNotFoundError)  no such object
-    │   ├── KeyTaken (FileExistsError)      an exclusive put found the key in use
+    │   ├── KeyTaken (FileExistsError)      an exclusive put found an existing object
     │   └── StoreFull                       no space left
     ├── RunError
-    │   ├── NotARun (FileNotFoundError)     nothing was ever captured there
-    │   ├── AlreadyARun (FileExistsError)   the directory holds another run
-    │   ├── SecondWriter (RuntimeError)     two processes write the same rank
+    │   ├── NotARun (FileNotFoundError)     the location holds no run
+    │   ├── AlreadyARun (FileExistsError)   the location already holds a run
+    │   ├── SecondWriter (RuntimeError)     another process writes the same rank
     │   ├── CorruptData (ValueError)            a checksum or a length does not match
     │   ├── StillRunning (RuntimeError)     the run has not ended
-    │   ├── UnknownTensor (KeyError)        no tensor of that name; the message has the nearest
+    │   ├── UnknownTensor (KeyError)        no such tensor; the message suggests similar names
     │   └── UnknownStep (LookupError)       the tensor was not captured at that step
     ├── LaunchError (RuntimeError)          a training could not be started
     └── TrackingError (RuntimeError)        the tracking server or its database refused
-        └── TrackingAway (ConnectionError)  it is away or locked; another try may succeed
+        └── TrackingAway (ConnectionError)  it is unavailable or locked; retrying may succeed
 
-Each is also the builtin that a caller would expect, so that `except FileNotFoundError` works.
+Each is also the built-in error that callers expect, so that `except FileNotFoundError` works.
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ class VinedresserError(Exception):
 
 
 class ConfigError(VinedresserError, ValueError):
-    """A configuration key, rule, collection or pattern is not right; nothing was started."""
+    """A configuration key, rule, collection or pattern is invalid; nothing was started."""
 
 
 class MissingDependency(VinedresserError, ImportError):
-    """An optional package is not installed; the message names the extra that brings it."""
+    """An optional package is not installed; the message names the extra that provides it."""
 
 
 class StoreError(VinedresserError, OSError):
-    """The storage below a run refused an operation."""
+    """The storage refused an operation."""
 
 
 class KeyMissing(StoreError, FileNotFoundError):
@@ -75,38 +75,38 @@ class KeyTaken(StoreError, FileExistsError):
 
 
 class StoreFull(StoreError):
-    """The storage has no space left; what was committed before stays readable."""
+    """The storage has no space left; committed data stays readable."""
 
 
 class RunError(VinedresserError):
-    """Base of the errors about one run."""
+    """Base of all errors about one run."""
 
 
 class NotARun(RunError, FileNotFoundError):
-    """The place holds no run."""
+    """The location holds no run."""
 
 
 class AlreadyARun(RunError, FileExistsError):
-    """The place already holds a run, and runs are never overwritten."""
+    """The location already holds a run, and runs are never overwritten."""
 
 
 class SecondWriter(RunError, RuntimeError):
-    """Another process committed under this rank: two writers share one run."""
+    """Another process writes the same rank of the run."""
 
 
 class CorruptData(RunError, ValueError):
-    """Bytes on disk do not match their checksum or length."""
+    """Stored data does not match its checksum, length or format."""
 
 
 class StillRunning(RunError, RuntimeError):
-    """The run has not ended, or somebody is about to start it."""
+    """The run has not ended, or is about to start."""
 
 
 class UnknownTensor(RunError, KeyError):
     """The run has no tensor of this name."""
 
     def __str__(self) -> str:
-        # A KeyError would put its message in quotes.
+        # KeyError would quote its message.
         return str(self.args[0])
 
 
@@ -119,20 +119,20 @@ class LaunchError(VinedresserError, RuntimeError):
 
 
 class TrackingError(VinedresserError, RuntimeError):
-    """The tracking server or its database refused or is away."""
+    """The tracking server or its database refused or is unavailable."""
 
 
 class TrackingAway(TrackingError, ConnectionError):
-    """The tracking server is away or its database locked; another try may succeed."""
+    """The tracking server is unavailable or its database locked; retrying may succeed."""
 
 
 def did_you_mean(word: str, known: Iterable[str], *, most: int = 3) -> str:
-    """Return "; did you mean a, b?" with the nearest known words, or "" when none is near.
+    """Return "; did you mean a, b?" with the most similar known words, or "" if none is similar.
 
     Args:
-        word: what the user wrote.
-        known: what would have been right.
-        most: how many suggestions at the most.
+        word: the user's spelling.
+        known: the valid words.
+        most: maximum number of suggestions.
     """
     near = difflib.get_close_matches(word, list(known), n=most, cutoff=0.6)
     return f"; did you mean {', '.join(near)}?" if near else ""

@@ -1,8 +1,8 @@
-"""Which process is meant, is it alive, and how its whole family is ended (Linux, standard library).
+"""Identify, watch and kill processes and their descendants (Linux, standard library only).
 
-A process id alone is not an identity: ids are reused, and a run directory may be looked at after a
-reboot or from another machine. The start time in clock ticks since boot, the boot id and the host
-name make it one.
+A process id alone does not identify a process: ids are reused, and a run directory may be read
+after a reboot or from another machine. The id is unique together with the start time in clock ticks
+since boot, the boot id and the host name.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ProcessIdentity:
-    """One process, for ever.
+    """Identifies one process, across reboots and machines.
 
     Attributes:
-        pid: its process id.
-        started: its start time, in clock ticks since boot (field 22 of /proc/PID/stat).
-        boot: the machine's boot id.
-        host: the machine's name.
+        pid: process id.
+        started: start time, in clock ticks since boot (field 22 of /proc/PID/stat).
+        boot: boot id of the machine.
+        host: name of the machine.
     """
 
     pid: int
@@ -49,21 +49,21 @@ class ProcessIdentity:
     host: str
 
 
-# Fields of /proc/PID/stat, counted from the one behind the command name.
+# Fields of /proc/PID/stat, counted from the one after the command name.
 _STATE, _PARENT, _STARTED = 0, 1, 19
 
-# Seconds within which a killed process is gone, unless it hangs in an uninterruptible system call.
+# Seconds within which a killed process is gone, unless it is in an uninterruptible system call.
 _DYING = 2.0
 
 
 @cache
 def boot_id() -> str:
-    """Return the id that the kernel drew when the machine booted."""
+    """Return the kernel's random id of the current boot."""
     return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 
 def identify(pid: int) -> ProcessIdentity | None:
-    """Return the identity of a process that runs here now; None when there is none, or a zombie."""
+    """Return the identity of a running process; None if there is none or it is a zombie."""
     fields = _stat(pid)
     if fields is None:
         return None
@@ -78,7 +78,7 @@ def this_process() -> ProcessIdentity:
 
 
 def is_alive(identity: ProcessIdentity) -> bool | None:
-    """Say whether a process still runs; None when it belongs to another machine."""
+    """Return whether a process still runs; None if it belongs to another machine."""
     if identity.host != _host():
         return None
     return identify(identity.pid) == identity
@@ -87,13 +87,13 @@ def is_alive(identity: ProcessIdentity) -> bool | None:
 def watch(identity: ProcessIdentity) -> int | None:
     """Return a descriptor that becomes readable when a process of this machine ends.
 
-    The caller closes it. None comes back when the process has ended already.
+    The caller closes it. Returns None if the process has already ended.
     """
     try:
         descriptor = os.pidfd_open(identity.pid)
     except ProcessLookupError:
         return None
-    # Asked after the open: from here on the descriptor means this process and no later one.
+    # Checked after opening: the descriptor refers to this process and no later one.
     if identify(identity.pid) != identity:
         os.close(descriptor)
         return None
@@ -104,8 +104,8 @@ def wait_for_end(identity: ProcessIdentity, timeout: float | None = None) -> boo
     """Wait until a process of this machine has ended, without polling.
 
     Args:
-        identity: the process, which need not be a child of the caller.
-        timeout: seconds to wait at the most; None for as long as it takes.
+        identity: the process, not necessarily a child of the caller.
+        timeout: maximum seconds to wait; None: unlimited.
 
     Returns:
         Whether it has ended.
@@ -114,7 +114,7 @@ def wait_for_end(identity: ProcessIdentity, timeout: float | None = None) -> boo
     if descriptor is None:
         return True
     try:
-        # Not select, which takes no descriptor above 1023.
+        # Not select, which is limited to descriptors up to 1023.
         poll = select.poll()
         poll.register(descriptor, select.POLLIN)
         return bool(poll.poll(None if timeout is None else timeout * 1000))
@@ -125,7 +125,7 @@ def wait_for_end(identity: ProcessIdentity, timeout: float | None = None) -> boo
 def descendants(pid: int) -> list[int]:
     """Return the ids of the living children of a process, of their children, and so on.
 
-    Where the process is a subreaper, these are also the daemons among them, however they left.
+    If the process is a subreaper, these include daemons that detached from their parents.
     """
     children: dict[int, list[int]] = {}
     for process in _process_ids():
@@ -141,17 +141,17 @@ def descendants(pid: int) -> list[int]:
 
 
 def marked_processes(marker: str) -> Iterator[int]:
-    """Yield the ids of this user's processes, but for the caller, whose environment has a marker.
+    """Yield the ids of this user's processes whose environment has a marker, except the caller.
 
     Args:
-        marker: a whole entry, such as ``VINEDRESSER_RUN_ID=3f2a9c``. It is inherited by every
-            descendant, also by those that left the process group or lost their parent.
+        marker: a whole entry, such as ``VINEDRESSER_RUN_ID=3f2a9c``. Every descendant inherits it,
+            even if it left the process group or lost its parent.
     """
     wanted = marker.encode()
     for pid in _process_ids():
         if pid == os.getpid():
             continue
-        # Not ours, gone in between, or a kernel thread: none of them carries our marker.
+        # Another user's process, one that just ended, or a kernel thread: none has the marker.
         with suppress(OSError):
             environment = Path(f"/proc/{pid}/environ").read_bytes()
             if wanted in environment.split(b"\0"):
@@ -159,7 +159,7 @@ def marked_processes(marker: str) -> Iterator[int]:
 
 
 def kill_marked(marker: str, *, sparing: frozenset[int] = frozenset()) -> list[int]:
-    """Kill (SIGKILL) every process that carries a marker, until none is left, and await their end.
+    """Kill (SIGKILL) every process with a marker until none is left, and wait for their end.
 
     Args:
         marker: see `marked_processes`.
@@ -169,7 +169,7 @@ def kill_marked(marker: str, *, sparing: frozenset[int] = frozenset()) -> list[i
         The ids of the processes that were killed.
     """
     killed: list[int] = []
-    # A process can fork between the scan and the kill: scan again until a scan finds none new.
+    # A process may fork between the scan and the kill: repeat until a scan finds no new one.
     while fresh := [
         pid
         for pid in marked_processes(marker)
@@ -186,10 +186,10 @@ def kill_marked(marker: str, *, sparing: frozenset[int] = frozenset()) -> list[i
 
 
 def kill_group(leader: ProcessIdentity) -> None:
-    """Kill (SIGKILL) the process group that a process leads, or led before it ended.
+    """Kill (SIGKILL) the process group of a leader, which may have ended already.
 
-    Nothing happens when the machine was booted since, or the id belongs to another process now: as
-    long as a member of a group lives, the kernel gives its number to nobody else.
+    Does nothing if the machine was rebooted since or the id now belongs to another process: as long
+    as a group has members, the kernel does not reuse its number.
     """
     if (leader.boot, leader.host) != (boot_id(), _host()):
         return
@@ -205,16 +205,16 @@ def _host() -> str:
 
 
 def _process_ids() -> Iterator[int]:
-    """Yield the ids of the processes that run now."""
+    """Yield the ids of all running processes."""
     return (int(entry.name) for entry in os.scandir("/proc") if entry.name.isdecimal())
 
 
 def _stat(pid: int) -> list[str] | None:
-    """Return the fields of /proc/PID/stat from the state on; None for no process, or a zombie."""
+    """Return the fields of /proc/PID/stat from the state on; None if it is gone or a zombie."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # The command name, in parentheses, may hold anything; the fields begin behind its last one.
+    # The command name in parentheses may itself contain parentheses: split at the last one.
     fields = stat.rpartition(")")[2].split()
     return None if fields[_STATE] in ("Z", "X") else fields

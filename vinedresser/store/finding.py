@@ -1,4 +1,4 @@
-"""What a rule says when it fires."""
+"""The finding of a rule."""
 
 from __future__ import annotations
 
@@ -14,28 +14,27 @@ Severity = Literal["info", "warning", "stop"]
 
 @dataclass(frozen=True)
 class Finding(Record):
-    """One finding of one rule, with all that a person needs to act on it.
+    """One finding of one rule, with everything needed to act on it.
 
     Attributes:
-        rule: the rule's name in snake case.
+        rule: name of the rule, in snake case.
         severity: "info", "warning" or "stop" (end the run).
-        step: the step at which the rule became sure.
-        since: the first step at which the symptom was seen.
+        step: step at which the rule fired.
+        since: first step with the symptom.
         mode: "train", "eval" or "predict".
-        rank: the process whose data it saw.
+        rank: rank of the process whose data shows it.
         tensor: name of the tensor that shows it most clearly.
-        statistic: which figure of it, such as "abs_mean" or "loss".
-        value: that figure.
-        threshold: what it was held against.
-        confidence: how sure, from 0 to 1.
-        seen: what was seen, one sentence with the numbers and the names.
+        statistic: the statistic of that tensor, such as "abs_mean" or "loss".
+        value: value of the statistic.
+        threshold: the limit that the value was compared with.
+        confidence: from 0 to 1.
+        seen: the observation, one sentence with numbers and names.
         cause: the likely cause.
         remedy: the concrete change to try.
-        evidence: the figures behind it, as plain JSON types.
-        fault: the kind of fault that it is a sign of, a word such as "learning_rate_too_high"; ""
-            where the rule does not say.
-        correction: the remedy as settings of the training, where there are such: by the name of a
-            hyperparameter of the run its new value, such as {"lr": 0.01}.
+        evidence: supporting numbers, as plain JSON types.
+        fault: kind of fault, such as "learning_rate_too_high"; "" if unspecified.
+        correction: the remedy as new values of hyperparameters of the run, such as {"lr": 0.01};
+            {} if there is none.
     """
 
     KEY: ClassVar[str] = "findings"

@@ -1,4 +1,4 @@
-"""What a hook hands to the writer when a step has ended."""
+"""The record of one step, which a hook passes to the writer."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ MODES: tuple[Mode, ...] = ("train", "eval", "predict")
 
 
 class HostTensor(NamedTuple):
-    """A tensor in host memory that nobody will change any more.
+    """A tensor in host memory that is no longer modified.
 
     Attributes:
-        dtype: its type in safetensors' spelling, such as "F32", "BF16", "I64", "BOOL".
-        shape: its shape.
-        data: its elements, best C-contiguous, else they are copied; of any numpy type of the same
-            item size, since numpy has no bfloat16 or float8 of its own.
+        dtype: element type as spelled by safetensors, such as "F32", "BF16", "I64", "BOOL".
+        shape: the shape.
+        data: the elements, in any numpy dtype of the same item size (numpy has no bfloat16 or
+            float8). Copied if they are not C-contiguous.
     """
 
     dtype: str
@@ -38,17 +38,16 @@ class StepRecord:
 
     Attributes:
         mode: "train", "eval" or "predict".
-        step: of a train step, its number from 0; of an evaluation or prediction, the number of
-            optimizer steps done before it, so that all modes share one axis.
-        time: when the step ended, seconds since the epoch.
-        tensors: full tensors by name; what is here under several names is stored once.
+        step: number of a train step, from 0; for an evaluation or prediction, the number of
+            optimizer steps before it, so that all modes share one axis.
+        time: end of the step, seconds since the epoch.
+        tensors: full tensors by name; a tensor with several names is stored once.
         scalars: scalars by name (losses, metrics).
-        reductions: for a tensor's name, its statistics by the reduction's name.
-        deferred: for a tensor's name, statistics that are still to be computed, or are several
-            numbers each.
-        arriving: each waits for what is still being copied from a device, or reads what was only
-            written down, and completes the record.
-        arriving_bytes: of host memory that these hold until then.
+        reductions: scalar statistics by tensor name and reduction.
+        deferred: pending or vector statistics by tensor name.
+        arriving: functions that complete the record: each waits for a copy from a device, or reads
+            data that was only noted.
+        arriving_bytes: host memory held by `arriving`.
     """
 
     mode: Mode
@@ -62,16 +61,16 @@ class StepRecord:
     arriving_bytes: int = 0
 
     def nbytes(self) -> int:
-        """Return the host memory of its tensors and of what is still to come, bytes; each once."""
+        """Return the host memory of its tensors and pending parts in bytes, each counted once."""
         tensors = {id(tensor.data): tensor.data.nbytes for tensor in self.tensors.values()}
         deferred = {id(one): one.nbytes for one in self.deferred.values()}
         return sum(tensors.values()) + sum(deferred.values()) + self.arriving_bytes
 
     def settle(self) -> dict[str, Exception]:
-        """Complete what is deferred: numbers become reductions, vectors become tensors.
+        """Complete the record: scalar statistics become reductions, vectors become tensors.
 
         Returns:
-            Why a statistic could not be computed, by what it is; all others are there.
+            The errors of statistics that could not be computed, by their description.
         """
         lost: dict[str, Exception] = {}
         arriving, self.arriving = self.arriving, []
@@ -79,12 +78,12 @@ class StepRecord:
             for complete in arriving:
                 complete(self)
         except RuntimeError as failure:
-            # The device has failed: what it was to send is not here.
+            # The device has failed, and its data did not arrive.
             for part in (self.tensors, self.reductions, self.deferred):
                 part.clear()
             lost["all"] = failure
         deferred, self.deferred = self.deferred, {}
-        # What one tensor has under several names is stored once.
+        # A tensor with several names is stored once.
         hosts: dict[int, HostTensor] = {}
         for name, statistics in deferred.items():
             for word, why in statistics.settle().items():
@@ -98,12 +97,12 @@ class StepRecord:
 
 
 class ScalarStep(NamedTuple):
-    """A train step of which numbers alone were captured, as most are: less than a record to make.
+    """A train step with only scalars, the most common kind; cheaper to create than a `StepRecord`.
 
     Attributes:
         step: see `StepRecord`.
-        time: see there.
-        scalars: see there; nobody will change them any more.
+        time: see `StepRecord`.
+        scalars: see `StepRecord`; no longer modified.
     """
 
     step: int
@@ -111,5 +110,5 @@ class ScalarStep(NamedTuple):
     scalars: dict[str, float]
 
     def to_record(self) -> StepRecord:
-        """Return it as a record."""
+        """Return the step as a `StepRecord`."""
         return StepRecord("train", self.step, self.time, scalars=self.scalars)

@@ -65,7 +65,7 @@ def test_the_tensor_is_kept_where_no_reductions_are_asked_for() -> None:
         ({"steps": [1, -2]}, "steps: -2 is not an integer"),
         ({"modes": ["trian"]}, "modes: there is no 'trian'; did you mean train"),
         ({"modes": "train"}, "modes = 'train': must be a list"),
-        ({"reductions": ["median"]}, "reductions: there is no 'median'"),
+        ({"reductions": ["median"]}, "reductions: unknown reduction 'median'"),
         ({"reductions": [2]}, "reductions: there is no 2"),
         ({"tensor": "yes"}, "tensor = 'yes': must be true or false"),
         ({"evry": 3}, "evry: no such key; did you mean every"),

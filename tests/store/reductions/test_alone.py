@@ -123,7 +123,7 @@ def test_of_many_units_a_sample_is_compared() -> None:
     "word", ["channel_fingerprint", "abs_fingerprint", "channel_unit_similarity"]
 )
 def test_they_stand_alone(word: str) -> None:
-    with pytest.raises(ConfigError, match=f"there is no '{word}'; did you mean"):
+    with pytest.raises(ConfigError, match=f"unknown reduction '{word}'; did you mean"):
         SaveConfig(reductions=(word,))
     assert not parse_reduction("fingerprint").vector
 

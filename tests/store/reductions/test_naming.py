@@ -43,9 +43,9 @@ def test_a_word_is_taken_apart(text: str, expected: tuple[object, ...]) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("l3", "there is no 'l3'; a reduction is"),
-        ("zeroshare", "there is no 'zeroshare'; did you mean zero_share"),
-        ("median", "there is no 'median'; did you mean mean"),
+        ("l3", "unknown reduction 'l3'; a reduction is"),
+        ("zeroshare", "unknown reduction 'zeroshare'; did you mean zero_share"),
+        ("median", "unknown reduction 'median'; did you mean mean"),
         ("abs_channel_max", "did you mean channel_abs_max"),
         ("quantile", "a reduction is [channel_][abs_] and one of min, max"),
         ("p", "or a quantile such as p99.9"),
@@ -55,8 +55,8 @@ def test_a_word_is_taken_apart(text: str, expected: tuple[object, ...]) -> None:
         ("p100.1", "quantiles are in percent, p0 or from p0.0001 to p100"),
         ("p0.00001", "quantiles are in percent, p0 or from p0.0001 to p100"),
         ("p1.2.3", "1.2.3 is no number"),
-        ("p-1", "there is no 'p-1'"),
-        ("", "there is no ''"),
+        ("p-1", "unknown reduction 'p-1'"),
+        ("", "unknown reduction ''"),
         (["l2"], "there is no ['l2']"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What the channels of a tensor are."""
+"""The channels of a tensor."""
 
 from __future__ import annotations
 
@@ -7,25 +7,24 @@ from numpy.typing import NDArray
 
 __all__ = ["channel_axis", "channel_rows"]
 
-# What belongs to the model and not to a batch: channels are those that a layer puts out.
+# Tensors without a batch axis; their channels are the outputs of a layer.
 _OF_THE_MODEL = ("weights", "biases", "gradients", "updates", "optimizer_state", "buffers")
 
 
 def channel_axis(name: str, dimensions: int, *, last: bool = False) -> int | None:
-    """Return which axis of a tensor counts its channels.
+    """Return the channel axis of a tensor.
 
-    Of weights, biases, gradients, updates, optimizer state and buffers it is that of the layer's
-    outputs: the first (in PyTorch's layout), or the last (in that of Keras). Everything else has
-    the batch first, and then channels (or attention heads, classes), or, in Keras, channels last.
+    For weights, biases, gradients, updates, optimizer state and buffers, it is the axis of the
+    layer's outputs: the first (PyTorch) or the last (Keras). All other tensors have the batch
+    first, and then channels (or attention heads, classes), or, in Keras, channels last.
 
     Args:
-        name: of the tensor, with its kind.
-        dimensions: how many it has.
-        last: the framework has channels last.
+        name: name of the tensor, including its kind, such as "outputs/conv1".
+        dimensions: number of dimensions.
+        last: the framework puts channels last.
 
     Returns:
-        The axis, from 0; None where the tensor as a whole is its only channel: a number, or a
-        batch of numbers.
+        The axis, from 0; None if the tensor is a single channel: a number or a batch of numbers.
     """
     if name.partition("/")[0] in _OF_THE_MODEL:
         if not dimensions:
@@ -37,11 +36,11 @@ def channel_axis(name: str, dimensions: int, *, last: bool = False) -> int | Non
 
 
 def channel_rows(array: NDArray[np.generic], axis: int | None) -> NDArray[np.generic]:
-    """Return an array as [C, m], a row for each channel; a view where that is possible.
+    """Return an array as [C, m], one row per channel; a view if possible.
 
     Args:
-        array: any shape.
-        axis: of its channels; None: it is one channel as a whole.
+        array: any shape and dtype.
+        axis: channel axis; None: the array is a single channel.
     """
     if axis is None:
         return array.reshape(1, -1)

@@ -1,4 +1,4 @@
-"""Taking the statistics of a numpy array."""
+"""Statistics of a numpy array."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ __all__ = ["reduce_array", "compute_statistics"]
 
 
 def reduce_array(array: NDArray[np.generic], words: Iterable[str]) -> dict[str, float]:
-    """Return statistics of an array that are one number each, computed in float64.
+    """Return scalar statistics of an array, computed in float64.
 
     Args:
-        array: any shape; any real, boolean or complex dtype, those of `ml_dtypes` too.
-        words: which, such as "l2" or "abs_p99"; see `vinedresser.store.reductions`.
+        array: any shape; any real, boolean or complex dtype, including those of `ml_dtypes`.
+        words: reductions such as "l2" or "abs_p99"; see `vinedresser.store.reductions`.
 
     Raises:
-        ConfigError: there is no such reduction, or it is not one number.
+        ConfigError: no such reduction, or it is not a scalar.
     """
     words = list(words)
     for word in words:
         if parse_reduction(word).vector:
-            raise ConfigError(f"reductions: {word} is several numbers, where one is asked for")
+            raise ConfigError(f"reductions: {word} is a vector; use a scalar reduction")
     statistics = compute_statistics(array, frozenset(words), None)
     for error in statistics.settle().values():
         raise error
@@ -43,15 +43,17 @@ def reduce_array(array: NDArray[np.generic], words: Iterable[str]) -> dict[str, 
 def compute_statistics(
     array: NDArray[np.generic], words: frozenset[str], axis: int | None
 ) -> Statistics:
-    """Take statistics of an array, which may change afterwards; of dear ones only their sample.
+    """Compute statistics of an array, which may change afterwards.
+
+    Expensive statistics are left pending; only their sample is copied.
 
     Args:
-        array: any shape; any real, boolean or complex dtype, those of `ml_dtypes` too.
-        words: which.
-        axis: of its channels; see `channel_axis`.
+        array: any shape; any real, boolean or complex dtype, including those of `ml_dtypes`.
+        words: names of reductions.
+        axis: channel axis; see `channel_axis`.
 
     Raises:
-        ConfigError: there is no such reduction.
+        ConfigError: no such reduction.
     """
     wanted = plan_reductions(words)
     found = Statistics(bool(wanted.late))

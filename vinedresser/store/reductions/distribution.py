@@ -1,4 +1,4 @@
-"""Quantiles and histograms of a sample; dear, since they need it sorted."""
+"""Quantiles and histograms of a sample; expensive, because they sort it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ BINS = 64
 
 
 class Distribution:
-    """The elements of each channel, in ascending order once they are asked for.
+    """The sampled elements of each channel, sorted on first use.
 
     Args:
-        sample: [C, k]; k may be 0.
+        sample: [C, k], any real or complex dtype; k may be 0.
     """
 
     def __init__(self, sample: NDArray[np.generic]) -> None:
@@ -28,7 +28,7 @@ class Distribution:
         self._sorted: dict[bool, NDArray[np.float64]] = {}
 
     def compute(self, word: Reduction) -> NDArray[np.float64]:
-        """Return a quantile, [C], or a histogram, [C, 2 + 64], of each channel; float64."""
+        """Return a quantile, float64 [C], or a histogram, float64 [C, 2 + 64], per channel."""
         if word.absolute not in self._sorted:
             wide = widened(self._sample)
             # NaN comes last.
@@ -43,8 +43,8 @@ def _quantile_rows(ordered: NDArray[np.float64], share: float) -> NDArray[np.flo
     """Return a quantile of each row; float64, [C].
 
     Args:
-        ordered: [C, k], each row ascending, NaN last.
-        share: from 0 to 1.
+        ordered: float64 [C, k], each row ascending, NaN last.
+        share: fraction of elements below the quantile, from 0 to 1.
     """
     size = ordered.shape[1]
     if not size:
@@ -56,16 +56,19 @@ def _quantile_rows(ordered: NDArray[np.float64], share: float) -> NDArray[np.flo
         above = ordered[:, low + 1]
         with np.errstate(all="ignore"):
             between = found * (1 - part) + above * part
-        # Between two infinities of one sign it is that.
+        # Interpolating between two infinities of one sign would give NaN.
         found = np.where(found == above, found, between)
     return np.where(np.isnan(ordered[:, -1]), np.nan, found)
 
 
 def _histogram_rows(ordered: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return a histogram of the finite elements of each row: edges and counts; [C, 2 + 64].
+    """Return a histogram of the finite elements of each row: edges and counts.
 
     Args:
-        ordered: [C, k], each row ascending, NaN last.
+        ordered: float64 [C, k], each row ascending, NaN last.
+
+    Returns:
+        float64 [C, 2 + 64].
     """
     found = np.zeros((len(ordered), 2 + BINS))
     for row, result in zip(ordered, found, strict=True):
@@ -81,19 +84,19 @@ def _histogram_rows(ordered: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _bin_edges(low: float, high: float) -> NDArray[np.float64]:
-    """Return the edges of the bins of a histogram; float64, [65], ascending."""
-    # Not low + share (high - low), a difference that may overflow.
+    """Return the bin edges of a histogram; float64 [65], ascending."""
+    # Not low + share (high - low): the difference may overflow.
     share = np.arange(BINS + 1) / BINS
     return np.clip(np.maximum.accumulate(low * (1 - share) + high * share), low, high)
 
 
 class Histogram(NamedTuple):
-    """How the elements of a tensor are distributed, as `numpy.histogram` returns it.
+    """The distribution of a tensor's elements, in the layout of `numpy.histogram`.
 
     Attributes:
-        counts: how many sampled elements fall into each bin; int64, [64].
-        edges: of the bins; float64, [65], from the smallest finite element to the greatest; NaN
-            where no element is finite.
+        counts: number of sampled elements per bin; int64 [64].
+        edges: bin edges; float64 [65], from the smallest finite element to the largest; NaN if no
+            element is finite.
     """
 
     counts: NDArray[np.int64]
@@ -101,10 +104,10 @@ class Histogram(NamedTuple):
 
     @classmethod
     def unpacked(cls, stored: NDArray[np.float64]) -> Histogram:
-        """Return it from what is stored.
+        """Return the histogram of a stored vector.
 
         Args:
-            stored: lowest edge, highest edge, counts; float64, [2 + 64].
+            stored: lowest edge, highest edge, counts; float64 [2 + 64].
         """
         edges = _bin_edges(float(stored[0]), float(stored[1]))
         return cls(stored[2:].astype(np.int64), edges)

@@ -1,10 +1,11 @@
-"""The figures that are taken of every element, in numpy, at about the speed of memory.
+"""Statistics of every element, in numpy, at about the speed of memory.
 
-Everything is summed in float64, in pieces that stay in the processor's cache: nothing of the
-tensor's own size is allocated, and each element is read once. A second look is taken only where the
-first cannot tell: at a variance that is small beside the mean, and at elements that are not finite.
+Everything is summed in float64, in pieces that fit into the processor's cache: nothing of the
+tensor's size is allocated, and each element is read once. A second pass follows only if the first
+is inconclusive: if a variance is small relative to the mean, or an element is not finite.
 
-Shape legend: C, channels (1 for a tensor as a whole); m, elements of each; k, those of a piece.
+Shape legend: C, channels (1 for a tensor as a whole); m, elements per channel; k, elements per
+piece.
 """
 
 from __future__ import annotations
@@ -18,19 +19,19 @@ from numpy.typing import NDArray
 
 __all__ = ["elementwise_statistics", "statistic_of_empty", "widened"]
 
-# Float64, [C] or [c, k]; numpy's own annotations say Any of most of what it returns.
+# float64 [C] or [c, k]; numpy annotates most of these results as Any.
 _Rows = Any
 
-# Elements of a piece, and of a row that is handed to BLAS: longer ones it would share out to
-# threads, which then spin for a while beside those of the training.
+# Elements of a piece, and of a row passed to BLAS. For longer rows, BLAS would use threads that
+# then spin for a while and compete with the training's.
 _PIECE = 1 << 17
 _ROW = 1 << 13
-# Of no elements these are 0, the others NaN.
+# These are 0 for no elements, the others NaN.
 _SUMS = ("sum", "l1", "l2", "nonfinite")
-# The mean square is summed to some 1e-15 of itself. Where the variance is a smaller share of it
-# than this, too few digits are left of it.
+# The mean square has a relative error of about 1e-15. A variance that is a smaller fraction of it
+# than this has too few digits left.
 _CANCELS = 1e-6
-# What has to be known of all elements for a figure; see `_TAKEN` and `_TAKEN_OF_ABS`.
+# The accumulators that a statistic needs; see `_TAKEN` and `_TAKEN_OF_ABS`.
 _NEEDS = {
     "min": {"low"},
     "max": {"high"},
@@ -51,45 +52,49 @@ _NEEDS = {
 
 
 def elementwise_statistics(
-    rows: NDArray[np.generic], figures: tuple[str, ...]
+    rows: NDArray[np.generic], names: tuple[str, ...]
 ) -> dict[str, NDArray[np.float64]]:
-    """Return figures of each row, by their names; float64, [C].
+    """Return statistics of each row, by name; float64 [C].
 
     Args:
         rows: [C, m]; any real, boolean or complex dtype.
-        figures: `Reduction.canonical` of words that are not sampled.
+        names: `Reduction.canonical` of reductions that are not sampled.
     """
     if not rows.shape[1]:
-        return {figure: np.full(len(rows), statistic_of_empty(figure)) for figure in figures}
+        return {name: np.full(len(rows), statistic_of_empty(name)) for name in names}
     with np.errstate(all="ignore"):
-        found = _Found(rows, _pass_over(rows, _needs(figures)))
-        return {figure: np.asarray(getattr(found, figure)(), np.float64) for figure in figures}
+        found = _Found(rows, _pass_over(rows, _needs(names)))
+        return {name: np.asarray(getattr(found, name)(), np.float64) for name in names}
 
 
 @cache
-def _needs(figures: tuple[str, ...]) -> frozenset[str]:
-    """Return what has to be known of all elements for some figures."""
-    return frozenset().union(*(_NEEDS[figure] for figure in figures))
+def _needs(names: tuple[str, ...]) -> frozenset[str]:
+    """Return the accumulators that some statistics need."""
+    return frozenset().union(*(_NEEDS[name] for name in names))
 
 
-def statistic_of_empty(figure: str) -> float:
-    """Return the figure of no elements."""
-    return 0.0 if figure in _SUMS else np.nan
+def statistic_of_empty(name: str) -> float:
+    """Return the value of a statistic for no elements.
+
+    Args:
+        name: `Reduction.canonical`.
+    """
+    return 0.0 if name in _SUMS else np.nan
 
 
 def widened(
     array: NDArray[np.generic], out: NDArray[np.float64] | None = None
 ) -> NDArray[np.float64]:
-    """Return an array in float64; of complex elements the magnitudes.
+    """Return an array in float64; complex elements are replaced by their magnitudes.
 
     Args:
-        array: any shape.
-        out: of the same shape, where to write it; None: new memory.
+        array: any shape; any real, boolean or complex dtype.
+        out: output array of the same shape; None: a new one.
     """
     if out is None:
         out = np.empty(array.shape)
     if array.dtype.kind == "c":
-        # Magnitudes of complex64 are float32; widened first, they cannot overflow.
+        # Magnitudes of complex64 are float32 and may overflow; complex128 does not.
         np.abs(array.astype(np.complex128), out=out)
     else:
         out[...] = array
@@ -97,7 +102,7 @@ def widened(
 
 
 def _pass_over(rows: NDArray[np.generic], needs: frozenset[str]) -> dict[str, _Rows]:
-    """Return what is needed of each row, [C]; see `_TAKEN` and `_TAKEN_OF_ABS`."""
+    """Return the accumulators of each row, float64 [C]; see `_TAKEN` and `_TAKEN_OF_ABS`."""
     if rows.size <= _PIECE:
         return _look_at(rows, np.empty(rows.shape), needs)
     found = {need: np.full(len(rows), _START.get(need, 0.0)) for need in needs}
@@ -108,10 +113,10 @@ def _pass_over(rows: NDArray[np.generic], needs: frozenset[str]) -> dict[str, _R
 
 
 def _look_at(piece: NDArray[np.generic], memory: _Rows, needs: frozenset[str]) -> dict[str, _Rows]:
-    """Return what is needed of each row of a piece, [c]; the memory is overwritten."""
+    """Return the accumulators of each row of a piece, [c]; overwrites the memory."""
     found: dict[str, _Rows] = {}
     if piece.dtype == np.float32:
-        # Faster than among wide elements.
+        # Faster than on float64 elements.
         found = {need: take(piece) for need, take in _EXTREMES.items() if need in needs}
         if len(found) == len(needs):
             return found
@@ -128,7 +133,7 @@ def _look_at(piece: NDArray[np.generic], memory: _Rows, needs: frozenset[str]) -
 
 
 def _pieces(rows: NDArray[np.generic]) -> Iterator[tuple[slice, NDArray[np.generic], _Rows]]:
-    """Yield which rows, [c, k] elements of them, and memory of that shape for them in float64."""
+    """Yield a slice of rows, [c, k] of their elements, and a float64 buffer of that shape."""
     count, size = rows.shape
     memory = np.empty(min(count * size, _PIECE))
     if size >= _PIECE:
@@ -157,7 +162,7 @@ def _squares(wide: _Rows) -> _Rows:
 
 
 def _count(which: NDArray[np.bool_]) -> _Rows:
-    """Return how many are true in each row."""
+    """Return the number of true elements per row; float64 [c]."""
     # Much faster without an axis.
     if len(which) == 1:
         return np.array([np.count_nonzero(which)], np.float64)
@@ -172,7 +177,7 @@ def _high(piece: NDArray[Any]) -> _Rows:
     return np.maximum.reduce(piece, 1)
 
 
-# What is taken of each row of a piece, [c, k] -> [c]; some of the magnitudes of its elements.
+# The accumulators of a piece, [c, k] -> [c]; `_TAKEN_OF_ABS` of the magnitudes of its elements.
 _EXTREMES: dict[str, Callable[[NDArray[Any]], _Rows]] = {"low": _low, "high": _high}
 _TAKEN: dict[str, Callable[[NDArray[Any]], _Rows]] = {
     **_EXTREMES,
@@ -181,17 +186,17 @@ _TAKEN: dict[str, Callable[[NDArray[Any]], _Rows]] = {
     "zeros": lambda piece: _count(piece == 0),
 }
 _TAKEN_OF_ABS: dict[str, Callable[[NDArray[Any]], _Rows]] = {"abs_sum": _total, "abs_low": _low}
-# How that of several pieces is joined, where they are not added up; and what it begins with.
+# How the accumulators of pieces are combined if not by addition, and their initial values.
 _JOIN: dict[str, np.ufunc] = {"low": np.minimum, "high": np.maximum, "abs_low": np.minimum}
 _START = {"low": np.inf, "high": -np.inf, "abs_low": np.inf}
 
 
 class _Found:
-    """The figures, from what a pass over the rows has found.
+    """Statistics computed from the accumulators of a pass over the rows.
 
     Args:
         rows: [C, m], m > 0.
-        found: what their figures need.
+        found: the accumulators, float64 [C], by name.
     """
 
     def __init__(self, rows: NDArray[np.generic], found: dict[str, _Rows]) -> None:
@@ -247,17 +252,22 @@ class _Found:
 
     def nonfinite(self) -> _Rows:
         counts = np.zeros(len(self._rows))
-        # A NaN or an infinity never leaves a sum.
+        # A NaN or infinity among the elements makes the sum non-finite.
         if not np.isfinite(self._found["sum"]).all():
             for where, piece, memory in _pieces(self._rows):
                 counts[where] += _count(~np.isfinite(widened(piece, memory)))
         return counts
 
     def _variance(self, mean: _Rows, *, absolute: bool) -> _Rows:
-        """Return the variance of each row, or of its magnitudes, given the mean of the same."""
+        """Return the variance of each row, float64 [C].
+
+        Args:
+            mean: mean of each row, float64 [C].
+            absolute: use the magnitudes, also for the mean.
+        """
         mean_square = self._found["squares"] / self._size
         variance = mean_square - mean * mean
-        # False too where the square of an element is too great or too small for float64.
+        # Also False if the square of an element overflows or underflows float64.
         clear = variance > _CANCELS * mean_square
         if clear.all():
             return variance

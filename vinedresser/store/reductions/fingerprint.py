@@ -1,4 +1,4 @@
-"""A checksum of a tensor's bits, by which replicas are compared."""
+"""A checksum of a tensor's bits, to compare replicas."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ __all__ = ["fingerprint"]
 def fingerprint(array: NDArray[np.generic]) -> float:
     """Return the CRC-32C (Castagnoli) of an array's bytes: an integer from 0 to 2^32 - 1.
 
-    The bytes are those of the elements in row-major order, each little-endian, so it is the same on
-    every machine; the shape does not count. Zeros of both signs, and NaN of different bits, differ.
+    The elements are hashed in row-major order, little-endian, so the result is the same on every
+    machine; the shape does not count. Zeros of different sign and NaN of different bits differ.
 
     Args:
         array: any shape and dtype.

@@ -18,7 +18,7 @@ __all__ = [
     "plan_reductions",
 ]
 
-# Each is one number of a tensor, taken of every element of it.
+# Statistics of one number, computed from every element.
 REDUCTIONS = (
     "min",
     "max",
@@ -33,7 +33,7 @@ REDUCTIONS = (
 )
 
 _HISTOGRAM = "histogram"
-# Of a tensor as a whole, and of its elements as they are.
+# Statistics without prefixes.
 _FINGERPRINT = "fingerprint"
 _UNIT_SIMILARITY = "unit_similarity"
 _ALONE = (_FINGERPRINT, _UNIT_SIMILARITY)
@@ -44,7 +44,7 @@ _GRAMMAR = (
     f"{' or '.join(_ALONE)}"
 )
 _PREFIXES = ("", "abs_", "channel_", "channel_abs_")
-# Of |x| these are what they are of x, or have a name of their own.
+# Reductions of |x| that equal one of x, or have a name of their own.
 _SAME = {
     "abs_sum": "l1",
     "abs_l1": "l1",
@@ -55,16 +55,16 @@ _SAME = {
 
 
 class Reduction(NamedTuple):
-    """A reduction, taken apart.
+    """A parsed reduction.
 
     Attributes:
-        text: as it is written.
-        channel: it is taken of each channel, not of the whole tensor.
-        absolute: it is taken of the magnitudes.
+        text: the name, such as "channel_abs_p99".
+        channel: it is computed per channel, not for the whole tensor.
+        absolute: it is computed from the magnitudes.
         statistic: one of `REDUCTIONS`, "histogram", "quantile", "fingerprint" or
             "unit_similarity".
-        canonical: what is to be computed: the word without ``channel_``, the same for synonyms.
-        share: of a quantile, the share of elements below it, from 0 to 1; else 0.
+        canonical: name of the computation: without ``channel_``, and the same for synonyms.
+        share: fraction of elements below a quantile, from 0 to 1; else 0.
     """
 
     text: str
@@ -76,23 +76,23 @@ class Reduction(NamedTuple):
 
     @property
     def sampled(self) -> bool:
-        """Whether it is dear: taken of a sample, on the writer's thread."""
+        """Whether it is expensive: computed from a sample, on the writer's thread."""
         return self.statistic in ("quantile", _HISTOGRAM)
 
     @property
     def vector(self) -> bool:
-        """Whether it is several numbers, stored as a small tensor."""
+        """Whether it has several numbers, and is stored as a small tensor."""
         return self.channel or self.statistic == _HISTOGRAM
 
 
 def parse_reduction(text: object) -> Reduction:
-    """Take the name of a reduction apart.
+    """Parse the name of a reduction.
 
     Raises:
-        ConfigError: there is no such reduction; the message says what would be right.
+        ConfigError: no such reduction; the message suggests valid names.
     """
     if not isinstance(text, str):
-        raise ConfigError(f"reductions: there is no {text!r}; {_GRAMMAR}")
+        raise ConfigError(f"reductions: unknown reduction {text!r}; {_GRAMMAR}")
     return _parsed(text)
 
 
@@ -110,23 +110,21 @@ def _parsed(text: str) -> Reduction:
         return Reduction(text, channel, absolute, "quantile", rest, _share(text, number[1]))
     known = [prefix + one for prefix in _PREFIXES for one in (*REDUCTIONS, _HISTOGRAM)]
     known += _ALONE
-    # The two prefixes are easily put the wrong way round.
+    # The two prefixes are easily swapped.
     turned = text.replace("abs_channel_", "channel_abs_")
     hint = did_you_mean(turned, known) or f"; {_GRAMMAR}"
-    raise ConfigError(f"reductions: there is no {text!r}{hint}")
+    raise ConfigError(f"reductions: unknown reduction {text!r}{hint}")
 
 
 def _share(text: str, number: str) -> float:
-    """Return the share of elements that a quantile's number of percent says."""
+    """Return the fraction of elements below a percentile."""
     try:
         percent = float(number)
     except ValueError:
-        raise ConfigError(f"reductions: {text!r}: {number} is no number; {_GRAMMAR}") from None
+        raise ConfigError(f"reductions: {text!r}: {number} is not a number; {_GRAMMAR}") from None
     if percent > 100 or 0 < percent < 0.0001:
-        raise ConfigError(
-            f"reductions: {text!r}: quantiles are in percent, p0 or from p0.0001 to p100"
-        )
-    # One quantile has one name, else readers would not find it.
+        raise ConfigError(f"reductions: {text!r}: percentiles are p0, or from p0.0001 to p100")
+    # Each quantile has only one name, so that readers find it.
     if number != (spelled := f"{percent:.12g}"):
         right = text.removesuffix(number) + spelled
         raise ConfigError(f"reductions: {text!r}: write {right}")
@@ -134,18 +132,18 @@ def _share(text: str, number: str) -> float:
 
 
 class ReductionPlan(NamedTuple):
-    """Which of some reductions are taken in which way, each sorted by name.
+    """Reductions grouped by how they are computed, each group sorted by name.
 
     Attributes:
-        elementwise: numbers of the whole tensor, taken at once.
+        elementwise: statistics of the whole tensor, computed immediately.
         elementwise_names: their `Reduction.canonical`, in the same order.
-        channels: numbers of each channel, taken at once.
-        channel_names: what is to be computed for them.
-        sampled: those of a sample of the whole tensor.
-        channels_sampled: those of a sample of each channel.
+        channels: statistics of each channel, computed immediately.
+        channel_names: their `Reduction.canonical`, in the same order.
+        sampled: statistics of a sample of the whole tensor.
+        channels_sampled: statistics of a sample of each channel.
         bits: the fingerprint, of the bytes of the whole tensor.
         units: the similarity of units, of a sample of the channels.
-        late: all words but those of `elementwise`.
+        late: names of all reductions except `elementwise`.
     """
 
     elementwise: tuple[Reduction, ...]
@@ -160,16 +158,16 @@ class ReductionPlan(NamedTuple):
 
     @property
     def by_channel(self) -> bool:
-        """Whether anything is taken of each channel."""
+        """Whether anything is computed per channel."""
         return bool(self.channels or self.channels_sampled or self.units)
 
 
 @cache
 def plan_reductions(words: frozenset[str]) -> ReductionPlan:
-    """Sort reductions by the way in which they are taken.
+    """Group reductions by how they are computed.
 
     Raises:
-        ConfigError: there is no such reduction.
+        ConfigError: no such reduction.
     """
     parsed = [parse_reduction(word) for word in sorted(words)]
 
@@ -196,19 +194,24 @@ def plan_reductions(words: frozenset[str]) -> ReductionPlan:
 
 
 def derived_name(name: str, word: str) -> str:
-    """Return the name under which a reduction of several numbers is stored."""
+    """Return the name of the tensor that stores a vector reduction.
+
+    Args:
+        name: name of the tensor that is reduced.
+        word: the reduction, such as "histogram".
+    """
     return f"{name}|{word}"
 
 
 def base_name(name: str) -> str | None:
-    """Return the name of the tensor of which this is a reduction; None where it is none."""
+    """Return the name of the reduced tensor; None if a name is not that of a vector reduction."""
     base, bar, word = name.rpartition("|")
     return base if bar and _is_vector(word) else None
 
 
 @cache
 def _is_vector(text: str) -> bool:
-    """Say whether a text is the name of a reduction of several numbers."""
+    """Return whether a text is the name of a vector reduction."""
     try:
         return parse_reduction(text).vector
     except ConfigError:

@@ -1,4 +1,4 @@
-"""What was taken of one tensor at one step, and what is still to be computed of it."""
+"""The statistics of one tensor at one step, computed or pending."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from vinedresser.store.reductions.unit_similarity import unit_similarity
 
 __all__ = ["Statistics"]
 
-# What is one number of all that was taken of a tensor.
-_OF_ALL: dict[str, Callable[[NDArray[np.generic]], float]] = {
+# Statistics of the whole sample, not of each channel.
+_WHOLE_SAMPLE: dict[str, Callable[[NDArray[np.generic]], float]] = {
     "fingerprint": fingerprint,
     "unit_similarity": unit_similarity,
 }
@@ -29,12 +29,12 @@ class Statistics:
     """The statistics of one tensor at one step.
 
     Attributes:
-        late: there are, or will be, more of them than scalars.
-        scalars: those that are one number, by their words.
-        vectors: those that are several, float64, by their words.
-        samples: words that are still to be computed, and the sample of each channel that they are
-            computed of, [C, k]; of a fingerprint all bytes, [n].
-        pending: takes all of them; None: that is done.
+        late: it has, or will have, statistics that are not computed immediately.
+        scalars: scalar statistics, by name of the reduction.
+        vectors: vector statistics, float64, by name of the reduction.
+        samples: pending reductions, and the sample of each channel that they are computed from,
+            [C, k]; for a fingerprint, all bytes, uint8 [n].
+        pending: computes all statistics; None if done.
     """
 
     late: bool = False
@@ -45,17 +45,18 @@ class Statistics:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of its vectors and samples."""
+        """Size of its vectors and samples in bytes."""
         if not (self.vectors or self.samples):
             return 0
         vectors = sum(vector.nbytes for vector in self.vectors.values())
         return vectors + sum(sample.nbytes for _, sample in self.samples)
 
     def settle(self) -> dict[str, Exception]:
-        """Compute what is still to be computed; the samples are let go.
+        """Compute the pending statistics, and release the samples.
 
         Returns:
-            Why a statistic could not be computed, by its word; all others are there.
+            The errors of statistics that could not be computed, by name of the reduction ("all" if
+            none could).
         """
         lost: dict[str, Exception] = {}
         pending, self.pending = self.pending, None
@@ -69,7 +70,7 @@ class Statistics:
         for words, sample in samples:
             distribution = Distribution(sample)
             for word in words:
-                whole = _OF_ALL.get(word.statistic)
+                whole = _WHOLE_SAMPLE.get(word.statistic)
                 try:
                     if whole is not None:
                         self.scalars[word.text] = whole(sample)
@@ -80,7 +81,12 @@ class Statistics:
         return lost
 
     def _take(self, word: Reduction, computed: NDArray[np.float64]) -> None:
-        """Take what was computed of each channel; a tensor as a whole is one channel."""
+        """Store a computed statistic; a tensor as a whole has one channel.
+
+        Args:
+            word: the reduction.
+            computed: float64 [C] or [C, 2 + 64].
+        """
         if word.channel:
             self.vectors[word.text] = computed
         elif word.vector:

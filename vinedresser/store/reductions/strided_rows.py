@@ -1,4 +1,4 @@
-"""A sample of rows that needs no random numbers."""
+"""A deterministic sample of the rows of a tensor."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from numpy.typing import NDArray
 
 __all__ = ["affordable_rows", "some_rows", "strided_rows"]
 
-# What some rows of a tensor may take; of large ones, such as photographs, there are fewer then.
+# Maximum size of the sampled rows; large rows, such as photographs, are fewer.
 _MOST_BYTES = 1 << 20
 
 
 def affordable_rows(most: int | None, shape: Sequence[int], item_bytes: int) -> int | None:
-    """Return how many rows of a tensor may be kept: as many as take 1 MiB; 0 if not even one does.
+    """Return how many rows of a tensor may be kept: at most 1 MiB; 0 if a single row is larger.
 
     Args:
-        most: how many are asked for; None: all, whatever they take.
-        shape: of the tensor, [N, ...].
-        item_bytes: bytes of an element.
+        most: requested number of rows; None: all, of any size.
+        shape: shape of the tensor, [rows, ...].
+        item_bytes: bytes per element.
     """
     if most is None or not shape:
         return most
@@ -29,11 +29,11 @@ def affordable_rows(most: int | None, shape: Sequence[int], item_bytes: int) -> 
 
 
 def strided_rows(rows: int, most: int) -> NDArray[np.int64] | None:
-    """Return evenly strided row numbers, ascending; None where all rows are few enough.
+    """Return evenly strided row numbers; int64 [most], ascending; None to keep all rows.
 
     Args:
-        rows: how many there are.
-        most: how many may be taken, at least 1.
+        rows: number of rows.
+        most: maximum number of rows to keep, at least 1.
     """
     if rows <= most:
         return None
@@ -41,11 +41,11 @@ def strided_rows(rows: int, most: int) -> NDArray[np.int64] | None:
 
 
 def some_rows(array: NDArray[Any], most: int | None) -> NDArray[Any]:
-    """Return evenly strided rows of an array, or the array itself where it has no more.
+    """Return evenly strided rows of an array, or the array itself if it has no more rows.
 
     Args:
-        array: [N, ...], or without dimensions.
-        most: how many rows may be taken; None: all.
+        array: [rows, ...] or a scalar array, any dtype.
+        most: maximum number of rows; None: all.
     """
     if most is None or not array.ndim:
         return array

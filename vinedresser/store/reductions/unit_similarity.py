@@ -1,4 +1,4 @@
-"""Whether the units of a layer have become alike."""
+"""Similarity of the units of a layer."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from vinedresser.store.reductions.elementwise import widened
 
 __all__ = ["UNITS", "unit_similarity"]
 
-# Units that are compared at the most.
+# Maximum number of units compared.
 UNITS = 64
 
 
 def unit_similarity(units: NDArray[np.generic]) -> float:
     """Return the median over units of the greatest absolute cosine with any other unit.
 
-    ``median_i max_{j != i} |<u_i, u_j>| / (|u_i| |u_j|)``, from 0 to 1; 1 where the units are
-    copies of each other, up to a factor. Two units of zeros are alike, one of zeros and another are
-    not. NaN of less than two units, of units of less than two elements, whose cosine says nothing,
-    and where an element is not finite.
+    ``median_i max_{j != i} |<u_i, u_j>| / (|u_i| |u_j|)``, from 0 to 1; 1 if the units are copies
+    of each other up to a factor. Two all-zero units count as equal, an all-zero unit and another as
+    orthogonal. NaN for fewer than two units, for units of fewer than two elements, and if an
+    element is not finite.
 
     Args:
-        units: [C, k], a row for each.
+        units: [units, elements], any real or complex dtype.
     """
     wide = widened(units)
     if wide.shape[0] < 2 or wide.shape[1] < 2 or not np.isfinite(wide).all():
         return np.nan
     greatest = np.abs(wide).max(axis=1, keepdims=True)
-    # First by the greatest element: squares may overflow.
+    # Divide by the largest element first: squares may overflow.
     wide = np.divide(wide, greatest, out=wide, where=greatest > 0)
     norms = np.sqrt(np.vecdot(wide, wide))[:, None]
     wide = np.divide(wide, norms, out=wide, where=norms > 0)
-    # Not a matrix product, which BLAS would share out to threads beside those of the training.
+    # Not a matrix product: BLAS would use threads that compete with the training's.
     cosines = np.minimum(np.abs(np.vecdot(wide[:, None], wide[None])), 1.0)
     zeros = norms[:, 0] == 0
     cosines[np.ix_(zeros, zeros)] = 1.0
