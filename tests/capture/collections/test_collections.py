@@ -41,11 +41,11 @@ def test_membership(collection: Collection, name: str, holds: bool) -> None:
         (Collection("some", regex="layer/fc"), "outputs", True),
     ],
 )
-def test_what_a_collection_may_reach(collection: Collection, kind: str, reaches: bool) -> None:
+def test_kinds_that_a_collection_may_hold(collection: Collection, kind: str, reaches: bool) -> None:
     assert collection.reaches(kind) == reaches
 
 
-def test_a_tensor_gets_what_all_its_due_collections_ask() -> None:
+def test_a_tensor_gets_the_union_of_its_due_collections() -> None:
     config = CaptureConfig.of(
         {
             "gradients": SaveConfig(every=2, reductions=("l2",)),
@@ -66,7 +66,7 @@ def test_a_tensor_gets_what_all_its_due_collections_ask() -> None:
     assert not config.due(1, "train")
 
 
-def test_by_default_every_loss_and_metric_and_what_the_user_saves() -> None:
+def test_losses_metrics_and_user_values_are_saved_by_default() -> None:
     config = CaptureConfig.of({"losses": SaveConfig(every=10)}).with_defaults()
     assert set(config.collections) == {"losses", "metrics", "saved"}
     assert not config.asks("losses/x", 1, "train")
@@ -118,7 +118,7 @@ CONFIGS = st.lists(COLLECTIONS, max_size=3).map(lambda pairs: CaptureConfig.of(d
 
 
 @given(CONFIGS, CONFIGS)
-def test_merging_asks_for_what_either_asks_for(one: CaptureConfig, other: CaptureConfig) -> None:
+def test_merging_gives_the_union(one: CaptureConfig, other: CaptureConfig) -> None:
     both = one.merged(other)
     assert both == other.merged(one)
     assert both.digest() == other.merged(one).digest()

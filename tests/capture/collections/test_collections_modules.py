@@ -62,7 +62,7 @@ def test_the_activation_of_a_name() -> None:
     assert activation_of("gradients/act.weight", modules) == ""
 
 
-def test_a_module_object_stands_for_what_belongs_to_it(tmp_path: Path) -> None:
+def test_a_module_object_selects_its_tensors(tmp_path: Path) -> None:
     model = network()
     last = Collection(modules=(model[3],), save=EVERY)
     train(tmp_path / "run", model, {"last": last})
@@ -91,7 +91,7 @@ def test_activations_are_the_outputs_of_activation_functions(tmp_path: Path) -> 
     assert run.info.modules["0"] == ["Linear", ""]
 
 
-def test_modules_that_are_not_there_are_said_once(
+def test_missing_modules_are_reported_once(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     stray = nn.Linear(1, 1)
@@ -108,7 +108,7 @@ def test_modules_that_are_not_there_are_said_once(
     assert said.count("stray: a Linear in its modules is not part of a watched model") == 1
 
 
-def test_a_collection_says_what_is_wrong_with_it() -> None:
+def test_invalid_collections_are_rejected() -> None:
     with pytest.raises(ConfigError, match="kinds: no kind 'output'; did you mean outputs"):
         Collection(types=("Linear",), kinds=("output",))
     with pytest.raises(ConfigError, match="takes no regex, modules or types"):
@@ -127,7 +127,7 @@ def test_a_predicate_narrows_what_is_due(tmp_path: Path) -> None:
     assert "test_a_predicate" in run.info.capture["gradients"]["save"][0]["when"]
 
 
-def test_a_predicate_that_fails_is_said_once_and_harms_nothing(
+def test_a_failing_predicate_is_reported_once_without_harm(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def broken(step: int, mode: str) -> bool:
@@ -140,7 +140,7 @@ def test_a_predicate_that_fails_is_said_once_and_harms_nothing(
     assert open_run(tmp_path / "run").status.state == "finished"
 
 
-def test_what_a_whole_model_is_called_with_and_returns(tmp_path: Path) -> None:
+def test_inputs_and_outputs_of_a_whole_model(tmp_path: Path) -> None:
     train(tmp_path / "run", network(), {"model_inputs": EVERY, "model_outputs": EVERY})
     run = open_run(tmp_path / "run")
     assert run.tensor_names() == ["inputs/Sequential", "outputs/Sequential"]
@@ -148,7 +148,7 @@ def test_what_a_whole_model_is_called_with_and_returns(tmp_path: Path) -> None:
     assert run.info.modules["Sequential"] == ["Sequential", "", "model"]
 
 
-def test_what_a_loop_of_its_own_reports_is_a_models_too(tmp_path: Path) -> None:
+def test_values_of_a_custom_loop_belong_to_model_inputs_and_outputs(tmp_path: Path) -> None:
     with Hook(tmp_path / "run", collections={"model_inputs": EVERY}) as hook:
         hook.step(inputs=[[1.0, 2.0]], outputs=[3.0], loss=0.5)
     assert open_run(tmp_path / "run").tensor_names() == ["inputs/batch"]

@@ -41,11 +41,11 @@ def test_train_steps(save: SaveConfig, steps: list[int]) -> None:
         (SaveConfig(every=1, modes=("train", "predict")), []),
     ],
 )
-def test_evaluations_are_rare_enough_to_be_saved_each(save: SaveConfig, steps: list[int]) -> None:
+def test_every_evaluation_is_saved(save: SaveConfig, steps: list[int]) -> None:
     assert due_steps(save, "eval") == steps
 
 
-def test_the_tensor_is_kept_where_no_reductions_are_asked_for() -> None:
+def test_the_tensor_is_kept_without_reductions() -> None:
     assert SaveConfig().wants_tensor
     assert not SaveConfig(reductions=("l2",)).wants_tensor
     assert SaveConfig(reductions=("l2",), tensor=True).wants_tensor

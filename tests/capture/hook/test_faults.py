@@ -80,7 +80,7 @@ def check_unharmed(done: subprocess.CompletedProcess[str], run: Path) -> list[st
     return reports
 
 
-def test_files_that_may_not_grow_do_no_harm(tmp_path: Path) -> None:
+def test_a_file_size_limit_does_no_harm(tmp_path: Path) -> None:
     (report,) = check_unharmed(run_program(tmp_path / "run", "50000"), tmp_path / "run")
     assert "too large" in report
     assert report.endswith("training continues")
@@ -111,7 +111,7 @@ class Odd(nn.Module):
         return y
 
 
-def test_a_tensor_that_cannot_be_stored_is_told_once(
+def test_a_tensor_that_cannot_be_stored_is_reported_once(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     model = Odd()
@@ -144,7 +144,7 @@ def test_a_forward_that_raises_leaves_no_hooks_behind(tmp_path: Path) -> None:
     assert hook.problems == []
 
 
-def test_a_collection_that_holds_nothing_says_so_once(
+def test_a_collection_that_matches_nothing_is_reported_once(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     model = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
@@ -173,7 +173,7 @@ def test_a_collection_that_holds_nothing_says_so_once(
     assert run.tensor_names(collection="linear") == ["gradients/0.weight", "gradients/0.bias"]
 
 
-def test_a_second_optimizer_is_pointed_out(tmp_path: Path) -> None:
+def test_a_second_optimizer_is_reported(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
     elsewhere = nn.Linear(1, 1)
     first, second, foreign = (

@@ -50,7 +50,7 @@ def fit(tmp_path: Path) -> Fit:
     return Fit(tmp_path / "run")
 
 
-def test_micro_batches_have_the_mean_of_their_losses(fit: Fit, tmp_path: Path) -> None:
+def test_the_loss_of_micro_batches_is_their_mean(fit: Fit, tmp_path: Path) -> None:
     values = fit.step(torch.ones(2, 2), torch.full((5, 2), 3.0))
     fit.hook.close()
     column = open_run(tmp_path / "run").scalars("losses")["losses/MSELoss"]
@@ -86,7 +86,7 @@ def test_weights_in_an_evaluation_are_those_evaluated(fit: Fit, tmp_path: Path) 
     np.testing.assert_array_equal(view.value(1, mode="train"), weight.numpy())
 
 
-def test_each_block_is_a_record_of_its_own(fit: Fit, tmp_path: Path) -> None:
+def test_each_block_is_a_separate_record(fit: Fit, tmp_path: Path) -> None:
     fit.step()
     for size in (2, 3):
         with fit.hook.mode("eval"):
@@ -112,7 +112,7 @@ def test_a_block_of_train_counts_a_model_in_eval_mode(fit: Fit, tmp_path: Path) 
     assert not run.steps("eval").size
 
 
-def test_a_forward_without_gradients_is_no_part_of_a_train_step(fit: Fit, tmp_path: Path) -> None:
+def test_a_forward_without_gradients_is_not_part_of_a_train_step(fit: Fit, tmp_path: Path) -> None:
     with torch.no_grad():
         fit.model(torch.full((9, 2), 9.0))
     values = fit.step()
@@ -131,7 +131,7 @@ def test_blocks_do_not_nest(fit: Fit) -> None:
     fit.hook.close()
 
 
-def test_values_of_the_users_own(fit: Fit, tmp_path: Path) -> None:
+def test_user_values(fit: Fit, tmp_path: Path) -> None:
     latent = torch.randn(3, 4)
     fit.hook.save("latent", latent)
     fit.hook.save("losses/kl", torch.tensor(0.25))
@@ -154,7 +154,7 @@ def test_values_of_the_users_own(fit: Fit, tmp_path: Path) -> None:
     assert run.status.step == 0
 
 
-def test_a_value_may_be_put_into_a_collection(tmp_path: Path) -> None:
+def test_a_value_can_be_saved_in_a_collection(tmp_path: Path) -> None:
     mine = {"mine": Collection(regex="nothing else", save=SaveConfig(every=1))}
     with Hook(tmp_path / "run", collections=mine) as hook:
         hook.save("z", np.ones(2), collection="mine")
@@ -186,7 +186,7 @@ def test_a_loss_function_is_wrapped(tmp_path: Path) -> None:
         hook.loss(lambda x: x)
 
 
-def test_losses_that_are_no_number_are_tensors(tmp_path: Path) -> None:
+def test_losses_of_several_elements_are_tensors(tmp_path: Path) -> None:
     model, loss = nn.Linear(2, 3), nn.CrossEntropyLoss(reduction="none")
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     hook = Hook(tmp_path / "run").watch(model, loss, optimizer)

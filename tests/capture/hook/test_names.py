@@ -90,7 +90,7 @@ def test_lstm_outputs(tmp_path: Path) -> None:
     assert "biases/lstm.bias_hh_l0" in run.tensor_names(collection="biases")
 
 
-def test_a_shared_module_is_told_apart_by_its_calls(tmp_path: Path) -> None:
+def test_calls_of_a_shared_module_are_numbered(tmp_path: Path) -> None:
     layer = nn.Linear(2, 2)
     model = nn.Sequential(OrderedDict(a=layer, relu=nn.ReLU(), b=layer))
     run = run_of(model, tmp_path, lambda: model(torch.ones(1, 2)))
@@ -148,7 +148,7 @@ def test_wrappers_leave_no_trace_in_names(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_a_lazy_layer_is_captured_once_it_is_there(tmp_path: Path) -> None:
+def test_a_lazy_layer_is_captured_once_initialized(tmp_path: Path) -> None:
     model = nn.Sequential(nn.LazyLinear(2))
     run = run_of(model, tmp_path, lambda: model(torch.ones(1, 3)))
     assert run.tensor("weights/0.weight").shape == (2, 3)

@@ -43,7 +43,7 @@ def rows(path: Path) -> list[tuple[str, int, dict[str, float]]]:
 
 @pytest.mark.parametrize("training", TRAININGS)
 @pytest.mark.parametrize("with_optimizer", [True, False])
-def test_both_ways_store_the_same_and_disturb_nothing(
+def test_plain_and_full_steps_store_the_same_data(
     training: str, with_optimizer: bool, tmp_path: Path
 ) -> None:
     unhooked = train(training)
@@ -125,7 +125,7 @@ BODIES = [
 
 
 @pytest.mark.parametrize("body", BODIES)
-def test_what_comes_between_is_stored_alike(
+def test_events_between_plain_steps_are_stored_the_same(
     body: Callable[[Hook, nn.Module, int], None], tmp_path: Path
 ) -> None:
     for way, collections in (("short", NUMBERS), ("long", LONG)):
@@ -133,7 +133,7 @@ def test_what_comes_between_is_stored_alike(
     assert rows(tmp_path / "short") == rows(tmp_path / "long")
 
 
-def test_most_steps_of_the_default_rules_are_plain_and_stored_as_the_others(
+def test_most_steps_of_the_default_rules_are_plain(
     tmp_path: Path,
 ) -> None:
     some = NUMBERS | {"weights": SaveConfig(every=4, reductions=("l2",))}
@@ -149,7 +149,7 @@ def test_most_steps_of_the_default_rules_are_plain_and_stored_as_the_others(
         assert ours.reductions == (theirs.reductions if ours.step % 4 == 0 else {})
 
 
-def test_a_step_that_never_ends_leaves_only_what_was_given_by_hand(tmp_path: Path) -> None:
+def test_an_unfinished_step_keeps_only_user_values(tmp_path: Path) -> None:
     for way, collections in (("short", NUMBERS), ("long", LONG)):
         model = nn.Linear(3, 2)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -166,7 +166,7 @@ def test_a_step_that_never_ends_leaves_only_what_was_given_by_hand(tmp_path: Pat
     assert rows(tmp_path / "short-nothing") == rows(tmp_path / "long-nothing") == []
 
 
-def test_a_loop_of_its_own(tmp_path: Path) -> None:
+def test_a_custom_loop(tmp_path: Path) -> None:
     for way, collections in (("short", NUMBERS), ("long", LONG)):
         with Hook(tmp_path / way, collections=collections) as hook:
             for step in range(6):
@@ -198,7 +198,7 @@ for step in itertools.count():
 """
 
 
-def test_a_kill_loses_no_more_of_numbers_than_of_anything_else(tmp_path: Path) -> None:
+def test_a_kill_loses_no_more_numbers_than_other_data(tmp_path: Path) -> None:
     command = [sys.executable, "-c", FOREVER, str(tmp_path / "run")]
     trainer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 100
@@ -233,7 +233,7 @@ SAVES = (
 )
 
 
-def test_the_timetable_says_what_the_save_configs_say() -> None:
+def test_the_timetable_agrees_with_the_save_configs() -> None:
     def slowly(step: int) -> tuple[bool, ...]:
         return tuple(save.due(step, "train") for save in SAVES)
 
@@ -249,7 +249,7 @@ def test_the_timetable_says_what_the_save_configs_say() -> None:
     assert len(set(asked)) < 100
 
 
-def test_a_predicate_is_asked_each_time() -> None:
+def test_a_predicate_is_called_at_every_step() -> None:
     often = SaveConfig(every=1, when=lambda step, _: step in (3, 8))
     config = CaptureConfig.of({"losses": often, "metrics": SaveConfig(every=2)})
     due = [list(config.due(step, "train").collections()) for step in range(9)]

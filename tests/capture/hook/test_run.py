@@ -123,7 +123,7 @@ def test_ranks_write_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert run.scalars("metrics", rank=number)["metrics/rank"].values.tolist() == [number]
 
 
-def test_a_rank_that_is_none_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_invalid_rank_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("VINEDRESSER_RANK", "first")
     with pytest.raises(ConfigError, match="VINEDRESSER_RANK=first"):
         Hook(tmp_path / "run")
@@ -203,7 +203,7 @@ def test_a_hook_without_a_model_loads_no_framework(tmp_path: Path) -> None:
     ],
     ids=["model", "loss", "optimizer"],
 )
-def test_what_cannot_be_watched_is_named(
+def test_unsupported_arguments_of_watch_are_named(
     arguments: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     with Hook(tmp_path / "run") as hook, pytest.raises(ConfigError, match=message):
@@ -220,7 +220,7 @@ def test_a_second_model_needs_a_name(tmp_path: Path) -> None:
     assert not open_run(tmp_path / "run").scalars()
 
 
-def test_a_wrong_collection_is_named_before_anything_is_made(tmp_path: Path) -> None:
+def test_an_invalid_collection_is_named_before_the_run_is_created(tmp_path: Path) -> None:
     wrong: list[tuple[Any, str]] = [
         ({"gradient": SaveConfig()}, "did you mean gradients"),
         ({"weights": Collection(regex="conv")}, "weights: a built-in collection takes no regex"),
@@ -234,7 +234,7 @@ def test_a_wrong_collection_is_named_before_anything_is_made(tmp_path: Path) -> 
     assert not (tmp_path / "run").exists()
 
 
-def test_nothing_of_a_closed_hook_stays_with_the_model(tmp_path: Path) -> None:
+def test_a_closed_hook_leaves_nothing_in_the_model(tmp_path: Path) -> None:
     model, loss = nn.Sequential(nn.Linear(1, 1)), nn.MSELoss()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     hook = Hook(tmp_path / "run", collections={"outputs": SaveConfig(every=1)})

@@ -128,7 +128,7 @@ def outage(server: TestServer, url: str, seconds: float, *, pause: bool) -> list
     return hook.problems
 
 
-def test_a_server_that_is_killed_and_comes_back_loses_nothing(
+def test_a_killed_and_restarted_server_loses_nothing(
     frail: tuple[TestServer, str],
 ) -> None:
     said = [one for one in outage(*frail, 4.0, pause=False) if "waiting for the upload" not in one]
@@ -138,7 +138,7 @@ def test_a_server_that_is_killed_and_comes_back_loses_nothing(
 
 
 @pytest.mark.slow
-def test_a_server_that_answers_nobody_for_a_while_loses_nothing(
+def test_a_temporarily_unresponsive_server_loses_nothing(
     frail: tuple[TestServer, str],
 ) -> None:
     outage(*frail, 3.0, pause=True)
@@ -152,7 +152,7 @@ def test_a_minute_without_the_server_loses_nothing(
     outage(*frail, 60.0, pause=pause)
 
 
-def test_a_full_bucket_is_said_once_and_filled_up_when_there_is_room(
+def test_a_full_bucket_is_reported_once_and_uploads_resume_with_space(
     s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("vinedresser.capture.run.uploading._PATIENCE", 4.0)
@@ -183,7 +183,7 @@ def test_a_full_bucket_is_said_once_and_filled_up_when_there_is_room(
         assert spools() == []
 
 
-def test_what_a_killed_training_had_committed_is_uploaded(s3: str) -> None:
+def test_committed_data_of_a_killed_training_is_uploaded(s3: str) -> None:
     url = f"{s3}/run"
     with start(url) as trainer:
         await_step(trainer, 60)
@@ -197,7 +197,7 @@ def test_what_a_killed_training_had_committed_is_uploaded(s3: str) -> None:
     eventually(lambda: not spools())
 
 
-def test_a_relay_that_is_killed_is_started_again(s3: str) -> None:
+def test_a_killed_relay_is_restarted(s3: str) -> None:
     url = f"{s3}/run"
     with Hook(url, collections=INPUTS) as hook:
         for step in range(60):
@@ -217,7 +217,7 @@ def test_a_relay_that_is_killed_is_started_again(s3: str) -> None:
 @pytest.mark.parametrize(
     "pause", [0.03, 0.19, *(pytest.param(n / 37, marks=pytest.mark.slow) for n in range(10))]
 )
-def test_what_a_machine_that_died_left_behind_is_uploaded_later(s3: str, pause: float) -> None:
+def test_the_spool_of_a_crashed_machine_is_uploaded_later(s3: str, pause: float) -> None:
     url = f"{s3}/run"
     with start(url, pause=0.0) as trainer:
         await_step(trainer, 40)
@@ -240,7 +240,7 @@ def test_what_a_machine_that_died_left_behind_is_uploaded_later(s3: str, pause: 
     assert recover_spools(print, timeout=60) == []
 
 
-def test_the_next_hook_uploads_what_was_left_behind(s3: str) -> None:
+def test_the_next_hook_uploads_abandoned_spools(s3: str) -> None:
     with start(f"{s3}/first", pause=0.0) as trainer:
         await_step(trainer, 30)
         (spool,) = spools()
@@ -255,7 +255,7 @@ def test_the_next_hook_uploads_what_was_left_behind(s3: str) -> None:
     eventually(lambda: not spools())
 
 
-def test_another_writer_in_the_middle_is_said_and_overwrites_nothing(s3: str) -> None:
+def test_another_writer_is_reported_and_overwrites_nothing(s3: str) -> None:
     url = f"{s3}/run"
     intruder = b"what another process wrote"
     with Hook(url, collections=INPUTS) as hook:
@@ -286,7 +286,7 @@ def take_forty_steps(hook: Hook, server: TestServer, *, one_by_one: bool) -> Non
             hook.flush()
 
 
-def test_a_full_spool_drops_and_says_so(
+def test_a_full_spool_drops_steps_and_reports_it(
     frail: tuple[TestServer, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server, url = frail
@@ -299,7 +299,7 @@ def test_a_full_spool_drops_and_says_so(
     assert 16 <= len(steps) < 40
 
 
-def test_a_full_spool_waits_and_says_so(
+def test_a_full_spool_waits_and_reports_it(
     frail: tuple[TestServer, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server, url = frail

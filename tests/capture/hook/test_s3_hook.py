@@ -90,7 +90,7 @@ def test_the_store_is_not_loaded_into_the_training(s3: str) -> None:
         ("AWS_ENDPOINT_URL", "http://127.0.0.1:9", "no server answers at http://127.0.0.1:9"),
     ],
 )
-def test_what_is_wrong_with_the_store_is_said_before_the_training(
+def test_store_errors_are_reported_before_the_training(
     s3: str, monkeypatch: pytest.MonkeyPatch, name: str, value: str, sentence: str
 ) -> None:
     monkeypatch.setenv(name, value)
@@ -99,13 +99,13 @@ def test_what_is_wrong_with_the_store_is_said_before_the_training(
     assert spools() == []
 
 
-def test_a_missing_bucket_is_said_before_the_training(s3: str) -> None:
+def test_a_missing_bucket_is_reported_before_the_training(s3: str) -> None:
     with pytest.raises(StoreError, match="there is no bucket not-made; make it"):
         Hook("s3://not-made/run")
     assert spools() == []
 
 
-def test_a_second_run_in_the_same_place_is_refused_and_harms_nobody(s3: str) -> None:
+def test_a_second_run_at_the_same_location_is_refused_without_harm(s3: str) -> None:
     with Hook(f"{s3}/run", collections={"inputs": SaveConfig(every=1)}) as hook:
         hook.step(inputs=batch(0), loss=0.0)
         with pytest.raises(AlreadyARun, match=f"{s3}/run: already holds a run"):
@@ -117,7 +117,7 @@ def test_a_second_run_in_the_same_place_is_refused_and_harms_nobody(s3: str) -> 
     assert spools() == []
 
 
-def test_each_rank_brings_its_own_and_a_rank_has_one_writer(
+def test_each_rank_uploads_its_data_and_has_one_writer(
     s3: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
@@ -172,7 +172,7 @@ def test_requests_reach_a_training_through_the_store(s3: str) -> None:
     assert captured == list(range(change.step, steps))
 
 
-def test_who_asked_for_the_stop_is_found_in_the_store(s3: str) -> None:
+def test_the_store_says_who_requested_the_stop(s3: str) -> None:
     """Nobody supervises this training; SIGTERM stops it, and stop.json in the store says why."""
     script = Path(__file__).with_name("s3_training.py")
     command = [sys.executable, str(script), f"{s3}/run", "0", "0.01"]

@@ -39,7 +39,7 @@ def regression(hook: Hook, steps: int, rate: float = 0.1) -> list[float]:
     return losses
 
 
-def test_a_step_is_what_was_reported(tmp_path: Path) -> None:
+def test_a_step_contains_the_reported_values(tmp_path: Path) -> None:
     with Hook(tmp_path / "run", collections=EVERYTHING) as hook:
         losses = regression(hook, 5)
     run = open_run(tmp_path / "run")
@@ -61,7 +61,7 @@ def test_tensors_are_saved_only_when_they_are_due(tmp_path: Path) -> None:
     assert run.tensor_names() == ["inputs/batch"]
 
 
-def test_several_values_have_names_and_torch_tensors_are_taken(tmp_path: Path) -> None:
+def test_several_values_have_names_and_torch_tensors_are_accepted(tmp_path: Path) -> None:
     with Hook(tmp_path / "run", collections=EVERYTHING) as hook:
         image, text = torch.ones(2, 3, dtype=torch.bfloat16), np.arange(4)
         hook.step(
@@ -99,7 +99,7 @@ def test_a_rule_judges_reported_steps(tmp_path: Path) -> None:
     assert {(finding.rule, finding.tensor) for finding in found} >= {("nonfinite", "losses/loss")}
 
 
-def test_it_stops_between_two_steps_when_it_is_asked_to(tmp_path: Path) -> None:
+def test_a_requested_stop_happens_between_two_steps(tmp_path: Path) -> None:
     with Hook(tmp_path / "run") as hook:
         hook.step(loss=1.0)
         os.kill(os.getpid(), signal.SIGTERM)
@@ -108,7 +108,7 @@ def test_it_stops_between_two_steps_when_it_is_asked_to(tmp_path: Path) -> None:
     assert len(open_run(tmp_path / "run").scalars("losses")["losses/loss"]) == 2
 
 
-def test_wrong_calls_are_named(tmp_path: Path) -> None:
+def test_invalid_calls_are_rejected(tmp_path: Path) -> None:
     with Hook(tmp_path / "run") as hook:
         with pytest.raises(ConfigError, match=r"metrics = 0\.5: must be a mapping"):
             hook.step(metrics=0.5)  # type: ignore[arg-type]

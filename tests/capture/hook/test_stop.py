@@ -125,7 +125,7 @@ def test_a_stop_record_makes_it_a_stop_and_the_programs_own_handler_is_called(
     assert status.reason == "loss is not finite"
 
 
-def test_an_evaluation_is_broken_off(tmp_path: Path) -> None:
+def test_a_stop_interrupts_an_evaluation(tmp_path: Path) -> None:
     with training(tmp_path / "run", "evaluating") as process:
         process.send_signal(signal.SIGTERM)
         output, _ = process.communicate(timeout=60)
@@ -133,7 +133,7 @@ def test_an_evaluation_is_broken_off(tmp_path: Path) -> None:
     check_saved(tmp_path / "run", output, evaluating=True)
 
 
-def test_ones_own_way_of_saving_that_fails_is_reported_and_the_run_ends(tmp_path: Path) -> None:
+def test_a_failing_on_stop_callback_is_reported_and_the_run_ends(tmp_path: Path) -> None:
     with training(tmp_path / "run", "callback") as process:
         process.send_signal(signal.SIGTERM)
         output, errors = process.communicate(timeout=60)
@@ -167,7 +167,7 @@ def test_sigterm_is_given_back(tmp_path: Path) -> None:
     assert signal.getsignal(signal.SIGTERM) == before
 
 
-def test_a_forked_child_dies_of_sigterm_as_ever(tmp_path: Path) -> None:
+def test_sigterm_still_kills_a_forked_child(tmp_path: Path) -> None:
     with Hook(tmp_path / "run").watch(nn.Linear(1, 1)):
         reading, writing = os.pipe()
         child = os.fork()

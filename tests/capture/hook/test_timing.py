@@ -85,7 +85,7 @@ def test_an_evaluation_is_neither_waiting_nor_part_of_a_step(tmp_path: Path) -> 
     assert StepTiming().times() == {}
 
 
-def test_an_evaluation_is_taken_out_of_the_step_around_it() -> None:
+def test_the_time_of_an_evaluation_is_subtracted_from_its_step() -> None:
     timing = StepTiming()
     timing.step_ended()
     begin = time.perf_counter()
@@ -104,7 +104,7 @@ def test_an_evaluation_is_taken_out_of_the_step_around_it() -> None:
     assert set(timing.times()) == {"timing/step"}
 
 
-def test_between_micro_batches_it_waits_too(tmp_path: Path) -> None:
+def test_waiting_between_micro_batches_counts(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 2))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     with Hook(tmp_path / "run", collections={"timing": ALWAYS}) as hook:
@@ -122,7 +122,7 @@ def test_between_micro_batches_it_waits_too(tmp_path: Path) -> None:
     assert not list(model.get_parameter("1.bias")._post_accumulate_grad_hooks or ())
 
 
-def test_a_loop_of_ones_own_and_rounds_of_trees_have_steps(tmp_path: Path) -> None:
+def test_custom_loops_and_boosting_rounds_have_step_times(tmp_path: Path) -> None:
     with Hook(tmp_path / "loop", collections={"timing": ALWAYS}) as hook:
         for _ in range(3):
             spin(0.02)
@@ -136,6 +136,6 @@ def test_a_loop_of_ones_own_and_rounds_of_trees_have_steps(tmp_path: Path) -> No
     assert list(scalars(tmp_path / "trees", "step")) == [1, 2]
 
 
-def test_a_pattern_that_holds_no_times_measures_none(tmp_path: Path) -> None:
+def test_a_pattern_without_times_measures_none(tmp_path: Path) -> None:
     with Hook(tmp_path / "run") as hook:
         assert hook._session.recorder.timing is None

@@ -33,7 +33,7 @@ def record_of(hook: Hook) -> dict[str, Any]:
     return found
 
 
-def test_what_is_given_is_told_before_the_first_step(tmp_path: Path) -> None:
+def test_known_setup_is_recorded_before_the_first_step(tmp_path: Path) -> None:
     model = net()
     model.get_parameter("0.bias").requires_grad_(False)
     loss = nn.CrossEntropyLoss(weight=torch.ones(3), label_smoothing=0.1)
@@ -56,7 +56,7 @@ def test_what_is_given_is_told_before_the_first_step(tmp_path: Path) -> None:
     hook.close()
 
 
-def test_what_shows_in_the_first_step_is_told_before_that_is_committed(tmp_path: Path) -> None:
+def test_setup_seen_in_the_first_step_is_recorded_before_its_commit(tmp_path: Path) -> None:
     model = net()
     hook = Hook(tmp_path / "run").watch(model)
     # Nobody knows yet that nothing updates it.
@@ -90,7 +90,7 @@ def test_what_shows_in_the_first_step_is_told_before_that_is_committed(tmp_path:
     assert open_run(tmp_path / "run").info.optimizers == found["optimizers"]
 
 
-def test_of_two_models_both_are_told(tmp_path: Path) -> None:
+def test_the_setup_of_two_models_is_recorded(tmp_path: Path) -> None:
     generator, critic = nn.Linear(2, 2), nn.Linear(2, 1)
     teacher = nn.Linear(2, 2)
     for_critic = torch.optim.RMSprop(critic.parameters(), lr=1e-3)
@@ -110,7 +110,7 @@ def test_of_two_models_both_are_told(tmp_path: Path) -> None:
     assert found["unoptimized"] == ["weights/teacher.weight", "biases/teacher.bias"]
 
 
-def test_optimizers_that_look_the_same_are_two_and_one_of_two_models_is_one(tmp_path: Path) -> None:
+def test_equal_optimizers_are_two_and_a_shared_optimizer_is_one(tmp_path: Path) -> None:
     one, other = nn.Linear(2, 2), nn.Linear(2, 2)
     twins = [torch.optim.SGD(model.parameters(), lr=0.1) for model in (one, other)]
     joint = torch.optim.SGD([*one.parameters(), *other.parameters()], lr=0.1)
@@ -122,7 +122,7 @@ def test_optimizers_that_look_the_same_are_two_and_one_of_two_models_is_one(tmp_
     assert sorted(found) == [2, 2, 4]
 
 
-def test_a_training_of_which_no_step_is_saved_is_told_at_its_end(tmp_path: Path) -> None:
+def test_the_setup_is_recorded_at_the_end_if_no_step_is_saved(tmp_path: Path) -> None:
     model = net()
     nothing = SaveConfig(every=0)
     hook = Hook(tmp_path / "run", collections={"losses": nothing, "metrics": nothing}).watch(model)
@@ -133,7 +133,7 @@ def test_a_training_of_which_no_step_is_saved_is_told_at_its_end(tmp_path: Path)
     assert [one["type"] for one in record_of(hook)["optimizers"]] == ["SGD"]
 
 
-def test_a_record_of_before_has_nothing_of_it() -> None:
+def test_an_old_record_has_no_setup() -> None:
     old = {"id": "0" * 32, "name": "old", "created": 1.0, "modules": {"0": ["Linear", ""]}}
     record = RunRecord.from_json(old)
     assert (record.losses, record.optimizers) == ({}, [])
@@ -154,7 +154,7 @@ def test_settings_are_plain() -> None:
     assert plain_settings(given) == expected
 
 
-def test_a_function_is_described_by_what_it_is_called_with() -> None:
+def test_a_loss_function_is_described_by_its_call_settings() -> None:
     def focal(prediction: Tensor, target: Tensor, gamma: float = 2.0, mean: bool = True) -> None:
         """A loss."""
 
@@ -165,7 +165,7 @@ def test_a_function_is_described_by_what_it_is_called_with() -> None:
     }
 
 
-def test_xgboost_and_scikit_learn_in_the_same_shape(tmp_path: Path) -> None:
+def test_xgboost_and_scikit_learn_use_the_same_structure(tmp_path: Path) -> None:
     x, y = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 2
     hook = Hook(tmp_path / "trees")
     train = xgboost.DMatrix(x, y)

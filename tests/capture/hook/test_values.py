@@ -115,7 +115,7 @@ def test_outputs_are_taken_before_they_are_written_to(tmp_path: Path) -> None:
         np.testing.assert_array_equal(captured, output.numpy(), err_msg=name)
 
 
-def test_reductions_are_those_of_the_tensor_beside_them(tmp_path: Path) -> None:
+def test_reductions_match_the_saved_tensor(tmp_path: Path) -> None:
     train("conv_in_place", lambda: Hook(tmp_path / "run", collections=EVERYTHING))
     run = open_run(tmp_path / "run")
     for name in run.tensor_names():
@@ -126,7 +126,7 @@ def test_reductions_are_those_of_the_tensor_beside_them(tmp_path: Path) -> None:
             np.testing.assert_allclose(column.values, expected, rtol=1e-5, atol=1e-9)
 
 
-def test_bf16_is_stored_as_such(tmp_path: Path) -> None:
+def test_bf16_is_stored_as_bf16(tmp_path: Path) -> None:
     train("bf16", lambda: Hook(tmp_path / "run", collections=EVERYTHING))
     run = open_run(tmp_path / "run")
     dtypes = {run.tensor(name).dtype.name for name in run.tensor_names()}
@@ -143,7 +143,7 @@ def test_the_optimizer_is_found(tmp_path: Path) -> None:
     assert captured.tobytes() == bits(notes.gradients[-1]["0.weight"])
 
 
-def test_of_micro_batches_outputs_are_the_first_ones(tmp_path: Path) -> None:
+def test_outputs_of_micro_batches_are_the_first_batch(tmp_path: Path) -> None:
     model = nn.Linear(2, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     hook = Hook(tmp_path / "run", collections=EVERYTHING).watch(model, optimizer=optimizer)
@@ -157,7 +157,7 @@ def test_of_micro_batches_outputs_are_the_first_ones(tmp_path: Path) -> None:
     np.testing.assert_array_equal(run.tensor("outputs/Linear").value(0), expected)
 
 
-def test_a_scaler_that_skips_a_step_counts_none(tmp_path: Path) -> None:
+def test_a_step_skipped_by_a_scaler_does_not_count(tmp_path: Path) -> None:
     model = nn.Linear(2, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0)
@@ -189,7 +189,7 @@ def test_gradients_that_a_fused_optimizer_will_skip_are_not_captured(tmp_path: P
     assert run.tensor("gradients/weight").steps().tolist() == [0, 2]
 
 
-def test_nothing_is_captured_where_nothing_is_due(tmp_path: Path) -> None:
+def test_nothing_is_captured_if_nothing_is_due(tmp_path: Path) -> None:
     collections = {
         "weights": SaveConfig(every=2, start=1, stop=4),
         "gradients": SaveConfig(every=0, steps=(4,), reductions=("l2",)),
@@ -247,7 +247,7 @@ def test_inference_mode_and_training_share_their_buffers(tmp_path: Path) -> None
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_traced_model_is_traced_as_it_is(tmp_path: Path) -> None:
+def test_a_trace_of_a_model_contains_no_hooks(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
     x = torch.ones(1, 2)
     plain = torch.jit.trace(model, x)
@@ -281,9 +281,7 @@ def test_under_data_parallel_training(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("told", [True, False], ids=["told", "found"])
-def test_an_optimizer_made_anew_takes_the_place_of_the_one_before(
-    told: bool, tmp_path: Path
-) -> None:
+def test_a_recreated_optimizer_replaces_the_previous_one(told: bool, tmp_path: Path) -> None:
     model = nn.Linear(2, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     with Hook(tmp_path / "run", collections=EVERYTHING) as hook:
@@ -296,7 +294,7 @@ def test_an_optimizer_made_anew_takes_the_place_of_the_one_before(
     assert open_run(tmp_path / "run").steps("train").tolist() == [0, 1, 2]
 
 
-def test_gradients_are_read_behind_the_users_own_hooks(tmp_path: Path) -> None:
+def test_gradients_are_captured_after_the_users_hooks(tmp_path: Path) -> None:
     model = nn.Linear(2, 1, bias=False)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 

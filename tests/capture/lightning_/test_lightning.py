@@ -74,7 +74,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("way", ARGUMENTS)
-def test_the_training_is_bit_identical_and_its_gradients_those_consumed(
+def test_the_training_is_bit_identical_and_gradients_are_those_consumed(
     way: str, tmp_path: Path
 ) -> None:
     plain, hooked = Classifier(), Classifier()
@@ -100,7 +100,7 @@ def test_losses_and_metrics_of_a_step(tmp_path: Path) -> None:
     )
 
 
-def test_of_micro_batches_the_mean_of_the_loss(tmp_path: Path) -> None:
+def test_the_loss_is_the_mean_over_micro_batches(tmp_path: Path) -> None:
     module = Classifier()
     run = fitted(tmp_path, module, accumulate_grad_batches=2)
     losses = run.scalars("losses", mode="train")["losses/loss"]
@@ -124,7 +124,7 @@ def test_weights_and_outputs_are_those_of_the_step(tmp_path: Path) -> None:
     assert not [name for name in run.tensor_names() if "module" in name]
 
 
-def test_a_validation_is_one_record_and_the_sanity_check_none(tmp_path: Path) -> None:
+def test_a_validation_is_one_record_and_the_sanity_check_is_not_recorded(tmp_path: Path) -> None:
     module = Classifier()
     seen = {}
 
@@ -166,7 +166,7 @@ def test_validate_test_and_predict_alone(tmp_path: Path) -> None:
     np.testing.assert_array_equal(logits.argmax(1), predicted[0])
 
 
-def test_manual_optimization_of_two(tmp_path: Path) -> None:
+def test_manual_optimization_with_two_optimizers(tmp_path: Path) -> None:
     plain, hooked = Adversaries(), Adversaries()
     fit(tmp_path, plain)
     run = fitted(tmp_path, hooked)
@@ -181,7 +181,7 @@ def test_manual_optimization_of_two(tmp_path: Path) -> None:
     assert run.scalars("metrics")["metrics/late"].values.tolist() == [0.0, 1.0, 2.0, 3.0]
 
 
-def test_fit_twice_goes_on_counting(tmp_path: Path) -> None:
+def test_a_second_fit_continues_the_step_count(tmp_path: Path) -> None:
     module = Classifier()
     with make_hook(tmp_path) as hook:
         callback = hook.lightning()
@@ -194,7 +194,7 @@ def test_fit_twice_goes_on_counting(tmp_path: Path) -> None:
     assert run.status.state == "finished"
 
 
-def test_nothing_is_left_in_the_module(tmp_path: Path) -> None:
+def test_the_module_is_left_unchanged(tmp_path: Path) -> None:
     module = Classifier()
     fitted(tmp_path, module)
     assert not [name for name in vars(module) if name.endswith("_step") or name == "log"]
@@ -271,7 +271,7 @@ def test_an_error_in_the_training_is_a_crash(tmp_path: Path) -> None:
     assert open_run(tmp_path / "run").steps("train").tolist() == list(range(BATCHES))
 
 
-def test_a_callback_without_lightning_running_is_no_harm(tmp_path: Path) -> None:
+def test_a_callback_without_a_trainer_does_no_harm(tmp_path: Path) -> None:
     hook = Hook(tmp_path / "run", collections={"weights": SaveConfig(every=1)})
     callback = hook.lightning()
     hook.close()
@@ -343,7 +343,7 @@ with Hook(folder / "run", collections=EVERYTHING) as hook:
 
 
 @pytest.mark.slow
-def test_two_ranks_that_the_trainer_starts(tmp_path: Path) -> None:
+def test_two_ranks_started_by_the_trainer(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(PARALLEL)
     done = subprocess.run(

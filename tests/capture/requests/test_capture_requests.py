@@ -95,7 +95,7 @@ def test_the_command_changes_a_running_training(training: Path) -> None:
     assert all(step < end for step in steps())
 
 
-def test_a_collection_of_ones_own_is_known_to_readers(training: Path) -> None:
+def test_a_custom_collection_is_known_to_readers(training: Path) -> None:
     asked = Collection("first", regex=r"^outputs/0$", save=SaveConfig(every=5, reductions=("l2",)))
     number = request_capture(LocalStorage(training), [asked])
     change = await_change(LocalStorage(training), number, 60)
@@ -105,7 +105,7 @@ def test_a_collection_of_ones_own_is_known_to_readers(training: Path) -> None:
     assert open_run(training).tensor_names(collection="first") == ["outputs/0"]
 
 
-def test_what_cannot_be_asked_for_is_refused_at_once(training: Path, tmp_path: Path) -> None:
+def test_an_invalid_request_is_refused_at_once(training: Path, tmp_path: Path) -> None:
     done = capture(str(training), "--collection", "gradient", "--every", "10")
     assert (done.returncode, done.stdout) == (2, "")
     assert "did you mean gradients" in done.stderr
@@ -122,7 +122,7 @@ def test_a_run_that_is_over_cannot_change(tmp_path: Path) -> None:
         request_capture(LocalStorage(tmp_path / "run"), [Collection("gradients")])
 
 
-def test_nonsense_in_a_request_is_refused_and_said(
+def test_an_invalid_stored_request_is_refused_and_reported(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     storage = LocalStorage(tmp_path / "run")
@@ -136,7 +136,7 @@ def test_nonsense_in_a_request_is_refused_and_said(
     assert "capture request refused: gradients.every = 'often'" in capfd.readouterr().err
 
 
-def test_what_the_rules_need_stays(tmp_path: Path) -> None:
+def test_requests_keep_the_collections_of_rules(tmp_path: Path) -> None:
     needs = CaptureConfig.of({"losses": SaveConfig(every=3)})
     prepared = replace(new_run("r"), needs=needs.to_json())
     record = prepare_run(tmp_path / "run", prepared, LaunchRecord(["true"], "."))

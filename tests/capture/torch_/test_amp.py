@@ -77,7 +77,7 @@ def test_gradients_are_unscaled(how: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["plain", "fused"])
-def test_a_step_that_is_skipped_leaves_no_infinite_gradients(how: str, tmp_path: Path) -> None:
+def test_a_skipped_step_leaves_no_infinite_gradients(how: str, tmp_path: Path) -> None:
     model, loss = net(), nn.CrossEntropyLoss()
     optimizer = optimizer_of(model, how)
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**12)
@@ -105,7 +105,7 @@ def test_a_step_that_is_skipped_leaves_no_infinite_gradients(how: str, tmp_path:
     assert gradients.steps().tolist() == taken
 
 
-def test_unscaled_by_hand_and_clipped(tmp_path: Path) -> None:
+def test_gradients_unscaled_manually_and_clipped(tmp_path: Path) -> None:
     model, loss = net(), nn.CrossEntropyLoss()
     optimizer = optimizer_of(model, "plain")
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**12)
@@ -126,7 +126,7 @@ def test_unscaled_by_hand_and_clipped(tmp_path: Path) -> None:
     assert np.sqrt(sum(norms)) == pytest.approx(0.01, rel=1e-3)
 
 
-def test_accumulated_and_scaled(tmp_path: Path) -> None:
+def test_accumulated_and_scaled_gradients(tmp_path: Path) -> None:
     model, loss = net(), nn.CrossEntropyLoss()
     optimizer = optimizer_of(model, "fused")
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**12)
@@ -151,7 +151,7 @@ def test_accumulated_and_scaled(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_a_model_of_half_precision(dtype: torch.dtype, tmp_path: Path) -> None:
+def test_a_half_precision_model(dtype: torch.dtype, tmp_path: Path) -> None:
     model, loss = net().to(dtype), nn.CrossEntropyLoss()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     figures = SaveConfig(every=1, tensor=True, reductions=("l2", "mean", "std", "min"))

@@ -28,7 +28,7 @@ def test_weights_optimizer_and_generators_end_as_without_a_hook(
         assert run.tensor_names(collection=kind), kind
 
 
-def test_no_tensor_is_marked_by_having_been_looked_at(tmp_path: Path) -> None:
+def test_capture_does_not_mark_tensors(tmp_path: Path) -> None:
     # Whoever hands a tensor to numpy takes the right to resize it, which `fully_shard` needs.
     model, loss = nn.Sequential(nn.Linear(6, 4), nn.ReLU(), nn.Linear(4, 3)), nn.CrossEntropyLoss()
     optimizer = torch.optim.Adam(model.parameters())

@@ -118,7 +118,7 @@ def test_all_is_captured_on_saved_steps_and_losses_on_all(
         torch.testing.assert_close(one, other, rtol=0 if exact else 1e-3, atol=0 if exact else 1e-4)
 
 
-def test_what_is_compiled_stays_so_through_steps_that_are_saved(tmp_path: Path) -> None:
+def test_saved_steps_keep_the_compiled_code(tmp_path: Path) -> None:
     model, backend = Net(), Counting()
     compiled = torch.compile(model, backend=backend, fullgraph=True)
     assert isinstance(compiled, nn.Module)
@@ -128,7 +128,7 @@ def test_what_is_compiled_stays_so_through_steps_that_are_saved(tmp_path: Path) 
     assert hook.problems == []
 
 
-def test_what_is_compiled_by_its_method_stays_compiled_and_gets_its_code_back(
+def test_a_model_compiled_by_its_method_gets_its_code_back(
     tmp_path: Path,
 ) -> None:
     model, backend = Net(), Counting()
@@ -160,7 +160,7 @@ def test_a_model_that_is_compiled_after_it_was_watched(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("way", ["function", "method"])
-def test_a_part_that_is_compiled(way: str, tmp_path: Path) -> None:
+def test_a_compiled_submodule(way: str, tmp_path: Path) -> None:
     with Hook(tmp_path / "eager", collections=SAVED) as hook:
         fit(nn.Sequential(Net(), nn.Tanh()), hook)
     part: nn.Module = Net()
@@ -176,7 +176,7 @@ def test_a_part_that_is_compiled(way: str, tmp_path: Path) -> None:
     compare(open_run(tmp_path / "run"), open_run(tmp_path / "eager"), exact=True)
 
 
-def test_steps_that_save_nothing_run_compiled(tmp_path: Path) -> None:
+def test_unsaved_steps_run_compiled(tmp_path: Path) -> None:
     calls: list[bool] = []
 
     class Noting(Net):
@@ -211,7 +211,7 @@ def whole_step(backend: str) -> tuple[nn.Module, torch.optim.Optimizer, Callable
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-def test_a_step_that_is_compiled_as_a_whole_is_told_of_once(backend: str, tmp_path: Path) -> None:
+def test_a_fully_compiled_step_is_reported_once(backend: str, tmp_path: Path) -> None:
     _, _, plain = whole_step(backend)
     x = torch.randn(8, 6)
     expected = [plain(x).item() for _ in range(6)]
@@ -239,7 +239,7 @@ def test_a_compiled_optimizer_alone(tmp_path: Path) -> None:
     assert "no optimizer step is seen" in problem
 
 
-def test_what_a_compiled_model_is_called_with_is_taken_without_running_it_eagerly(
+def test_inputs_of_a_compiled_model_are_captured_without_eager_execution(
     tmp_path: Path,
 ) -> None:
     runs: list[int] = []

@@ -94,7 +94,7 @@ def script(model: nn.Module) -> None:
 @pytest.mark.parametrize(
     "between", [evaluate_a_copy, load_a_pickle, average, export, trace, script]
 )
-def test_what_is_done_with_copies_is_none_of_the_training(
+def test_processing_copies_does_not_affect_the_training(
     between: Callable[[nn.Module], Any], tmp_path: Path
 ) -> None:
     plain = train(None, between)
@@ -118,7 +118,7 @@ def test_what_is_done_with_copies_is_none_of_the_training(
     [nn.MSELoss(), nn.TransformerEncoderLayer(4, 2, batch_first=True)],
     ids=["loss", "fast"],
 )
-def test_torchscript_compiles_what_is_watched_and_the_users_hooks(
+def test_torchscript_compiles_a_watched_model_with_the_users_hooks(
     model: nn.Module, tmp_path: Path
 ) -> None:
     loss = model if isinstance(model, nn.MSELoss) else None
@@ -133,7 +133,7 @@ def test_torchscript_compiles_what_is_watched_and_the_users_hooks(
             torch.jit.script(model)
 
 
-def test_a_pickle_is_read_without_us(tmp_path: Path) -> None:
+def test_a_pickle_is_readable_without_vinedresser(tmp_path: Path) -> None:
     model = net()
     hook = Hook(tmp_path / "run", collections=ALL).watch(model)
     model(torch.zeros(5, 2))

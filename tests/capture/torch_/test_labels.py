@@ -56,7 +56,7 @@ def train(path: Path | None, *, as_function: bool, by_keyword: bool) -> tuple[li
 
 @pytest.mark.parametrize("as_function", [False, True], ids=["module", "function"])
 @pytest.mark.parametrize("by_keyword", [False, True], ids=["by_position", "by_keyword"])
-def test_those_of_the_first_batch_of_a_step(
+def test_labels_are_those_of_the_first_batch(
     as_function: bool, by_keyword: bool, tmp_path: Path
 ) -> None:
     plain, _ = train(None, as_function=as_function, by_keyword=by_keyword)
@@ -86,7 +86,7 @@ def one_loss(tmp_path: Path, loss: Callable[..., Tensor], *arguments: Any, **mor
     return open_run(tmp_path / "run")
 
 
-def test_nestings_and_what_is_no_tensor(tmp_path: Path) -> None:
+def test_nestings_and_other_objects_than_tensors(tmp_path: Path) -> None:
     answer, truth, third = torch.ones(2, 3), torch.zeros(2), torch.full((2,), 9.0)
 
     def loss(_scale: float, out: Any, *, wanted: Any, weight: Tensor) -> Tensor:
@@ -102,7 +102,7 @@ def test_nestings_and_what_is_no_tensor(tmp_path: Path) -> None:
     np.testing.assert_array_equal(run.tensor("predictions/mine[logits]").value(0, "eval"), answer)
 
 
-def test_a_loss_of_nothing_but_its_value(tmp_path: Path) -> None:
+def test_a_loss_without_arguments(tmp_path: Path) -> None:
     run = one_loss(tmp_path, lambda value: value, torch.tensor(2.5))
     assert run.tensor_names() == []
     assert run.scalars("losses", mode="eval")["losses/mine"].values.tolist() == [2.5]
@@ -120,7 +120,7 @@ def test_predictions_are_stored_once_with_the_output(tmp_path: Path) -> None:
             assert tensors["predictions/CrossEntropyLoss"] is tensors["outputs/Sequential"]
 
 
-def test_a_model_with_a_name_of_its_own(tmp_path: Path) -> None:
+def test_a_named_model(tmp_path: Path) -> None:
     model, loss = net(), nn.MSELoss()
     with Hook(tmp_path / "run", collections=ALL) as hook:
         hook.watch(model, loss, name="student")

@@ -174,7 +174,7 @@ def test_two_optimizers_of_one_model(form: Callable[[Any], Any], tmp_path: Path)
     assert run.tensor("optimizer_state/decoder.bias.exp_avg").steps().tolist() == [1, 2, 3]
 
 
-def test_an_optimizer_that_was_not_given_is_seen_too(tmp_path: Path) -> None:
+def test_an_optimizer_that_was_not_passed_is_found(tmp_path: Path) -> None:
     notes = Notes()
     hook = Hook(tmp_path / "run", collections=ALL)
     code(lambda model, both: hook.watch(model, optimizer=both[1]), notes)
@@ -183,7 +183,7 @@ def test_an_optimizer_that_was_not_given_is_seen_too(tmp_path: Path) -> None:
     notes.check(run)
 
 
-def test_none_given_the_first_ends_the_step_and_the_second_is_told_of(tmp_path: Path) -> None:
+def test_the_first_found_optimizer_ends_the_step_and_the_second_is_reported(tmp_path: Path) -> None:
     model = Coder()
     optimizers = [
         torch.optim.SGD(one.parameters(), lr=0.1) for one in (model.encoder, model.decoder)
@@ -199,7 +199,7 @@ def test_none_given_the_first_ends_the_step_and_the_second_is_told_of(tmp_path: 
     assert open_run(tmp_path / "run").steps("train").tolist() == [0, 1, 2]
 
 
-def test_all_optimizers_are_made_anew(tmp_path: Path) -> None:
+def test_all_optimizers_are_recreated(tmp_path: Path) -> None:
     model = Coder()
 
     def make() -> list[torch.optim.Optimizer]:
@@ -225,7 +225,7 @@ def test_all_optimizers_are_made_anew(tmp_path: Path) -> None:
     notes.check(run)
 
 
-def test_the_last_optimizer_goes_and_another_stays(tmp_path: Path) -> None:
+def test_the_last_optimizer_is_deleted_and_another_remains(tmp_path: Path) -> None:
     model = Coder()
     first = torch.optim.SGD(model.encoder.parameters(), lr=0.1)
     last = torch.optim.SGD(model.decoder.parameters(), lr=0.1)
@@ -259,7 +259,7 @@ def idle(hook: Hook | None, steps: int) -> list[Tensor]:
     return list(model.parameters())
 
 
-def test_an_optimizer_that_should_end_steps_and_takes_none_is_told_of(tmp_path: Path) -> None:
+def test_an_optimizer_that_should_end_steps_but_takes_none_is_reported(tmp_path: Path) -> None:
     with Hook(tmp_path / "run", collections={"weights": ALWAYS}) as hook:
         trained = idle(hook, 230)
     assert all(map(torch.equal, trained, idle(None, 230)))
@@ -271,7 +271,7 @@ def test_an_optimizer_that_should_end_steps_and_takes_none_is_told_of(tmp_path: 
     assert open_run(tmp_path / "run").steps("train").tolist() == list(range(230 - 201))
 
 
-def test_it_is_told_of_at_the_end_of_a_short_training(tmp_path: Path) -> None:
+def test_it_is_reported_at_the_end_of_a_short_training(tmp_path: Path) -> None:
     with Hook(tmp_path / "run", collections={"weights": ALWAYS}) as hook:
         idle(hook, 3)
     (problem,) = hook.problems
@@ -279,7 +279,7 @@ def test_it_is_told_of_at_the_end_of_a_short_training(tmp_path: Path) -> None:
     assert open_run(tmp_path / "run").steps("train").tolist() == []
 
 
-def test_a_model_that_was_watched_last_and_is_never_updated_leaves_steps_to_another(
+def test_a_model_without_updates_lets_another_model_end_steps(
     tmp_path: Path,
 ) -> None:
     models = [nn.Linear(4, 1) for _ in range(3)]
@@ -405,7 +405,7 @@ def test_an_evaluation_of_two_models(tmp_path: Path) -> None:
     assert run.tensor("inputs/m0").value(0, mode="eval").tolist() == [[0.0, 0.0]]
 
 
-def test_what_is_no_optimizer_is_refused(tmp_path: Path) -> None:
+def test_an_object_that_is_not_an_optimizer_is_rejected(tmp_path: Path) -> None:
     model = nn.Linear(2, 2)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     with Hook(tmp_path / "run") as hook:

@@ -89,7 +89,7 @@ def test_training_in_eval_mode_is_training(micro: int, tmp_path: Path) -> None:
     assert not [name for name in run.tensor_names() if name.startswith("inputs/")]
 
 
-def test_an_evaluation_in_between_is_one(tmp_path: Path) -> None:
+def test_an_evaluation_between_steps_is_recognized(tmp_path: Path) -> None:
     loop = Loop(tmp_path / "run")
     loop.step()
     loop.model.eval()
@@ -107,7 +107,7 @@ def test_an_evaluation_in_between_is_one(tmp_path: Path) -> None:
     assert training(run, "eval") == [0.0, 0.0]
 
 
-def test_an_evaluation_that_forgets_no_grad_is_one(tmp_path: Path) -> None:
+def test_an_evaluation_with_gradients_is_recognized(tmp_path: Path) -> None:
     loop = Loop(tmp_path / "run")
     loop.step()
     loop.model.eval()
@@ -124,7 +124,7 @@ def test_an_evaluation_that_forgets_no_grad_is_one(tmp_path: Path) -> None:
     assert training(run, "eval") == [0.0, 0.0]
 
 
-def test_an_evaluation_in_training_mode_is_one(tmp_path: Path) -> None:
+def test_an_evaluation_in_training_mode_is_recognized(tmp_path: Path) -> None:
     loop = Loop(tmp_path / "run")
     loop.step()
     values = loop.evaluate(batches=3)
@@ -135,7 +135,7 @@ def test_an_evaluation_in_training_mode_is_one(tmp_path: Path) -> None:
     assert losses(run, "train")[1:] == pytest.approx(after)
 
 
-def test_a_look_without_a_loss_is_none(tmp_path: Path) -> None:
+def test_a_forward_without_a_loss_is_not_an_evaluation(tmp_path: Path) -> None:
     loop = Loop(tmp_path / "run")
     for _ in range(3):
         with torch.no_grad():
@@ -167,7 +167,7 @@ def test_two_models_in_eval_mode(tmp_path: Path) -> None:
         assert run.tensor(f"outputs/{name}").value(0).shape == (4, 3)
 
 
-def test_a_teacher_beside_a_model_that_is_trained_in_eval_mode(tmp_path: Path) -> None:
+def test_a_teacher_of_a_model_that_is_trained_in_eval_mode(tmp_path: Path) -> None:
     loop = Loop(tmp_path / "run")
     teacher = nn.Sequential(nn.Linear(3, 1), nn.Dropout(0.5)).eval()
     assert loop.hook is not None

@@ -71,7 +71,7 @@ def test_buffers_are_those_before_the_first_forward(tmp_path: Path) -> None:
     assert run.tensor("buffers/1.num_batches_tracked").dtype == np.int64
 
 
-def test_buffers_that_are_shared_or_none_or_not_saved(tmp_path: Path) -> None:
+def test_shared_missing_and_non_persistent_buffers(tmp_path: Path) -> None:
     class Holds(nn.Module):
         def __init__(self, table: Tensor) -> None:
             super().__init__()
@@ -113,7 +113,7 @@ def test_frozen_parameters_and_those_without_a_gradient(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_a_loop_that_updates_some_by_hand(tmp_path: Path) -> None:
+def test_manual_updates(tmp_path: Path) -> None:
     by_hand, last = nn.Linear(2, 3), nn.Linear(3, 1)
     model = nn.Sequential(by_hand, last)
     optimizer = torch.optim.SGD(last.parameters(), lr=0.1)
@@ -201,7 +201,7 @@ def test_lists_and_dictionaries_of_modules(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.*is deprecated")
-def test_a_part_of_torchscript(tmp_path: Path) -> None:
+def test_a_torchscript_submodule(tmp_path: Path) -> None:
     first, second = (nn.Sequential(scripted(), nn.Linear(2, 1)) for _ in range(2))
     second.load_state_dict(first.state_dict())
     x = torch.randn(4, 2)
@@ -215,7 +215,7 @@ def test_a_part_of_torchscript(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.*is deprecated")
-def test_a_whole_model_of_torchscript(tmp_path: Path) -> None:
+def test_a_torchscript_model(tmp_path: Path) -> None:
     first, second, x = scripted(), scripted(), torch.randn(4, 2)
     fit(first, None, x=x)
     optimizer = torch.optim.SGD(second.parameters(), lr=0.1)

@@ -61,7 +61,7 @@ def test_the_share_of_modules_in_training_mode(tmp_path: Path) -> None:
         (nn.MultiheadAttention(2, 1), False),
     ],
 )
-def test_what_differs(module: nn.Module, differs: bool) -> None:
+def test_mode_dependent_modules(module: nn.Module, differs: bool) -> None:
     from vinedresser.capture.torch_.training_mode import training_share
 
     modules = list(module.modules())
@@ -70,7 +70,7 @@ def test_what_differs(module: nn.Module, differs: bool) -> None:
     assert training_share(modules) == (0.0 if differs else None)
 
 
-def test_a_model_in_which_nothing_differs_has_none(tmp_path: Path) -> None:
+def test_a_model_without_mode_dependent_modules_has_no_share(tmp_path: Path) -> None:
     model = nn.Linear(3, 2)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     with Hook(tmp_path / "run", collections=STATE) as hook:
@@ -113,7 +113,7 @@ def test_scale_and_skipped_steps(fused: bool, tmp_path: Path) -> None:
     assert values(run, "net.skipped_steps") == [[0, 0, 1, 1, 2, 2][step] for step in taken]
 
 
-def test_without_the_collection_scalers_are_as_they_were(tmp_path: Path) -> None:
+def test_without_the_collection_scalers_are_unchanged(tmp_path: Path) -> None:
     model, step = nn.Linear(3, 2), GradScaler.step
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     with Hook(tmp_path / "run") as hook:

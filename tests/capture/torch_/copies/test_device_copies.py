@@ -82,7 +82,7 @@ def on_device(*values: float) -> torch.Tensor:
     return torch.tensor(values, dtype=torch.float32).as_subclass(Tensor)
 
 
-def test_a_staged_copy_lets_nobody_wait() -> None:
+def test_a_staged_copy_blocks_nothing() -> None:
     device = Device()
     copies = DeviceCopies(cuda=device)
     source, target = on_device(1, 2, 3), torch.zeros(3)
@@ -105,13 +105,13 @@ def test_without_room_the_device_waits_but_not_the_host() -> None:
     assert "kept for side" in device.log
 
 
-def test_a_tensor_beyond_the_limit_goes_directly() -> None:
+def test_a_tensor_beyond_the_limit_is_copied_directly() -> None:
     device = Device()
     DeviceCopies(most_staged=8, cuda=device).begin(on_device(1, 2, 3), torch.zeros(3))
     assert device.log[-1] == "compute waits for side"
 
 
-def test_the_arrival_comes_after_all_that_was_begun_and_is_waited_for_by_who_asks() -> None:
+def test_the_arrival_follows_all_started_copies() -> None:
     device = Device()
     copies = DeviceCopies(cuda=device)
     assert copies.arrival() is None
@@ -125,7 +125,7 @@ def test_the_arrival_comes_after_all_that_was_begun_and_is_waited_for_by_who_ask
     assert copies.arrival() is not None
 
 
-def test_nothing_goes_into_a_graph_that_is_recorded() -> None:
+def test_no_copy_enters_a_captured_graph() -> None:
     device = Device()
     device.capturing = True
     with pytest.raises(TypeError, match="CUDA graph"):
@@ -133,7 +133,7 @@ def test_nothing_goes_into_a_graph_that_is_recorded() -> None:
     assert device.log == []
 
 
-def test_figures_of_several_tensors_come_in_one_copy() -> None:
+def test_statistics_of_several_tensors_arrive_in_one_copy() -> None:
     words = frozenset({"l2", "channel_mean", "nonfinite"})
     tensors = [torch.randn(3, 4), torch.randn(2, 5)]
     taken = [take_later(tensor, words, 0) for tensor in tensors]
@@ -167,7 +167,7 @@ def test_a_record_is_completed_where_it_is_settled() -> None:
     assert record.scalars == {"losses/here": 1.0, "losses/late": 2.0}
 
 
-def test_a_device_that_fails_costs_what_was_on_it_and_is_told() -> None:
+def test_a_failing_device_loses_its_data_and_is_reported() -> None:
     made = recording()
     made.add_scalar("losses/here", 1.0)
     made.reductions["weights/w"] = {"l2": 0.0}

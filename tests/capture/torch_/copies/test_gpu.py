@@ -66,7 +66,7 @@ def train(
 
 @pytest.mark.parametrize("scaled", [False, True])
 @pytest.mark.parametrize("staged", [256 << 20, 0])
-def test_everything_is_of_its_moment_and_the_training_bit_identical(
+def test_tensors_are_captured_in_time_and_the_training_is_bit_identical(
     scaled: bool, staged: int, tmp_path: Path
 ) -> None:
     def scaler() -> torch.amp.GradScaler | None:

@@ -23,7 +23,7 @@ def recording() -> Recording:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_they_are_those_of_the_tensor_as_it_was(dtype: torch.dtype) -> None:
+def test_statistics_are_those_of_the_tensor_when_copied(dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     later, record = LaterStatistics(), recording()
     tensor = torch.randn(30, 40, dtype=dtype).relu_().T
@@ -42,7 +42,7 @@ def test_they_are_those_of_the_tensor_as_it_was(dtype: torch.dtype) -> None:
     assert statistics.vectors["channel_zero_share"].tolist() == expected.tolist()
 
 
-def test_memory_is_used_again_when_all_copies_have_been_read() -> None:
+def test_memory_is_reused_when_all_copies_have_been_read() -> None:
     later, record = LaterStatistics(), recording()
     tensors = [torch.ones(5), torch.ones(2, 3)]
     copies = later.copy(record, tensors)
@@ -55,7 +55,7 @@ def test_memory_is_used_again_when_all_copies_have_been_read() -> None:
     assert (first.scalars, second.scalars) == ({"l1": 5.0}, {"l1": 6.0})
 
 
-def test_a_step_leaves_no_more_for_later_than_it_may() -> None:
+def test_copies_of_a_step_are_limited() -> None:
     later, record = LaterStatistics(most=100), recording()
     tensor = torch.ones(20)
     assert later.fits(record, (tensor,))
@@ -74,7 +74,7 @@ def test_a_step_leaves_no_more_for_later_than_it_may() -> None:
     ],
     ids=["bfloat16", "int64", "sparse"],
 )
-def test_what_is_not_plain_is_looked_at_now(tensor: torch.Tensor) -> None:
+def test_unusual_tensors_are_computed_at_once(tensor: torch.Tensor) -> None:
     assert not LaterStatistics().fits(recording(), (tensor,))
 
 

@@ -147,7 +147,7 @@ def test_there_are_always_batch_heads_queries_and_keys(
     np.testing.assert_allclose(found, expected.reshape(four), rtol=1e-5)
 
 
-def test_a_query_that_sees_nothing_has_zeros_as_in_torch(tmp_path: Path) -> None:
+def test_a_query_without_keys_has_zeros_as_in_torch(tmp_path: Path) -> None:
     x, nothing = torch.randn(1, 2, 3, 3), torch.ones(3, 3, dtype=torch.bool).triu(1)
     model = Calls(lambda: F.scaled_dot_product_attention(x, x, torch.eye(3), nothing))
     run, _ = step_on(model, tmp_path / "run")
@@ -326,7 +326,7 @@ class Saving(nn.Module):
         return out
 
 
-def test_beside_selective_checkpointing(tmp_path: Path) -> None:
+def test_with_selective_checkpointing(tmp_path: Path) -> None:
     plain = Saving()
     plain().backward()
     model = Saving()
@@ -337,13 +337,13 @@ def test_beside_selective_checkpointing(tmp_path: Path) -> None:
     torch.testing.assert_close(model.weight.grad, plain.weight.grad, rtol=0, atol=0)
 
 
-def test_of_one_module_only(tmp_path: Path) -> None:
+def test_attention_of_one_module_only(tmp_path: Path) -> None:
     mine = Collection(types=("Mine",), kinds=("attention",), save=ALWAYS)
     train(tmp_path / "run", mine=mine)
     assert set(open_run(tmp_path / "run").tensor_names()) == {"attention/mine", "attention/mine#1"}
 
 
-def test_a_mask_that_is_not_known_is_told_of(tmp_path: Path) -> None:
+def test_an_unsupported_mask_is_reported(tmp_path: Path) -> None:
     x = torch.randn(1, 2, 3, 4)
     model = Calls(lambda: F.scaled_dot_product_attention(x, x, x, causal_lower_right(3, 3)))
     run, problems = step_on(model, tmp_path / "run")

@@ -71,7 +71,7 @@ def train(way: str | None, path: Path) -> tuple[Run, dict[str, Tensor]]:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_everything_is_as_without_checkpointing(way: str, tmp_path: Path) -> None:
+def test_checkpointing_changes_nothing(way: str, tmp_path: Path) -> None:
     usual, _ = train(None, tmp_path / "usual")
     run, _ = train(way, tmp_path / "run")
     assert run.steps("train").tolist() == usual.steps("train").tolist() == [0, 1, 2]

@@ -76,7 +76,7 @@ class Block(nn.Module):
         return torch.sigmoid(F.relu(self.act(y) - 0.2))
 
 
-def test_calls_are_told_apart_and_belong_to_the_innermost_module(tmp_path: Path) -> None:
+def test_calls_are_numbered_and_belong_to_the_innermost_module(tmp_path: Path) -> None:
     block = Block()
     run, problems = step_on(nn.Sequential(block, block), tmp_path / "run", torch.randn(2, 3))
     assert problems == []
@@ -98,7 +98,7 @@ def test_activations_are_those_of_modules_and_of_functions(tmp_path: Path) -> No
     }  # fmt: skip
 
 
-def test_a_function_is_asked_for_by_its_name(tmp_path: Path) -> None:
+def test_a_function_is_selected_by_its_name(tmp_path: Path) -> None:
     mine = Collection(modules=("0.relu()",), kinds=("inputs",), save=ALWAYS)
     collections = {"mine": mine}
     run, problems = step_on(
@@ -108,7 +108,7 @@ def test_a_function_is_asked_for_by_its_name(tmp_path: Path) -> None:
     assert set(run.tensor_names()) == {"inputs/0.relu()", "inputs/0.relu()#1"}
 
 
-def test_what_is_inside_of_torchs_own_modules(tmp_path: Path) -> None:
+def test_functions_inside_modules_of_torch(tmp_path: Path) -> None:
     model = nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, activation=F.gelu)
     run, problems = step_on(model, tmp_path / "run", torch.randn(3, 2, 4))
     assert problems == []
@@ -125,7 +125,7 @@ NO_LEAF = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor tha
 @NO_LEAF
 @pytest.mark.usefixtures("fresh_compiler")
 @pytest.mark.parametrize("first", [0, 2], ids=["compiled_when_saved", "compiled_before"])
-def test_a_function_that_is_compiled_by_itself_stays_so(first: int, tmp_path: Path) -> None:
+def test_a_compiled_function_stays_compiled(first: int, tmp_path: Path) -> None:
     graphs = []
 
     def backend(graph: torch.fx.GraphModule, _: list[Tensor]) -> torch.fx.GraphModule:

@@ -106,7 +106,7 @@ def test_the_training_is_bit_identical(
     assert "outputs/Random.relu()#1" not in names
 
 
-def test_modes_of_the_users_see_his_operations_only(tmp_path: Path) -> None:
+def test_user_modes_see_only_the_users_operations(tmp_path: Path) -> None:
     class Noting(TorchFunctionMode):
         def __init__(self) -> None:
             super().__init__()
@@ -140,7 +140,7 @@ def test_modes_of_the_users_see_his_operations_only(tmp_path: Path) -> None:
     assert seen[0] == seen[1]
 
 
-def test_a_default_device_is_not_ours(tmp_path: Path) -> None:
+def test_a_default_device_does_not_affect_capture(tmp_path: Path) -> None:
     model = Calls(torch.relu)
     try:
         torch.set_default_device("meta")
@@ -152,7 +152,7 @@ def test_a_default_device_is_not_ours(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.*is deprecated")
-def test_beside_torchscript(tmp_path: Path) -> None:
+def test_with_torchscript(tmp_path: Path) -> None:
     class Mixed(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -173,7 +173,7 @@ def _scripted(x: Tensor) -> Tensor:
     return torch.relu(x) + 1
 
 
-def test_transforms_inside_of_a_model_are_left_alone(tmp_path: Path) -> None:
+def test_transforms_inside_a_model_are_left_alone(tmp_path: Path) -> None:
     class Slopes(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -195,7 +195,7 @@ def test_transforms_inside_of_a_model_are_left_alone(tmp_path: Path) -> None:
     assert not [name for name in run.tensor_names() if "sigmoid" in name or "#" in name]
 
 
-def test_a_model_inside_of_a_transform(tmp_path: Path) -> None:
+def test_a_model_inside_a_transform(tmp_path: Path) -> None:
     model = Calls(torch.relu)
     rows = torch.randn(4, 3)
 
@@ -246,7 +246,7 @@ def test_nothing_keeps_the_activations_alive(tmp_path: Path) -> None:
         assert [reference() for reference in seen] == [None, None]
 
 
-def test_a_layer_alone_is_evaluated_by_torchs_fast_path_too(tmp_path: Path) -> None:
+def test_a_single_layer_uses_torchs_fast_path(tmp_path: Path) -> None:
     torch.manual_seed(3)
     model = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
     x = torch.randn(3, 5, 8)
@@ -266,7 +266,7 @@ def test_a_layer_alone_is_evaluated_by_torchs_fast_path_too(tmp_path: Path) -> N
     assert model._compiled_call_impl is None
 
 
-def test_an_evaluation_by_torchs_fast_path_is_bit_identical(tmp_path: Path) -> None:
+def test_an_evaluation_with_torchs_fast_path_is_bit_identical(tmp_path: Path) -> None:
     torch.manual_seed(3)
     layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
     model = nn.Sequential(nn.Linear(8, 8), nn.TransformerEncoder(layer, 2)).eval()

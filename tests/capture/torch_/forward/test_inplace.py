@@ -65,7 +65,7 @@ def runs(tmp_path: Path) -> tuple[Run, Run]:
     return open_run(tmp_path / "in_place"), open_run(tmp_path / "not")
 
 
-def test_inputs_and_outputs_are_the_true_ones(runs: tuple[Run, Run]) -> None:
+def test_inputs_and_outputs_are_correct(runs: tuple[Run, Run]) -> None:
     one, other = runs
     names = [*other.tensor_names(collection="inputs"), *other.tensor_names(collection="outputs")]
     assert {"inputs/1.relu", "outputs/1.bn", "inputs/1.drop", "outputs/1.conv2"} <= set(names)

@@ -105,7 +105,7 @@ def test_packed_sequences_are_their_data(tmp_path: Path) -> None:
     assert run.tensor("outputs/lstm[1][0]").shape == (1, 2, 4)
 
 
-def test_calls_of_one_module_are_told_apart(tmp_path: Path) -> None:
+def test_calls_of_one_module_are_numbered(tmp_path: Path) -> None:
     layer = nn.Linear(2, 2)
     model = nn.Sequential(layer, nn.ReLU(), layer)
     x = torch.randn(3, 2)
@@ -129,7 +129,7 @@ def test_a_module_that_calls_itself(tmp_path: Path) -> None:
         assert value(run, f"outputs/{name}").tolist() == [2.0]
 
 
-def test_a_module_that_fails_and_is_passed_over(tmp_path: Path) -> None:
+def test_a_module_whose_error_is_caught(tmp_path: Path) -> None:
     class Careful(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -158,7 +158,7 @@ def test_indices_of_embeddings(dtype: torch.dtype, tmp_path: Path) -> None:
     assert run.tensor("inputs/0").dtype == np.dtype(str(dtype).removeprefix("torch."))
 
 
-def test_what_a_layer_in_place_was_given_and_what_it_made_of_it(tmp_path: Path) -> None:
+def test_inputs_and_outputs_of_an_in_place_layer(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Hardtanh(inplace=True), nn.Threshold(0.0, 9.0, inplace=True))
     x = torch.tensor([-3.0, -0.5, 0.5, 3.0])
     run = run_of(model, tmp_path, lambda: model(x))
@@ -194,7 +194,7 @@ def test_a_tensor_between_two_modules_is_copied_once(tmp_path: Path) -> None:
     assert len(set(found.values())) == len({found["inputs/0"], first, scaled, found["outputs/3"]})
 
 
-def test_what_user_hooks_have_changed_is_what_counts(tmp_path: Path) -> None:
+def test_changes_by_user_hooks_are_captured(tmp_path: Path) -> None:
     layer = nn.Linear(2, 2, bias=False)
     nn.init.eye_(layer.weight)
     layer.register_forward_pre_hook(lambda _, args: (args[0] + 1,))
@@ -205,7 +205,7 @@ def test_what_user_hooks_have_changed_is_what_counts(tmp_path: Path) -> None:
     assert value(run, "outputs/0").tolist() == [[20.0, 20.0]]
 
 
-def test_only_what_is_asked_for_is_looked_at(tmp_path: Path) -> None:
+def test_only_requested_modules_get_hooks(tmp_path: Path) -> None:
     seen = []
 
     class Looking(nn.Module):

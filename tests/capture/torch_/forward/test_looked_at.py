@@ -114,7 +114,7 @@ def captured(
 
 
 @pytest.mark.parametrize("make", MODELS)
-def test_as_much_is_seen_as_where_all_modules_are_looked_at(
+def test_selected_hooks_capture_as_much_as_hooks_on_all_modules(
     make: Callable[[], nn.Module], tmp_path: Path
 ) -> None:
     handle = None

@@ -107,7 +107,7 @@ def test_slots_are_those_before_the_step(maker: str, tmp_path: Path) -> None:
     assert bool(noted[0]) == (maker == "adagrad")
 
 
-def test_the_learning_rate_is_the_one_of_the_step(tmp_path: Path) -> None:
+def test_the_learning_rate_is_that_of_the_step(tmp_path: Path) -> None:
     fit(MAKERS["adam"], tmp_path / "run")
     columns = open_run(tmp_path / "run").scalars("optimizer_state")
     rates = columns["optimizer_state/lr"]
@@ -120,7 +120,7 @@ def test_the_learning_rate_is_the_one_of_the_step(tmp_path: Path) -> None:
     assert "optimizer_state/amsgrad" not in columns
 
 
-def test_groups_have_their_numbers(tmp_path: Path) -> None:
+def test_parameter_groups_are_numbered(tmp_path: Path) -> None:
     model = net()
     first, last = list(model.parameters())[:2], list(model.parameters())[2:]
     optimizer: Optimizer = torch.optim.SGD(
@@ -137,7 +137,7 @@ def test_groups_have_their_numbers(tmp_path: Path) -> None:
     assert columns["optimizer_state/momentum[1]"].values.tolist() == [0.5, 0.5]
 
 
-def test_cycled_momentum_is_seen(tmp_path: Path) -> None:
+def test_cycled_momentum_is_captured(tmp_path: Path) -> None:
     model = net()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=STEPS)
@@ -153,7 +153,7 @@ def test_cycled_momentum_is_seen(tmp_path: Path) -> None:
     assert len(set(noted)) > 1
 
 
-def test_of_lbfgs(tmp_path: Path) -> None:
+def test_lbfgs_state(tmp_path: Path) -> None:
     model = net()
     optimizer = torch.optim.LBFGS(model.parameters(), lr=0.5, max_iter=3, history_size=2)
     noted = []
@@ -180,7 +180,7 @@ def test_of_lbfgs(tmp_path: Path) -> None:
     np.testing.assert_array_equal(old, noted[2]["0.weight.old_dirs"][0])
 
 
-def test_parameters_of_one_element_and_of_none_dimensions(tmp_path: Path) -> None:
+def test_parameters_with_one_element_or_no_dimensions(tmp_path: Path) -> None:
     model = nn.ParameterDict({"one": torch.ones(1), "none": torch.tensor(2.0)})
     optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
     with Hook(tmp_path / "run", collections=STATE) as hook:
@@ -210,7 +210,7 @@ def test_sparse_gradients_and_frozen_parameters(tmp_path: Path) -> None:
     assert set(names) == {f"optimizer_state/0.weight.{slot}" for slot in ("exp_avg", "exp_avg_sq")}
 
 
-def test_nothing_is_touched_where_it_is_not_due(tmp_path: Path) -> None:
+def test_nothing_is_touched_if_it_is_not_due(tmp_path: Path) -> None:
     touched = []
 
     class Noting(dict[Any, Any]):

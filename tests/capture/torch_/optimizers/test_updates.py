@@ -40,7 +40,9 @@ def test_updates_are_the_differences_of_the_weights(training: str, tmp_path: Pat
             assert_update(run, name, step, after[name] - before)
 
 
-def test_what_gets_no_gradient_has_zeros_and_what_nobody_updates_nothing(tmp_path: Path) -> None:
+def test_parameters_without_gradient_have_zero_updates_and_those_without_optimizer_none(
+    tmp_path: Path,
+) -> None:
     model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3), nn.Linear(3, 2))
     model[2].requires_grad_(False)
     optimizer = torch.optim.SGD([*model[0].parameters(), *model[1].parameters()], lr=0.5)
@@ -58,7 +60,7 @@ def test_what_gets_no_gradient_has_zeros_and_what_nobody_updates_nothing(tmp_pat
     assert not [name for name in run.tensor_names(collection="updates") if "/2." in name]
 
 
-def test_a_step_that_a_fused_optimizer_skips_is_of_zeros(tmp_path: Path) -> None:
+def test_a_step_skipped_by_a_fused_optimizer_has_zero_updates(tmp_path: Path) -> None:
     model = nn.Linear(3, 2)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.1, fused=True)
     scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
@@ -75,7 +77,7 @@ def test_a_step_that_a_fused_optimizer_skips_is_of_zeros(tmp_path: Path) -> None
     assert moved == [True, False, True]
 
 
-def test_each_of_several_optimizers_and_only_its_first_step(tmp_path: Path) -> None:
+def test_updates_of_several_optimizers_are_those_of_their_first_step(tmp_path: Path) -> None:
     critic, generator = nn.Linear(2, 1), nn.Linear(2, 2)
     for_critic = torch.optim.SGD(critic.parameters(), lr=0.1)
     for_generator = torch.optim.SGD(generator.parameters(), lr=0.1)

@@ -99,7 +99,7 @@ def test_gradients_are_those_of_the_joint_batch(training: str, trained: Path) ->
         check_gradients(run, step, expected)
 
 
-def test_gradients_of_what_only_one_rank_has_used(trained: Path) -> None:
+def test_gradients_of_parameters_used_by_one_rank_only(trained: Path) -> None:
     run = open_run(trained / "unused")
     for step in range(STEPS):
         twin = load_weights(TwoHeads(), run, step)
@@ -147,7 +147,7 @@ def test_each_rank_writes_every_step_under_the_users_own_names(
     assert {name.removeprefix("gradients/") for name in names if "gradients/" in name} == expected
 
 
-def test_outputs_losses_and_buffers_are_each_ranks_own(trained: Path) -> None:
+def test_each_rank_has_its_own_outputs_losses_and_buffers(trained: Path) -> None:
     run = open_run(trained / "plain")
     for name in ("outputs/0", "buffers/1.running_mean"):
         one, other = (run.tensor(name).value(2, rank=rank) for rank in RANKS)
@@ -166,7 +166,7 @@ def test_outputs_losses_and_buffers_are_each_ranks_own(trained: Path) -> None:
         assert losses[rank].values[1] == pytest.approx(loss, rel=1e-5)
 
 
-def test_readers_follow_all_ranks_in_one_order(trained: Path) -> None:
+def test_readers_follow_all_ranks_in_the_same_order(trained: Path) -> None:
     run = open_run(trained / "plain")
     seen = [(step.step, step.rank) for step in run.follow() if step.mode == "train"]
     assert seen == [(step, rank) for step in range(STEPS) for rank in RANKS]
@@ -208,7 +208,7 @@ def test_under_torchrun(tmp_path: Path) -> None:
         assert run.tensor("gradients/weight").value(1, rank=rank).tolist() == [[2.0, 2.0]]
 
 
-def test_a_rank_that_is_killed_is_told_within_seconds(tmp_path: Path) -> None:
+def test_a_killed_rank_is_reported_within_seconds(tmp_path: Path) -> None:
     with start_ranks("tests.capture.torch_.parallel.ddp_training", tmp_path, "die") as (
         survivor,
         victim,
@@ -244,7 +244,7 @@ hook.close()
 """
 
 
-def test_a_rank_that_goes_on_after_rank_0_is_read_to_its_end(tmp_path: Path) -> None:
+def test_a_rank_that_outlives_rank_0_is_read_to_its_end(tmp_path: Path) -> None:
     path = tmp_path / "run"
     with ExitStack() as stack:
         started = [
@@ -272,7 +272,7 @@ def test_a_rank_that_goes_on_after_rank_0_is_read_to_its_end(tmp_path: Path) -> 
     assert open_run(path).status.state == "finished"
 
 
-def test_the_rank_of_a_process_that_lightning_has_started() -> None:
+def test_the_rank_of_a_process_started_by_lightning() -> None:
     given = {"LOCAL_RANK": "1", "WORLD_SIZE": "2", "NODE_RANK": "0"}
     assert Environment.read(given).rank == 1
     assert Environment.read({**given, "RANK": "0"}).rank == 0

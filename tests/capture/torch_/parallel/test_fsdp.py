@@ -118,7 +118,7 @@ def test_an_evaluation_has_shards_too(trained: Path) -> None:
         np.testing.assert_array_equal(view.value(STEPS, mode="eval", rank=rank), seen)
 
 
-def test_a_rank_that_is_stopped_alone_saves_its_shards_and_waits_for_nobody(tmp_path: Path) -> None:
+def test_a_rank_stopped_alone_saves_its_shards_without_waiting(tmp_path: Path) -> None:
     with start_ranks("tests.capture.torch_.parallel.fsdp_training", tmp_path, "stop") as (
         _,
         stopped,

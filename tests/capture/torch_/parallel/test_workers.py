@@ -61,7 +61,7 @@ def test_workers_that_run_the_watched_model(start: str, persistent: bool, tmp_pa
     assert run.status.state == "finished"
 
 
-def test_what_a_process_has_taken_with_it_by_fork_writes_nothing(tmp_path: Path) -> None:
+def test_a_forked_process_writes_nothing(tmp_path: Path) -> None:
     hook, model, loss, optimizer = watched(tmp_path)
     loss(model(torch.ones(4, 2)), torch.zeros(4, 1)).backward()
     optimizer.step()
@@ -99,7 +99,7 @@ def test_a_watched_model_goes_to_a_spawned_process(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["hook", "bound"])
-def test_a_hook_itself_is_refused_with_what_to_do(what: str, tmp_path: Path) -> None:
+def test_pickling_a_hook_is_refused_with_a_remedy(what: str, tmp_path: Path) -> None:
     with Hook(tmp_path / "run") as hook:
         given: Any = hook if what == "hook" else hook.save
         with pytest.raises(TypeError, match="cannot be pickled"):
