@@ -89,10 +89,10 @@ def test_a_rule_is_named_by_file_and_class(mine: Path) -> None:
         ("none.py:Above", "rules.none.py:Above: {path}/none.py: no such file"),
         (
             "my_rules.py:Abov",
-            "rules.my_rules.py:Abov: {path}/my_rules.py: has no Abov; did you mean",
+            "rules.my_rules.py:Abov: {path}/my_rules.py: does not define Abov; did you mean",
         ),
-        ("my_rules.py:NoRule", "NoRule is no rule; a rule is a subclass of Rule"),
-        ("my_rules.py:Rule", "has no Rule|Rule is no rule"),
+        ("my_rules.py:NoRule", "NoRule is not a rule; a rule is a subclass of Rule"),
+        ("my_rules.py:Rule", "does not define Rule|Rule is not a rule"),
     ],
 )
 def test_what_is_wrong_with_a_name_is_said(mine: Path, name: str, message: str) -> None:
@@ -134,7 +134,7 @@ def test_the_command_tries_rules_out(mine: Path, run: Path) -> None:
     assert vinedresser("rules", "test", str(mine), "--run", str(run)).returncode == 1
     missing = vinedresser("rules", "test", f"{mine}:None", "--run", str(run))
     assert (missing.returncode, missing.stdout) == (2, "")
-    assert "has no None" in missing.stderr
+    assert "does not define None" in missing.stderr
 
 
 def test_judge_takes_a_rule_of_ones_own(mine: Path, run: Path) -> None:

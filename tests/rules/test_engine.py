@@ -176,7 +176,7 @@ def test_a_rule_without_anything_to_watch_says_so_once(tmp_path: Path) -> None:
     (finding,) = judge(run, [LossAbove()])
     assert (finding.severity, finding.step, finding.rule) == ("warning", 0, "loss_above")
     assert (
-        finding.seen == "watched nothing: there is no losses at train step 0; nearest names: loss"
+        finding.seen == "watched nothing: no losses at train step 0; nearest names: loss"
     )
     assert "watch(model, loss=…)" in finding.remedy
 
@@ -188,7 +188,7 @@ def test_statistics_that_were_not_taken_are_missed(tmp_path: Path) -> None:
     ]
     found = judge(make_run(tmp_path, records), [RULES["vanishing_gradient"]()])
     assert [one.seen.partition(";")[0] for one in found] == [
-        "watched nothing: there is no abs_mean of gradients at train step 0"
+        "watched nothing: no abs_mean of gradients at train step 0"
     ]
 
 
@@ -214,7 +214,7 @@ def test_what_the_user_has_named_is_missed_in_any_run(tmp_path: Path) -> None:
 
     (finding,) = judge(make_run(tmp_path, losses(1, 1)), [OfOne("gradients")])
     assert finding.severity == "warning"
-    assert finding.seen.startswith("watched nothing: there is no l2 of gradients at train step 0")
+    assert finding.seen.startswith("watched nothing: no l2 of gradients at train step 0")
 
 
 def test_a_net_says_nothing_below_a_rule_that_has_stopped(tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ def test_a_net_says_nothing_below_a_rule_that_has_stopped(tmp_path: Path) -> Non
 def test_a_run_without_a_step_is_not_called_sound(tmp_path: Path) -> None:
     found = judge(make_run(tmp_path, []), [LossAbove()])
     assert [one.seen for one in found] == [
-        "watched nothing: there is no losses in the whole run, in mode train"
+        "watched nothing: no losses in mode train of the whole run"
     ]
 
 

@@ -73,8 +73,8 @@ def test_a_preset_is_a_table_of_ones_own() -> None:
     ("name", "message"),
     [
         ("strickt", "rules: no such preset 'strickt'; did you mean strict?"),
-        ("zzz", f"rules: no such preset 'zzz'; there are {', '.join(PRESETS)}"),
-        (3, "rules: no such preset 3; there are"),
+        ("zzz", f"rules: no such preset 'zzz'; the presets are {', '.join(PRESETS)}"),
+        (3, "rules: no such preset 3; the presets are"),
     ],
 )
 def test_an_unknown_preset_is_refused(name: object, message: str) -> None:

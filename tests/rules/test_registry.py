@@ -9,7 +9,7 @@ import pytest
 from vinedresser.errors import ConfigError
 from vinedresser.rules.registry import RULES, describe, rules_from_table
 
-SHOWN = '("vinedresser rules list" shows all; one of your own is path/to/file.py:Name)'
+SHOWN = '("vinedresser rules list" shows all; a custom rule is path/to/file.py:Name)'
 TABLES: list[tuple[dict[str, Any], str]] = [
     (
         {"vanishing_gradent": {}},

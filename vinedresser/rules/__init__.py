@@ -1,4 +1,4 @@
-"""Rules watch runs: the base, the engine, the built-in rules."""
+"""Rules that judge runs: the base class, the engine, the built-in rules."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from vinedresser.rules.registry import rules_from_table as rules_from_table
     from vinedresser.rules.tensors.nonfinite import Nonfinite as Nonfinite
 
-# Where each public name lives; loaded on first use.
+# Module of each public name; imported on first use.
 _HOMES = {
     "RULES": "registry",
     "Engine": "engine",

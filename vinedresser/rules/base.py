@@ -1,4 +1,4 @@
-"""What a rule is, and what it needs to see."""
+"""The base class of rules."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ __all__ = ["Rule", "capture_for"]
 
 
 class Rule(ABC):
-    """Watches a run and says what it finds: a pure fold over the committed steps.
+    """Watches a run and reports findings: a pure fold over the committed steps.
 
-    A subclass keeps each parameter of its constructor under the parameter's own name, as plain JSON
-    types, and its state wherever it likes; `update` may use nothing but this state and the step, so
-    that a run gives the same findings whenever and however often it is judged.
+    A subclass stores each parameter of its constructor in an attribute of the same name, as plain
+    JSON types. `update` may use only the rule's own state and the step, so that a run has the same
+    findings whenever and however often it is judged.
 
     Attributes:
-        name: of the rule, in snake case; made from the class's name.
-        severity: of its findings: "stop" ends the run, "warning" and "info" do not.
-        fault: of its findings, as far as it is always the same (`vinedresser.rules.faults`).
+        name: name in snake case, by default made from the class name.
+        severity: severity of the findings; "stop" ends the run, "warning" and "info" do not.
+        fault: kind of fault that the findings report (`vinedresser.rules.faults`); "" if it varies.
         silent_after_stop: report nothing once a finding of severity "stop" was made: for rules
             that explain less than others, or matter only in a run worth keeping.
-        needs: what the hook has to capture for it, besides what its signals need.
-        expected_steps: optimizer steps that the run will take, known before `begin`; None: unknown.
+        needs: data that the hook must capture, in addition to the needs of the rule's signals.
+        expected_steps: optimizer steps that the run will take, set before `begin`; None: unknown.
     """
 
     name: ClassVar[str]
@@ -50,54 +50,53 @@ class Rule(ABC):
         if "name" not in vars(cls):
             cls.name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
 
-    def begin(self, info: RunRecord) -> None:  # noqa: B027 (few rules want it)
-        """Take note of the run, before its first step.
+    def begin(self, info: RunRecord) -> None:  # noqa: B027 (optional)
+        """Read the run's record, before the first step.
 
         Args:
-            info: as the hook completed it: hyperparameters, expected steps, capture configuration.
+            info: hyperparameters, expected steps, capture configuration.
         """
 
     @abstractmethod
     def update(self, step: Step) -> Finding | None:
-        """Take in the next step; return what is now found.
+        """Process the next step; return a finding, or None.
 
         Args:
-            step: of any mode and rank, also one at which nothing was due for this rule.
+            step: step of any mode and rank, even if nothing was due for this rule.
         """
 
-    def idle(self, until: float) -> Finding | None:  # noqa: ARG002 (few rules want it)
-        """Return what is found in that no step was committed up to a time.
+    def idle(self, until: float) -> Finding | None:  # noqa: ARG002 (optional)
+        """Return a finding about the time without a new step, or None.
 
-        It is asked again and again while the run is silent, before each step with the time of that
-        step, and after the last with the time at which the run ended. What is found must be the
-        same whichever of these asks first: it may depend on the steps, and on ``until`` only in
-        that it lies beyond a limit.
+        Called repeatedly while the run is silent, before each step with the time of that step, and
+        after the last step with the end time of the run. The finding must not depend on which of
+        these calls comes first: compare ``until`` with a limit and do not use it otherwise.
 
         Args:
-            until: seconds since the epoch.
+            until: time without a new step so far, in seconds since the epoch.
         """
         return None
 
     def finish(self) -> Finding | None:
-        """Return what is found when the run is over and all of it was seen."""
+        """Return a finding after the last step of a finished run, or None."""
         return None
 
     def suspicion(self) -> Finding | None:
-        """Return the finding that it would make if the outcome agreed; None: it sees nothing.
+        """Return the finding that a bad outcome would confirm; None if there is no symptom.
 
-        A symptom alone is in many healthy trainings too: who asks has to hold it against something
-        else, as a sweep does against its other trials.
+        Many healthy trainings show a symptom, too. The caller must compare it with something else,
+        as a sweep compares a trial with its other trials.
         """
         return None
 
     @property
     def params(self) -> dict[str, Any]:
-        """The parameters of its constructor, as plain JSON types."""
+        """The constructor's arguments, as plain JSON types."""
         return constructor_parameters(self)
 
     @property
     def all_needs(self) -> tuple[Need, ...]:
-        """What the hook has to capture for it and for the signals that it holds."""
+        """The needs of the rule and of its signals, without duplicates."""
         held = (need for signal in signals_of(self) for need in signal.needs)
         return tuple(dict.fromkeys((*self.needs, *held)))
 
@@ -120,9 +119,7 @@ class Rule(ABC):
     ) -> Finding:
         """Return a finding of this rule at a step; see `Finding` for the arguments.
 
-        A finding is of the rule's own fault unless another is given.
-
-        NaN and infinities in the evidence become text, for the sake of whoever reads it as JSON.
+        ``fault`` defaults to the rule's fault. NaN and infinities in the evidence become strings.
         """
         return Finding(
             rule=self.name,
@@ -146,11 +143,11 @@ class Rule(ABC):
 
 
 def capture_for(rules: Iterable[Rule]) -> CaptureConfig:
-    """Return what the hook has to capture for some rules, and nothing more.
+    """Return the capture configuration that exactly meets the needs of some rules.
 
     Raises:
-        ConfigError: a rule needs a collection, statistic or mode that does not exist, or two rules
-            mean different tensors by one collection.
+        ConfigError: a rule needs an unknown collection, statistic or mode, or two rules define one
+            collection differently.
     """
     config = CaptureConfig()
     for need in dict.fromkeys(need for rule in rules for need in rule.all_needs):

@@ -1,4 +1,4 @@
-"""Rules that are not built in: from a user's file, or from an installed package."""
+"""Custom rules: from a user's file or an installed package."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ __all__ = [
     "references_in",
 ]
 
-# Packages offer rules in this group of entry points, by the rules' names.
+# Entry point group in which packages register rules by name.
 ENTRY_POINTS = "vinedresser.rules"
 
 _REFERENCE = re.compile(r"(?P<path>.+\.py):(?P<name>\w+)")
 
 
 def is_reference(name: str) -> bool:
-    """Say whether a rule is named by a file and a class: ``path/to/file.py:Name``."""
+    """Return whether a name is a reference to a class in a file, ``path/to/file.py:Name``."""
     return _REFERENCE.fullmatch(name) is not None
 
 
 def absolute_reference(name: str, base: Path) -> str:
-    """Return a rule's name in which the file, if it names one, is absolute.
+    """Return the name of a rule, with the path of a reference made absolute.
 
     Args:
-        name: of a rule, or ``path/to/file.py:Name``.
-        base: what a relative path is relative to.
+        name: name of a rule, or ``path/to/file.py:Name``.
+        base: directory that relative paths are relative to.
     """
     found = _REFERENCE.fullmatch(name)
     if found is None:
@@ -52,10 +52,10 @@ def absolute_reference(name: str, base: Path) -> str:
 
 
 def references_in(path: Path, where: str) -> list[str]:
-    """Return ``path/to/file.py:Name`` of each rule that a file defines; the file is run, once.
+    """Run a file once, and return ``path/to/file.py:Name`` for each rule that it defines.
 
     Raises:
-        ConfigError: there is no such file, it fails, or it defines none.
+        ConfigError: the file is missing, fails, or defines no rule.
     """
     members = _members(path, where)
     own = [name for name, rule in _rules(members).items() if rule.__module__ == members["__name__"]]
@@ -65,14 +65,14 @@ def references_in(path: Path, where: str) -> list[str]:
 
 
 def load_rule(reference: str, where: str) -> type[Rule]:
-    """Return the rule of a user's own file; the file is run, once.
+    """Run a file once, and return a rule that it defines.
 
     Args:
         reference: ``path/to/file.py:Name``.
-        where: what to begin a message with.
+        where: prefix of error messages.
 
     Raises:
-        ConfigError: there is no such file or class, it is no rule, or the file fails.
+        ConfigError: the file or class is missing, the class is not a rule, or the file fails.
     """
     found = _REFERENCE.fullmatch(reference)
     if found is None:
@@ -84,15 +84,17 @@ def load_rule(reference: str, where: str) -> type[Rule]:
         return rules[name]
     if name in members:
         raise ConfigError(
-            f"{where}: {path}: {name} is no rule; a rule is a subclass of Rule with an update"
+            f"{where}: {path}: {name} is not a rule; a rule is a subclass of Rule with `update`"
         )
     own = [one for one, value in rules.items() if value.__module__ == members["__name__"]]
-    hint = did_you_mean(name, own) or (f"; it has {', '.join(own)}" if own else "; it has no rules")
-    raise ConfigError(f"{where}: {path}: has no {name}{hint}")
+    hint = did_you_mean(name, own) or (
+        f"; it defines {', '.join(own)}" if own else "; it defines no rules"
+    )
+    raise ConfigError(f"{where}: {path}: does not define {name}{hint}")
 
 
 def _members(path: Path, where: str) -> dict[str, Any]:
-    """Return what a file defines."""
+    """Run a file once, and return its module's namespace."""
     full = path.expanduser().resolve()
     if not full.is_file():
         raise ConfigError(f"{where}: {path}: no such file")
@@ -117,7 +119,7 @@ def installed_rules() -> dict[str, type[Rule]]:
     """Return the rules of installed packages by name.
 
     Raises:
-        ConfigError: one cannot be loaded, or is none.
+        ConfigError: one cannot be loaded, or is not a rule.
     """
     return {name: _installed(name) for name in sorted(entry_points(group=ENTRY_POINTS).names)}
 
@@ -134,26 +136,28 @@ def _installed(name: str) -> type[Rule]:
 
     rule = shielded(point.load, refuse)
     if not (isinstance(rule, type) and issubclass(rule, Rule)):
-        raise ConfigError(f"rules.{name}: {point.value} is no rule; a rule is a subclass of Rule")
+        raise ConfigError(
+            f"rules.{name}: {point.value} is not a rule; a rule is a subclass of Rule"
+        )
     return rule
 
 
 @cache
 def _module(path: Path) -> ModuleType:
-    """Return a file as a module, under a name that no other module has."""
+    """Import a file as a module with a unique name."""
     name = f"vinedresser_custom_rules.{re.sub(r'[^0-9a-zA-Z]', '_', str(path))}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None, "the name ends with .py"
-    assert spec.loader is not None, "so it is a source file"
+    assert spec.loader is not None, "it is a source file"
     module = importlib.util.module_from_spec(spec)
-    # As an import does it; dataclasses look their module up.
+    # Dataclasses look up their module.
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
 
 
 def _line_in(error: Exception, path: Path) -> str:
-    """Return the line of a file at which an exception arose, as ":12"; "" where none is known."""
+    """Return the line of a file that raised an exception, such as ":12"; "" if unknown."""
     if isinstance(error, SyntaxError):
         return f":{error.lineno}"
     line = ""

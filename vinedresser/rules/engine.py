@@ -1,4 +1,4 @@
-"""All rules over one pass of the steps."""
+"""Run all rules in one pass over the steps."""
 
 from __future__ import annotations
 
@@ -17,80 +17,80 @@ if TYPE_CHECKING:
 
 __all__ = ["NOT_APPLICABLE", "Engine"]
 
-# What stands for a rule in the finding that some do not apply.
+# Rule name of the finding that lists the rules that do not apply.
 NOT_APPLICABLE = "not_applicable"
 
 
 class Engine:
-    """Shows each step to each rule, in a fixed order; a pure fold over the steps.
+    """Passes each step to each rule, in a fixed order; a pure fold over the steps.
 
-    Signals that several rules hold are shared, and shown each step first.
+    Rules share equal signals, which are updated before the rules.
 
     Args:
-        rules: what to judge by; they are copied, and stay as they are.
+        rules: rules to apply; the engine works on copies.
     """
 
     def __init__(self, rules: Iterable[Rule]) -> None:
         self._pool = SignalPool()
-        self._watches: list[RuleRunner] = []
+        self._runners: list[RuleRunner] = []
         self._last: Step | None = None
-        # A finding was made that ends a run.
+        # Whether a rule of severity "stop" has fired.
         self._stopped = False
-        # Those whose rules want to know of silence.
+        # Runners of the rules that judge silence.
         self._timed: list[RuleRunner] = []
         for rule in rules:
             own = copy.deepcopy(rule)
             self._pool.adopt(own)
-            self._watches.append(RuleRunner(own, self._pool))
+            self._runners.append(RuleRunner(own, self._pool))
             if type(own).idle is not Rule.idle:
-                self._timed.append(self._watches[-1])
+                self._timed.append(self._runners[-1])
 
     def begin(self, info: RunRecord) -> None:
-        """Tell the rules about the run, before its first step."""
+        """Begin all signals and rules, before the first step."""
         self._pool.begin(info)
-        for watch in self._watches:
-            watch.begin(info)
+        for runner in self._runners:
+            runner.begin(info)
 
     def update(self, step: Step) -> list[Finding]:
-        """Show the next step to all rules; return what they find, in the order of the rules."""
+        """Pass the next step to all rules; return their findings in the order of the rules."""
         self._last = step
         silence = self.idle(step.time)
         self._pool.update(step)
-        return silence + self._heard((watch, watch.update(step)) for watch in self._watches)
+        return silence + self._filtered((runner, runner.update(step)) for runner in self._runners)
 
     def idle(self, until: float) -> list[Finding]:
-        """Tell the rules that no step was committed up to a time, in seconds since the epoch."""
-        return self._heard((watch, watch.idle(until)) for watch in self._timed)
+        """Report that no step was committed up to a time, in seconds since the epoch."""
+        return self._filtered((runner, runner.idle(until)) for runner in self._timed)
 
     def finish(self) -> list[Finding]:
-        """Tell the rules that the run is over; return what they still find."""
-        found = self._heard((watch, watch.finish()) for watch in self._watches)
-        unfit = {watch.name: watch.lacks for watch in self._watches if watch.lacks}
+        """Report the end of the run; return the rules' last findings."""
+        found = self._filtered((runner, runner.finish()) for runner in self._runners)
+        unfit = {runner.name: runner.lacks for runner in self._runners if runner.lacks}
         if unfit and self._last is not None:
             found.append(_not_applicable(self._last, unfit))
         return found
 
     def suspicions(self) -> list[Finding]:
-        """Return what the rules would find if the outcome agreed; see `Rule.suspicion`."""
-        asked = (watch.suspicion() for watch in self._watches)
+        """Return the suspicions of all rules; see `Rule.suspicion`."""
+        asked = (runner.suspicion() for runner in self._runners)
         return [finding for finding in asked if finding is not None]
 
-    def _heard(self, told: Iterable[tuple[RuleRunner, list[Finding]]]) -> list[Finding]:
-        """Return findings in their order, but for those of nets below a rule that has stopped."""
-        heard: list[Finding] = []
-        for watch, found in told:
-            if not (watch.silent_after_stop and self._stopped):
-                heard += found
+    def _filtered(self, results: Iterable[tuple[RuleRunner, list[Finding]]]) -> list[Finding]:
+        """Return findings without those of rules that are silent after a stop."""
+        kept: list[Finding] = []
+        for runner, found in results:
+            if not (runner.silent_after_stop and self._stopped):
+                kept += found
                 self._stopped |= any(one.severity == "stop" for one in found)
-        return heard
+        return kept
 
 
 def _not_applicable(step: Step, unfit: Mapping[str, list[str]]) -> Finding:
-    """Return in one finding, of no rule, which of them have nothing to look at in this run.
+    """Return one finding that lists the rules that do not apply to this run.
 
     Args:
-        step: the last.
-        unfit: by the rule's name, what the run lacks.
+        step: last step.
+        unfit: by rule name the data that the run lacks.
     """
     lacks = dict.fromkeys(f"no {one}" for some in unfit.values() for one in some)
     rules = f"{len(unfit)} rules do" if len(unfit) > 1 else "1 rule does"
@@ -107,7 +107,7 @@ def _not_applicable(step: Step, unfit: Mapping[str, list[str]]) -> Finding:
         threshold=0.0,
         confidence=1.0,
         seen=f"{rules} not apply to this run ({', '.join(lacks)}): {', '.join(unfit)}",
-        cause="a run of this kind does not have what they look at",
-        remedy="nothing has to be done",
+        cause="a run of this kind does not have the data that they read",
+        remedy="no action needed",
         evidence={"rules": list(unfit)},
     )

@@ -1,6 +1,6 @@
-"""The kinds of faults that findings are signs of, and which of them bring others about.
+"""Kinds of faults that findings report, and which of them can cause others.
 
-The words are those of the studies of faulty trainings (DeepFD, ICSE 2022; AUTOTRAINER, ICSE 2021;
+The names follow the studies of faulty trainings (DeepFD, ICSE 2022; AUTOTRAINER, ICSE 2021;
 UMLAUT, CHI 2021; Humbatova et al., "Taxonomy of real faults in deep learning systems", ICSE 2020).
 """
 
@@ -35,7 +35,7 @@ Fault = Literal[
     "scheduler_not_stepped",
     "untrained_parameters",
     "wrong_mode",
-    # What happens inside
+    # Internals
     "all_zero",
     "dying_relu",
     "exploding_gradient",
@@ -46,7 +46,7 @@ Fault = Literal[
     "stale_statistics",
     "unchanged_tensor",
     "vanishing_gradient",
-    # What comes out
+    # Outcome
     "classifier_confusion",
     "constant_predictions",
     "not_learning",
@@ -64,7 +64,7 @@ Fault = Literal[
 
 FAULTS: tuple[Fault, ...] = tuple(word for word in get_args(Fault) if word)
 
-# What any fault ends in.
+# Faults that any other can cause.
 _OUTCOMES: frozenset[Fault] = frozenset(
     {"not_learning", "underfitting", "constant_predictions", "classifier_confusion", "overtraining"}
 )
@@ -81,11 +81,11 @@ _INSIDE: frozenset[Fault] = frozenset(
         "mixed_precision",
     }
 )
-# What is seen of tensors that nothing comes through to.
+# Signs of tensors that receive no signal.
 _NOTHING_LEFT: frozenset[Fault] = frozenset({"all_zero", "low_variance", "unchanged_tensor"})
 _UNSTEADY: frozenset[Fault] = frozenset({"oscillating_loss", "learning_rate_too_high"})
 
-# By fault, those that it can bring about: where both are found it is the cause.
+# By fault the faults that it can cause.
 CONSEQUENCES: dict[Fault, frozenset[Fault]] = {
     **dict.fromkeys(_INSIDE, _OUTCOMES),
     "nonfinite": _OUTCOMES | {"dying_relu", "exploding_gradient"},
@@ -122,10 +122,10 @@ CONSEQUENCES: dict[Fault, frozenset[Fault]] = {
 
 
 def brings_about(cause: str, symptom: str) -> bool:
-    """Say whether one fault can bring about the other.
+    """Return whether one fault can cause another.
 
     Args:
-        cause: a word of `FAULTS`; of an unknown one nothing is known.
-        symptom: the same.
+        cause: a member of `FAULTS`; an unknown fault causes nothing.
+        symptom: a member of `FAULTS`.
     """
     return symptom in CONSEQUENCES.get(cause, frozenset())  # type: ignore[call-overload]

@@ -1,4 +1,4 @@
-"""The findings of one rule group, in the run directory."""
+"""The findings file of a rule group, in the run directory."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["FindingsFile", "finding_line"]
 
 
 class FindingsFile:
-    """A file with one finding per line, replaced as a whole at each new one.
+    """A file with one finding per line, replaced as a whole with each new finding.
 
-    A judge that was killed judges again from the first step; until it knows more than before, the
-    file stays as it is.
+    A restarted judge starts again from the first step. The file stays as it is until the judge has
+    findings beyond those stored.
 
     Args:
-        storage: the run's.
-        group: of the rules.
+        storage: storage of the run.
+        group: name of the rule group.
     """
 
     def __init__(self, storage: Storage, group: str) -> None:
@@ -45,7 +45,7 @@ class FindingsFile:
             self._put()
 
     def close(self) -> None:
-        """Have the file say what was found and nothing else; without findings, it is empty.
+        """Write exactly the findings of this judge; without findings the file is empty.
 
         Raises:
             StoreError: the storage refused.
@@ -59,12 +59,12 @@ class FindingsFile:
 
 
 def finding_line(finding: Finding) -> str:
-    """Return a finding as one line of JSON; NaN and infinities stay what they are."""
+    """Return a finding as one line of JSON; NaN and infinities are kept as numbers."""
     return json.dumps(finding.to_json(), default=_plain)
 
 
 def _plain(value: object) -> object:
-    """Return a value that JSON knows for one that it does not."""
+    """Return a JSON value for one that JSON does not support."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
     return str(value)

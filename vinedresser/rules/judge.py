@@ -1,4 +1,13 @@
-"""Judging one run, while it trains or long after."""
+"""Judge a run, while it trains or afterwards.
+
+From a symptom to the end of a run, each record has its own part:
+
+- `Symptom`: a rule's observation at one step, before it is confirmed.
+- `Finding`: a confirmed observation, with step, rule and severity; a line of the findings file.
+- `StopRecord` (stop.json): the request to stop the run, with the finding that caused it.
+- `ExitRecord` (exit.json): how the run ended, with the `StopRecord` if it was stopped.
+- `Status`: the present state of a run, computed from `ExitRecord` and heartbeats; never stored.
+"""
 
 from __future__ import annotations
 
@@ -26,17 +35,17 @@ __all__ = ["Stopping", "judge"]
 
 
 class Stopping(Protocol):
-    """Decides which finding ends a run, and asks it to end."""
+    """Decides which findings stop a run, and requests the stop."""
 
     def stops(self, finding: Finding) -> bool:
-        """Say whether a finding ends the run."""
+        """Return whether a finding stops the run."""
 
     def stop(self, fatal: Finding, record: StopRecord) -> None:
-        """Ask the training to end.
+        """Request the stop of the training.
 
         Args:
-            fatal: the finding that ends it.
-            record: who asks, and why.
+            fatal: finding that stops the run.
+            record: origin of and reason for the request.
         """
 
 
@@ -50,21 +59,20 @@ def judge(
     stopping: Stopping | None = None,
     on_step: Callable[[Step, Engine], None] | None = None,
 ) -> list[Finding]:
-    """Show a run to rules from its first step on, until it is over.
+    """Apply rules to a run from its first step until it is over.
 
-    The findings are the same whether it still trains or ended long ago, and however often it is
-    looked at.
+    The findings do not depend on whether the run still trains or on how often it is judged.
 
     Args:
-        run: what to judge.
-        rules: what to judge by; they are left as they are.
-        live: have the training commit its steps at once, and ask it to end (`StopRecord`) when a
-            rule of severity "stop" fires, for what is the root cause of all that was found; the
-            first who asks is the one.
-        on_finding: called with each finding, before the training is asked to end.
-        poll: seconds between two looks when there is nothing new; None: see `Run.follow`.
-        stopping: decides which finding ends the training; None: the first of severity "stop".
-        on_step: called with each step when the rules have seen it.
+        run: run to judge.
+        rules: rules to apply; they are not changed.
+        live: make the training commit each step at once, and request its stop (`StopRecord`) when
+            a finding stops it. The request names the root cause among all findings. An earlier
+            request stays in force.
+        on_finding: called with each finding, before a stop is requested.
+        poll: seconds between two reads while there is no new step; None: see `Run.follow`.
+        stopping: decides which findings stop the training; None: those of severity "stop".
+        on_step: called with each step after the rules.
 
     Returns:
         The findings in the order in which they were made.
@@ -108,31 +116,31 @@ def judge(
 
 
 def _ended(run: Run) -> float | None:
-    """Return when the training ended by itself or as it was asked to; None: nobody knows.
+    """Return the end time of a training that finished or was stopped; else None.
 
-    Of one that was killed, it is noted when somebody found that out.
+    The record of a killed training holds the time at which its death was noticed.
     """
     end = read_record(run.storage, ExitRecord)
     return end.ended if end is not None and end.cause in ("finished", "stopped") else None
 
 
 def _info(run: Run) -> RunRecord:
-    """Return the run's record as it is now: the hook completed it before the first step."""
+    """Return the run's current record: the hook completes it before the first step."""
     return read_record(run.storage, RunRecord) or run.info
 
 
 def _cause_of(fatal: Finding, findings: list[Finding]) -> Finding:
-    """Return the root cause of a finding among all of them; itself, where there is no other."""
+    """Return the root cause of a finding; the finding itself if there is no other."""
     roots = root_causes(findings)
     return next(root.finding for root in roots if fatal in (root.finding, *root.symptoms))
 
 
 def _stop_record(finding: Finding, step: int) -> StopRecord:
-    """Return the wish that a training ends.
+    """Return the request to stop a training.
 
     Args:
-        finding: for which it is to end.
-        step: at which a finding that ends it was made.
+        finding: root cause.
+        step: step of the finding that stops the run.
     """
     return StopRecord(
         by="rule",

@@ -1,10 +1,9 @@
-"""A process that judges one run after the other: ``python -m vinedresser.rules.judge_server``.
+"""A process that judges runs one after another: ``python -m vinedresser.rules.judge_server``.
 
-Starting a judge takes ten times as long as judging a short run. So this one is started once: it
-reads a request a line from its standard input, `Request` as JSON, judges as `rules.worker` does,
-answers with the exit code that it would have had as a line on its standard output, and reads on.
-At any time it judges one run, so a rule that stalls keeps no other run waiting. It ends with its
-input or its parent.
+Starting a judge takes ten times as long as judging a short run, so this process is reused. It reads
+one `Request` per line from standard input, as JSON, judges like `rules.worker`, and writes the exit
+code as a line to standard output. It judges one run at a time, so that a stalled rule delays no
+other run. It ends with its input or its parent.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ __all__ = ["Request", "main"]
 
 
 class Request(NamedTuple):
-    """What to judge.
+    """A run to judge, and how.
 
     Attributes:
-        location: of the run.
-        group: of rules.
+        location: location of the run.
+        group: name of the rule group.
         spec: path of the JSON file with the rules.
-        log: path of the file to which all output is appended.
+        log: path of the file that all output is appended to.
     """
 
     location: str
@@ -41,10 +40,10 @@ class Request(NamedTuple):
 
 
 def main() -> int:
-    """Judge until there are no more requests; return the exit code."""
+    """Judge until the input ends; return the exit code."""
     end_with_parent()
     requests, answers = os.fdopen(os.dup(0), encoding="utf-8"), os.dup(1)
-    # What a rule or an action reads or prints is none of ours.
+    # Input and output of rules and actions must not mix with requests and answers.
     with Path(os.devnull).open("rb") as nothing:
         os.dup2(nothing.fileno(), 0)
     os.dup2(2, 1)
@@ -55,14 +54,14 @@ def main() -> int:
             code = judge_run(request.location, request.group, Path(request.spec))
         os.write(answers, b"%d\n" % code)
         if threading.active_count() > threads:
-            # An action that did not end in its time is not to reach into another run.
+            # An action that exceeded its time must not affect another run.
             break
     return 0
 
 
 @contextmanager
 def _output_to(log: Path) -> Iterator[None]:
-    """Have all output go to a file; after an exception it stays so, for the traceback."""
+    """Redirect all output to a file; after an exception it stays redirected, for the traceback."""
     kept = os.dup(2)
     with log.open("ab") as file:
         os.dup2(file.fileno(), 1)

@@ -1,4 +1,4 @@
-"""What a rule or a signal has to be shown."""
+"""Data that a rule or a signal needs."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Need"]
 
-# Steps at the beginning that are looked at closely, by how much more rarely the others are, and
-# what is rare enough from the start.
+# End of the early steps for statistics and for tensors, the factor of the interval afterwards, and
+# the interval from which on it stays the same.
 _EARLY, _EARLY_TENSORS = 400, 2000
 _RARER = 5
 _SELDOM = 100
@@ -24,24 +24,24 @@ _SELDOM = 100
 
 @dataclass(frozen=True)
 class Need:
-    """What a rule has to be shown.
+    """Tensors or scalars that the hook must capture for a rule.
 
     Attributes:
-        collection: name of a built-in collection, or of one of the rule's own with a ``regex``.
-        every: at every so many train steps, from step 0; each evaluation and prediction is shown.
-            What comes more often than every hundred steps comes five times as rarely later:
-            statistics from step 400 on, tensors from step 2000 on. Most faults are there from the
-            start, and what is captured takes time and room.
-        reductions: statistics (`vinedresser.store.reductions`). Scalars such as losses and
-            metrics have none.
-        modes: "train", "eval", "predict".
-        tensor: the full tensors too.
-        rows: of a full tensor, at most so many rows (`SaveConfig.rows`); None: all.
-        rarer_from: the step from which on it is shown five times as rarely; None: as above.
-        regex: found (`re.search`) in the full names of the tensors.
-        required: say so when nothing of it is there; False: the rule is only better with it.
-        stop: the first train step at which it is no longer shown; None: it always is. In other
-            modes it is shown until as many train steps have been done.
+        collection: name of a built-in collection, or of a new one with a ``regex``.
+        every: capture every N train steps, from step 0, and every step of other modes. An interval
+            below 100 steps becomes five times as long later: from step 400 for statistics, from
+            step 2000 for tensors. Most faults exist from the start, and captures cost time and
+            space.
+        reductions: statistics (`vinedresser.store.reductions`); none for scalars such as losses
+            and metrics.
+        modes: any of "train", "eval" and "predict".
+        tensor: capture the full tensors, too.
+        rows: maximum rows of a full tensor (`SaveConfig.rows`); None: all.
+        rarer_from: step at which the interval becomes five times as long; None: as above.
+        regex: pattern that `re.search` finds in the full names of the tensors.
+        required: report a finding if the data are missing; False: the rule works without them.
+        stop: first train step without captures; None: never stop. Captures of other modes stop
+            after the same number of train steps.
 
     Raises:
         ConfigError: ``every`` is below 1.
@@ -59,16 +59,16 @@ class Need:
     stop: int | None = None
 
     def __post_init__(self) -> None:
-        """Check what most rules take from their parameters."""
+        """Check the interval."""
         if self.every < 1:
             raise ConfigError(f"every = {self.every}: must be at least 1 step")
 
     @cached_property
     def saves(self) -> tuple[SaveConfig, ...]:
-        """What the hook has to save for it.
+        """The save configs that meet the need.
 
         Raises:
-            ConfigError: a value is not right.
+            ConfigError: a value is invalid.
         """
         save = SaveConfig(
             every=self.every,
@@ -87,7 +87,7 @@ class Need:
 
     @property
     def _early(self) -> int | None:
-        """The step from which on it is shown more rarely; None: it never is."""
+        """The step at which the interval becomes longer; None: never."""
         if self.rarer_from is not None:
             return self.rarer_from
         if not (self.reductions or self.tensor):
@@ -96,21 +96,21 @@ class Need:
 
     @cached_property
     def selection(self) -> Collection:
-        """The collection of the names that it is about.
+        """The collection to capture.
 
         Raises:
-            ConfigError: the regex is not valid.
+            ConfigError: the regex is invalid.
         """
         return Collection(self.collection, self.regex, self.saves)
 
     def due(self, step: Step) -> bool:
-        """Say whether something of it has to be in this step."""
+        """Return whether this step should contain such data."""
         return any(save.due(step.step, step.mode) for save in self.saves)
 
     def met(self, step: Step) -> bool:
-        """Say whether something of it is in this step."""
+        """Return whether this step contains such data."""
         if self.reductions and self.regex is None:
-            # The step knows the modules, by which some collections have their members.
+            # The members of some collections depend on the modules, which the step knows.
             return all(
                 step.reduction_of(self.collection, word) or step.vectors_of(self.collection, word)
                 for word in self.reductions

@@ -1,4 +1,4 @@
-"""Sets of rules by name, for a kind of training or a degree of strictness."""
+"""Named sets of rules, for a kind of training or a degree of strictness."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["PRESETS", "preset_table"]
 
 _Table = dict[str, dict[str, Any]]
 
-# Faults that only a training on classes can have, by the number of which it is one.
+# Faults that exist only in trainings on classes, values or tokens.
 _OF_CLASSES: frozenset[Fault] = frozenset({"class_imbalance", "classifier_confusion"})
 _OF_VALUES: frozenset[Fault] = frozenset({"unnormalised_targets"})
 _OF_TOKENS: frozenset[Fault] = frozenset({"token_ratio"})
-# What the losses and evaluations of adversaries cannot be asked about.
+# Faults that the losses and evaluations of adversaries do not show.
 _OF_LOSSES: frozenset[Fault] = frozenset(
     {
         *("not_learning", "underfitting", "overfitting", "overtraining", "oscillating_loss"),
@@ -29,7 +29,7 @@ _OF_LOSSES: frozenset[Fault] = frozenset(
         *_OF_CLASSES,
     }
 )
-# What a library that boosts trees does not show.
+# Faults that libraries for boosted trees do not show.
 _OF_LOOPS: frozenset[Fault] = frozenset({"replica_divergence", "slow_input"})
 
 
@@ -39,31 +39,31 @@ def _all() -> _Table:
 
 
 def _chosen(keep: Callable[[Rule], bool]) -> _Table:
-    """Return those built-in rules that are to be kept, at their defaults."""
+    """Return the selected built-in rules at their defaults."""
     return {name: {} for name, kind in RULES.items() if keep(kind())}
 
 
 def _package(rule: Rule) -> str:
-    """Return the package that a built-in rule is in, such as "trees"."""
+    """Return the package of a built-in rule, such as "trees"."""
     return type(rule).__module__.split(".")[2]
 
 
 def _without(*faults: frozenset[Fault]) -> _Table:
-    """Return all rules but those about these faults, and those about trees."""
+    """Return all rules except those about these faults or about trees."""
     return _chosen(
         lambda rule: _package(rule) != "trees" and not any(rule.fault in some for some in faults)
     )
 
 
-def _asks_the_losses(rule: Rule) -> bool:
-    """Say whether a rule, or the outcome that it waits for, goes by how the losses move."""
+def _uses_losses(rule: Rule) -> bool:
+    """Return whether a rule, or the outcome that it waits for, depends on the losses."""
     return any(isinstance(signal, LearningOutcome) for signal in signals_of(rule))
 
 
 def _adversarial(rule: Rule) -> bool:
     if _package(rule) in ("losses", "trees") or rule.fault in _OF_LOSSES:
         return False
-    return not _asks_the_losses(rule)
+    return not _uses_losses(rule)
 
 
 def _of_trees(rule: Rule) -> bool:
@@ -78,8 +78,8 @@ def _strict() -> _Table:
     return table
 
 
-# By name, the rules with their settings, as `rules_from_table` takes them. The rules of a task are
-# told by the faults that they find, so that a further rule finds its place by itself.
+# Rules with their settings by preset, as in `rules_from_table`. A preset for a task selects
+# rules by their faults, so that new rules are included automatically.
 PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "default": _all(),
     "strict": _strict(),
@@ -95,16 +95,16 @@ PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
 
 
 def preset_table(name: object, *, where: str = "preset") -> _Table:
-    """Return the rules of a preset with their settings, to be changed at will.
+    """Return a copy of the rules of a preset, with their settings.
 
     Args:
-        name: of the preset.
-        where: what to begin a message with, such as ``experiment.toml: rules.preset``.
+        name: name of the preset.
+        where: prefix of error messages, such as ``experiment.toml: rules.preset``.
 
     Raises:
-        ConfigError: there is no such preset.
+        ConfigError: the preset does not exist.
     """
     if isinstance(name, str) and name in PRESETS:
         return {rule: dict(table) for rule, table in PRESETS[name].items()}
-    hint = did_you_mean(str(name), PRESETS) or f"; there are {', '.join(PRESETS)}"
+    hint = did_you_mean(str(name), PRESETS) or f"; the presets are {', '.join(PRESETS)}"
     raise ConfigError(f"{where}: no such preset {name!r}{hint}")

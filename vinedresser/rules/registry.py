@@ -67,7 +67,7 @@ from vinedresser.store.finding import Severity
 
 __all__ = ["RESERVED", "RULES", "describe", "find_rule", "known_rules", "rules_from_table"]
 
-# In the order in which they are asked: of several that fire at one step, the first ends the run.
+# In the order of evaluation: if several fire at one step, the first ends the run.
 RULES: dict[str, type[Rule]] = {
     rule.name: rule
     for rule in (
@@ -122,14 +122,14 @@ RULES: dict[str, type[Rule]] = {
     )
 }
 
-# Keys of every rule's table that are not parameters: what follows, and which process judges.
+# Keys of each rule's table that are not parameters.
 RESERVED = ("severity", "group", "actions")
 
 _SEVERITIES: tuple[str, ...] = get_args(Severity)
 
 
 def known_rules() -> dict[str, type[Rule]]:
-    """Return all rules that have a name: the built-in ones, then those of installed packages.
+    """Return all named rules: the built-in ones, then those of installed packages.
 
     Raises:
         ConfigError: a package's rule cannot be loaded.
@@ -143,16 +143,16 @@ def rules_from_table(
     """Make rules from their tables.
 
     Args:
-        table: by a rule's name, or ``path/to/file.py:Name``, its parameters, and ``severity``;
-            ``group`` is left to whoever starts the judges, ``actions`` to these.
-        where: what to begin a message with, such as ``experiment.toml: rules``.
-        base: what the paths are relative to; None: the working directory.
+        table: by name of a rule, or ``path/to/file.py:Name``, its parameters and ``severity``. The
+            keys ``group`` and ``actions`` are allowed and ignored here.
+        where: prefix of error messages, such as ``experiment.toml: rules``.
+        base: directory that paths are relative to; None: the working directory.
 
     Returns:
-        The rules: built-in ones in the order of `RULES`, then the others in the table's.
+        Built-in rules in the order of `RULES`, then the others in the order of the table.
 
     Raises:
-        ConfigError: an unknown rule or parameter, or a value that is not right.
+        ConfigError: a rule or parameter is unknown, or a value is invalid.
     """
     found: dict[str, type[Rule]] = {}
     for name, settings in table.items():
@@ -168,30 +168,30 @@ def find_rule(name: str, *, where: str = "rules", base: Path | None = None) -> t
     """Return a rule by its name, or by ``path/to/file.py:Name``.
 
     Args:
-        name: of the rule.
-        where: what to begin a message with.
-        base: what the path is relative to; None: the working directory.
+        name: name of the rule, or the reference.
+        where: prefix of error messages.
+        base: directory that the path is relative to; None: the working directory.
 
     Raises:
-        ConfigError: there is no such rule, or its file fails.
+        ConfigError: the rule does not exist, or its file fails.
     """
     if is_reference(name):
         return load_rule(absolute_reference(name, base or Path.cwd()), f"{where}.{name}")
     if name in RULES:
-        # Looking through the installed packages takes a hundred times as long.
+        # Searching the installed packages takes a hundred times as long.
         return RULES[name]
     known = known_rules()
     if name in known:
         return known[name]
     near = did_you_mean(name, known) or f"; the rules are {', '.join(known)}"
     raise ConfigError(
-        f'{where}.{name}: no such rule{near} ("vinedresser rules list" shows all; one of your own '
+        f'{where}.{name}: no such rule{near} ("vinedresser rules list" shows all; a custom rule '
         "is path/to/file.py:Name)"
     )
 
 
 def describe(kind: type[Rule]) -> str:
-    """Return what a rule does, with its parameters and their defaults, for a terminal."""
+    """Return a description of a rule and its parameters, for a terminal."""
     parameters = ", ".join(
         name if entry.default is entry.empty else f"{name} = {entry.default!r}"
         for name, entry in inspect.signature(kind).parameters.items()
@@ -229,12 +229,12 @@ def _make(kind: type[Rule], settings: Mapping[str, Any], where: str) -> Rule:
 
 
 def _check_type(value: object, wanted: object, where: str) -> None:
-    """Check a parameter of a plain type; others are the constructor's to check."""
-    words = {int: "an integer", float: "a number", str: "a text", bool: "true or false"}
+    """Check a parameter of a plain type; the constructor checks all others."""
+    words = {int: "an integer", float: "a number", str: "a string", bool: "true or false"}
     if not isinstance(wanted, type) or wanted not in words:
         return
     right = isinstance(value, (int, float) if wanted is float else wanted)
-    # In Python, but in no configuration file, true is an integer.
+    # True is an integer in Python, but not in configuration files.
     if right and isinstance(value, bool) is (wanted is bool):
         return
     raise ConfigError(f"{where}: must be {words[wanted]}, not {value!r}")

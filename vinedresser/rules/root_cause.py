@@ -1,4 +1,4 @@
-"""Of several findings, which is the root cause and which are its symptoms."""
+"""Separate the root causes among findings from their symptoms."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _SEVERITIES = ("stop", "warning", "info")
 
 
 class RootCause(NamedTuple):
-    """A finding, and those that it explains.
+    """A finding, and the findings that it explains.
 
     Attributes:
-        finding: the cause.
-        symptoms: what it can have brought about, in the order in which it was found.
+        finding: root cause.
+        symptoms: findings that it can have caused, in the order in which they were made.
     """
 
     finding: Finding
@@ -26,24 +26,24 @@ class RootCause(NamedTuple):
 
 
 def root_causes(findings: Sequence[Finding]) -> list[RootCause]:
-    """Return the root causes among the findings of a run, each with those that it explains.
+    """Return the root causes among the findings of a run, each with its symptoms.
 
-    A finding explains another when its fault can bring about the other's
-    (`vinedresser.rules.faults`), or is the same and the other is not graver. The one that explains
-    the most is a root cause, the earliest of several; then the same is asked of what is left.
-    "info" explains nothing.
+    A finding explains another if its fault can cause the other's (`vinedresser.rules.faults`), or
+    is the same and the other is not more severe. Findings of severity "info" explain nothing. The
+    finding that explains the most is a root cause (the earliest if several do); it and its symptoms
+    are set aside, and the search repeats with the rest.
 
     Args:
-        findings: of one run, in any order.
+        findings: findings of one run, in any order.
 
     Returns:
-        Root causes, the gravest first: by severity (that of the gravest symptom counts), then by
-        how many findings they explain, how sure they are, and the step.
+        Root causes, the most severe first: by the highest severity including symptoms, then by
+        number of symptoms, confidence and step.
     """
     left = sorted(findings, key=lambda finding: (finding.since, finding.step))
     found = []
     while left:
-        # The first of several that explain as many.
+        # `max` returns the first of several that explain as many.
         root = max(left, key=lambda one: len(_explained(one, left)))
         symptoms = _explained(root, left)
         found.append(RootCause(root, tuple(symptoms)))
@@ -62,7 +62,7 @@ def _explained(cause: Finding, findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _repeats(finding: Finding, cause: Finding) -> bool:
-    """Say whether a finding is of the same fault as another, and not graver."""
+    """Return whether a finding reports the same fault as another, and is not more severe."""
     graver = _SEVERITIES.index(finding.severity) < _SEVERITIES.index(cause.severity)
     return bool(cause.fault) and finding.fault == cause.fault and not graver
 

@@ -1,4 +1,4 @@
-"""Trying rules out on recorded runs: what they find, and whether they behave as rules must."""
+"""Check rules on recorded runs: their findings, and whether they behave as rules must."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ __all__ = ["RuleCheck", "try_rules"]
 
 @dataclass(frozen=True)
 class RuleCheck:
-    """What became of some rules on one run.
+    """Results of some rules on one run.
 
     Attributes:
-        run: where the run is.
-        rules: their names.
-        findings: what they found, in the order of the steps.
-        steps: how many the run has, of all modes and ranks.
-        seconds: that the rules took for them, reading included.
-        same: they found the same when they were shown the run again.
+        run: location of the run.
+        rules: names of the rules.
+        findings: findings in the order in which they were made.
+        steps: number of steps of all modes and ranks.
+        seconds: time that judging took, including reading.
+        same: a second pass gave the same findings.
         failed: names of the rules that raised an exception.
     """
 
@@ -43,19 +43,20 @@ class RuleCheck:
 
     @property
     def sound(self) -> bool:
-        """Whether they behaved as rules must."""
+        """Whether the rules behaved as they must."""
         return self.same and not self.failed
 
 
 def try_rules(table: Mapping[str, Mapping[str, Any]], run: str) -> RuleCheck:
-    """Show a run, as far as it is recorded, to rules, twice.
+    """Apply rules to a recorded run, twice.
 
     Args:
-        table: as `rules_from_table` takes it; of a ``path/to/file.py`` without a name, all rules.
-        run: directory, or ``s3://bucket/prefix``.
+        table: rules as in `rules_from_table`; ``path/to/file.py`` without a name selects all rules
+            of the file.
+        run: run directory, or ``s3://bucket/prefix``.
 
     Raises:
-        ConfigError: there is no such rule, a parameter is wrong, or the run still runs.
+        ConfigError: a rule does not exist, a parameter is invalid, or the run is still running.
         NotARun: there is no run.
     """
     whole: dict[str, Mapping[str, Any]] = {}
@@ -79,14 +80,14 @@ def try_rules(table: Mapping[str, Mapping[str, Any]], run: str) -> RuleCheck:
     )
 
 
-# As `RuleRunner` says it.
+# Wording of `RuleRunner`.
 _FAILED = "the rule itself failed"
 
 
 def _judged(rules: Iterable[Rule], location: str) -> tuple[list[Finding], int]:
     run = open_run(location)
     if not run.status.over:
-        raise ConfigError(f"{location}: still runs; try rules out on a run that is over")
+        raise ConfigError(f"{location}: is still running; try rules on a run that is over")
     engine = Engine(rules)
     engine.begin(run.info)
     findings: list[Finding] = []

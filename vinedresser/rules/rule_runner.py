@@ -1,4 +1,4 @@
-"""One rule at work: shown every step, shielded, and told of when it has nothing to look at."""
+"""Run one rule: shield its calls, and check that its needs are met."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ if TYPE_CHECKING:
 
 __all__ = ["RuleRunner"]
 
-# What to do about a collection that is not there.
+# Remedies for missing collections.
 _HINTS = {
     "losses": "give the hook the loss: Hook(…).watch(model, loss=…), or hook.save('losses/…', …)",
     "metrics": "hook.metric('accuracy', …) at each step or evaluation",
 }
 
 
-# What only networks have.
-_OF_NETWORKS = frozenset(
+# Collections that only networks have.
+_NETWORK_COLLECTIONS = frozenset(
     ("activations", "biases", "buffers", "gradients", "optimizer_state", "updates", "weights")
 )
-# Of models that are none, and of steps that are reported by hand.
+# Frameworks without networks; "" stands for steps that the user reports.
 _WITHOUT_NETWORKS = ("", "sklearn", "xgboost")
 
 
 class RuleRunner:
     """Runs a rule over a run.
 
-    What a rule raises is turned into a finding of severity "warning", and the rule is switched off;
-    data that cannot be read is told of once, and the rule goes on with what can.
+    An exception of the rule becomes a finding of severity "warning" and disables the rule. Corrupt
+    data are reported once, and the rule continues with the other steps.
 
     Args:
-        rule: freshly made, its signals those of the pool.
-        pool: shows the signals each step before the rule.
+        rule: new rule, with the signals of the pool.
+        pool: signals, updated at each step before the rule.
 
     Attributes:
-        lacks: what the rule looks at and a run of this kind cannot have, such as "gradients"; where
-            there is any, it does not apply to this run.
+        lacks: data that the rule needs and that runs of this kind cannot have, such as
+            "gradients"; if there are any, the rule does not apply.
     """
 
     def __init__(self, rule: Rule, pool: SignalPool) -> None:
@@ -71,7 +71,7 @@ class RuleRunner:
         self._shielded(lambda: self._rule.begin(info))
 
     def update(self, step: Step) -> list[Finding]:
-        """Show it a step; return what it has to say."""
+        """Process a step; return the findings."""
         self._last = step
         self._modes.add(step.mode)
         if self._unmet:
@@ -81,7 +81,7 @@ class RuleRunner:
 
     @property
     def name(self) -> str:
-        """Of the rule."""
+        """Name of the rule."""
         return self._rule.name
 
     @property
@@ -90,12 +90,12 @@ class RuleRunner:
         return self._rule.silent_after_stop
 
     def idle(self, until: float) -> list[Finding]:
-        """Tell it that there was no step up to a time; return what it has to say."""
+        """Report that there was no step up to a time; return the findings."""
         self._shielded(lambda: self._rule.idle(until))
         return self._taken()
 
     def finish(self) -> list[Finding]:
-        """Tell it that the run is over; return what it still has to say."""
+        """Report the end of the run; return the findings."""
         for need in self._unmet:
             self._shielded(partial(self._watched_nothing, need, self._last))
         self._unmet = []
@@ -105,7 +105,7 @@ class RuleRunner:
     def suspicion(self) -> Finding | None:
         """See `Rule.suspicion`."""
         self._shielded(self._rule.suspicion)
-        # That it failed is told with what it finds at the next step.
+        # A failure is reported with the findings of the next step.
         return None if self._failed else next(iter(self._taken()), None)
 
     def _update(self, step: Step) -> Finding | None:
@@ -117,7 +117,7 @@ class RuleRunner:
         return found
 
     def _shielded(self, call: Callable[[], Finding | None]) -> None:
-        """Call into the rule; nothing that it raises stops the other rules."""
+        """Call the rule; its exceptions do not stop other rules."""
         if self._failed:
             return
         finding = shielded(call, self._problem)
@@ -135,7 +135,7 @@ class RuleRunner:
         return self._unreadable(error)
 
     def _check_needs(self, step: Step) -> None:
-        """Find out which needs are met, or were due in a train step and are not."""
+        """Check which needs are met, and which were due in a train step and are not."""
         for need in list(self._unmet):
             if not need.due(step):
                 continue
@@ -148,27 +148,27 @@ class RuleRunner:
                     self._found.append(finding)
 
     def _cannot_have(self, need: Need, step: Step | None) -> str:
-        """Return what of a need a run of this kind cannot have; "" where it could have it.
+        """Return what runs of this kind cannot have of a need; "" if they can have it.
 
-        What the user has named is to be there in any case.
+        Collections that the user named in the rule's parameters must exist in any case.
 
         Args:
-            need: not met.
-            step: where it was missed.
+            need: need that is not met.
+            step: step at which it was due.
         """
         if need.regex is not None or need.collection in _named_by_user(self._rule) or step is None:
             return ""
-        there = (*step.scalars, *step.tensor_names, *step.reductions)
-        if any(name.startswith(f"{need.collection}/") for name in there) and "train" in need.modes:
+        known = (*step.scalars, *step.tensor_names, *step.reductions)
+        if any(name.startswith(f"{need.collection}/") for name in known) and "train" in need.modes:
             return ""
-        if need.collection in _OF_NETWORKS and self._framework in _WITHOUT_NETWORKS:
+        if need.collection in _NETWORK_COLLECTIONS and self._framework in _WITHOUT_NETWORKS:
             return need.collection
         if need.modes == ("eval",) and "eval" not in self._modes:
             return "evaluations"
         return ""
 
     def _warning(self, step: Step | None, *, seen: str, cause: str, remedy: str) -> Finding:
-        """Return a warning about the rule itself rather than about the training."""
+        """Return a warning about the rule, not about the training."""
         return Finding(
             rule=self._rule.name,
             severity="warning",
@@ -197,14 +197,14 @@ class RuleRunner:
         if "train" in need.modes and step:
             place = f"at {step.mode} step {step.step}"
         else:
-            place = f"in the whole run, in mode {' or '.join(need.modes)}"
+            place = f"in mode {' or '.join(need.modes)} of the whole run"
         names = [*step.scalars, *step.tensor_names, *step.reductions] if step else []
         near = get_close_matches(need.regex or need.collection, names, n=5, cutoff=0.0)
         return self._warning(
             step,
-            seen=f"watched nothing: there is no {wanted} {place}"
+            seen=f"watched nothing: no {wanted} {place}"
             + (f"; nearest names: {', '.join(near)}" if near else ""),
-            cause="nothing of it was captured, so this rule cannot find anything",
+            cause="it was not captured, so this rule cannot find anything",
             remedy=_HINTS.get(need.collection, f"capture it: [capture.{need.collection}]"),
         )
 
@@ -212,21 +212,21 @@ class RuleRunner:
         return self._warning(
             self._last,
             seen=f"captured data could not be read: {error}",
-            cause="bytes in the store changed after they were written",
-            remedy="the rule goes on with the other steps; check the disk",
+            cause="data in the store changed after they were written",
+            remedy="the rule continues with the other steps; check the disk",
         )
 
     def _failure(self, error: Exception) -> Finding:
         return self._warning(
             self._last,
             seen=f"the rule itself failed: {type(error).__name__}: {error}",
-            cause="a fault in the rule, not in the training",
-            remedy="the rule is switched off for this run; the others go on",
+            cause="a bug in the rule, not in the training",
+            remedy="the rule is disabled for this run; the others continue",
         )
 
 
 def _named_by_user(rule: Rule) -> set[str]:
-    """Return the words among the parameters of a rule that are not its own choice."""
+    """Return the string parameters of a rule that differ from their defaults."""
     defaults = inspect.signature(type(rule)).parameters
     return {
         value

@@ -1,4 +1,4 @@
-"""What the rules of a group suspect at the values of a metric, in the run directory."""
+"""The suspicions of a rule group at each value of a metric, in the run directory."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ __all__ = ["SuspicionRecord", "SuspicionWriter", "read_suspicions"]
 
 @dataclass(frozen=True)
 class SuspicionRecord(Record):
-    """What a group of rules suspected at the last value of a metric (`Rule.suspicion`).
+    """The suspicions of a rule group at the last value of a metric (`Rule.suspicion`).
 
     Attributes:
-        step: at which the value was reported.
-        findings: which would end the run if the outcome agreed, the likely cause first.
+        step: step of the value.
+        findings: findings that would stop the run if the outcome were bad, in the rules' order.
     """
 
     KEY: ClassVar[str] = "suspicions"
@@ -40,14 +40,14 @@ class SuspicionRecord(Record):
 
 
 class SuspicionWriter:
-    """Writes down what the rules suspect whenever a metric has a new value.
+    """Stores the rules' suspicions whenever a metric has a new value.
 
     Args:
-        storage: the run's.
-        group: of the rules.
-        metric: a metric or loss, without its collection.
-        mode: in which it is recorded.
-        stops: says of a finding whether it would end the run; others are left out.
+        storage: storage of the run.
+        group: name of the rule group.
+        metric: name of a metric or loss, without its collection.
+        mode: mode in which it is recorded.
+        stops: returns whether a finding would stop the run; others are ignored.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class SuspicionWriter:
         self._stops = stops
 
     def take(self, step: Step, engine: Engine) -> None:
-        """Take in a step that the rules have seen.
+        """Process a step after the rules.
 
         Raises:
             StoreError: the storage refused.
@@ -78,10 +78,10 @@ class SuspicionWriter:
 
 
 def read_suspicions(storage: Storage, group: str) -> tuple[int, list[Finding]] | None:
-    """Return at which step a group of rules last wrote what it suspects, and that; None: never yet.
+    """Return the step and findings of a group's last suspicions; None if there are none yet.
 
     Raises:
-        CorruptData: the record is not one.
+        CorruptData: the record is invalid.
         StoreError: the storage refused.
     """
     record = read_record(storage, SuspicionRecord, key=suspicions_key(group))

@@ -1,4 +1,4 @@
-"""Rules that look for a symptom at single steps: confirmed over several, and by the outcome."""
+"""Rules that confirm a symptom over several steps and by the outcome."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Symptom", "SymptomRule"]
 
 @dataclass(frozen=True)
 class Symptom:
-    """What a rule sees at one step; see `Finding` for the attributes."""
+    """An observation at one step, before it is confirmed; see `Finding` for the attributes."""
 
     tensor: str
     statistic: str
@@ -36,20 +36,23 @@ class Symptom:
 
 
 class SymptomRule(Rule):
-    """Fires once, when it has seen its symptom at some looks in a row and the outcome agrees.
+    """Fires once, when the symptom was present at several looks in a row and the outcome is poor.
 
-    A subclass says at which steps it looks (`looks_at`) and what it sees there (`look`). Only rank
-    0 is looked at.
+    A subclass selects the steps to look at (`looks_at`) and detects the symptom (`look`). Only
+    steps of rank 0 count.
 
     Args:
         patience: looks in a row.
 
     Attributes:
-        gate: "poor": it counts only in a training that does not learn as it should (`Outcome`),
-            and in its last step also where it ended so; "none": in any.
-        waits: a training whose loss may stand on a plateau before learning (`Verdict`) is given
-            time; for symptoms that such a training may have.
-        outcome: of the training.
+        gate: "poor": fire only in a training that does not learn as it should (`Outcome`), at a
+            look or at the end; "none": fire in any training.
+        waits: give a training time whose loss may be on a plateau before learning (`Verdict`); for
+            symptoms that occur on such a plateau.
+        outcome: outcome of the training.
+
+    Raises:
+        ConfigError: ``patience`` is below 1.
     """
 
     gate: ClassVar[Literal["poor", "none"]] = "poor"
@@ -64,18 +67,18 @@ class SymptomRule(Rule):
 
     @abstractmethod
     def look(self, step: Step) -> Symptom | None:
-        """Return what is wrong at a step at which it looks; None: nothing."""
+        """Return the symptom at a step selected by `looks_at`; None if there is none."""
 
     def looks_at(self, step: Step) -> bool:
-        """Say whether this step shows anything.
+        """Return whether to look at this step.
 
-        By default, when all that it requires is there; where it requires nothing, its first need.
+        By default, look if all required needs are met; if none is required, the first need.
         """
         wanted = [need for need in self.needs if need.required] or self.needs[:1]
         return all(need.due(step) and need.met(step) for need in wanted)
 
-    def ripe(self, step: Step) -> bool:  # noqa: ARG002 (for those that want it)
-        """Say whether it may fire at a step at which it has seen its symptom often enough."""
+    def ripe(self, step: Step) -> bool:  # noqa: ARG002 (optional)
+        """Return whether the rule may fire at a step at which the symptom is confirmed."""
         return True
 
     def update(self, step: Step) -> Finding | None:
@@ -95,7 +98,7 @@ class SymptomRule(Rule):
         return self._fire(verdict)
 
     def finish(self) -> Finding | None:
-        """Return the symptom that was there until the end of a training that came to little."""
+        """Return the symptom if it lasted to the end of a training with a poor outcome."""
         if self._fired or not self._patience.over:
             return None
         verdict = self.outcome.final()
@@ -112,7 +115,7 @@ class SymptomRule(Rule):
         return self._finding(verdict)
 
     def _finding(self, verdict: Verdict) -> Finding:
-        assert self._seen is not None, "it finds what it has seen"
+        assert self._seen is not None, "the symptom was seen"
         step, symptom = self._seen
         return self.found(
             step,

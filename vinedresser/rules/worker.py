@@ -2,10 +2,10 @@
 
     worker RUN --group G --spec FILE     FILE: {"rules": {"nonfinite": {}, …}, "actions": {…}}
 
-It waits until the run directory begins, writes findings/G.jsonl, takes the actions that follow,
-which it notes in actions/G.jsonl, and ends when the run is over or its parent is gone. It keeps
-nothing else: one that is killed and started again judges from the first step, finds the same, and
-does what has not been done.
+The worker waits for the run to begin, writes findings/G.jsonl, takes the actions that follow the
+findings and records them in actions/G.jsonl. It ends with the run or with its parent. It has no
+other state: a restarted worker judges from the first step, makes the same findings, and takes the
+actions that were not taken.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from vinedresser.store.reading.reader import Run, open_run
 
 __all__ = ["end_with_parent", "judge_run", "main"]
 
-# Seconds between two looks for the run, and for the parent.
+# Seconds between two checks for the run, and for the parent.
 _LOOK = 0.05
 _PARENT_LOOK = 0.2
-# Seconds after which a run that did not begin will not.
+# Seconds to wait for the run to begin.
 _BEGIN = 60.0
 
 
@@ -45,11 +45,11 @@ def main(arguments: list[str] | None = None) -> int:
     """Judge a run until it is over; return the exit code.
 
     Args:
-        arguments: of the command line; None: those of the process.
+        arguments: command line arguments; None: those of the process.
     """
     parser = argparse.ArgumentParser(prog="vinedresser.rules.worker", description=__doc__)
     parser.add_argument("run", help="run directory")
-    parser.add_argument("--group", required=True, help="names the file of the findings")
+    parser.add_argument("--group", required=True, help="name of the rule group and its files")
     parser.add_argument("--spec", required=True, type=Path, help="JSON file with the rules")
     options = parser.parse_args(arguments)
     end_with_parent()
@@ -57,15 +57,15 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def judge_run(location: str, group: str, spec: Path) -> int:
-    """Judge a run until it is over; what is wrong goes to the standard error.
+    """Judge a run until it is over; write errors to standard error.
 
     Args:
-        location: of the run.
-        group: names the file of the findings.
-        spec: JSON file with the rules, and what follows.
+        location: location of the run.
+        group: name of the rule group and of its files.
+        spec: JSON file with the rules and actions.
 
     Returns:
-        An exit code: 2 for wrong settings, 1 for what else went wrong.
+        Exit code: 2 for invalid settings, 1 for other errors, else 0.
     """
     try:
         table, where = _table(spec, "rules"), f"{spec}: rules"
@@ -83,14 +83,14 @@ def judge_run(location: str, group: str, spec: Path) -> int:
 def _judge(
     run: Run, rules: list[Rule], plan: ActionPlan, group: str, objective: dict[str, Any]
 ) -> None:
-    """Judge a run until it is over, and all that follows is done.
+    """Judge a run until it is over and all actions are taken.
 
     Args:
-        run: what to judge.
-        rules: what to judge by.
-        plan: what follows a finding.
-        group: names the files.
-        objective: of a sweep, its metric and mode; empty where nobody asks what is suspected.
+        run: run to judge.
+        rules: rules to apply.
+        plan: actions that follow findings.
+        group: name of the rule group and of its files.
+        objective: metric and mode of a sweep, whose suspicions are stored; empty: none.
     """
     findings = FindingsFile(run.storage, group)
     dispatcher = Dispatcher(run, plan, group)
@@ -109,7 +109,7 @@ def _judge(
 
 
 def _table(spec: Path, key: str, default: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Return a table of the file; where there is none, the default, if one is given."""
+    """Return a table of the file, or the default if it is missing and a default is given."""
     try:
         document = json.loads(spec.read_text(encoding="utf-8"))
         table = document[key] if default is None else document.get(key, default)
@@ -121,7 +121,7 @@ def _table(spec: Path, key: str, default: dict[str, Any] | None = None) -> dict[
 
 
 def _await_run(location: str) -> Run:
-    """Return the run, as soon as there is one."""
+    """Wait for the run to begin, and return it."""
     deadline = time.monotonic() + _BEGIN
     while True:
         try:
@@ -133,10 +133,10 @@ def _await_run(location: str) -> Run:
 
 
 def end_with_parent() -> None:
-    """End this process when its parent ends, however it does.
+    """End this process when its parent ends, in whatever way.
 
-    A thread looks: the kernel's own signal for it comes when the thread that started us ends, and
-    in an orchestrator that is the thread of a task.
+    A thread polls: the kernel's signal (PR_SET_PDEATHSIG) comes when the thread that started this
+    process ends, which in an orchestrator is the thread of a task.
     """
     parent = os.getppid()
 
