@@ -1,6 +1,6 @@
-"""Boost trees on scikit-learn's breast cancer data (569 tumours, 30 features).
+"""Train boosted trees on scikit-learn's breast cancer data (569 tumours, 30 features).
 
-The script is an ordinary one; the lines that make it a captured run are marked.
+The lines that add capture are marked.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def parse() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Boost and evaluate."""
+    """Train and evaluate."""
     options = parse()
     x, y = load_breast_cancer(return_X_y=True)
     x_train, x_valid, y_train, y_valid = train_test_split(
@@ -43,13 +43,13 @@ def main() -> None:
         "seed": options.seed,
         "nthread": 1,
     }
-    with Hook("runs/breast-cancer") as hook:  # <- this line
+    with Hook("runs/breast-cancer") as hook:  # <- first line
         xgboost.train(
             settings,
             train,
             options.rounds,
             evals=[(train, "train"), (valid, "valid")],
-            callbacks=[hook.xgboost(train=train, validation=valid)],  # <- and this argument
+            callbacks=[hook.xgboost(train=train, validation=valid)],  # <- second line
             verbose_eval=False,
         )
 

@@ -1,7 +1,7 @@
 """Train a small network on scikit-learn's handwritten digits (1,797 images of 8 by 8 pixels).
 
-The script is an ordinary one; the two lines that make it a captured run are marked. Its options
-allow a healthy training as well as several classic mistakes.
+The two lines that add capture are marked. The options allow a healthy training and several classic
+mistakes.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ ACTIVATIONS = {"relu": nn.ReLU, "sigmoid": nn.Sigmoid, "tanh": nn.Tanh}
 
 
 class NaiveCrossEntropy(nn.Module):
-    """Cross-entropy as in the textbook: log(0) as soon as a probability underflows."""
+    """Textbook cross-entropy, which computes log(0) when a probability underflows."""
 
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return the mean loss; logits of shape [N, C], labels of shape [N] (int64)."""
+        """Return the mean loss, float32 scalar; logits float32 [N, C], labels int64 [N]."""
         probabilities = torch.exp(logits) / torch.exp(logits).sum(dim=1, keepdim=True)
         return -torch.log(probabilities[torch.arange(len(labels)), labels]).mean()
 
@@ -50,7 +50,16 @@ def build_model(kind: str, depth: int, activation: str) -> nn.Module:
 
 
 def load(subset: int | None, scale: float, noise: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return training images and labels, then test ones; pixels 0 to 16 are divided by scale."""
+    """Return training images and labels, then test images and labels.
+
+    Args:
+        subset: number of training images; None: all.
+        scale: divisor of the pixels, which range from 0 to 16.
+        noise: share of training labels replaced by random ones.
+
+    Returns:
+        Images float32 [N, 1, 8, 8] and labels int64 [N], for training and for testing.
+    """
     images, labels = load_digits(return_X_y=True)
     split = train_test_split(
         images / scale, labels, test_size=0.25, random_state=0, stratify=labels
@@ -68,7 +77,7 @@ def load(subset: int | None, scale: float, noise: float) -> tuple[Tensor, Tensor
 
 
 def batches(count: int, size: int) -> Iterator[Tensor]:
-    """Yield shuffled index batches, epoch after epoch."""
+    """Yield batches of shuffled indices, int64 [size], without end."""
     while True:
         yield from torch.randperm(count).split(size)
 
@@ -83,13 +92,13 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--momentum", type=float, default=0.9)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--steps", type=int, default=1200)
-    parser.add_argument("--subset", type=int, help="train on the first images only")
-    parser.add_argument("--noise", type=float, default=0.0, help="share of labels drawn anew")
-    parser.add_argument("--scale", type=float, default=16.0, help="pixels are divided by this")
+    parser.add_argument("--subset", type=int, help="number of training images")
+    parser.add_argument("--noise", type=float, default=0.0, help="share of random labels")
+    parser.add_argument("--scale", type=float, default=16.0, help="divisor of the pixels")
     parser.add_argument(
         "--naive-loss", action="store_true", help="cross-entropy without log-sum-exp"
     )
-    parser.add_argument("--evaluate-every", type=int, default=50, help="steps")
+    parser.add_argument("--evaluate-every", type=int, default=50, help="steps between evaluations")
     parser.add_argument("--seed", type=int, default=0)
     return parser.parse_args()
 

@@ -1,6 +1,6 @@
 """Train a small Keras CNN on scikit-learn's handwritten digits (1,797 images of 8 by 8 pixels).
 
-The script is an ordinary one; the line that makes it a captured run is marked.
+The two lines that add capture are marked.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def main() -> None:
         keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         metrics=["accuracy"],
     )
-    with Hook("runs/keras-digits") as hook:  # <- these two lines
-        hook.watch(model)  # <-
+    with Hook("runs/keras-digits") as hook:  # <- first line
+        hook.watch(model)  # <- second line
         model.fit(
             x_train,
             y_train,

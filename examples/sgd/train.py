@@ -1,6 +1,6 @@
 """Train a linear model on scikit-learn's handwritten digits, batch by batch.
 
-The script is an ordinary one; the lines that make it a captured run are marked.
+The lines that add capture are marked.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def main() -> None:
     x_train, x_test, y_train, y_test = train_test_split(
         images / 16, labels, test_size=0.25, random_state=0, stratify=labels
     )
-    with Hook("runs/sgd") as hook:  # <- this line
-        model = hook.sklearn(  # <- and this call around the model
+    with Hook("runs/sgd") as hook:  # <- first line
+        model = hook.sklearn(  # <- second line, around the model
             SGDClassifier(
                 loss=options.loss,
                 learning_rate=options.schedule,

@@ -1,7 +1,7 @@
-"""Train a small network on made-up points: three spirals, one colour each.
+"""Train a small network to tell the points of three spirals apart.
 
-It needs numpy only. Put your own training in its place: `vinedresser` starts it as it is, with the
-hyperparameters as options. With a framework the hook is two lines, and sees more:
+It needs only numpy. Replace it with your own training: `vinedresser` starts the script with the
+hyperparameters as options. With a framework, the hook takes two lines and captures more:
 
     hook = Hook().watch(model, loss=loss_fn, optimizer=optimizer)  # PyTorch; Keras: watch(model)
 """
@@ -20,7 +20,7 @@ EPOCHS, STEPS, BATCH = 9, 150, 256
 
 
 def spirals(draw: np.random.Generator, count: int) -> tuple[Array, NDArray[np.int64]]:
-    """Return points, [count, 2], and the number of the spiral on which each lies, [count]."""
+    """Return points, float64 [count, 2], and the spiral of each, int64 [count]."""
     labels = draw.integers(0, 3, count)
     along = draw.uniform(0.1, 1.0, count)
     angle = 4.0 * along + labels * 2 * np.pi / 3 + draw.normal(0, 0.15, count)
@@ -28,18 +28,23 @@ def spirals(draw: np.random.Generator, count: int) -> tuple[Array, NDArray[np.in
 
 
 def probabilities(scores: Array) -> Array:
-    """Return softmax of each row."""
+    """Return the softmax of each row; float64 [N, 3]."""
     grown = np.exp(scores - scores.max(axis=1, keepdims=True))
     return np.asarray(grown / grown.sum(axis=1, keepdims=True))
 
 
 def cross_entropy(predicted: Array, labels: NDArray[np.int64]) -> float:
-    """Return the mean loss."""
+    """Return the mean loss.
+
+    Args:
+        predicted: probabilities, float64 [N, 3].
+        labels: int64 [N].
+    """
     return float(-np.log(predicted[np.arange(len(labels)), labels] + 1e-12).mean())
 
 
 def main() -> None:
-    """Train, and say after each epoch how many of the points held out are told right."""
+    """Train, and print the test accuracy after each epoch."""
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--lr", type=float, default=0.5)
     parser.add_argument("--momentum", type=float, default=0.9)
@@ -66,7 +71,7 @@ def main() -> None:
                 for number, gradient in enumerate(gradients):
                     moving[number] = given.momentum * moving[number] - given.lr * gradient
                     weights[number] = weights[number] + moving[number]
-                # This ends a step of any loop.
+                # Call this at the end of each step of any training loop.
                 hook.step(inputs=x, labels=y, outputs=predicted, loss=cross_entropy(predicted, y))
             with hook.mode("eval"):
                 hidden = np.tanh(x_test @ weights[0] + weights[1])
