@@ -1,4 +1,4 @@
-"""docs/architecture.md describes the run directory as the code has it, field by field."""
+"""docs/run_directory.md describes the run directory as the code has it, field by field."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from vinedresser.store.records import (
     tags_key,
 )
 
-DOCUMENT = ROOT.joinpath("docs/architecture.md").read_text(encoding="utf-8")
+DOCUMENT = ROOT.joinpath("docs/run_directory.md").read_text(encoding="utf-8")
 # Those of which a run has several; the others lie under their one key.
 NUMBERED = {
     *(Heartbeat, CaptureRequest, CaptureChange, Finding),
