@@ -66,7 +66,7 @@ def test_the_tensor_is_kept_without_reductions() -> None:
         ({"modes": ["trian"]}, "modes: there is no 'trian'; did you mean train"),
         ({"modes": "train"}, "modes = 'train': must be a list"),
         ({"reductions": ["median"]}, "reductions: unknown reduction 'median'"),
-        ({"reductions": [2]}, "reductions: there is no 2"),
+        ({"reductions": [2]}, "reductions: unknown reduction 2"),
         ({"tensor": "yes"}, "tensor = 'yes': must be true or false"),
         ({"evry": 3}, "evry: no such key; did you mean every"),
     ],

@@ -52,12 +52,12 @@ def test_a_word_is_taken_apart(text: str, expected: tuple[object, ...]) -> None:
         ("p05", "'p05': write p5"),
         ("channel_abs_p5.0", "write channel_abs_p5"),
         ("p.5", "write p0.5"),
-        ("p100.1", "quantiles are in percent, p0 or from p0.0001 to p100"),
-        ("p0.00001", "quantiles are in percent, p0 or from p0.0001 to p100"),
-        ("p1.2.3", "1.2.3 is no number"),
+        ("p100.1", "percentiles are p0, or from p0.0001 to p100"),
+        ("p0.00001", "percentiles are p0, or from p0.0001 to p100"),
+        ("p1.2.3", "1.2.3 is not a number"),
         ("p-1", "unknown reduction 'p-1'"),
         ("", "unknown reduction ''"),
-        (["l2"], "there is no ['l2']"),
+        (["l2"], "unknown reduction ['l2']"),
     ],
 )
 def test_what_is_no_word_is_refused_where_it_is_written(text: str, message: str) -> None:

@@ -1,4 +1,4 @@
-"""Reading a run, while it is written or years later."""
+"""Reading a run, while it is written or later."""
 
 from __future__ import annotations
 
@@ -35,34 +35,34 @@ __all__ = ["Run", "open_run"]
 
 
 def open_run(location: str | os.PathLike[str] | Storage) -> Run:
-    """Open a run for reading, whether it is over or still being written.
+    """Open a run for reading, finished or still being written.
 
     Args:
-        location: its directory, or a storage.
+        location: the run's directory, ``s3://`` URL or storage.
 
     Raises:
-        NotARun: nothing there says that it is a run; the message says what is missing.
-        CorruptData: run.json is not readable.
+        NotARun: there is no run.json.
+        CorruptData: run.json is invalid.
         StoreError: the storage refused.
     """
     return Run(open_storage(location) if isinstance(location, str | os.PathLike) else location)
 
 
 class Run:
-    """A run, opened by `open_run`: as it was when first looked into, or at the last `refresh`.
+    """A run, opened by `open_run`: its state at the first access or the last `refresh`.
 
-    It is for one thread; open the run once more for another.
+    Not thread-safe; open the run again in another thread.
 
     Attributes:
-        storage: where it lies.
-        info: what the run is (`run.json`).
+        storage: the run's storage.
+        info: the run's own record (`run.json`).
 
     Args:
-        storage: the run's.
+        storage: the run's storage.
 
     Raises:
         NotARun: there is no run.json.
-        CorruptData: run.json is not readable.
+        CorruptData: run.json is invalid.
         StoreError: the storage refused.
     """
 
@@ -81,17 +81,17 @@ class Run:
 
     @property
     def path(self) -> str:
-        """Where it lies, as a user would write it."""
+        """The run's directory or URL, as given by the user."""
         return self.storage.location
 
     @property
     def ranks(self) -> tuple[int, ...]:
-        """The processes that have committed something, ascending."""
+        """The ranks that have committed data, ascending."""
         return tuple(rank for rank, history in self._histories.items() if history.segments)
 
     @property
     def problems(self) -> list[str]:
-        """What is wrong with it, one sentence each: damaged or missing index records or columns.
+        """Corrupt or missing index records and columns, one sentence each.
 
         Everything else stays readable.
         """
@@ -99,16 +99,16 @@ class Run:
 
     @property
     def status(self) -> Status:
-        """How it stands, looked up now."""
+        """The current status, read from the storage."""
         return run_status(self.storage)
 
     @property
     def finished(self) -> bool:
-        """Whether nothing more will come, however it ended; looked up now."""
+        """Whether the run has ended, for any reason; read from the storage."""
         return self.status.over
 
     def refresh(self) -> int:
-        """Take in what was committed since; return how many records (steps) are new to it."""
+        """Load newly committed data; return the number of new records (steps)."""
         if not any(history.records for history in self._histories.values()):
             # The hook completes run.json before the first commit.
             self._read_info()
@@ -126,26 +126,30 @@ class Run:
                 self._histories[rank] = history
 
     def steps(self, mode: Mode | None = "train", rank: int = 0) -> NDArray[np.int64]:
-        """Return the committed steps of a mode (None: of all), ascending, each once; int64, [N]."""
+        """Return the distinct committed steps of a mode; int64 [steps], ascending.
+
+        Args:
+            mode: only this mode; None: all modes.
+            rank: the rank.
+        """
         history = self._histories.get(rank)
         if history is None:
             return np.empty(0, np.int64)
         return history.steps_of(np.arange(len(history.rows.steps)), mode)
 
     def tensor_names(self, regex: str | None = None, collection: str | None = None) -> list[str]:
-        """Return the tensors captured in full or as statistics, each once.
+        """Return the distinct names of tensors captured in full or as statistics.
 
-        A statistic that is stored as a tensor of its own, such as a histogram, is none of them.
-
-        Those of one type that were captured together come in the order in which the hook saw them.
+        Vector statistics such as histograms, which are stored as tensors, are not included.
+        Tensors of the same dtype that were captured together are in capture order.
 
         Args:
-            regex: only names in which it is found (`re.search`).
-            collection: only members of this collection: built-in (by the name's first part), or
-                one that the run's capture configuration defines.
+            regex: only names that match (`re.search`).
+            collection: only members of this collection, either built-in or defined in the run's
+                capture configuration.
 
         Raises:
-            ConfigError: an invalid regex, or a collection that the run does not know.
+            ConfigError: the regex is invalid, or the run has no such collection.
         """
         test = self._selector.test(regex, collection)
         histories = self._histories.values()
@@ -157,7 +161,7 @@ class Run:
         """Return the names of the scalars; see `tensor_names`.
 
         Raises:
-            ConfigError: an invalid regex, or a collection that the run does not know.
+            ConfigError: the regex is invalid, or the run has no such collection.
         """
         test = self._selector.test(regex, collection)
         layouts = [one for each in self._histories.values() for one in each.column_layouts]
@@ -165,14 +169,14 @@ class Run:
         return [name for name in names if test(name)]
 
     def vector_names(self, reduction: str, collection: str | None = None) -> list[str]:
-        """Return the tensors of which a statistic of several numbers was captured, each once.
+        """Return the names of the tensors with a vector statistic.
 
         Args:
-            reduction: such as "histogram".
+            reduction: vector reduction, such as "histogram".
             collection: only members of this collection.
 
         Raises:
-            ConfigError: a collection that the run does not know.
+            ConfigError: the run has no such collection.
         """
         test = self._selector.test(None, collection)
         histories = self._histories.values()
@@ -185,12 +189,12 @@ class Run:
         ]
 
     def at(self, step: int, mode: Mode = "train", rank: int = 0) -> list[Step]:
-        """Return what was committed at a step: no, one or several records, as captured.
+        """Return the records committed at a step, in capture order: none, one or several.
 
         Args:
             step: the optimizer step.
-            mode: in which mode.
-            rank: whose.
+            mode: the mode.
+            rank: the rank.
         """
         history = self._histories.get(rank)
         if history is None:
@@ -206,10 +210,10 @@ class Run:
         return found
 
     def tensor(self, name: str) -> TensorView:
-        """Return one tensor along the steps.
+        """Return a view of one tensor over the steps.
 
         Raises:
-            UnknownTensor: there is none of that name; the message has the nearest names.
+            UnknownTensor: no such tensor; the message suggests similar names.
         """
         if not any(history.has_tensor(name) for history in self._histories.values()):
             names = self.tensor_names()
@@ -220,15 +224,15 @@ class Run:
     def scalars(
         self, select: str | None = None, *, mode: Mode | None = None, rank: int = 0
     ) -> Columns:
-        """Return scalars along the steps; no tensor is touched. Empty columns are left out.
+        """Return scalars over the steps, without reading tensors. Empty columns are omitted.
 
         Args:
-            select: a collection such as "losses", or else a regex (`re.search`); None: all.
-            mode: only this mode; None: all modes, told apart by `Column.modes`.
-            rank: whose.
+            select: a collection such as "losses", or a regex (`re.search`); None: all.
+            mode: only this mode; None: all modes (see `Column.modes`).
+            rank: the rank.
 
         Raises:
-            ConfigError: an invalid regex.
+            ConfigError: the regex is invalid.
         """
         return self._columns(select, None, mode, rank)
 
@@ -240,35 +244,35 @@ class Run:
         mode: Mode | None = None,
         rank: int = 0,
     ) -> Columns:
-        """Return one statistic of many tensors along the steps; no tensor is touched.
+        """Return a scalar statistic of many tensors over the steps, without reading tensors.
 
         Args:
-            reduction: such as "l2".
-            select: a collection such as "gradients", or else a regex; None: all.
+            reduction: scalar reduction, such as "l2".
+            select: a collection such as "gradients", or a regex; None: all.
             mode: only this mode; None: all modes.
-            rank: whose.
+            rank: the rank.
 
         Raises:
-            ConfigError: an invalid regex.
+            ConfigError: the regex is invalid.
         """
         return self._columns(select, reduction, mode, rank)
 
     def to_pandas(
         self, select: str | None = None, *, mode: Mode | None = None, rank: int = 0
     ) -> pd.DataFrame:
-        """Return scalars and statistics in one long frame; no tensor is touched.
+        """Return scalars and scalar statistics in one long frame, without reading tensors.
 
         Args:
-            select: a collection such as "gradients", or else a regex; None: all.
+            select: a collection such as "gradients", or a regex; None: all.
             mode: only this mode; None: all modes.
-            rank: whose.
+            rank: the rank.
 
         Returns:
-            One row a value, with the columns name, reduction ("" for a scalar), mode, step, time,
-            value.
+            One row per value, with the columns name, reduction ("" for a scalar), mode, step, time
+            and value.
 
         Raises:
-            ConfigError: an invalid regex.
+            ConfigError: the regex is invalid.
             MissingDependency: pandas is not installed.
         """
         history = self._histories.get(rank)
@@ -287,10 +291,11 @@ class Run:
         return read_columns(history, self._problems, test, reduction=reduction, mode=mode)
 
     def findings(self) -> list[Finding]:
-        """Return what the rules have found so far, sorted by step, rule and tensor.
+        """Return the findings of the rules so far, sorted by step, rule and tensor.
 
         Raises:
             CorruptData: a line of a findings file is not a finding.
+            StoreError: the storage refused.
         """
         found: list[Finding] = []
         for key in self.storage.list("findings/"):
@@ -312,19 +317,17 @@ class Run:
         urgent: bool = False,
         on_idle: Callable[[], None] | None = None,
     ) -> Iterator[Step]:
-        """Yield every committed step from the first, waiting for new ones until the run is over.
+        """Yield every committed step from the first, waiting for new ones until the run ends.
 
-        The order is the same while the run is written and afterwards: within a rank as captured;
-        across ranks by (step, ordinal, rank). It ends when nothing more will come, also when the
-        writer died. It reads by itself: what it has passed is forgotten, and `refresh` is not
-        called.
+        The order is the same while the run is written and afterwards: capture order within a rank;
+        by (step, ordinal, rank) across ranks. The generator also ends when the writer has died. It
+        keeps its own position and releases the steps it has yielded; it does not `refresh` the run.
 
         Args:
-            poll: seconds between two looks when there is nothing new. None: 0.02 for a run in a
-                directory; for one on S3 0.25, doubling up to 2 while nothing comes, and where it
-                is urgent 0.05, doubling up to 0.25.
-            urgent: ask the writer to commit every step at once as long as this generator runs.
-            on_idle: called after each look that found nothing new.
+            poll: seconds between polls while nothing is new. None: 0.02 for a run in a directory;
+                for a run on S3 0.25, doubling up to 2, and if urgent 0.05, doubling up to 0.25.
+            urgent: ask the writer to commit every step immediately while this generator runs.
+            on_idle: called after each poll that found nothing new.
 
         Raises:
             StoreError: the storage refused.
@@ -334,5 +337,5 @@ class Run:
 
 
 def _names(groups: Iterable[tuple[str, ...]]) -> dict[str, None]:
-    """Return the names of several groups, each once (a dict for its order)."""
+    """Return the distinct names of several groups (a dict for its order)."""
     return {name: None for names in groups for name in names}

@@ -1,4 +1,4 @@
-"""Values along the steps: what a plot, a table or a rule's threshold is made of."""
+"""Columns of values over the steps, for plots, tables and rules."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ __all__ = ["Column", "Columns", "frame_of"]
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """One figure along the steps of one rank, in the order in which it was captured.
+    """A scalar or scalar statistic over the steps of one rank, in capture order.
 
     Shape legend: N, the records at which it was captured.
 
     Attributes:
-        name: the scalar's or tensor's name.
-        steps: int64, [N]. Two evaluations between the same two optimizer steps share a number.
-        values: float64, [N].
-        times: float64, [N]; when each step ended, seconds since the epoch.
-        modes: uint8, [N]; positions in `MODES`.
+        name: name of the scalar or tensor.
+        steps: int64 [N]. Two evaluations between the same two optimizer steps share a number.
+        values: float64 [N].
+        times: float64 [N]; end of each step, seconds since the epoch.
+        modes: uint8 [N]; positions in `MODES`.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Column:
 
     @property
     def mode(self) -> Mode | None:
-        """The one mode of all its rows; None where they have several, or there are none."""
+        """The mode of all rows; None if there are several modes or no rows."""
         kinds = np.unique(self.modes)
         return MODES[kinds[0]] if len(kinds) == 1 else None
 
@@ -62,7 +62,7 @@ class Column:
         )
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return a frame with one row a value and the columns mode, step, time, value.
+        """Return a frame with one row per value and the columns mode, step, time and value.
 
         Raises:
             MissingDependency: pandas is not installed.
@@ -71,10 +71,10 @@ class Column:
 
 
 class Columns(Mapping[str, Column]):
-    """Several columns by name.
+    """Columns by name.
 
     Args:
-        columns: what it holds.
+        columns: the columns.
     """
 
     def __init__(self, columns: Iterable[Column]) -> None:
@@ -84,7 +84,7 @@ class Columns(Mapping[str, Column]):
         """Return one column.
 
         Raises:
-            UnknownTensor: there is none of that name (a KeyError; `get` gives a default).
+            UnknownTensor: no such column (a KeyError; use `get` for a default).
         """
         if name not in self._columns:
             raise UnknownTensor(f"{name}: no such column{did_you_mean(name, self._columns)}")
@@ -97,14 +97,14 @@ class Columns(Mapping[str, Column]):
         return iter(self._columns)
 
     def __len__(self) -> int:
-        """Return how many columns there are."""
+        """Return the number of columns."""
         return len(self._columns)
 
     def __repr__(self) -> str:
         return f"Columns({', '.join(f'{name}[{len(self[name])}]' for name in self)})"
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return a long frame with one row a value and the columns name, mode, step, time, value.
+        """Return a long frame: one row per value, columns name, mode, step, time and value.
 
         Raises:
             MissingDependency: pandas is not installed.
@@ -116,7 +116,7 @@ def frame_of(parts: Mapping[str, Columns]) -> pd.DataFrame:
     """Return one long frame of scalars and statistics.
 
     Args:
-        parts: columns by the statistic that they are, "" for scalars.
+        parts: columns by reduction, "" for scalars.
 
     Raises:
         MissingDependency: pandas is not installed.

@@ -1,4 +1,4 @@
-"""One committed step, as a rule or a user sees it."""
+"""One committed step, for rules and users."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class SegmentColumns:
 
     Args:
         segment: the segment.
-        first: the place of its first record among all of its rank.
-        selector: tells the members of a collection.
+        first: ordinal of its first record within the rank.
+        selector: knows the members of each collection.
     """
 
     def __init__(self, segment: Segment, first: int, selector: Selector) -> None:
@@ -36,18 +36,20 @@ class SegmentColumns:
         self._parts = MatrixParts(segment)
 
     def steps(self) -> Iterator[Step]:
-        """Yield its steps in the order in which they were captured."""
+        """Yield its steps in capture order."""
         return (Step(self, row) for row in range(len(self.segment)))
 
     def at(self, row: int, *, scalars: bool) -> Iterator[tuple[ColumnLayout, NDArray[np.float64]]]:
-        """Yield the layouts that have the row, with its part of the matrix: [names(, reductions)].
+        """Yield each layout that has the row, with the row of its matrix.
+
+        The row is float64 [names] for scalars and float64 [names, reductions] for statistics.
 
         Args:
-            row: of the segment.
-            scalars: whether scalars are asked for, or statistics.
+            row: row of the segment.
+            scalars: yield scalars rather than statistics.
 
         Raises:
-            CorruptData: the bytes on disk do not match their checksum.
+            CorruptData: the stored bytes do not match their checksum.
         """
         for number, group in enumerate(self.segment.record.columns):
             if (group.layout.reductions is None) is not scalars:
@@ -59,18 +61,18 @@ class SegmentColumns:
 
 
 class Step:
-    """Everything captured in one step of one mode on one rank; read from the store when asked for.
+    """Everything captured in one step of one mode on one rank; read on demand.
 
     Attributes:
         mode: "train", "eval" or "predict".
-        step: the optimizer step; of an evaluation, the optimizer steps done before it.
-        rank: the process that captured it.
-        time: when it ended, seconds since the epoch.
-        ordinal: its place among the records of its rank, from 0.
+        step: the optimizer step; for an evaluation, the number of optimizer steps before it.
+        rank: rank of the process that captured it.
+        time: end of the step, seconds since the epoch.
+        ordinal: position among the records of its rank, from 0.
 
     Args:
-        columns: of its segment.
-        row: its place in the segment.
+        columns: columns of its segment.
+        row: row of its segment.
     """
 
     def __init__(self, columns: SegmentColumns, row: int) -> None:
@@ -83,7 +85,7 @@ class Step:
         self.ordinal = columns.first + row
         self._columns = columns
         self._row = row
-        # Statistics that were asked for: several rules ask for the same.
+        # Cached, because several rules ask for the same statistics.
         self._taken: dict[tuple[str, str], dict[str, float]] = {}
 
     def __repr__(self) -> str:
@@ -94,7 +96,7 @@ class Step:
         """Scalars (losses, metrics) by name.
 
         Raises:
-            CorruptData: the bytes on disk do not match their checksum.
+            CorruptData: the stored bytes do not match their checksum.
         """
         return {
             name: value
@@ -104,10 +106,10 @@ class Step:
 
     @cached_property
     def reductions(self) -> Mapping[str, Mapping[str, float]]:
-        """For a tensor's name, its statistics by the reduction's name.
+        """Scalar statistics by tensor name and reduction.
 
         Raises:
-            CorruptData: the bytes on disk do not match their checksum.
+            CorruptData: the stored bytes do not match their checksum.
         """
         return {
             name: dict(zip(layout.reductions or (), statistics, strict=True))
@@ -117,7 +119,7 @@ class Step:
 
     @property
     def tensor_names(self) -> tuple[str, ...]:
-        """Names of the full tensors of this step; statistics such as histograms are none."""
+        """Names of the full tensors of this step, without vector statistics."""
         groups = self._columns.segment.record.named
         return tuple(
             name
@@ -128,16 +130,16 @@ class Step:
         )
 
     def tensors_of(self, collection: str) -> list[str]:
-        """Return the names of those full tensors of this step that are in a collection."""
+        """Return the names of the full tensors of this step in a collection."""
         member = self._columns.selector.members(collection)
         return [name for name in self.tensor_names if member(name)]
 
     def tensor(self, name: str) -> NDArray[Any]:
-        """Return a full tensor, read now; read-only, bfloat16 and float8 as `ml_dtypes`.
+        """Read a full tensor: read-only, with bfloat16 and float8 as `ml_dtypes`.
 
         Raises:
             UnknownTensor: it was not captured in full at this step.
-            CorruptData: the bytes on disk do not match their checksum.
+            CorruptData: the stored bytes do not match their checksum.
         """
         entry = self._columns.segment.locate(name, self._row)
         if entry is None:
@@ -151,7 +153,7 @@ class Step:
         """Return the scalars of a collection, such as "losses".
 
         Raises:
-            CorruptData: the bytes on disk do not match their checksum.
+            CorruptData: the stored bytes do not match their checksum.
         """
         found: dict[str, float] = {}
         for layout, values in self._columns.at(self._row, scalars=True):
@@ -160,14 +162,14 @@ class Step:
         return found
 
     def reduction_of(self, collection: str, reduction: str) -> Mapping[str, float]:
-        """Return one statistic of every tensor of a collection.
+        """Return a scalar statistic of every tensor of a collection.
 
         Args:
-            collection: such as "gradients".
-            reduction: such as "l2". Tensors for which it was not taken are left out.
+            collection: name of the collection, such as "gradients".
+            reduction: scalar reduction, such as "l2". Tensors without it are omitted.
 
         Raises:
-            CorruptData: the bytes on disk do not match their checksum.
+            CorruptData: the stored bytes do not match their checksum.
         """
         key = (collection, reduction)
         if key not in self._taken:
@@ -180,15 +182,15 @@ class Step:
         return self._taken[key]
 
     def vectors_of(self, collection: str, reduction: str) -> dict[str, NDArray[Any]]:
-        """Return a statistic of several numbers of every tensor of a collection.
+        """Return a vector statistic of every tensor of a collection; float64 [channels(, 66)].
 
         Args:
-            collection: such as "activations".
-            reduction: such as "channel_zero_share". Tensors for which it was not taken are left
-                out.
+            collection: name of the collection, such as "activations".
+            reduction: vector reduction, such as "channel_zero_share". Tensors without it are
+                omitted.
 
         Raises:
-            CorruptData: the bytes on disk do not match their checksum.
+            CorruptData: the stored bytes do not match their checksum.
         """
         member = self._columns.selector.members(collection)
         found = {}

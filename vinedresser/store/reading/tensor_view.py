@@ -1,4 +1,4 @@
-"""One tensor of a run along its steps."""
+"""One tensor of a run over its steps."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ __all__ = ["TensorView"]
 
 
 class TensorView:
-    """One tensor's values and statistics, read when asked for; made by `Run.tensor`.
+    """One tensor's values and statistics, read on demand; created by `Run.tensor`.
 
     Args:
-        name: its name.
-        histories: of the run's ranks.
-        problems: where damage is noted.
+        name: name of the tensor.
+        histories: histories of the run's ranks.
+        problems: collects corrupt data.
 
     Attributes:
-        name: its name, such as "gradients/conv1.weight".
+        name: name of the tensor, such as "gradients/conv1.weight".
     """
 
     def __init__(self, name: str, histories: Mapping[int, History], problems: Problems) -> None:
@@ -50,15 +50,15 @@ class TensorView:
     def steps(
         self, mode: Mode | None = "train", rank: int = 0, *, reduction: str | None = None
     ) -> NDArray[np.int64]:
-        """Return the steps at which it was captured, ascending, each once; int64, [N].
+        """Return the distinct steps at which it was captured; int64 [steps], ascending.
 
         Args:
             mode: only this mode; None: all modes.
-            rank: whose.
-            reduction: one of `vector_reductions`; None: the tensor in full.
+            rank: the rank.
+            reduction: one of `vector_reductions`; None: the full tensor.
 
         Raises:
-            UnknownTensor: this statistic was never captured of it.
+            UnknownTensor: this statistic was never captured for the tensor.
         """
         if reduction is not None:
             return self._derived(reduction).steps(mode, rank)
@@ -74,13 +74,14 @@ class TensorView:
         return history.steps_of(ordinals, mode)
 
     def value(self, step: int, mode: Mode = "train", rank: int = 0) -> NDArray[Any]:
-        """Return the tensor at a step; read-only, bfloat16 and float8 as `ml_dtypes`.
+        """Return the tensor at a step: read-only, of its captured shape and dtype.
 
-        Of several records with this mode and step the last one that has the tensor counts.
+        bfloat16 and float8 are dtypes of `ml_dtypes`. If several records have this mode and step,
+        the last one with the tensor counts.
 
         Raises:
             UnknownStep: it was not captured in full there; the message names the nearest steps.
-            CorruptData: the bytes on disk do not match their checksum; the message names the file.
+            CorruptData: the stored bytes do not match their checksum; the message names the file.
         """
         history = self._histories.get(rank)
         found = history and history.find(self.name, step, mode)
@@ -95,17 +96,18 @@ class TensorView:
     def values(
         self, mode: Mode | None = "train", rank: int = 0
     ) -> Iterator[tuple[int, NDArray[Any]]]:
-        """Yield the tensor at every step at which it was captured in full, in that order.
+        """Yield the tensor at every step at which it was captured in full, in capture order.
 
         Many steps are read at a time, and none is kept. Two evaluations between the same two
-        optimizer steps share a number, and both come. What is damaged is left out and noted.
+        optimizer steps have the same step number; both are yielded. Corrupt data is skipped and
+        added to `Run.problems`.
 
         Args:
             mode: only this mode; None: all modes.
-            rank: whose.
+            rank: the rank.
 
         Yields:
-            The step, and the tensor: read-only, bfloat16 and float8 as `ml_dtypes`.
+            The step, and the tensor as returned by `value`.
         """
         history = self._histories.get(rank)
         if history is None:
@@ -116,7 +118,7 @@ class TensorView:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Its shape where it was last captured in full.
+        """Shape of the tensor when it was last captured in full.
 
         Raises:
             UnknownStep: only its statistics were captured.
@@ -126,7 +128,7 @@ class TensorView:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Its dtype where it was last captured in full.
+        """Dtype of the tensor when it was last captured in full.
 
         Raises:
             UnknownStep: only its statistics were captured.
@@ -135,7 +137,7 @@ class TensorView:
 
     @property
     def reductions(self) -> tuple[str, ...]:
-        """Names of the statistics that were captured of it at any step, one number each."""
+        """Names of its scalar statistics captured at any step."""
         found = (
             layout.reductions or ()
             for history in self._histories.values()
@@ -145,12 +147,17 @@ class TensorView:
         return tuple(dict.fromkeys(reduction for names in found for reduction in names))
 
     def reduction(self, reduction: str, mode: Mode | None = None, rank: int = 0) -> Column:
-        """Return one statistic along the steps; of all modes unless one is named.
+        """Return a scalar statistic over the steps.
 
-        It is empty where the statistic was captured, but not of this mode and rank.
+        The column is empty if the statistic was captured, but not in this mode and rank.
+
+        Args:
+            reduction: one of `reductions`.
+            mode: only this mode; None: all modes.
+            rank: the rank.
 
         Raises:
-            UnknownTensor: this statistic was never captured of it.
+            UnknownTensor: this statistic was never captured for the tensor.
         """
         if reduction not in self.reductions:
             known = f"; captured: {', '.join(self.reductions)}" if self.reductions else ""
@@ -169,7 +176,7 @@ class TensorView:
 
     @property
     def vector_reductions(self) -> tuple[str, ...]:
-        """Names of the statistics that were captured of it at any step, several numbers each."""
+        """Names of its vector statistics captured at any step."""
         names = (
             name
             for history in self._histories.values()
@@ -182,18 +189,18 @@ class TensorView:
     def histogram(
         self, step: int, mode: Mode = "train", rank: int = 0, *, absolute: bool = False
     ) -> Histogram:
-        """Return how its elements were distributed at a step: counts, and edges of the bins.
+        """Return the distribution of its elements at a step: counts and bin edges.
 
         Args:
-            step: where it was captured; see `steps`.
-            mode: in which mode.
-            rank: whose.
-            absolute: of the magnitudes ("abs_histogram").
+            step: a step at which it was captured; see `steps`.
+            mode: the mode.
+            rank: the rank.
+            absolute: return the distribution of the magnitudes ("abs_histogram").
 
         Raises:
-            UnknownTensor: no such histogram was ever captured of it.
-            UnknownStep: none was captured there; the message names the nearest steps.
-            CorruptData: the bytes on disk do not match their checksum; the message names the file.
+            UnknownTensor: no such histogram was ever captured for the tensor.
+            UnknownStep: it was not captured there; the message names the nearest steps.
+            CorruptData: the stored bytes do not match their checksum; the message names the file.
         """
         word = "abs_histogram" if absolute else "histogram"
         return Histogram.unpacked(self._derived(word).value(step, mode, rank))
@@ -201,35 +208,35 @@ class TensorView:
     def channels(
         self, statistic: str, step: int, mode: Mode = "train", rank: int = 0
     ) -> NDArray[np.float64]:
-        """Return a statistic of each of its channels at a step; float64, [C].
+        """Return a statistic of each of its channels at a step; float64 [channels].
 
         Args:
-            statistic: such as "l2", for what was captured as "channel_l2". Of "histogram" each
-                channel has [2 + 64] numbers: see `Histogram.unpacked`.
-            step: where it was captured; see `steps`.
-            mode: in which mode.
-            rank: whose.
+            statistic: the statistic without prefix: "l2" for "channel_l2". For "histogram", the
+                result is float64 [channels, 2 + 64]: see `Histogram.unpacked`.
+            step: a step at which it was captured; see `steps`.
+            mode: the mode.
+            rank: the rank.
 
         Raises:
-            UnknownTensor: this was never captured of it.
+            UnknownTensor: this statistic was never captured for the tensor.
             UnknownStep: it was not captured there; the message names the nearest steps.
-            CorruptData: the bytes on disk do not match their checksum; the message names the file.
+            CorruptData: the stored bytes do not match their checksum; the message names the file.
         """
         return self._derived(f"channel_{statistic}").value(step, mode, rank)
 
     def computed(self, reduction: str, mode: Mode | None = None, rank: int = 0) -> Column:
-        """Return one statistic along the steps, computed now from the tensors in full.
+        """Compute a scalar statistic over the steps from the full tensors, reading all of them.
 
-        That reads all of them. It is what would have been captured as this reduction, up to the
-        last digits. What is damaged is left out and noted.
+        The result equals the reduction captured during training, up to rounding. Corrupt data is
+        skipped and added to `Run.problems`.
 
         Args:
-            reduction: one number, such as "l2" or "abs_p99".
+            reduction: scalar reduction, such as "l2" or "abs_p99".
             mode: only this mode; None: all modes.
-            rank: whose.
+            rank: the rank.
 
         Raises:
-            ConfigError: there is no such reduction, or it is not one number.
+            ConfigError: no such reduction, or it is not a scalar.
         """
         history = self._histories.get(rank)
         if history is None:
@@ -244,7 +251,7 @@ class TensorView:
         return Column(self.name, steps[where], values, times[where], modes[where])
 
     def _derived(self, reduction: str) -> TensorView:
-        """Return a statistic of several numbers as the tensor that it is stored as."""
+        """Return a view of the tensor that stores a vector statistic."""
         name = derived_name(self.name, reduction)
         if not any(history.has_tensor(name) for history in self._histories.values()):
             words = self.vector_reductions
@@ -266,7 +273,7 @@ class TensorView:
         raise UnknownStep(f"{self.name}: only its statistics were captured, never the tensor")
 
     def _hint(self, step: int, mode: Mode, rank: int) -> str:
-        """Return what to ask for instead."""
+        """Return a suggestion for the message: the nearest steps or other modes."""
         steps = self.steps(mode, rank)
         if len(steps):
             nearest = np.sort(steps[np.argsort(np.abs(steps - step), kind="stable")[:3]])
