@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from tests.property_tests import examples
 from vinedresser.rules.base import Rule
 from vinedresser.rules.data.class_imbalance import ClassImbalance
 from vinedresser.rules.data.corrupt_inputs import CorruptInputs
@@ -87,7 +88,7 @@ def records(draw: st.DrawFn) -> list[StepRecord]:
 
 
 @given(records())
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(examples(60), suppress_health_check=list(HealthCheck))
 def test_no_rule_fails_whatever_the_data(made: list[StepRecord]) -> None:
     with tempfile.TemporaryDirectory() as directory:
         found = judge(make_run(Path(directory) / "run", made), rules())
