@@ -168,7 +168,7 @@ def test_the_trees_of_a_model_are_updated(tmp_path: Path) -> None:
         )
     assert watched.save_raw() == plain.save_raw()
     assert hook.problems == [
-        "trees asked for, but XGBoost shows none while it updates those of a model"
+        "trees not captured: XGBoost does not expose them while it updates a model"
     ]
     run = open_run(tmp_path / "run")
     rows = np.linspace(0, other.num_row() - 1, 20).round().astype(int)
@@ -248,12 +248,12 @@ def test_copies_of_the_callback_are_itself_and_pickles_are_idle(tmp_path: Path) 
     # Two candidates, two folds, and once more with the best.
     (problem,) = hook.problems
     assert problem == (
-        "no losses, no metrics: XGBoost evaluates nothing; give xgboost.train evals=[(dtrain, "
-        "'train')], or fit of an estimator eval_set=[(X, y)]"
+        "no losses, no metrics: XGBoost evaluates nothing; pass evals=[(dtrain, 'train')] to "
+        "xgboost.train, or eval_set=[(X, y)] to an estimator's fit"
     )
 
 
-def test_what_cannot_be_had_is_said_once(tmp_path: Path) -> None:
+def test_missing_data_is_reported_once(tmp_path: Path) -> None:
     data, other = halves()
     with Hook(tmp_path / "run", collections=everything()) as hook:
         xgboost.train(
@@ -266,16 +266,17 @@ def test_what_cannot_be_had_is_said_once(tmp_path: Path) -> None:
         )
     data_asked, losses = hook.problems
     assert data_asked == (
-        "predictions, labels, shap asked for, but XGBoost does not show its callbacks the data; "
-        "give them: hook.xgboost(train=…, validation=…), each a DMatrix or (X, y)"
+        "predictions, labels, shap not captured: XGBoost does not pass the data to callbacks; use "
+        "hook.xgboost(train=…, validation=…), each a DMatrix or (X, y)"
     )
     assert losses == (
-        "no losses of the training: of the evaluation sets (valid) none is known to be the "
-        "training data; evaluate that too, or say which it is: hook.xgboost(training_set='valid')"
+        "no losses of the training: none of the evaluation sets (valid) is known to be the "
+        "training data; add the training data to them, or name it: "
+        "hook.xgboost(training_set='valid')"
     )
 
 
-def test_a_loss_that_is_not_evaluated_is_missed(tmp_path: Path) -> None:
+def test_a_loss_that_is_not_evaluated_is_reported(tmp_path: Path) -> None:
     data, _ = halves()
     arguments: dict[str, Any] = {"evals": [(data, "train")], "verbose_eval": False}
     params = {**LOGISTIC, "eval_metric": ["auc", "error"]}
@@ -283,8 +284,8 @@ def test_a_loss_that_is_not_evaluated_is_missed(tmp_path: Path) -> None:
         xgboost.train(params, data, 2, callbacks=[hook.xgboost()], **arguments)
     (problem,) = hook.problems
     assert problem == (
-        "no losses: logloss is not among the metrics (auc, error); add it to eval_metric, or say "
-        "which is the loss: hook.xgboost(loss='error')"
+        "no losses: logloss is not among the metrics (auc, error); add it to eval_metric, or "
+        "name the loss: hook.xgboost(loss='error')"
     )
     with Hook(tmp_path / "other") as hook:
         xgboost.train(params, data, 2, callbacks=[hook.xgboost(loss="error")], **arguments)
@@ -297,12 +298,16 @@ def test_vector_leaves_have_no_shapley_values(tmp_path: Path) -> None:
     data = problem.make()
     with Hook(tmp_path / "run", collections=everything()) as hook:
         problem.train(hook.xgboost(train=data), data=data)
-    assert hook.problems == ["shap asked for, but XGBoost has none of trees with vector leaves"]
+    assert hook.problems == [
+        "shap not captured: XGBoost cannot compute it for trees with vector leaves"
+    ]
 
 
-def test_what_is_no_data_is_refused(tmp_path: Path) -> None:
+def test_invalid_data_is_rejected(tmp_path: Path) -> None:
     with Hook(tmp_path / "run") as hook:
-        with pytest.raises(ConfigError, match=r"train: a ndarray is no data; give an xgboost"):
+        with pytest.raises(
+            ConfigError, match=r"train: must be an xgboost.DMatrix or \(X, y\), not a ndarray"
+        ):
             hook.xgboost(train=np.ones((3, 2)))
         with pytest.raises(ConfigError, match="shap_rows = 0: must be an integer, at least 1"):
             hook.xgboost(shap_rows=0)
@@ -373,7 +378,7 @@ def test_batches_in_external_memory_give_no_rows(tmp_path: Path) -> None:
     assert models[0] == models[1]
     (problem,) = hook.problems
     assert problem == (
-        "shap asked for, but no rows can be cut out of train; give a small DMatrix, "
+        "shap not captured: rows of train cannot be sliced; pass a small DMatrix: "
         "hook.xgboost(train=sample)"
     )
     run = open_run(tmp_path / "run")

@@ -52,5 +52,7 @@ def test_numbers_and_constants_are_those_of_the_specification() -> None:
 
 @pytest.mark.parametrize("document", [b"", b"?", b"{", b"[$d#U\x05\x00", b"[#L\x00", b"SU\x01\xff"])
 def test_what_is_none_is_told(document: bytes) -> None:
-    with pytest.raises(CorruptData, match=f"a document of {len(document)} bytes is no Universal"):
+    with pytest.raises(
+        CorruptData, match=f"document of {len(document)} bytes is not valid Universal"
+    ):
         read_ubjson(document)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tests.capture.xgboost_.trainings import PROBLEMS, breast_cancer, diabetes, digits, everything
 from vinedresser.capture import Hook, Run, SaveConfig, open_run
-from vinedresser.capture.xgboost_.objectives import LOSSES
+from vinedresser.capture.xgboost_.booster_info import LOSSES
 
 
 def captured(name: str, path: Path) -> tuple[Run, xgboost.Booster, xgboost.DMatrix]:

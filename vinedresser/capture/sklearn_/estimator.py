@@ -14,12 +14,12 @@ from sklearn.base import clone
 from vinedresser.capture.adapters.adapter import Adapter
 from vinedresser.capture.adapters.training_setup import TrainingSetup
 from vinedresser.capture.recording.session import Session
-from vinedresser.capture.sklearn_.aside import aside
 from vinedresser.capture.sklearn_.checkpoint import save_checkpoint
+from vinedresser.capture.sklearn_.fit_recorder import Taker
+from vinedresser.capture.sklearn_.inner_estimator import unwrapped
 from vinedresser.capture.sklearn_.sample import Sample
 from vinedresser.capture.sklearn_.setup import training_setup
-from vinedresser.capture.sklearn_.taker import Taker
-from vinedresser.capture.sklearn_.unwrapping import unwrapped
+from vinedresser.capture.sklearn_.side_effects import aside
 from vinedresser.errors import ConfigError
 from vinedresser.store.collections.modules import ModuleInfo
 

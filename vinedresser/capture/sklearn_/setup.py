@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from vinedresser.capture.adapters.training_setup import TrainingSetup, described_optimizer, typed
-from vinedresser.capture.sklearn_.unwrapping import unwrapped
+from vinedresser.capture.sklearn_.inner_estimator import unwrapped
 
 __all__ = ["training_setup"]
 

@@ -1,4 +1,4 @@
-"""The callback for XGBoost: from the rounds of a training to recordings."""
+"""The XGBoost callback: capture from the rounds of a training."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from vinedresser.capture.xgboost_.checkpoint import save_checkpoint
 from vinedresser.capture.xgboost_.data import named_sets
 from vinedresser.capture.xgboost_.evaluations import EvalsLog
 from vinedresser.capture.xgboost_.importance import feature_names
-from vinedresser.capture.xgboost_.rounds import Rounds
+from vinedresser.capture.xgboost_.round_recorder import RoundRecorder
 from vinedresser.capture.xgboost_.setup import training_setup
 from vinedresser.errors import ConfigError
 from vinedresser.store.collections.modules import ModuleInfo
@@ -24,33 +24,33 @@ __all__ = ["IdleCallback", "XGBoostCallback"]
 
 
 class IdleCallback(TrainingCallback):
-    """A callback that does nothing: what a watched training's is in another process."""
+    """A callback that does nothing; replaces an `XGBoostCallback` in other processes."""
 
 
 class XGBoostCallback(TrainingCallback):
     """Captures each round of `xgboost.train`, `xgboost.cv` or an estimator as a step.
 
-    The metrics of the training set are those of the train step; those of the other evaluation sets
-    make an evaluation at the same step. All are of the model after the round. Of a
-    cross-validation each fold's booster is captured, its names beginning with ``fold0.`` and so on.
+    Metrics of the training set belong to the train step; those of the other evaluation sets form an
+    evaluation at the same step. All values are those after the round. In a cross-validation each
+    fold's booster is captured with the name prefix ``fold0.``, ``fold1.``, ...
 
-    A copy of it is itself: estimators are cloned with their callbacks. Where it is pickled, in a
-    saved estimator or for a worker process, it is an `IdleCallback`.
+    Copying returns the same object, since estimators are cloned with their callbacks. Pickling, in
+    a saved estimator or for a worker process, yields an `IdleCallback`.
 
     Args:
-        session: takes what is seen.
-        introduce: makes the adapter known to the hook, and again when more is known of it.
-        train: the training data, for predictions, labels and Shapley values, which XGBoost does
-            not show its callbacks: a DMatrix, or (X, y).
-        validation: the evaluation data likewise; of several sets a mapping by name.
-        training_set: the evaluation set that is the training data; None: one whose name has
-            "train" in it.
-        loss: the metric that is the loss; None: the objective's own.
-        rows: of a larger data set so many evenly strided rows are looked at.
-        shap_rows: of these, so many for Shapley values.
+        session: session of the run.
+        introduce: registers the adapter with the hook; called again when more is known.
+        train: training data for predictions, labels and Shapley values, which XGBoost does not pass
+            to callbacks: a DMatrix or (X, y).
+        validation: evaluation data: a DMatrix, (X, y), or a mapping of names to several.
+        training_set: name of the evaluation set that is the training data; None for any name that
+            contains "train".
+        loss: the metric that is the loss; None for that of the objective.
+        rows: maximum number of evenly strided rows used of a data set.
+        shap_rows: maximum number of these rows for Shapley values.
 
     Raises:
-        ConfigError: data is no data, or a number of rows is none.
+        ConfigError: `train` or `validation` is not data, or a number of rows is invalid.
     """
 
     def __init__(
@@ -73,8 +73,8 @@ class XGBoostCallback(TrainingCallback):
         train_sets = named_sets(train, rows, name="train")
         validation_sets = named_sets(validation, rows, name="validation")
 
-        def make(model: Any) -> Rounds:
-            return Rounds(
+        def make(model: Any) -> RoundRecorder:
+            return RoundRecorder(
                 session,
                 model,
                 train_sets,
@@ -85,18 +85,18 @@ class XGBoostCallback(TrainingCallback):
                 shap_rows=shap_rows,
             )
 
-        self._make: Callable[[Any], Rounds] | None = make
+        self._make: Callable[[Any], RoundRecorder] | None = make
         self._features: list[str] = []
-        # The training that goes on; while it does a round, its log and the rounds before.
-        self._rounds: Rounds | None = None
+        # The current training; during a round, its log and the number of rounds before.
+        self._rounds: RoundRecorder | None = None
         self._open: tuple[EvalsLog, int] | None = None
         guard = session.shield.guard
         self._on_begin = guard("the start of a training", self._begin)
         self._on_round = guard("the start of a round", self._begin_round)
         self._on_rounded = guard("the end of a round", self._end_round)
         self._on_end = guard("the end of a training", self._end)
-        # What ends a training, TrainingStopped, passes the guard.
-        self._take = guard("the end of a round", lambda rounds, log: rounds.take(log))
+        # The guard lets TrainingStopped through.
+        self._record = guard("the end of a round", lambda rounds, log: rounds.record(log))
         self._step = guard("the end of a step", session.step_ended)
         introduce(self)
 
@@ -128,7 +128,7 @@ class XGBoostCallback(TrainingCallback):
         return {}
 
     def setup(self) -> TrainingSetup:
-        """See `SetUp.setup`; it is known once a round was done."""
+        """See `SetUp.setup`; known after the first round."""
         rounds = self._rounds
         if rounds is None or not rounds.done:
             return TrainingSetup()
@@ -143,26 +143,26 @@ class XGBoostCallback(TrainingCallback):
         return self._features
 
     def classes(self) -> list[str]:
-        """See `TabularAdapter.classes`; XGBoost knows numbers only."""
+        """See `TabularAdapter.classes`; XGBoost has class numbers only."""
         return []
 
     def checkpoint(self, directory: Path, step: int) -> None:
-        """See `Adapter.checkpoint`; of a cross-validation one of each fold."""
+        """See `Adapter.checkpoint`; in a cross-validation, one per fold."""
         boosters = {} if self._rounds is None else self._rounds.boosters
         for prefix, booster in boosters.items():
             save_checkpoint(booster, directory, f"{prefix.replace('.', '-')}step-{step}")
 
     def detach(self) -> None:
-        """See `Adapter.detach`; what comes after it is not captured."""
+        """See `Adapter.detach`."""
         self._make = self._rounds = self._open = None
 
     def before_training(self, model: Any) -> Any:
-        """See `xgboost.callback.TrainingCallback`; the model is handed on as it is."""
+        """See `xgboost.callback.TrainingCallback`; returns the model unchanged."""
         self._on_begin(model)
         return model
 
     def before_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:  # noqa: ARG002
-        """See `xgboost.callback.TrainingCallback`; the training is never ended here."""
+        """See `xgboost.callback.TrainingCallback`; never stops the training."""
         self._on_round(evals_log)
         return False
 
@@ -170,13 +170,13 @@ class XGBoostCallback(TrainingCallback):
         """See `xgboost.callback.TrainingCallback`.
 
         Raises:
-            TrainingStopped: the training was asked to end.
+            TrainingStopped: The training was requested to stop.
         """
         self._on_rounded()
         return False
 
     def after_training(self, model: Any) -> Any:
-        """See `xgboost.callback.TrainingCallback`; the model is handed on as it is."""
+        """See `xgboost.callback.TrainingCallback`; returns the model unchanged."""
         self._on_end()
         return model
 
@@ -199,13 +199,13 @@ class XGBoostCallback(TrainingCallback):
             return
         log, _ = self._open
         self._open = None
-        # A fault in taking it must not keep the step from being counted.
-        self._take(self._rounds, log)
+        # The step is counted even if the recording fails.
+        self._record(self._rounds, log)
         self._step()
 
     def _end(self) -> None:
-        """Make up for a last round that we were not told of, since another callback ended it."""
-        rounds, told = self._rounds, self._open
-        if rounds is not None and told is not None and rounds.done > told[1]:
+        """Record a last round whose end was not reported because another callback stopped it."""
+        rounds, pending = self._rounds, self._open
+        if rounds is not None and pending is not None and rounds.done > pending[1]:
             self._end_round()
         self._rounds = self._open = None

@@ -1,4 +1,4 @@
-"""Saving a booster when its training is stopped."""
+"""Checkpoints of stopped XGBoost trainings."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ __all__ = ["save_checkpoint"]
 
 
 def save_checkpoint(booster: Booster, directory: Path, name: str) -> Path:
-    """Save a booster as ``<name>.ubj``, whole or not at all.
+    """Save a booster atomically as ``<name>.ubj`` and return the path.
 
-    ``xgboost.Booster(model_file=path)`` brings it back, and ``xgboost.train(xgb_model=path)`` goes
-    on from there.
+    ``xgboost.Booster(model_file=path)`` loads it; ``xgboost.train(xgb_model=path)`` continues from
+    it.
 
     Args:
-        booster: as it is.
-        directory: where to; made if missing.
-        name: without the ending.
+        booster: the booster.
+        directory: target directory; created if missing.
+        name: file name without the extension.
     """
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / f"{name}.ubj"

@@ -1,4 +1,4 @@
-"""The rows that predictions, labels and Shapley values are taken on."""
+"""Sampled rows for predictions, labels and Shapley values."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from vinedresser.store.reductions.strided_rows import strided_rows
 
 __all__ = ["DataSet", "named_sets"]
 
-# XGBoost keeps the margins of what it trains and evaluates on. To read all of them takes about as
-# long as to predict a tenth of the rows anew by a few trees.
+# XGBoost caches the margins of training and evaluation data. Reading all of them takes about as
+# long as predicting a tenth of the rows with a few trees.
 _WORTH_ALL = 10
-# Of a quantized matrix all values have to be read to get at some rows.
+# Values of a quantized matrix that may be read: rows cannot be read separately.
 _READABLE = 50_000_000
-# Features of the sample that are kept, missing ones too: 64 MiB.
+# Maximum size of the stored features of a sample, including missing ones: 64 MiB.
 _KEPT = 1 << 24
 
 
 class DataSet:
-    """Rows with their labels; of many, an evenly strided sample.
+    """Rows with their labels; an evenly strided sample if there are too many.
 
     Args:
-        name: of the set.
-        data: a matrix, or (X, y) as an estimator of `xgboost.sklearn` is fitted with.
-        rows: how many rows are looked at, at the most.
+        name: name of the set.
+        data: a DMatrix, or (X, y) as for the `fit` of an estimator of `xgboost.sklearn`.
+        rows: maximum number of rows.
 
     Attributes:
-        name: of the set.
+        name: name of the set.
 
     Raises:
-        ConfigError: it is neither.
+        ConfigError: `data` is neither.
     """
 
     def __init__(self, name: str, data: Any, rows: int) -> None:
         self.name = name
-        # Of arrays the sample is taken now: they are the user's, who may write to them.
+        # Arrays are sampled immediately, since the user may modify them.
         self._given = data if isinstance(data, DMatrix) else _matrix(name, data, rows)
         count = self._given.num_row()
         self._taken = strided_rows(count, rows)
@@ -50,31 +50,30 @@ class DataSet:
 
     @cached_property
     def matrix(self) -> DMatrix:
-        """What XGBoost predicts on: a matrix of the sample, or the whole where it gives none."""
+        """The matrix to predict on: the sample, or all rows if it cannot be sliced."""
         return (None if self._taken is None else _cut(self._given, self._taken)) or self._given
 
     def predictions(self, booster: Booster, *, kept: bool) -> NDArray[np.generic]:
-        """Return the booster's predictions: [rows], of several outputs [rows, outputs].
+        """Return the booster's predictions: float32 [rows], or [rows, outputs].
 
         Args:
-            booster: as it is after a round.
-            kept: it keeps the margins of a matrix, so that only new trees are gone through, and
-                none where it has trained or evaluated on the matrix.
+            booster: the booster after a round.
+            kept: whether it caches the margins of a matrix, so that at most new trees are
+                evaluated.
         """
         matrix = self._given if kept and self._few else self.matrix
         return self._sample(matrix, booster.predict(matrix, validate_features=False))
 
     def labels(self) -> NDArray[np.generic]:
-        """Return the labels: [rows], of several outputs [rows, outputs]; empty without any."""
+        """Return the labels: float32 [rows], or [rows, outputs]; empty if there are none."""
         matrix = self._given if self._few else self.matrix
         return self._sample(matrix, matrix.get_label())
 
     @cached_property
     def inputs(self) -> NDArray[np.float32]:
-        """The features of the sample, [rows, features]: NaN where one is missing.
+        """The features of the sample: float32 [rows, features], NaN for missing values.
 
-        Empty of a matrix that does not give them: one of batches in external memory, or a sample of
-        more than 16 million features.
+        Empty if they cannot be read (batches in external memory) or are more than 16 million.
         """
         matrix, none = self.matrix, np.zeros((0, 0), np.float32)
         shape = (matrix.num_row(), matrix.num_col())
@@ -89,11 +88,7 @@ class DataSet:
         return self._of_sample(values)
 
     def some(self, rows: int) -> DMatrix | None:
-        """Return a matrix of some of the rows; None where the set does not give them.
-
-        Args:
-            rows: how many at the most.
-        """
+        """Return a matrix of at most `rows` rows; None if it cannot be sliced."""
         matrix = self.matrix
         taken = strided_rows(matrix.num_row(), rows)
         if taken is None:
@@ -101,27 +96,27 @@ class DataSet:
         return _cut(matrix, taken) or _read(matrix, taken)
 
     def _sample(self, matrix: DMatrix, values: Any) -> NDArray[np.generic]:
-        """Return those of a matrix's values that belong to the sample."""
+        """Select the rows of the sample from the values of a matrix."""
         array = np.asarray(values)
         whole = self._taken is None or matrix is not self._given or not array.size
         return array if whole else array[self._taken]
 
     def _of_sample(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return those rows of `matrix` that belong to the sample."""
+        """Select the rows of the sample from the values of `self.matrix`."""
         whole = self._taken is None or self.matrix is not self._given
         return values if whole else values[self._taken]
 
 
 def named_sets(given: Any, rows: int, *, name: str) -> list[DataSet]:
-    """Return the data sets that a user gives: none, one, or several by name.
+    """Return the data sets given by the user.
 
     Args:
-        given: None, a `DataSet`'s data, or a mapping of names to such.
-        rows: how many rows are looked at, at the most.
-        name: of a single one.
+        given: None, the data of a `DataSet`, or a mapping of names to data.
+        rows: maximum number of rows of each set.
+        name: name of a single set.
 
     Raises:
-        ConfigError: something is no data.
+        ConfigError: A value is not data.
     """
     if given is None:
         return []
@@ -130,10 +125,10 @@ def named_sets(given: Any, rows: int, *, name: str) -> list[DataSet]:
 
 
 def _matrix(name: str, data: Any, rows: int) -> DMatrix:
-    """Return a matrix of some rows of (X, y)."""
+    """Return a matrix of at most `rows` rows of (X, y)."""
     if not isinstance(data, (tuple, list)) or len(data) != 2:
         raise ConfigError(
-            f"{name}: a {type(data).__name__} is no data; give an xgboost.DMatrix or (X, y)"
+            f"{name}: must be an xgboost.DMatrix or (X, y), not a {type(data).__name__}"
         )
     x, y = data
     taken = strided_rows(len(y), rows)
@@ -143,10 +138,7 @@ def _matrix(name: str, data: Any, rows: int) -> DMatrix:
 
 
 def _cut(matrix: DMatrix, rows: NDArray[np.int64]) -> DMatrix | None:
-    """Return a matrix of some rows; None of a matrix that XGBoost does not slice.
-
-    That is a quantized one, or one of batches in external memory.
-    """
+    """Slice a matrix; return None if it is quantized or in external memory."""
     try:
         return matrix.slice(rows, allow_groups=True)
     except XGBoostError:
@@ -154,7 +146,7 @@ def _cut(matrix: DMatrix, rows: NDArray[np.int64]) -> DMatrix | None:
 
 
 def _read(matrix: DMatrix, rows: NDArray[np.int64]) -> DMatrix | None:
-    """Return a matrix of some rows of a quantized one, which falls into the same leaves."""
+    """Return a matrix of some rows of a quantized one; its rows reach the same leaves."""
     if matrix.num_nonmissing() > _READABLE:
         return None
     try:

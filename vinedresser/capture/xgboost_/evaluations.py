@@ -1,4 +1,4 @@
-"""The metrics that XGBoost has computed on its evaluation sets."""
+"""Metrics that XGBoost computed on its evaluation sets."""
 
 from __future__ import annotations
 
@@ -7,36 +7,36 @@ from typing import Any
 
 from vinedresser.capture.recording.recording import Recording
 
-__all__ = ["EvalsLog", "is_training_set", "take_metrics"]
+__all__ = ["EvalsLog", "is_training_set", "record_metrics"]
 
-# {set: {metric: values by round}}; of a cross-validation each value is mean and deviation.
+# {set: {metric: values by round}}; in cross-validation each value is (mean, standard deviation).
 EvalsLog = Mapping[str, Mapping[str, Sequence[Any]]]
 
 
 def is_training_set(name: str, given: str | None) -> bool:
-    """Say whether an evaluation set is the training set.
+    """Return whether an evaluation set is the training set.
 
     Args:
-        name: of the evaluation set.
-        given: the name of the training set, as the user says; None: "train" is part of it.
+        name: name of the evaluation set.
+        given: name of the training set; None for any name that contains "train".
     """
     return "train" in name.lower() if given is None else name == given
 
 
-def take_metrics(
+def record_metrics(
     recording: Recording, metrics: Mapping[str, Sequence[Any]], data: str, loss: str | None
 ) -> None:
-    """Take the latest value of each metric of one evaluation set.
+    """Record the latest value of each metric of one evaluation set.
 
     Args:
-        recording: takes ``metrics/<set>-<metric>``, and ``losses/<set>-<metric>`` of the loss.
+        recording: receives ``metrics/<set>-<metric>``, and ``losses/<set>-<metric>`` for the loss.
         metrics: values by round, by metric.
-        data: the name of the set.
-        loss: the metric that is the loss.
+        data: name of the set.
+        loss: the metric that is the loss; None if no metric is.
     """
     for metric, value in _latest(metrics):
         kinds = ["metrics"]
-        # A metric may have a parameter: tweedie-nloglik@1.5.
+        # A metric may have a parameter, as in tweedie-nloglik@1.5.
         if loss is not None and metric.partition("@")[0] == loss.partition("@")[0]:
             kinds.append("losses")
         for kind in kinds:
@@ -46,7 +46,7 @@ def take_metrics(
 
 
 def _latest(metrics: Mapping[str, Sequence[Any]]) -> Iterator[tuple[str, float]]:
-    """Yield name and latest value of each metric; of a mean over folds, the deviation too."""
+    """Yield name and latest value of each metric; for a mean over folds, also the deviation."""
     for metric, values in metrics.items():
         if not values:
             continue

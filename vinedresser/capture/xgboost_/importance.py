@@ -1,4 +1,4 @@
-"""How much each feature matters to a booster."""
+"""Feature importance of a booster."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from vinedresser.capture.xgboost_.newest_rounds import NewestRounds
 __all__ = ["IMPORTANCES", "Importance", "feature_names"]
 
 IMPORTANCES = ("weight", "gain", "cover", "total_gain", "total_cover")
-# The others are means: a total over the number of splits.
+# The others are means: a total divided by the number of splits.
 _SUMS = ("weight", "total_gain", "total_cover")
 _MEANS = {"gain": "total_gain", "cover": "total_cover"}
 
 
 def feature_names(booster: Booster) -> list[str]:
-    """Return the names of the features in their order; "f0", "f1", ... where they have none."""
+    """Return the feature names in order; "f0", "f1", ... if there are none."""
     return list(booster.feature_names or ()) or [f"f{n}" for n in range(booster.num_features())]
 
 
 class Importance:
-    """The importance of each feature, as `xgboost.Booster.get_score` has it.
+    """The importance of each feature as in `xgboost.Booster.get_score`.
 
-    Weights and totals are sums over the trees, so where rounds can be cut out only those since the
-    last time are looked at. Of a linear booster there is "weight" only, its coefficients.
+    Weights and totals are sums over the trees, so each call evaluates only the new rounds if the
+    booster can be sliced. A linear booster has only "weight", its coefficients.
 
     Shape legend: F features, K outputs of a linear booster.
     """
@@ -35,11 +35,11 @@ class Importance:
         self._sums: dict[str, NDArray[np.float64]] = {}
 
     def of_trees(self, rounds: NewestRounds, *, cut: bool) -> dict[str, NDArray[np.float64]]:
-        """Return each of `IMPORTANCES`: [F], 0 of a feature that no tree uses.
+        """Return each of `IMPORTANCES`: float64 [F], 0 for unused features.
 
         Args:
-            rounds: of the booster of the call before, which has more of them now or as many.
-            cut: whether rounds can be cut out of it.
+            rounds: rounds of the same booster as in the previous call, at least as many.
+            cut: whether the booster can be sliced.
         """
         if not cut:
             self._rounds, self._sums = 0, {}
@@ -56,7 +56,7 @@ class Importance:
         return found
 
     def of_coefficients(self, booster: Booster) -> dict[str, NDArray[np.float64]]:
-        """Return "weight" of a linear booster: [F], of several outputs [F, K]."""
+        """Return "weight" of a linear booster: float64 [F], or [F, K] for several outputs."""
         place = {name: number for number, name in enumerate(feature_names(booster))}
         return {"weight": _vector(booster, "weight", place)}
 

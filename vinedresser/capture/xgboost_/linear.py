@@ -1,4 +1,4 @@
-"""The coefficients of a linear booster."""
+"""Coefficients of a linear booster."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["coefficients"]
 
 
 def coefficients(booster: Booster) -> dict[str, NDArray[np.float32]]:
-    """Return "weights" [F] and "biases" [1] of a linear booster; of K outputs [F, K] and [K]."""
+    """Return "weights" [F] and "biases" [1], float32; [F, K] and [K] for K outputs."""
     model = json.loads(bytes(booster.save_raw("json")))["learner"]["gradient_booster"]["model"]
     features = booster.num_features()
     values = np.array(model["weights"], np.float32).reshape(features + 1, -1)

@@ -1,4 +1,4 @@
-"""Cutting the newest rounds out of a booster, once for all who look at them."""
+"""Shared slices of the newest rounds of a booster."""
 
 from __future__ import annotations
 
@@ -6,41 +6,35 @@ from xgboost import Booster
 
 __all__ = ["NewestRounds"]
 
-# To write down and read so many rounds more costs less than another cut.
+# Serializing this many additional rounds is cheaper than another slice.
 _FEW = 16
 
 
 class NewestRounds:
-    """The rounds of a booster as it is now, of which some may be cut out.
-
-    A cut is a booster of its own, which costs the same in every round of a training.
+    """The current rounds of a booster, with cached slices.
 
     Args:
-        booster: of trees, where anything is to be cut out; it has a round at least.
+        booster: a booster with at least one round; slices require trees.
 
     Attributes:
-        booster: the whole.
-        count: rounds that it has.
+        booster: the whole booster.
+        count: number of rounds.
     """
 
     def __init__(self, booster: Booster) -> None:
         self.booster = booster
         self.count = booster.num_boosted_rounds()
-        self._cuts: dict[int, Booster] = {}
+        self._slices: dict[int, Booster] = {}
 
     def since(self, first: int) -> Booster:
-        """Return the rounds from one on, with those before it left out.
-
-        Args:
-            first: number of that round, from 0.
-        """
+        """Return a booster with the rounds from `first` on, counted from 0."""
         if first == 0:
             return self.booster
-        if first not in self._cuts:
-            self._cuts[first] = self.booster[first : self.count]
-        return self._cuts[first]
+        if first not in self._slices:
+            self._slices[first] = self.booster[first : self.count]
+        return self._slices[first]
 
     def recent(self) -> Booster:
-        """Return the newest round, perhaps with some before it that were cut out already."""
-        shared = [first for first in self._cuts if first >= self.count - _FEW]
+        """Return a cached slice with the newest round and few others, or slice the newest round."""
+        shared = [first for first in self._slices if first >= self.count - _FEW]
         return self.since(max(shared, default=self.count - 1))

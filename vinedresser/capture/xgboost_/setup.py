@@ -1,4 +1,4 @@
-"""How a training with XGBoost is set up, for the run's record."""
+"""Setup of an XGBoost training for the run's record."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from vinedresser.capture.adapters.training_setup import TrainingSetup, described
 
 __all__ = ["training_setup"]
 
-# Of the objective's own parameters and of the booster's, what stands in such a table.
-_TABLE = "_param"
+# Suffix of the tables that contain parameters.
+_TABLE_SUFFIX = "_param"
 
 
 def training_setup(booster: Booster) -> TrainingSetup:
-    """Return how a booster that has done a round is trained.
+    """Return the training setup of a booster that has completed a round.
 
-    The loss is its objective (of a custom one, that in whose place it stands); the optimizer is the
-    kind of booster, with all parameters that it has in force, and ``lr``, its learning rate.
+    The loss is the objective; for a custom objective, the one that it replaces. The optimizer is
+    the kind of booster with all of its effective parameters and ``lr``, the learning rate.
     """
     learner = json.loads(booster.save_config())["learner"]
     objective = learner["objective"]
@@ -33,20 +33,20 @@ def training_setup(booster: Booster) -> TrainingSetup:
 
 
 def _parameters(table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the parameters in a table of a booster's configuration, and in the tables inside."""
+    """Yield the parameters in a booster's configuration, including nested tables."""
     for key, value in table.items():
         if not isinstance(value, dict):
             continue
-        if key.endswith(_TABLE):
+        if key.endswith(_TABLE_SUFFIX):
             yield from ((name, _value(text)) for name, text in value.items())
         else:
             yield from _parameters(value)
 
 
 def _value(text: Any) -> Any:
-    """Return a parameter as a number, where its text is one."""
+    """Parse a parameter as a number if possible."""
     try:
-        # It holds them as float32.
+        # XGBoost stores parameters as float32.
         number = float(f"{float(text):.7g}")
     except (TypeError, ValueError):
         return text

@@ -1,4 +1,4 @@
-"""The trees that a round has grown."""
+"""Trees grown in a round."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from xgboost import Booster
 from vinedresser.capture.adapters.tree_table import TreeTable
 from vinedresser.capture.xgboost_.ubjson import read_ubjson
 
-__all__ = ["newest_trees", "written_down"]
+__all__ = ["newest_trees", "serialize"]
 
 
-def written_down(rounds: Booster) -> bytes:
-    """Return a booster as a document, for `newest_trees` to read on whatever thread.
+def serialize(rounds: Booster) -> bytes:
+    """Serialize a booster for `newest_trees`, which may run in another thread.
 
     Args:
-        rounds: of trees, few, so that it costs the same in every round of a training.
+        rounds: a booster with few rounds, so that the cost does not grow during a training.
     """
     return bytes(rounds.save_raw("ubj"))
 
 
 def newest_trees(document: bytes) -> list[TreeTable]:
-    """Return the trees of the newest round: one per class or output, times the forest's.
+    """Return the trees of the newest round: ``num_parallel_tree`` per class or output.
 
     Args:
-        document: a booster that was written down.
+        document: a booster from `serialize`.
 
     Raises:
-        CorruptData: it is none.
+        CorruptData: The document is not valid.
     """
     gradient_booster = read_ubjson(document)["learner"]["gradient_booster"]
-    # DART wraps the trees once more.
+    # DART nests the trees one level deeper.
     model = gradient_booster.get("gbtree", gradient_booster)["model"]
-    # Where the trees of each round begin, and where those of the last one end.
+    # The first tree of each round, followed by the total number of trees.
     first = model["iteration_indptr"][-2]
     return [
         _table(tree, int(group))
@@ -43,14 +43,14 @@ def newest_trees(document: bytes) -> list[TreeTable]:
 
 
 def _table(tree: dict[str, Any], group: int) -> TreeTable:
-    """Return the table of a tree as XGBoost writes it."""
+    """Convert a tree from the format of XGBoost."""
     left = tree["left_children"].astype(np.int32)
     right = tree["right_children"].astype(np.int32)
     condition = tree["split_conditions"].astype(np.float32)
     outputs = int(tree["tree_param"]["size_leaf_vector"])
     leaf_value = condition
     if outputs > 1:
-        # In a leaf, the right child is its place among the leaves' vectors.
+        # For a leaf, the right child is the index of its vector.
         vectors = tree["leaf_weights"].astype(np.float32).reshape(-1, outputs)
         leaf_value = vectors[np.where(left < 0, right, 0)]
     categorical = tree["split_type"] == 1
@@ -58,7 +58,7 @@ def _table(tree: dict[str, Any], group: int) -> TreeTable:
         group,
         left=left,
         right=right,
-        # Of a pruned node it is the greatest number of 32 bits.
+        # uint32; the maximum for a pruned node.
         split_feature=tree["split_indices"].astype(np.int64),
         threshold=np.where(categorical, np.float32(np.nan), condition),
         default_left=tree["default_left"].astype(bool),

@@ -1,4 +1,4 @@
-"""Reading what XGBoost writes as Universal Binary JSON."""
+"""Reader of Universal Binary JSON as written by XGBoost."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vinedresser.errors import CorruptData
 
 __all__ = ["read_ubjson"]
 
-# The specification's type markers; all numbers are big-endian.
+# Type markers of the specification; numbers are big-endian.
 _NUMBERS = MappingProxyType(
     {
         ord(marker): (struct.Struct(f">{code}").unpack_from, np.dtype(f">{code}"))
@@ -32,28 +32,27 @@ _CONSTANTS = MappingProxyType({ord("T"): True, ord("F"): False, ord("Z"): None})
 
 
 def read_ubjson(data: bytes) -> Any:
-    """Return what a document of Universal Binary JSON (draft 12) says.
+    """Parse a document of Universal Binary JSON (draft 12).
 
-    An array of numbers of one type is a numpy array that looks at the document's own bytes, so that
-    what nobody looks at costs next to nothing.
+    Typed arrays become numpy arrays that view the document's bytes without a copy.
 
     Args:
         data: the document.
 
     Raises:
-        CorruptData: it is none, or ends too early.
+        CorruptData: The document is invalid or incomplete.
     """
     try:
         return _Reader(data).value()
     except (IndexError, KeyError, ValueError, struct.error) as error:
         raise CorruptData(
-            f"a document of {len(data)} bytes is no Universal Binary JSON as XGBoost writes it: "
+            f"document of {len(data)} bytes is not valid Universal Binary JSON: "
             f"{type(error).__name__}: {error}"
         ) from error
 
 
 class _Reader:
-    """A place in a document, from which the next value is read."""
+    """A parser with its position in a document."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -65,7 +64,7 @@ class _Reader:
         }
 
     def value(self) -> Any:
-        """Return the value that begins here."""
+        """Parse the value at the current position."""
         marker = self._data[self._at]
         if marker in _NUMBERS:
             return self._number()
@@ -108,7 +107,7 @@ class _Reader:
         return np.frombuffer(self._data, dtype, count, start)
 
     def _open_array(self) -> list[Any]:
-        """Return an array whose length is not told beforehand."""
+        """Parse an array without a length prefix."""
         found = []
         while self._data[self._at] != ord("]"):
             found.append(self.value())

@@ -1,4 +1,4 @@
-"""What is taken of one booster after a round."""
+"""Recording of one booster after a round."""
 
 from __future__ import annotations
 
@@ -14,39 +14,39 @@ from vinedresser.capture.adapters.tree_table import keep_trees, tree_names
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.recording.tensor_copier import ArrayCopier
 from vinedresser.capture.shield import Shield
-from vinedresser.capture.xgboost_.contributions import Contributions
+from vinedresser.capture.xgboost_.booster_info import BoosterInfo
 from vinedresser.capture.xgboost_.data import DataSet
 from vinedresser.capture.xgboost_.importance import IMPORTANCES, Importance
 from vinedresser.capture.xgboost_.linear import coefficients
 from vinedresser.capture.xgboost_.newest_rounds import NewestRounds
-from vinedresser.capture.xgboost_.objectives import BoosterInfo
-from vinedresser.capture.xgboost_.trees import newest_trees, written_down
+from vinedresser.capture.xgboost_.shapley_values import ShapleyValues
+from vinedresser.capture.xgboost_.trees import newest_trees, serialize
 from vinedresser.store.reductions.strided_rows import some_rows
 from vinedresser.store.step_record import StepRecord
 
-__all__ = ["BoosterTaker"]
+__all__ = ["BoosterRecorder"]
 
-# What is taken here; most rounds have nothing of it.
+# The kinds of tensors recorded here; in most rounds none is due.
 _KINDS = (
     *("feature_importance", "trees", "shap", "inputs", "predictions", "labels"),
     *("weights", "biases"),
 )
 _GIVE_DATA = (
-    "XGBoost does not show its callbacks the data; give them: "
-    "hook.xgboost(train=…, validation=…), each a DMatrix or (X, y)"
+    "XGBoost does not pass the data to callbacks; use hook.xgboost(train=…, validation=…), each a "
+    "DMatrix or (X, y)"
 )
 
 
-class BoosterTaker:
-    """Takes importance, trees, predictions and Shapley values of a booster.
+class BoosterRecorder:
+    """Records importance, trees, predictions and Shapley values of a booster.
 
     Args:
-        copier: copies arrays.
-        shield: keeps a fault in taking one thing from the others, and says what cannot be had.
-        train: of the training data; empty where nobody has given any.
+        copier: copies arrays into recordings.
+        shield: isolates errors and reports what cannot be captured.
+        train: training data; may be empty.
         validation: evaluation sets.
-        shap_rows: rows that Shapley values are computed of, at the most.
-        prefix: comes before the names of all of it, such as "fold0."; "" of a lone booster.
+        shap_rows: maximum number of rows for Shapley values.
+        prefix: prefix of the names, such as "fold0."; "" for a single booster.
     """
 
     def __init__(
@@ -67,20 +67,20 @@ class BoosterTaker:
         self._shap_rows = shap_rows
         self._prefix = prefix
         self._importance = Importance()
-        self._contributions: Contributions | None = None
+        self._shapley_values: ShapleyValues | None = None
         self._parts = [
-            shield.guard(f"taking {what}", part)
+            shield.guard(f"recording {what}", part)
             for what, part in {
-                "feature importance": self._take_importance,
-                "trees": self._take_trees,
-                "coefficients": self._take_coefficients,
-                "predictions": self._take_train,
-                "Shapley values": self._take_contributions,
+                "feature importance": self._record_importance,
+                "trees": self._record_trees,
+                "coefficients": self._record_coefficients,
+                "predictions": self._record_train,
+                "Shapley values": self._record_shapley_values,
             }.items()
         ]
 
     def names(self) -> list[str]:
-        """Return the names of what there may be to take; the shares of linear boosters left out."""
+        """Return the names of all tensors that may be recorded, except those of linear boosters."""
         data = [one.name for one in (*self._train, *self._validation)]
         words = {
             "labels": data,
@@ -91,21 +91,21 @@ class BoosterTaker:
         names = [f"{kind}/{self._prefix}{word}" for kind, some in words.items() for word in some]
         return [*names, *(self._inputs_of(one) for one in data), *tree_names(self._prefix)]
 
-    def take(self, recording: Recording, booster: Booster, info: BoosterInfo) -> None:
-        """Take what is due of the booster and the training data after a round."""
+    def record_training(self, recording: Recording, booster: Booster, info: BoosterInfo) -> None:
+        """Record what is due of the booster and the training data after a round."""
         if not any(map(recording.due.reaches, _KINDS)):
             return
         rounds = NewestRounds(booster)
         for part in self._parts:
             part(recording, rounds, info)
 
-    def evaluate(self, recording: Recording, booster: Booster, info: BoosterInfo) -> None:
-        """Take what is due of the evaluation sets after a round."""
+    def record_evaluation(self, recording: Recording, booster: Booster, info: BoosterInfo) -> None:
+        """Record what is due of the evaluation sets after a round."""
         if any(map(recording.due.reaches, _KINDS)):
             for data in self._validation:
-                self._take_data(recording, booster, info, data, some_rows)
+                self._record_data(recording, booster, info, data, some_rows)
 
-    def _take_data(
+    def _record_data(
         self,
         recording: Recording,
         booster: Booster,
@@ -113,14 +113,14 @@ class BoosterTaker:
         data: DataSet,
         chosen: Callable[[NDArray[Any], int | None], NDArray[Any]],
     ) -> None:
-        """Take predictions, labels and features of a data set.
+        """Record predictions, labels and features of a data set.
 
         Args:
-            recording: takes them.
-            booster: as it is after a round.
-            info: of it.
-            data: the set.
-            chosen: returns at most so many rows of an array, where not all are asked for.
+            recording: the recording.
+            booster: the booster after a round.
+            info: its properties.
+            data: the data set.
+            chosen: selects rows of an array: ``chosen(array, maximum)``; None for all.
         """
         name = f"{self._prefix}{data.name}"
         predictions = partial(data.predictions, booster, kept=info.additive)
@@ -129,27 +129,27 @@ class BoosterTaker:
         self._compute(recording, self._inputs_of(data.name), lambda: data.inputs, chosen)
 
     def _inputs_of(self, data: str) -> str:
-        """Return the name of the features of a data set, as of a batch that a model is shown."""
+        """Return the name of the features of a data set."""
         return f"inputs/batch[{self._prefix}{data}]"
 
-    def _take_train(self, recording: Recording, rounds: NewestRounds, info: BoosterInfo) -> None:
+    def _record_train(self, recording: Recording, rounds: NewestRounds, info: BoosterInfo) -> None:
         chosen = partial(_drawn, seed=rounds.booster.num_boosted_rounds())
         for data in self._train:
-            self._take_data(recording, rounds.booster, info, data, chosen)
+            self._record_data(recording, rounds.booster, info, data, chosen)
         if not (self._train or self._validation):
             names = ("predictions/train", "labels/train", "inputs/batch[train]", "shap/values")
             kinds = [name.partition("/")[0] for name in names if recording.due.ask(name)]
             if kinds:
-                self._report(f"{', '.join(kinds)} asked for, but {_GIVE_DATA}")
+                self._report(f"{', '.join(kinds)} not captured: {_GIVE_DATA}")
 
-    def _take_coefficients(
+    def _record_coefficients(
         self, recording: Recording, rounds: NewestRounds, info: BoosterInfo
     ) -> None:
         if info.booster == "gblinear":
             for kind, values in coefficients(rounds.booster).items():
                 self._keep(recording, f"{kind}/{self._prefix}linear", values)
 
-    def _take_importance(
+    def _record_importance(
         self, recording: Recording, rounds: NewestRounds, info: BoosterInfo
     ) -> None:
         names = {kind: f"feature_importance/{self._prefix}{kind}" for kind in IMPORTANCES}
@@ -161,22 +161,22 @@ class BoosterTaker:
             for kind, values in found.items():
                 self._keep(recording, names[kind], values)
 
-    def _take_trees(self, recording: Recording, rounds: NewestRounds, info: BoosterInfo) -> None:
+    def _record_trees(self, recording: Recording, rounds: NewestRounds, info: BoosterInfo) -> None:
         names = [name for name in tree_names(self._prefix) if recording.due.ask(name)]
         if not names:
             return
         if info.booster == "gblinear":
-            self._report("trees asked for, but a gblinear booster has none")
+            self._report("trees not captured: a gblinear booster has none")
         elif not info.grows:
             self._report(
-                "trees asked for, but XGBoost shows none while it updates those of a model"
+                "trees not captured: XGBoost does not expose them while it updates a model"
             )
         else:
             recording.awaited.update(names)
-            self._read_later(recording, written_down(rounds.recent()))
+            self._read_later(recording, serialize(rounds.recent()))
 
     def _read_later(self, recording: Recording, document: bytes) -> None:
-        """Have the writer's thread read trees that were written down."""
+        """Convert serialized trees in the writer's thread."""
 
         def complete(record: StepRecord) -> None:
             keep_trees(recording, self._copier, newest_trees(document), self._prefix)
@@ -185,36 +185,38 @@ class BoosterTaker:
         recording.arriving.append(self._guard("reading trees", complete))
         recording.arriving_bytes += len(document)
 
-    def _take_contributions(
+    def _record_shapley_values(
         self, recording: Recording, rounds: NewestRounds, info: BoosterInfo
     ) -> None:
         names = [f"shap/{self._prefix}{word}" for word in ("values", "mean_abs")]
         if not any(recording.due.ask(name) for name in names):
             return
         if info.vector_leaf:
-            self._report("shap asked for, but XGBoost has none of trees with vector leaves")
+            self._report(
+                "shap not captured: XGBoost cannot compute it for trees with vector leaves"
+            )
             return
-        contributions = self._contributions or self._sampled(info)
-        if contributions is None:
+        shapley_values = self._shapley_values or self._sampled(info)
+        if shapley_values is None:
             return
-        self._contributions = contributions
-        values = contributions.values(rounds)
+        self._shapley_values = shapley_values
+        values = shapley_values.values(rounds)
         self._keep(recording, names[0], values)
         self._keep(recording, names[1], np.abs(values[..., :-1]).mean(axis=0))
 
-    def _sampled(self, info: BoosterInfo) -> Contributions | None:
-        """Return Shapley values still to be computed on a sample; None where there is none."""
+    def _sampled(self, info: BoosterInfo) -> ShapleyValues | None:
+        """Return Shapley values of a sample; None if there is no sample."""
         sets = (*self._train, *self._validation)
         if not sets:
             return None
         sample = sets[0].some(self._shap_rows)
         if sample is None:
             self._report(
-                f"shap asked for, but no rows can be cut out of {sets[0].name}; give a small "
-                "DMatrix, hook.xgboost(train=sample)"
+                f"shap not captured: rows of {sets[0].name} cannot be sliced; pass a small "
+                "DMatrix: hook.xgboost(train=sample)"
             )
             return None
-        return Contributions(sample, additive=info.additive)
+        return ShapleyValues(sample, additive=info.additive)
 
     def _compute(
         self,
@@ -223,7 +225,7 @@ class BoosterTaker:
         compute: Callable[[], NDArray[Any]],
         chosen: Callable[[NDArray[Any], int | None], NDArray[Any]],
     ) -> None:
-        """Keep what is asked of an array, which is computed only then, unless it is empty."""
+        """Record an array if it is due, computing it only then, and if it is not empty."""
         ask = recording.due.ask(name)
         values = compute() if ask else np.zeros(0)
         if not values.size:
@@ -240,12 +242,12 @@ class BoosterTaker:
 
 
 def _drawn(values: NDArray[Any], most: int | None, *, seed: int) -> NDArray[Any]:
-    """Return rows as if they were a batch of a training: others at each round.
+    """Draw random rows, different ones in each round.
 
     Args:
-        values: [N, ...].
-        most: how many rows at the most; None: all.
-        seed: of the draw, the same for all that belongs together.
+        values: [N, ...], any dtype.
+        most: maximum number of rows; None for all.
+        seed: seed of the draw, the same for arrays with corresponding rows.
     """
     if most is None or len(values) <= most:
         return values

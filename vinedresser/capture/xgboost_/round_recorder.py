@@ -1,4 +1,4 @@
-"""What is taken after a round: a train step and, of the other data, an evaluation."""
+"""Recording of a round: a train step and an evaluation."""
 
 from __future__ import annotations
 
@@ -11,26 +11,27 @@ from vinedresser.capture.config.due_evaluations import DueEvaluations
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.recording.session import Session
 from vinedresser.capture.recording.tensor_copier import ArrayCopier
-from vinedresser.capture.xgboost_.booster_taker import BoosterTaker
+from vinedresser.capture.xgboost_.booster_info import BoosterInfo
+from vinedresser.capture.xgboost_.booster_recorder import BoosterRecorder
 from vinedresser.capture.xgboost_.data import DataSet
-from vinedresser.capture.xgboost_.evaluations import EvalsLog, is_training_set, take_metrics
-from vinedresser.capture.xgboost_.objectives import BoosterInfo
+from vinedresser.capture.xgboost_.evaluations import EvalsLog, is_training_set, record_metrics
 
-__all__ = ["Rounds"]
+__all__ = ["RoundRecorder"]
 
 
-class Rounds:
-    """The rounds of one training.
+class RoundRecorder:
+    """Records the rounds of one training.
 
     Args:
-        session: takes what is seen.
+        session: session of the run.
         model: a booster, or the folds of a cross-validation.
-        train: data sets of the training data; those of a cross-validation are found.
-        validation: evaluation sets likewise.
-        training_set: the evaluation set that is the training data; None: found by its name.
-        loss: the metric that is the loss; None: the objective's.
-        rows: rows of a data set that are looked at, at the most.
-        shap_rows: rows for Shapley values, at the most.
+        train: training data; not needed for a cross-validation.
+        validation: evaluation sets; not needed for a cross-validation.
+        training_set: name of the evaluation set that is the training data; None to detect it by its
+            name.
+        loss: the metric that is the loss; None for that of the objective.
+        rows: maximum number of rows used of a data set.
+        shap_rows: maximum number of rows for Shapley values.
     """
 
     def __init__(
@@ -53,12 +54,12 @@ class Rounds:
         folds = getattr(model, "cvfolds", None)
         if folds is None:
             self.boosters: dict[str, Booster] = {"": model}
-            taker = BoosterTaker(copier, shield, train, validation, shap_rows=shap_rows)
-            self._takers = {"": taker}
+            recorder = BoosterRecorder(copier, shield, train, validation, shap_rows=shap_rows)
+            self._recorders = {"": recorder}
         else:
             self.boosters = {f"fold{number}.": fold.bst for number, fold in enumerate(folds)}
-            self._takers = {
-                prefix: BoosterTaker(
+            self._recorders = {
+                prefix: BoosterRecorder(
                     copier,
                     shield,
                     [DataSet("train", fold.dtrain, rows)],
@@ -70,20 +71,20 @@ class Rounds:
             }
         self._validates = bool(folds or validation)
         self._loss = loss
-        # Known when a round has been done.
+        # Set after the first round.
         self._info: BoosterInfo | None = None
 
     @property
     def done(self) -> int:
-        """Rounds that the model has."""
+        """Number of rounds of the model."""
         return next(iter(self.boosters.values())).num_boosted_rounds()
 
     def names(self) -> list[str]:
-        """Return the names of what there is to capture beside metrics."""
-        return [name for taker in self._takers.values() for name in taker.names()]
+        """Return the names of the tensors that can be captured, without metrics."""
+        return [name for recorder in self._recorders.values() for name in recorder.names()]
 
-    def take(self, log: EvalsLog) -> None:
-        """Take what is due after a round; the train step is still to be ended.
+    def record(self, log: EvalsLog) -> None:
+        """Record what is due after a round; the caller ends the train step.
 
         Args:
             log: metrics of all rounds so far.
@@ -99,45 +100,47 @@ class Rounds:
             recording = recorder.recording("eval") if due else None
             if recording is not None:
                 recording.due = due
-                self._take_metrics(recording, log, others)
-                for prefix, taker in self._takers.items():
-                    taker.evaluate(recording, self.boosters[prefix], self._info)
+                self._record_metrics(recording, log, others)
+                for prefix, one in self._recorders.items():
+                    one.record_evaluation(recording, self.boosters[prefix], self._info)
                 recorder.resume_training()
         recording = recorder.recording("train")
         if recording is None:
             return
         known = [name for name, train in trains.items() if train]
-        self._take_metrics(recording, log, known)
-        for prefix, taker in self._takers.items():
-            taker.take(recording, self.boosters[prefix], self._info)
+        self._record_metrics(recording, log, known)
+        for prefix, one in self._recorders.items():
+            one.record_training(recording, self.boosters[prefix], self._info)
         if self._first:
             self._first = False
-            self._complain(recording, log, known)
+            self._report_missing_loss(recording, log, known)
 
-    def _take_metrics(self, recording: Recording, log: EvalsLog, sets: Sequence[str]) -> None:
+    def _record_metrics(self, recording: Recording, log: EvalsLog, sets: Sequence[str]) -> None:
         for name in sets:
-            take_metrics(recording, log[name], name, self._loss)
+            record_metrics(recording, log[name], name, self._loss)
 
-    def _complain(self, recording: Recording, log: EvalsLog, known: Sequence[str]) -> None:
-        """Say why there is no loss, and what brings one."""
-        # Not every objective has a loss among the metrics; then nothing is amiss.
+    def _report_missing_loss(
+        self, recording: Recording, log: EvalsLog, known: Sequence[str]
+    ) -> None:
+        """Report why no loss is captured and how to get one."""
+        # Some objectives have no loss among the metrics.
         if not recording.due.ask("losses/train") or self._loss is None:
             return
         report = self._session.shield.report
         metrics = [metric for name in known for metric in log[name]]
         if not log:
             report(
-                "no losses, no metrics: XGBoost evaluates nothing; give xgboost.train "
-                "evals=[(dtrain, 'train')], or fit of an estimator eval_set=[(X, y)]"
+                "no losses, no metrics: XGBoost evaluates nothing; pass evals=[(dtrain, 'train')] "
+                "to xgboost.train, or eval_set=[(X, y)] to an estimator's fit"
             )
         elif not known:
             report(
-                f"no losses of the training: of the evaluation sets ({', '.join(log)}) none is "
-                "known to be the training data; evaluate that too, or say which it is: "
-                f"hook.xgboost(training_set={next(iter(log))!r})"
+                "no losses of the training: none of the evaluation sets "
+                f"({', '.join(log)}) is known to be the training data; add the training data to "
+                f"them, or name it: hook.xgboost(training_set={next(iter(log))!r})"
             )
         elif not any(name.startswith("losses/") for name in recording.names()):
             report(
                 f"no losses: {self._loss} is not among the metrics ({', '.join(metrics)}); add it "
-                f"to eval_metric, or say which is the loss: hook.xgboost(loss={metrics[-1]!r})"
+                f"to eval_metric, or name the loss: hook.xgboost(loss={metrics[-1]!r})"
             )

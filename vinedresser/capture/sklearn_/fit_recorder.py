@@ -13,7 +13,8 @@ from vinedresser.capture.config.due_evaluations import DueEvaluations
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.recording.session import Session
 from vinedresser.capture.recording.tensor_copier import ArrayCopier
-from vinedresser.capture.sklearn_.parameters import learned_figures, learned_parameters
+from vinedresser.capture.sklearn_.inner_estimator import Inner, unwrapped
+from vinedresser.capture.sklearn_.learned_parameters import learned_figures, learned_parameters
 from vinedresser.capture.sklearn_.prediction import (
     FIGURES,
     Prediction,
@@ -23,7 +24,6 @@ from vinedresser.capture.sklearn_.prediction import (
 )
 from vinedresser.capture.sklearn_.sample import Sample, dense
 from vinedresser.capture.sklearn_.stages import Stages, stages_of
-from vinedresser.capture.sklearn_.unwrapping import Inner, unwrapped
 
 __all__ = ["Taker"]
 

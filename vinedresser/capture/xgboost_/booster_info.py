@@ -1,4 +1,4 @@
-"""Which metric is an objective's loss, and what a booster says of itself."""
+"""The loss metrics of objectives, and properties of a booster."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from xgboost import Booster
 
 __all__ = ["LOSSES", "BoosterInfo"]
 
-# By objective, the metric that measures what the training minimizes: the one that XGBoost evaluates
-# by default. Not of hinge and ranking, where that is error, ndcg or map, which are no losses.
+# By objective, the metric that equals the minimized loss, which is the default metric of XGBoost.
+# The default metrics of hinge and ranking objectives (error, ndcg, map) are not losses.
 LOSSES = {
     "binary:logistic": "logloss",
     "binary:logitraw": "logloss",
@@ -33,14 +33,14 @@ LOSSES = {
 
 @dataclass(frozen=True)
 class BoosterInfo:
-    """What is needed to know of a booster.
+    """Properties of a booster.
 
     Attributes:
         booster: "gbtree", "dart" or "gblinear".
-        objective: its name; of a custom objective, the one in whose place it stands.
-        vector_leaf: one tree gives all outputs.
-        grows: rounds grow trees; else they go over those of an earlier model (``process_type``
-            "update"), out of which no round can be cut meanwhile.
+        objective: name of the objective; for a custom objective, the one that it replaces.
+        vector_leaf: whether one tree predicts all outputs.
+        grows: whether rounds grow trees; otherwise they update those of an earlier model
+            (``process_type`` "update"), and the booster cannot be sliced.
     """
 
     booster: str
@@ -50,26 +50,26 @@ class BoosterInfo:
 
     @classmethod
     def of(cls, booster: Booster) -> Self:
-        """Ask a booster that has done a round."""
+        """Read the properties of a booster that has completed a round."""
         learner = json.loads(booster.save_config())["learner"]
         strategy = learner["learner_train_param"].get("multi_strategy")
         gradient_booster = learner["gradient_booster"]
-        # DART wraps the trees once more, and a linear booster has none.
+        # DART nests the trees one level deeper; a linear booster has none.
         trees = gradient_booster.get("gbtree", gradient_booster).get("gbtree_train_param", {})
         return cls(
             gradient_booster["name"],
             learner["objective"]["name"],
             strategy == "multi_output_tree",
-            # What process_type says is lost when a model is loaded.
+            # process_type itself is lost when a model is loaded.
             "grow" in trees.get("updater_seq", ""),
         )
 
     @property
     def additive(self) -> bool:
-        """Whether a round adds trees and leaves those before as they are."""
+        """Whether a round adds trees without changing earlier ones."""
         return self.booster == "gbtree" and self.grows
 
     @property
     def loss(self) -> str | None:
-        """The metric that is the objective's loss; None where XGBoost has none."""
+        """The metric that is the objective's loss; None if XGBoost has none."""
         return LOSSES.get(self.objective)

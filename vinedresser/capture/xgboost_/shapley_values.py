@@ -8,20 +8,20 @@ from xgboost import DMatrix
 
 from vinedresser.capture.xgboost_.newest_rounds import NewestRounds
 
-__all__ = ["Contributions"]
+__all__ = ["ShapleyValues"]
 
 
-class Contributions:
+class ShapleyValues:
     """Shapley values on a sample (TreeSHAP; Lundberg et al., Nature Machine Intelligence 2, 2020).
 
-    Those of a sum of trees are the sums of those of the trees, so only the rounds since the last
-    time are gone through. DART changes the weights of old trees: there all are.
+    The values of a sum of trees are the sums of the trees' values, so each call computes only the
+    new rounds. DART changes the weights of old trees, which requires all rounds.
 
     Shape legend: R rows of the sample, K classes or outputs, F features.
 
     Args:
         sample: the rows.
-        additive: trees stay as they are once they are grown.
+        additive: whether trees do not change after they were grown.
     """
 
     def __init__(self, sample: DMatrix, *, additive: bool) -> None:
@@ -31,12 +31,12 @@ class Contributions:
         self._sum: NDArray[np.float64] | None = None
 
     def values(self, rounds: NewestRounds) -> NDArray[np.float32]:
-        """Return them: [R, F + 1], of several outputs [R, K, F + 1].
+        """Return the values: [R, F + 1], or [R, K, F + 1] for several outputs.
 
-        The last column is the bias; the sum over a row is its margin.
+        The last column is the bias; each row sums to its margin.
 
         Args:
-            rounds: of the booster of the call before, which has more of them now or as many.
+            rounds: rounds of the same booster as in the previous call, at least as many.
         """
         booster = rounds.booster
         if not self._additive:
@@ -51,7 +51,7 @@ class Contributions:
             )
             self._sum = more if self._sum is None else self._sum + more
             self._rounds = rounds.count
-        # Each part has brought the base score with it: the bias is what the margin leaves over.
+        # Each part includes the base score, so the bias is computed from the margin.
         margin = booster.predict(self._sample, output_margin=True, validate_features=False)
         self._sum[..., -1] = margin - self._sum[..., :-1].sum(axis=-1)
         return self._sum.astype(np.float32)
