@@ -1,4 +1,4 @@
-"""The command line, as a process of its own."""
+"""The command line in a subprocess."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["vinedresser"]
 
 
 def vinedresser(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end in a terminal of 160 columns, and return what it said."""
+    """Run a command in a terminal of 160 columns and return the completed process."""
     return subprocess.run(
         [sys.executable, "-m", "vinedresser", *arguments],
         cwd=cwd,

@@ -1,4 +1,4 @@
-"""The command line, as a user types it."""
+"""Commands as a user types them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_run_passes_arguments_output_and_exit_code_on(project: Path) -> None:
+def test_run_passes_on_arguments_output_and_exit_code(project: Path) -> None:
     done = vinedresser("run", "--name", "one", "train.py", "--lr", "0.1", cwd=project)
     assert done.returncode == 0, done.stderr
     assert "done --lr 0.1\n" in done.stdout
@@ -56,7 +56,7 @@ def test_run_passes_arguments_output_and_exit_code_on(project: Path) -> None:
     assert not (project / "elsewhere").exists()
 
 
-def test_a_crash_shows_the_traceback_as_it_is(project: Path) -> None:
+def test_a_crash_shows_the_traceback_unchanged(project: Path) -> None:
     done = vinedresser("run", "train.py", "--fail", cwd=project)
     assert done.returncode == 1
     assert "Traceback (most recent call last)" in done.stderr
@@ -65,7 +65,7 @@ def test_a_crash_shows_the_traceback_as_it_is(project: Path) -> None:
     assert (status.state, status.reason) == ("crashed", "ValueError: as asked")
 
 
-def test_a_run_is_judged_offline_as_it_was_live(project: Path) -> None:
+def test_a_run_gets_the_same_findings_offline_as_live(project: Path) -> None:
     live = vinedresser(
         "run", "--rule", "nonfinite", "--name", "n", "train.py", "--nan", cwd=project
     )
@@ -79,7 +79,7 @@ def test_a_run_is_judged_offline_as_it_was_live(project: Path) -> None:
     assert healthy.returncode == 0
 
 
-def test_the_first_interrupt_asks_for_an_end_with_checkpoint(project: Path) -> None:
+def test_the_first_interrupt_stops_the_run_with_a_checkpoint(project: Path) -> None:
     command = [sys.executable, "-m", "vinedresser", "run", "--name", "one", "train.py", "--long"]
     process = subprocess.Popen(command, cwd=project, stderr=subprocess.PIPE, text=True)
     run = project / "runs" / "one"

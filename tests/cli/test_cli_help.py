@@ -1,4 +1,4 @@
-"""The commands and options are frozen in cli_options.txt, and every one of them is explained."""
+"""Commands and options match cli_options.txt, and each has a help text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ assert isinstance(GROUP, TyperGroup)
 
 
 def commands(group: TyperGroup, before: str = "") -> dict[str, Any]:
-    """Return a group and its commands, those of groups in it too, by the words that call them."""
+    """Return a group and its commands, including nested ones, by their words."""
     found: dict[str, Any] = {before: group}
     for name, command in group.commands.items():
         words = f"{before} {name}".strip()
@@ -30,7 +30,7 @@ COMMANDS = commands(GROUP)
 
 
 def frozen_lines() -> Iterator[str]:
-    """Yield a line for each argument and option of each command, and for a command without any."""
+    """Yield a line for each argument and option, and for each command without any."""
     for name, command in COMMANDS.items():
         lines = [parameter_line(parameter) for parameter in command.params]
         yield from (f"vinedresser {name} {line}".replace("  ", " ") for line in lines or [""])
@@ -51,7 +51,7 @@ def test_commands_and_options_are_frozen() -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_everything_is_explained(name: str) -> None:
+def test_everything_has_a_help_text(name: str) -> None:
     command = COMMANDS[name]
     assert command.help
     for parameter in command.params:

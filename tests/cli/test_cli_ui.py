@@ -1,4 +1,4 @@
-"""`vinedresser ui`: MLflow's pages, on loopback only, and gone with the command."""
+"""`vinedresser ui`: MLflow on loopback, which ends with the command."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from vinedresser.store.records import RunRecord, TrackingRecord, write_record
 from vinedresser.store.storage import LocalStorage
 
 
-def test_ui_serves_the_store_and_leaves_nothing_behind(
+def test_ui_serves_the_store_and_leaves_no_process_behind(
     tmp_path: Path, mlflow_store: Callable[[Path], Path]
 ) -> None:
     uri = f"sqlite:///{mlflow_store(tmp_path)}/mlflow.db"

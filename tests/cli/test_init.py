@@ -1,4 +1,4 @@
-"""`vinedresser init`: what it writes runs as it is, and nothing of one's own is lost."""
+"""`vinedresser init`: its examples run unchanged, and it overwrites no files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from vinedresser.tasks.config.sweep_file import load_sweep
 pytestmark = pytest.mark.timeout(300)
 
 
-def test_the_experiment_runs_as_it_is(tmp_path: Path) -> None:
+def test_the_example_experiment_runs_unchanged(tmp_path: Path) -> None:
     done = vinedresser("init", "experiment", cwd=tmp_path)
     written = "wrote experiment.toml\nwrote train.py\n"
     assert done.stdout == f"{written}next: vinedresser train experiment.toml\n"
@@ -28,7 +28,7 @@ def test_the_experiment_runs_as_it_is(tmp_path: Path) -> None:
     assert open_run(tmp_path / "runs/spirals-too-fast").status.rule == "learning_rate_too_high"
 
 
-def test_the_sweep_runs_as_it_is(tmp_path: Path) -> None:
+def test_the_example_sweep_runs_unchanged(tmp_path: Path) -> None:
     done = vinedresser("init", "sweep", "a/b", cwd=tmp_path)
     written = "wrote a/b/sweep.toml\nwrote a/b/train.py\n"
     assert done.stdout == f"{written}next: vinedresser sweep a/b/sweep.toml\n"
@@ -41,7 +41,7 @@ def test_the_sweep_runs_as_it_is(tmp_path: Path) -> None:
     assert states <= {"finished", "stopped"}
 
 
-def test_what_is_there_is_kept(tmp_path: Path) -> None:
+def test_existing_files_are_kept(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("mine", encoding="utf-8")
     assert vinedresser("init", "sweep", cwd=tmp_path).returncode == 0
     assert (tmp_path / "train.py").read_text(encoding="utf-8") == "mine"
@@ -52,7 +52,7 @@ def test_what_is_there_is_kept(tmp_path: Path) -> None:
     assert (tmp_path / "sweep.toml").read_text(encoding="utf-8") == "mine too"
 
 
-def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_named(tmp_path: Path) -> None:
     (tmp_path / "taken").touch()
     done = vinedresser("init", "experiment", "taken", cwd=tmp_path)
     assert done.returncode == 2
@@ -60,7 +60,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("kind", "load"), [("experiment", load_experiment), ("sweep", load_sweep)])
-def test_what_is_commented_out_is_right_too(
+def test_commented_settings_are_valid(
     tmp_path: Path, kind: str, load: Callable[[Path], object]
 ) -> None:
     assert vinedresser("init", kind, cwd=tmp_path).returncode == 0

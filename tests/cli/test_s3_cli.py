@@ -1,4 +1,4 @@
-"""The command line on runs that lie on S3, and the server that `up` starts."""
+"""The command line with runs on S3, and the server of `vinedresser up`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def vinedresser(*words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
     return done
 
 
-def test_readers_take_a_url_wherever_a_path_goes(s3: str) -> None:
+def test_readers_accept_a_url_instead_of_a_path(s3: str) -> None:
     with Hook(f"{s3}/first", collections={"inputs": SaveConfig(every=1)}) as hook:
         for step in range(3):
             hook.step(inputs=batch(step), loss=float("nan") if step == 2 else 1.0)
@@ -54,7 +54,7 @@ def test_readers_take_a_url_wherever_a_path_goes(s3: str) -> None:
     assert "there is no bucket" in vinedresser("status", "s3://not-made/x", code=2).stderr
 
 
-def test_reconcile_uploads_what_a_crash_left_behind(s3: str) -> None:
+def test_reconcile_uploads_leftovers_of_a_crash(s3: str) -> None:
     code = (
         "import os, signal\nfrom pathlib import Path\nfrom vinedresser.capture import Hook\n"
         f"hook = Hook('{s3}/run')\nhook.step(loss=1.0)\nhook.flush()\n"
@@ -111,7 +111,7 @@ def test_a_rule_stops_a_script_whose_run_is_on_s3(s3: str, tmp_path: Path) -> No
     assert spools() == []
 
 
-def test_the_further_trainings_of_a_script_are_judged_on_s3(s3: str) -> None:
+def test_additional_trainings_of_a_script_are_judged_on_s3(s3: str) -> None:
     script = str(SCRIPTS / "unhooked_training.py")
     words = ("--trainings", "3", "--nan", "2", "--pause", "0.01")
     done = vinedresser("run", "--store", s3, "--rule", "nonfinite", script, *words, code=3)
@@ -128,7 +128,7 @@ def test_the_further_trainings_of_a_script_are_judged_on_s3(s3: str) -> None:
 
 @pytest.fixture
 def no_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give the standing server a home of its own; return the folder for its data."""
+    """Give the server a home of its own; return its data directory."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     return tmp_path / "data" / "vinedresser" / "s3"

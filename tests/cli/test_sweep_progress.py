@@ -33,7 +33,7 @@ max_concurrent = 2
 
 
 def load(folder: Path, more: str = "") -> Sweep:
-    """Return a sweep of ten trials, of which none is started."""
+    """Return a sweep of ten trials, none of them started."""
     (folder / "train.py").write_text("", encoding="utf-8")
     path = folder / "sweep.toml"
     path.write_text(FILE.replace("{more}", more), encoding="utf-8")
@@ -49,7 +49,7 @@ def run(study: Study, values: list[float], ending: TrialEnd | None = None) -> No
     study.tell(trial.number, ending or TrialEnd("finished"), values[-1:])
 
 
-def test_each_end_is_told_once_and_all_are_counted(tmp_path: Path) -> None:
+def test_each_trial_is_reported_once_and_all_are_counted(tmp_path: Path) -> None:
     sweep = load(tmp_path)
     study = sweep.study()
     view = SweepView(Standing(sweep, [], study.ended), 0.0)
@@ -70,7 +70,7 @@ def test_each_end_is_told_once_and_all_are_counted(tmp_path: Path) -> None:
     )
 
 
-def test_the_time_left_is_that_of_the_trials_left_or_of_the_budget(tmp_path: Path) -> None:
+def test_the_time_left_is_limited_by_trials_and_budget(tmp_path: Path) -> None:
     sweep = load(tmp_path)
     study = sweep.study()
     run(study, [0.5])
@@ -87,9 +87,7 @@ def test_the_time_left_is_that_of_the_trials_left_or_of_the_budget(tmp_path: Pat
 
 
 @pytest.mark.parametrize(("direction", "best"), [("maximize", "0.9"), ("minimize", "0.2")])
-def test_the_best_is_the_best_in_the_direction_sought(
-    tmp_path: Path, direction: str, best: str
-) -> None:
+def test_the_best_trial_respects_the_direction(tmp_path: Path, direction: str, best: str) -> None:
     sweep = load(tmp_path)
     text = sweep.experiment.path.read_text(encoding="utf-8").replace("maximize", direction)
     sweep.experiment.path.write_text(text, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""`vinedresser show RUN NAME --draw FILE`: pictures of what was captured."""
+"""`vinedresser show RUN NAME --draw FILE`: pictures of tensors and scalars."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def test_the_same_run_gives_the_same_bytes(run: Run, tmp_path: Path) -> None:
         assert drawn.strip() in (tmp_path / "a.html").read_text()
 
 
-def test_what_cannot_be_drawn_is_named(run: Run, tmp_path: Path) -> None:
+def test_errors_name_the_problem(run: Run, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"a\.pdf: unknown picture format; use \.svg"):
         draw(run, "losses/loss", tmp_path / "a.pdf")
     with pytest.raises(ConfigError, match=r"a\.png: only images .* use \.svg for a curve"):
@@ -235,7 +235,7 @@ def test_the_command_line_draws(run: Run, tmp_path: Path) -> None:
     assert "--as pie: no such picture; choose curve, histogram, images" in done.stderr
 
 
-def test_filters_are_centred_one_by_one() -> None:
+def test_each_filter_is_scaled_around_the_middle() -> None:
     filters = np.zeros((2, 1, 2, 2))
     filters[0, 0] = np.array([[-2, 0], [1, 2]])
     filters[1, 0] = np.array([[0.1, 0], [0, 0]])
@@ -244,7 +244,7 @@ def test_filters_are_centred_one_by_one() -> None:
     np.testing.assert_allclose(second, [[1, 0.5], [0.5, 0.5]])
 
 
-def test_a_batch_is_spread_as_a_whole_and_colours_stay_together() -> None:
+def test_a_batch_is_scaled_as_a_whole() -> None:
     batch = np.arange(2 * 3 * 2 * 2, dtype=np.float32).reshape(2, 3, 2, 2)
     ((first, second),) = tile_images(batch)
     assert first.shape == (2, 2, 3)
@@ -252,7 +252,7 @@ def test_a_batch_is_spread_as_a_whole_and_colours_stay_together() -> None:
     np.testing.assert_allclose(second[1, 0], np.array([14, 18, 22]) / 23)
 
 
-def test_channels_last_is_the_same_picture() -> None:
+def test_channels_last_gives_the_same_picture() -> None:
     generator = np.random.default_rng(1)
     batch = generator.random((3, 5, 4, 6))
     ours, theirs = tile_images(batch), tile_images(batch.transpose(0, 2, 3, 1), channels_last=True)
@@ -266,14 +266,14 @@ def test_channels_last_is_the_same_picture() -> None:
     )
 
 
-def test_more_than_can_be_seen_is_cut() -> None:
+def test_large_tensors_are_cut_to_16_by_16_tiles() -> None:
     rows = tile_images(np.zeros((40, 30, 2, 2)))
     assert (len(rows), len(rows[0])) == (16, 16)
     rows = tile_images(np.zeros((1000, 2, 2)))
     assert sum(map(len, rows)) == 256
 
 
-def test_what_is_not_finite_is_red() -> None:
+def test_values_that_are_not_finite_are_red() -> None:
     picture = mosaic(tile_images(np.array([[0.0, np.nan], [np.inf, 1.0]])))
     assert picture.shape == (2, 2, 3)
     red = [0.898, 0.220, 0.231]

@@ -1,4 +1,4 @@
-"""Made-up runs, and pages as a browser sees them, for the tests of the report."""
+"""Synthetic runs, and reports parsed as a browser does, for the tests of reports."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def make_run(
     exit_record: ExitRecord | None = None,
     **info: Any,
 ) -> Run:
-    """Write a run as a hook, a judge and a supervisor would, and open it."""
+    """Write a run as a hook, a judge and a supervisor do, and open it."""
     storage = LocalStorage(directory)
     fields: dict[str, Any] = {"id": "3f2a9c", "name": "digits", "created": START}
     write_record(storage, RunRecord(**fields | info))
@@ -101,7 +101,7 @@ def train(step: int, loss: float = 1.0, **gradients: float) -> StepRecord:
 
 
 class Page(HTMLParser):
-    """A report, taken apart: its tags, its visible text, its figures as XML."""
+    """A parsed report: its tags, visible text, and figures as XML."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -162,7 +162,7 @@ def attribute(node: ET.Element, name: str) -> float:
 
 
 def axis_value(chart: ET.Element, axis: str, pixel: float) -> float:
-    """Return the value at a place, read off the labelled ticks of a linear axis as people do."""
+    """Return the value at a pixel, read off the labelled ticks of a linear axis."""
     ticks = [node for node in chart.iter("text") if node.get("class") == f"tick {axis}"]
     places = [attribute(node, axis) - (3.5 if axis == "y" else 0) for node in ticks]
     values = [

@@ -1,4 +1,4 @@
-"""What is drawn in the report of a run is what the run holds."""
+"""Charts in the report of a run show the captured values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vinedresser.explain.charts.palette import FIRST_LEVEL, LEVELS, NONE, NOT_FI
 from vinedresser.explain.reports.report import write_report
 
 
-def test_markers_stand_at_the_steps_at_which_rules_fired(tmp_path: Path) -> None:
+def test_markers_stand_at_the_steps_of_the_findings(tmp_path: Path) -> None:
     page = Page(write_report(stopped_run(tmp_path / "run"), tmp_path / "report.html"))
     charts = page.charts()
     assert [chart.get("aria-label") for chart in charts] == [
@@ -54,7 +54,7 @@ def test_a_noisy_long_curve_is_outlined_with_its_trend(tmp_path: Path) -> None:
     assert len(page.html) < 60_000
 
 
-def test_the_heat_map_shows_the_readers_values(tmp_path: Path) -> None:
+def test_the_heat_map_shows_the_captured_values(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     names = [f"layers.{number}.weight" for number in range(7)]
     records = [
@@ -74,7 +74,7 @@ def test_the_heat_map_shows_the_readers_values(tmp_path: Path) -> None:
     assert labels == names
 
 
-def test_zero_not_finite_and_not_captured_have_colours_of_their_own(tmp_path: Path) -> None:
+def test_zero_not_finite_and_not_captured_have_distinct_colours(tmp_path: Path) -> None:
     values = [0.5, 0.0, math.nan, math.inf]
     records = [train(step, a=value) for step, value in enumerate(values)]
     records.append(train(4, b=2.0))
@@ -98,7 +98,7 @@ def test_many_steps_are_merged_by_their_geometric_mean(tmp_path: Path) -> None:
     assert "480 captured steps, neighbours merged" in page.text
 
 
-def test_the_statistic_that_most_parameters_have_is_drawn(tmp_path: Path) -> None:
+def test_the_statistic_captured_for_most_parameters_is_drawn(tmp_path: Path) -> None:
     records = [train(step, a=1.0) for step in range(3)]
     for record in records:
         for name in ("a", "b"):

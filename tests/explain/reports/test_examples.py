@@ -1,4 +1,4 @@
-"""Confusions and the examples with the highest loss, held against slow and obvious counts."""
+"""The confusion matrix and hard examples, compared with slow and obvious computations."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def losses_of(labels: NDArray[np.int64], logits: NDArray[np.float32]) -> NDArray
     return np.asarray(np.log(np.exp(wide).sum(-1)) - right)
 
 
-def test_the_cells_count_what_was_taken_for_what(tmp_path: Path) -> None:
+def test_the_cells_are_the_confusion_matrix(tmp_path: Path) -> None:
     labels, logits, inputs = made(3)
     page = page_of(tmp_path, labels, logits, inputs, classes=["a", "<b>", "c", "d"])
     chart = page.figure("chart confusion")
@@ -104,7 +104,7 @@ def test_inputs_that_look_like_images_are_shown_as_such(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_what_is_not_finite_is_shown_and_breaks_nothing(tmp_path: Path, value: float) -> None:
+def test_values_that_are_not_finite_break_nothing(tmp_path: Path, value: float) -> None:
     labels, logits, inputs = made(3)
     logits[3, 7] = value
     inputs[3, 7, 1] = value
@@ -113,7 +113,7 @@ def test_what_is_not_finite_is_shown_and_breaks_nothing(tmp_path: Path, value: f
     assert "1 batch record left out: predictions not finite" in page.text
 
 
-def test_of_many_classes_those_with_the_most_errors_are_shown(tmp_path: Path) -> None:
+def test_the_classes_with_the_most_errors_are_shown(tmp_path: Path) -> None:
     labels, _, inputs = made(3)
     logits = np.zeros((6, 20, 500), np.float32)
     logits[..., 3] = 1

@@ -1,4 +1,4 @@
-"""The drawing beneath the report, held against slow and obvious computations."""
+"""Parts of charts, compared with slow and obvious computations."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_the_trend_is_a_local_straight_line() -> None:
         assert trend[at] == pytest.approx(np.polyval(line, at), abs=1e-6)
 
 
-def test_the_trend_of_a_straight_line_is_itself_also_with_gaps() -> None:
+def test_the_trend_of_a_straight_line_with_gaps_is_itself() -> None:
     steps = np.arange(5000) * 7
     values = np.asarray(3.0 - 0.001 * steps, dtype=np.float64)
     values[1000:1500] = np.nan
@@ -68,7 +68,7 @@ def test_thinning_keeps_every_spike() -> None:
     assert np.all(np.diff(steps) > 0)
 
 
-def test_thinning_breaks_the_line_where_nothing_is_finite() -> None:
+def test_thinning_breaks_the_line_at_values_that_are_not_finite() -> None:
     values = np.ones(10_000)
     values[4000:6000] = np.nan
     steps, kept = thinned(np.arange(10_000), values)
@@ -78,7 +78,7 @@ def test_thinning_breaks_the_line_where_nothing_is_finite() -> None:
 
 
 @given(st.lists(FLOATS, max_size=30))
-def test_every_finite_value_has_a_place_on_the_axis(values: list[float]) -> None:
+def test_every_finite_value_fits_the_axis(values: list[float]) -> None:
     scale = nice_scale(np.array(values, dtype=np.float64), 200.0, 10.0)
     for value in values:
         if math.isfinite(value) and abs(value) < 1e299:
@@ -88,7 +88,7 @@ def test_every_finite_value_has_a_place_on_the_axis(values: list[float]) -> None
     assert all(10.0 <= round(float(scale(tick.value)), 6) <= 200.0 for tick in ticks)
 
 
-def test_ticks_are_round_and_say_their_value() -> None:
+def test_ticks_are_round_and_labelled_correctly() -> None:
     labels = [tick.label for tick in Scale(0, 1234, 0, 1, whole=True).ticks(7)]
     assert labels == ["0", "200", "400", "600", "800", "1,000", "1,200"]
     assert [tick.label for tick in Scale(-0.1, 0.11, 0, 1).ticks(5)] == [
@@ -103,7 +103,7 @@ def test_ticks_are_round_and_say_their_value() -> None:
     assert [tick.value for tick in Scale(0, 0.5, 0, 1, whole=True).ticks(5)] == [0]
 
 
-def test_an_axis_is_logarithmic_when_values_spread_over_decades_and_only_then() -> None:
+def test_an_axis_is_logarithmic_only_if_values_span_decades() -> None:
     decay = np.exp(-np.linspace(0, 9, 100))
     schedule = (1 + np.cos(np.linspace(0, 3.14, 100))) / 2  # a learning rate that ends near zero
     explosion = np.array([*[2.3] * 50, 1e7])
@@ -125,7 +125,7 @@ def test_the_picture_decodes_to_the_colours_of_its_cells() -> None:
     assert "#" + bytes(rgba[1, 1, :3]).hex() == colour(100)
 
 
-def test_the_colours_grow_evenly_lighter_and_leave_out_those_with_a_meaning() -> None:
+def test_the_colours_grow_evenly_lighter_without_red_and_grey() -> None:
     rgb = np.array([list(bytes.fromhex(colour(FIRST_LEVEL + n)[1:])) for n in range(LEVELS)])
     lightness = rgb @ [0.2126, 0.7152, 0.0722]
     assert (np.diff(lightness) > -0.51).all()
@@ -136,7 +136,7 @@ def test_the_colours_grow_evenly_lighter_and_leave_out_those_with_a_meaning() ->
 
 
 @given(st.text(), st.text())
-def test_markup_gives_back_what_was_put_in(attribute: str, text: str) -> None:
+def test_markup_parses_to_its_input(attribute: str, text: str) -> None:
     # XML has no place for some characters at all; they are not the escaping's business.
     allowed = "".join(c for c in attribute + text if c >= " " and not 0xD800 <= ord(c) <= 0xFFFF)
     found = ET.fromstring(element("text", allowed, data_name=allowed))
@@ -150,7 +150,7 @@ def test_a_path_breaks_at_nan() -> None:
     assert path_data(x, y) == "M0.0 5.0L1.0 6.0M3.0 7.0L4.0 8.0"
 
 
-def test_figures_are_written_as_people_write_them() -> None:
+def test_numbers_are_formatted_for_people() -> None:
     assert [number(value) for value in (0.5, 12345.6, 4.1e-8, 1e9, -2e-9, math.nan, -math.inf)] == [
         "0.5",
         "1.235 \N{MULTIPLICATION SIGN} 10⁴",

@@ -1,4 +1,4 @@
-"""Updates and activations in the report: what is drawn is what the run holds."""
+"""Updates and activations in the report show the captured values."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def report(run: Run, directory: Path) -> Page:
 
 
 def updates(step: int, ratios: dict[str, float], weight: float = 4.0) -> StepRecord:
-    """Return a record of updates that are so large a share of their weights."""
+    """Return a record of updates with these ratios to their weights."""
     statistics = {f"weights/{name}": {"l2": weight} for name in ratios}
     statistics |= {f"updates/{name}": {"l2": ratio * weight} for name, ratio in ratios.items()}
     return step_record(step, reductions=statistics)
 
 
 def log_values(chart: ET.Element, pixels: list[float]) -> NDArray[np.float64]:
-    """Return values at heights, read off the labelled powers of ten as people do."""
+    """Return values at heights, read off the labelled powers of ten."""
     ticks = [node for node in chart.iter("text") if node.get("class") == "tick y"]
     powers = []
     for node in ticks:
@@ -86,7 +86,7 @@ def test_the_update_ratios_are_drawn_with_the_usual_band(tmp_path: Path) -> None
     assert "lowest a.weight, highest b.weight" in page.text
 
 
-def test_ratios_that_are_no_numbers_leave_gaps(tmp_path: Path) -> None:
+def test_ratios_that_are_not_finite_leave_gaps(tmp_path: Path) -> None:
     values = [1e-3, math.nan, 1e-3, math.inf, 0.0, 1e-3, 1e-3]
     records = [updates(step, {"a": value}) for step, value in enumerate(values)]
     records.append(updates(7, {"a": 1e-3}, weight=0.0))
@@ -96,7 +96,7 @@ def test_ratios_that_are_no_numbers_leave_gaps(tmp_path: Path) -> None:
     assert "not finite 3 times" in page.text
 
 
-def test_a_thousand_layers_are_thinned_out_and_it_is_said(tmp_path: Path) -> None:
+def test_a_thousand_layers_are_thinned_out_with_a_note(tmp_path: Path) -> None:
     names = [f"blocks.{number}.weight" for number in range(1000)]
     records = [
         updates(step, {name: 1e-3 * (1 + n) for n, name in enumerate(names)}) for step in range(150)
@@ -113,7 +113,7 @@ def test_a_thousand_layers_are_thinned_out_and_it_is_said(tmp_path: Path) -> Non
     )
 
 
-def test_the_histograms_are_those_of_the_elements(tmp_path: Path) -> None:
+def test_the_histograms_match_the_elements(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     batches = [rng.normal(0.1 * n, 1 + 0.1 * n, 20_000) for n in range(12)]
     records = []
@@ -140,7 +140,7 @@ def test_the_histograms_are_those_of_the_elements(tmp_path: Path) -> None:
     np.testing.assert_allclose(shown[seen], data.shares[seen], rtol=0.03)
 
 
-def test_histograms_without_a_finite_element_or_of_one_value_have_a_figure(tmp_path: Path) -> None:
+def test_histograms_without_finite_elements_or_of_one_value_are_drawn(tmp_path: Path) -> None:
     nothing = np.array([math.nan, math.nan, *[0] * 64])
     zeros = np.array([0.0, 0.0, *[0] * 63, 500])
     records = [
@@ -172,7 +172,7 @@ def test_without_histograms_the_statistics_are_drawn(tmp_path: Path) -> None:
     )
 
 
-def test_what_was_not_captured_is_named_in_a_line_each(tmp_path: Path) -> None:
+def test_data_that_was_not_captured_is_named(tmp_path: Path) -> None:
     page = report(make_run(tmp_path / "run", [step_record(0, scalars={"losses/l": 1.0})]), tmp_path)
     for words in (
         "Updates and weights were not both captured",
@@ -184,7 +184,7 @@ def test_what_was_not_captured_is_named_in_a_line_each(tmp_path: Path) -> None:
     assert not page.all_figures("chart layers")
 
 
-def test_what_changes_of_learning_rate_and_time_is_drawn_and_the_rest_told(tmp_path: Path) -> None:
+def test_varying_settings_are_drawn_and_constant_ones_listed(tmp_path: Path) -> None:
     records = [
         step_record(
             step,

@@ -1,4 +1,4 @@
-"""The report of a run: what it says is what the run holds, whatever the run holds."""
+"""Reports of runs in various states."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from vinedresser.store.step_record import StepRecord
 NASTY = "</style><script>alert('x')</script><img src=x onerror=\"alert(1)\">&amp;"
 
 
-def test_the_head_says_who_stopped_the_run_why_and_what_was_saved(tmp_path: Path) -> None:
+def test_the_head_names_who_stopped_the_run_why_and_the_steps_saved(tmp_path: Path) -> None:
     page = Page(write_report(stopped_run(tmp_path / "run"), tmp_path / "report.html"))
     assert "Stopped by vanishing_gradient — gradients of first.weight vanish" in page.text
     assert "Steps run 25 of 100 Steps saved 75 75% of the run" in page.text
@@ -31,7 +31,7 @@ def test_the_head_says_who_stopped_the_run_why_and_what_was_saved(tmp_path: Path
     assert "python train.py --note 'a b'" in page.text
 
 
-def test_the_findings_are_told_in_words_with_their_evidence(tmp_path: Path) -> None:
+def test_findings_are_shown_with_their_evidence(tmp_path: Path) -> None:
     page = Page(write_report(stopped_run(tmp_path / "run"), tmp_path / "report.html"))
     assert (
         "1 Vanishing gradient stopped the run step 24, seen since step 16 · confidence 94% · "
@@ -42,7 +42,7 @@ def test_the_findings_are_told_in_words_with_their_evidence(tmp_path: Path) -> N
     assert "2 Loss not decreasing warning step 10, seen since step 4" in page.text
 
 
-def test_nothing_from_the_run_becomes_markup(tmp_path: Path) -> None:
+def test_text_from_the_run_is_escaped(tmp_path: Path) -> None:
     record = StepRecord(
         "train",
         0,
@@ -70,7 +70,7 @@ def test_nothing_from_the_run_becomes_markup(tmp_path: Path) -> None:
     assert page.html.count("</style>") == 1
 
 
-def test_the_page_needs_nothing_but_itself(tmp_path: Path) -> None:
+def test_the_page_is_self_contained(tmp_path: Path) -> None:
     page = Page(write_report(stopped_run(tmp_path / "run"), tmp_path / "report.html"))
     assert not {"script", "link", "iframe", "object", "embed"} & {tag for tag, _ in page.tags}
     for tag, attrs in page.tags:
@@ -88,7 +88,7 @@ def test_scalars_that_are_not_drawn_are_named(tmp_path: Path) -> None:
     assert "2 more scalars not drawn: metrics/m12, metrics/m13" in page.text
 
 
-def test_lost_records_and_unreadable_findings_are_told(tmp_path: Path) -> None:
+def test_lost_records_and_unreadable_findings_are_reported(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", [train(0)])
     beat = read_record(run.storage, Heartbeat, key=heartbeat_key(0))
     assert beat is not None
@@ -100,7 +100,7 @@ def test_lost_records_and_unreadable_findings_are_told(tmp_path: Path) -> None:
     assert "The findings cannot be read:" in page.text
 
 
-def test_a_report_of_a_running_run_says_so_and_is_replaced_by_a_later_one(tmp_path: Path) -> None:
+def test_the_report_of_a_running_run_is_replaced_by_a_later_one(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", created=time.time())
     path = tmp_path / "new" / "report.html"
     assert write_report(run, path) == path

@@ -1,4 +1,4 @@
-"""Reports of runs that hold nothing, next to nothing, or very much."""
+"""Reports of empty, tiny and very large runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from vinedresser.store.records import (
 from vinedresser.store.step_record import StepRecord
 
 
-def test_a_run_without_a_step_says_what_is_missing(tmp_path: Path) -> None:
+def test_a_run_without_steps_names_missing_data(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", exit_record=ExitRecord("crashed", "KeyError: 'x'", START, 1))
     page = Page(write_report(run, tmp_path / "report.html"))
     assert "Crashed with exit code 1 — KeyError: 'x'" in page.text
@@ -29,14 +29,14 @@ def test_a_run_without_a_step_says_what_is_missing(tmp_path: Path) -> None:
     assert page.charts() == []
 
 
-def test_a_run_without_a_loss_says_how_to_capture_one(tmp_path: Path) -> None:
+def test_a_run_without_a_loss_explains_how_to_capture_one(tmp_path: Path) -> None:
     records = [StepRecord("train", 0, START, scalars={"metrics/accuracy": 0.5})]
     page = Page(write_report(make_run(tmp_path / "run", records), tmp_path / "report.html"))
     assert "No loss was captured. Pass the loss module to the hook" in page.text
     assert len(page.charts()) == 1
 
 
-def test_a_run_of_nothing_but_nan_has_a_page(tmp_path: Path) -> None:
+def test_a_run_of_only_nan_has_a_page(tmp_path: Path) -> None:
     records = [train(step, math.nan, a=math.nan) for step in range(40)]
     run = make_run(tmp_path / "run", records, findings=[])
     page = Page(write_report(run, tmp_path / "report.html"))

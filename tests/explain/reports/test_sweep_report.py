@@ -1,4 +1,4 @@
-"""The page about a sweep: whole, quick with many trials, and right about what it shows."""
+"""The report of a sweep: complete, correct, and quick with many trials."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def page(found: list[Trial]) -> SweepPage:
 
 
 class Tags(HTMLParser):
-    """Collects what a page has."""
+    """Collect the tags of a page."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ def read(path: Path) -> list[tuple[str, dict[str, str | None]]]:
     return reader.tags
 
 
-def test_a_thousand_trials_are_on_one_page_that_needs_nothing_else(tmp_path: Path) -> None:
+def test_a_thousand_trials_fit_one_self_contained_page(tmp_path: Path) -> None:
     found = trials(1000)
     path = write_sweep_report(page(found), tmp_path / "sweep.html")
     assert path.stat().st_size < 1_000_000
@@ -92,7 +92,7 @@ def test_texts_are_escaped(tmp_path: Path) -> None:
     assert "worse &lt;b&gt;" in text
 
 
-def test_stopped_trials_are_grouped_by_cause_with_their_place_in_the_space() -> None:
+def test_stopped_trials_are_grouped_by_cause_with_their_part_of_the_space() -> None:
     found = trials(300)
     [cause] = causes(found, SPACE)
     stopped = [trial for trial in found if trial.ending.state == "stopped"]
@@ -114,6 +114,6 @@ def test_stopped_trials_are_grouped_by_cause_with_their_place_in_the_space() -> 
         [Trial(0, {"lr": 1.0, "act": "tanh"}, {1: 1e300, 2: -1e300}, (), TrialEnd("failed", "x"))],
     ],
 )
-def test_a_page_of_next_to_nothing_can_be_written(found: list[Trial], tmp_path: Path) -> None:
+def test_a_page_of_few_trials_can_be_written(found: list[Trial], tmp_path: Path) -> None:
     path = write_sweep_report(page(found), tmp_path / "sweep.html")
     assert "nan" not in path.read_text(encoding="utf-8").lower().replace("dominance", "")

@@ -1,4 +1,4 @@
-"""The findings in the report: on one time line, root causes first, with what to change."""
+"""Findings in the report: time line, root causes first, corrections."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vinedresser.store.finding import Finding
 
 
 def found() -> list[Finding]:
-    """Return a learning rate that is too high, two symptoms of it, and a hint of something else."""
+    """Return a root cause (learning rate too high), two symptoms and an unrelated finding."""
     return [
         finding(rule="imbalance", fault="class_imbalance", severity="info", step=5, since=5),
         finding(
@@ -34,7 +34,7 @@ def page_of(directory: Path, findings: list[Finding], steps: int = 40) -> Page:
     return Page(write_report(run, directory / "report.html"))
 
 
-def test_the_root_cause_comes_first_and_its_symptoms_follow_it(tmp_path: Path) -> None:
+def test_the_root_cause_comes_first_and_its_symptoms_follow(tmp_path: Path) -> None:
     page = page_of(tmp_path, found())
     cards = [
         attributes
@@ -57,7 +57,7 @@ def test_the_root_cause_comes_first_and_its_symptoms_follow_it(tmp_path: Path) -
         assert words in page.text
 
 
-def test_the_time_line_goes_from_first_seen_to_sure(tmp_path: Path) -> None:
+def test_the_time_line_goes_from_first_sign_to_detection(tmp_path: Path) -> None:
     chart = page_of(tmp_path, found()).figure("chart timeline")
     entries = [node for node in chart.iter("g") if node.get("class", "").startswith("entry")]
     assert [entry.get("class") for entry in entries] == [
@@ -82,7 +82,7 @@ def test_the_time_line_goes_from_first_seen_to_sure(tmp_path: Path) -> None:
     assert signs == ["path", "path", "rect", "circle"]
 
 
-def test_of_many_findings_the_time_line_shows_the_first(tmp_path: Path) -> None:
+def test_the_time_line_shows_the_first_of_many_findings(tmp_path: Path) -> None:
     many = [finding(rule=f"rule_{step}", step=step, since=step - 1) for step in range(1, 40)]
     chart = page_of(tmp_path, many).figure("chart timeline")
     assert len([node for node in chart.iter() if node.get("class") == "sign"]) == 30
