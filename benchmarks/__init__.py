@@ -1,1 +1,1 @@
-"""What the parts cost; each module is a program that prints figures beside their budgets."""
+"""Performance benchmarks; each module prints measurements next to their budgets."""

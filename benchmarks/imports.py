@@ -1,7 +1,7 @@
-"""What it costs to start: `python -m benchmarks.imports`.
+"""Start-up time: `python -m benchmarks.imports`.
 
-A fresh interpreter for each measurement, wall time from its start to its end; what a bare
-interpreter takes is subtracted in the last column but one.
+Each measurement is the wall time of a fresh interpreter from start to exit. The third column
+subtracts the time of a bare interpreter.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["main"]
 
 _BARE = "a bare interpreter"
 _HELP = "import sys; sys.argv = ['vinedresser', '--help']; from vinedresser.cli import main; main()"
-# What is run, and the most that it may take, in seconds.
+# Code to run, and its budget in seconds.
 _ARMS: dict[str, tuple[str, float | None]] = {
     _BARE: ("", None),
     "import numpy": ("import numpy", None),
@@ -30,7 +30,7 @@ def main(rounds: int = 15) -> None:
     """Measure and print.
 
     Args:
-        rounds: measurements of each; the median is printed.
+        rounds: number of measurements per arm; the median is printed.
     """
     arms = {name: _timed(code) for name, (code, _) in _ARMS.items()}
     results = medians(interleave(arms, rounds))
@@ -43,11 +43,11 @@ def main(rounds: int = 15) -> None:
         )
         for name, seconds in results.items()
     ]
-    print(table(rows, ("start", "all", "without the interpreter", "budget")))
+    print(table(rows, ("start", "total", "without interpreter", "budget")))
 
 
 def _timed(code: str) -> Callable[[], float]:
-    """Return what runs code in a fresh interpreter and returns its seconds."""
+    """Return a function that runs code in a fresh interpreter and returns its seconds."""
 
     def arm() -> float:
         begun = time.perf_counter()

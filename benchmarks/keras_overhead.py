@@ -1,11 +1,11 @@
-"""What a hook costs a Keras training on TensorFlow: ``python -m benchmarks.keras_overhead``.
+"""Overhead of a hook in a Keras training on TensorFlow: ``python -m benchmarks.keras_overhead``.
 
-A CNN is trained by ``fit``, as a graph, on one batch over and over. All arms train in one process,
-block by block in turn, so that they share the machine's moods; each has a model and a run of its
-own. A ratio is the median over the rounds of a block's time to the plain arm's in the same round;
-"plain again" shows how far such a ratio is off by chance. A save every 100 steps falls into one
-block of several; blocks with and without one are weighted as they occur. The CPU ratio is that of
-the whole process, the writer's thread with it.
+A CNN is trained with ``fit``, as a graph, on the same batch repeatedly. All arms train in one
+process, block by block in turn, so that load on the machine affects all arms equally; each arm has
+its own model and run. A ratio is the median over the rounds of a block's time to the plain arm's in
+the same round; "plain again" shows the random error of such a ratio. A save every 100 steps occurs
+in only some of the blocks; blocks with and without one are weighted by frequency. The CPU ratio
+covers the whole process, including the writer thread.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def _model_statistics(every: int) -> Collections:
     return {"weights": save, "gradients": save}
 
 
-# By arm: what is captured (None: no hook), every how many steps its costly step comes, and the
-# ratio to plain that DESIGN.md, section 8, allows (None: it says nothing of it).
+# By arm: captured collections (None for no hook), number of steps between expensive steps, and the
+# budget as a ratio to plain (None if there is none).
 ARMS: dict[str, tuple[Collections | None, int, float | None]] = {
     "plain": (None, 1, None),
     "plain again": (None, 1, None),
@@ -83,18 +83,18 @@ def cnn() -> Any:
 
 
 class Training:
-    """One arm: a model that is fitted to one batch, over and over.
+    """One arm: a model that is repeatedly fitted to one batch.
 
     Args:
-        collections: what a hook captures; None: no hook.
-        steps: in a block.
-        period: every how many steps the costly step comes.
-        folder: where the run goes.
+        collections: collections that the hook captures; None for no hook.
+        steps: steps per block.
+        period: number of steps between expensive steps.
+        folder: folder of the run.
 
     Attributes:
         hook: the hook, or None.
-        blocks: wall and CPU seconds a step of each block so far, and whether a costly step was in
-            it.
+        blocks: wall and CPU seconds per step of each block so far, and whether it contained an
+            expensive step.
     """
 
     def __init__(
@@ -117,22 +117,22 @@ class Training:
         self.blocks: list[tuple[float, float, bool]] = []
 
     def run(self) -> float:
-        """Time one block; return its seconds a step."""
+        """Time one block; return its seconds per step."""
         costly = len(self.blocks) % self.period == 0
         start, cpu = time.perf_counter(), time.process_time()
         self.model.fit(self.data, verbose=0, shuffle=False)
         taken = (time.perf_counter() - start) / self.steps
         self.blocks.append((taken, (time.process_time() - cpu) / self.steps, costly))
         if self.hook is not None:
-            # So that the writer does not work in the next arm's time; free the disk.
+            # Keep the writer out of the next arm's time, and free the disk.
             self.hook.flush()
             shutil.rmtree(self.segments, ignore_errors=True)
         return taken
 
     def ratio(self, plain: Training | None = None, *, cpu: bool = False) -> float:
-        """Return seconds a step over a period, or their ratio to another arm's, medians."""
+        """Return median seconds per step over a period, or their ratio to another arm's."""
         kinds: dict[bool, list[float]] = {True: [], False: []}
-        # In the first period all that is to be traced is traced.
+        # All tracing happens in the first period.
         for turn, block in list(enumerate(self.blocks))[1:]:
             base = 1.0 if plain is None else plain.blocks[turn][cpu]
             kinds[block[2]].append(block[cpu] / base)
@@ -155,19 +155,19 @@ def _report(arms: dict[str, Training]) -> str:
                 "" if budget is None else f"<= {budget}",
             )
         )
-    return table(rows, ("arm", "ms a step", "ratio", "CPU ratio", "budget"))
+    return table(rows, ("arm", "ms per step", "ratio", "CPU ratio", "budget"))
 
 
 def main() -> None:
     """Run the arms and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=12, help="timed blocks of each arm")
-    parser.add_argument("--steps", type=int, default=20, help="steps in a block")
-    parser.add_argument("--threads", type=int, default=1, help="threads within an operation")
+    parser.add_argument("--rounds", type=int, default=12, help="timed blocks per arm")
+    parser.add_argument("--steps", type=int, default=20, help="steps per block")
+    parser.add_argument("--threads", type=int, default=1, help="threads per operation")
     parser.add_argument(
         "--folder",
         type=Path,
-        help="where the runs go; a folder in memory such as /dev/shm shows the hook alone",
+        help="folder of the runs; use one in memory such as /dev/shm to measure the hook alone",
     )
     options = parser.parse_args()
     tf.config.threading.set_intra_op_parallelism_threads(options.threads)

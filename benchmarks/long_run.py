@@ -1,8 +1,8 @@
-"""Reading long runs: cost against length, look-ups in the store, memory of the reader.
+"""Reading long runs: time by length, requests to the store, memory of the reader.
 
-A step has 100 small tensors, three statistics of each of 100 others, and a loss. The run is written
-once as the training goes by itself (segments of some hundred steps), and once as when a rule waits
-(a segment a step).
+Each step has 100 small tensors, three statistics of each of 100 others, and a loss. The run is
+written once at the training's own pace (segments of several hundred steps), and once as if a rule
+were waiting (one segment per step).
 
 python -m benchmarks.long_run [--directory DIR] [--steps 1000,3000,10000] [--rounds N]
 """
@@ -35,7 +35,7 @@ TENSOR, STATISTIC = "outputs/layers.7", "gradients/layers.7.weight"
 
 
 def write(folder: Path, steps: int, *, singly: bool) -> float:
-    """Write a run of so many steps; return the seconds for a step."""
+    """Write a run of some steps; return the seconds per step."""
     generator = np.random.default_rng(0)
     tensors = {
         f"outputs/layers.{number}": host_tensor(generator.standard_normal((4, 4), np.float32))
@@ -67,7 +67,7 @@ def write(folder: Path, steps: int, *, singly: bool) -> float:
 
 
 class Counting(LocalStorage):
-    """Counts journeys to the store, were it far away: what is asked for together is one."""
+    """Counts round trips to a remote store; objects requested together count as one."""
 
     journeys = 0
 
@@ -95,7 +95,7 @@ class Counting(LocalStorage):
 
 
 def jobs() -> dict[str, Callable[[Run], object]]:
-    """Return what a reader may ask of a run that it has just opened."""
+    """Return the queries of a reader that has just opened a run."""
     return {
         "open": lambda run: run.info,
         "one step of one tensor": lambda run: run.tensor(TENSOR).value(777),
@@ -108,7 +108,7 @@ def jobs() -> dict[str, Callable[[Run], object]]:
 
 
 def read(folder: Path, job: str) -> dict[str, float]:
-    """Do one job here; return milliseconds, journeys and the most memory, in MB, that it took."""
+    """Run one query in this process; return milliseconds, round trips and peak additional MB."""
     storage = Counting(folder)
     before = peak_memory()
     seconds = timed(lambda: jobs()[job](open_run(storage)))
@@ -116,7 +116,7 @@ def read(folder: Path, job: str) -> dict[str, float]:
 
 
 def peak_memory() -> float:
-    """Return the most memory that this process ever held, in MB."""
+    """Return the peak memory of this process in MB."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
     found = re.search(r"VmHWM:\s+(\d+) kB", status)
     assert found is not None
@@ -124,7 +124,7 @@ def peak_memory() -> float:
 
 
 def read_elsewhere(folder: Path, job: str) -> dict[str, float]:
-    """Do as `read` does, in a process of its own."""
+    """Return the result of `read` in a new process."""
     command = [sys.executable, "-m", "benchmarks.long_run", "--read", str(folder), job]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     found: dict[str, float] = json.loads(done.stdout)
@@ -132,7 +132,7 @@ def read_elsewhere(folder: Path, job: str) -> dict[str, float]:
 
 
 def measure(folders: dict[int, Path], rounds: int) -> str:
-    """Return a table: for each job what it took at each length."""
+    """Return a table of the results of each query at each length."""
     lengths = list(folders)
     rows: list[list[Any]] = []
     for job in jobs():
@@ -151,7 +151,7 @@ def measure(folders: dict[int, Path], rounds: int) -> str:
                 f"{median(one['MB'] for one in last):.0f}",
             ]
         )
-    columns = [*(f"{length} steps, ms" for length in lengths), "ratio", "journeys", "memory, MB"]
+    columns = [*(f"{length} steps, ms" for length in lengths), "ratio", "round trips", "memory, MB"]
     return table(rows, ["what", *columns])
 
 
@@ -166,7 +166,7 @@ def main() -> None:
         print(json.dumps(read(Path(arguments.read[0]), arguments.read[1])))
         return
     lengths = [int(word) for word in arguments.steps.split(",")]
-    print(f"{arguments.rounds} rounds, medians; ratio, journeys and memory of the longest")
+    print(f"{arguments.rounds} rounds, medians; ratio, round trips and memory for the longest run")
     for singly in (False, True):
         with tempfile.TemporaryDirectory(dir=arguments.directory) as name:
             folders = {length: Path(name, str(length)) for length in lengths}
@@ -174,7 +174,7 @@ def main() -> None:
             segments = len(LocalStorage(folders[lengths[-1]]).list("segments/"))
             print(
                 f"\n{lengths[-1]} steps in {segments} segments; writing took "
-                f"{', '.join(f'{1e3 * one:.2f}' for one in each)} ms a step"
+                f"{', '.join(f'{1e3 * one:.2f}' for one in each)} ms per step"
             )
             print(measure(folders, arguments.rounds))
 

@@ -1,4 +1,4 @@
-"""Timing arms fairly on a busy machine, and printing what came out."""
+"""Fair timing on a busy machine, and tables of results."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ __all__ = ["interleave", "medians", "table"]
 
 
 def interleave(arms: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
-    """Run every arm once a round, so that drift and other people's load meet all alike.
+    """Run every arm once per round, so that drift and other load affect all arms equally.
 
-    The order is turned by one from round to round, so that no arm always follows the same one. One
-    round before is not counted.
+    The order rotates from round to round, so that no arm always follows the same one. One initial
+    round is discarded.
 
     Args:
-        arms: each does its work once and returns what it measured, such as seconds.
-        rounds: how many measurements of each arm are kept.
+        arms: functions that do their work once and return a measurement, such as seconds.
+        rounds: number of measurements to keep per arm.
 
     Returns:
-        The measurements of each arm, in the order of the rounds.
+        Measurements of each arm, in the order of the rounds.
     """
     results: dict[str, list[float]] = {name: [] for name in arms}
     names = list(arms)
@@ -38,7 +38,7 @@ def medians(results: Mapping[str, Sequence[float]]) -> dict[str, float]:
 
 
 def table(rows: Sequence[Sequence[object]], headers: Sequence[str]) -> str:
-    """Lay out rows under headers: words to the left, figures to the right, nothing cut off."""
+    """Format rows under headers: text left-aligned, numbers right-aligned, nothing truncated."""
     cells = [[str(cell) for cell in row] for row in rows]
     widths = [
         max(len(line[column]) for line in [list(headers), *cells]) for column in range(len(headers))
@@ -57,5 +57,5 @@ def table(rows: Sequence[Sequence[object]], headers: Sequence[str]) -> str:
 
 
 def _figure(cell: str) -> bool:
-    """Say whether a cell reads as a figure, with a unit or a sign before it at most."""
+    """Return whether a cell is a number, possibly with a sign before it or a unit after it."""
     return cell.lstrip("<>=≤≥ +-")[:1].isdigit()

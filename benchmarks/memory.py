@@ -1,6 +1,6 @@
-"""Peak memory of a training with a hook above one without: ``python -m benchmarks.memory``.
+"""Additional peak memory of a training with a hook: ``python -m benchmarks.memory``.
 
-Every arm trains in a process of its own, which says the most memory that it ever held (VmHWM).
+Each arm trains in its own process, which reports its peak memory (VmHWM).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SHOWN = (
 
 
 def train(model: str, arm: str, steps: int) -> float:
-    """Train one arm here; return the most memory that this process ever held, in MB."""
+    """Train one arm in this process; return the peak memory of the process in MB."""
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory(prefix="memory-") as folder:
         training = Training(MODELS[model], ARMS[arm][0], Path(folder, "run"))
@@ -47,7 +47,7 @@ def train(model: str, arm: str, steps: int) -> float:
 
 
 def peak(model: str, arm: str, steps: int) -> float:
-    """Return what `train` returns, of a process of its own."""
+    """Return the result of `train` in a new process."""
     command = [sys.executable, "-m", "benchmarks.memory", "--model", model]
     arguments = ["--arm", arm, "--steps", str(steps)]
     done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=True)
@@ -60,7 +60,7 @@ def main() -> None:
     parser.add_argument("--model", choices=sorted(MODELS), default="resnet")
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--arm", choices=sorted(ARMS), help="train this one alone, here")
+    parser.add_argument("--arm", choices=sorted(ARMS), help="train only this arm, in this process")
     options = parser.parse_args()
     if options.arm:
         print(train(options.model, options.arm, options.steps))

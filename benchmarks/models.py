@@ -1,4 +1,4 @@
-"""The models whose training is timed, small enough for two cores.
+"""Models of the benchmarks, small enough for two cores.
 
 Shape legend: B batch, C channels, H and W height and width, F features.
 """
@@ -15,12 +15,12 @@ __all__ = ["MODELS", "Task", "mlp", "resnet18"]
 
 
 class Block(nn.Module):
-    """A basic residual block, with the in-place operations that torchvision's has.
+    """A basic residual block with the same in-place operations as torchvision.
 
     Args:
         inner: input channels.
         outer: output channels.
-        stride: of the first convolution.
+        stride: stride of the first convolution.
     """
 
     def __init__(self, inner: int, outer: int, stride: int) -> None:
@@ -45,10 +45,10 @@ class Block(nn.Module):
 
 
 def resnet18(width: int = 32, classes: int = 10) -> nn.Sequential:
-    """Return a ResNet-18 for images of 32 x 32 (stem 3 x 3, no pooling).
+    """Return a ResNet-18 for images of 32 x 32 (3 x 3 stem, no pooling).
 
     Args:
-        width: channels of the first stage; 64 is the usual one, 32 has 2.8 M parameters.
+        width: channels of the first stage; usually 64, while 32 gives 2.8 M parameters.
         classes: number of classes.
     """
     layers: list[nn.Module] = [
@@ -65,12 +65,12 @@ def resnet18(width: int = 32, classes: int = 10) -> nn.Sequential:
 
 
 def mlp(inputs: int, width: int, depth: int, classes: int = 10) -> nn.Sequential:
-    """Return a perceptron with ReLU.
+    """Return a multilayer perceptron with ReLU.
 
     Args:
         inputs: F of the input [B, F].
-        width: of the hidden layers.
-        depth: linear layers in all.
+        width: width of the hidden layers.
+        depth: number of linear layers.
         classes: number of classes.
     """
     layers: list[nn.Module] = [nn.Linear(inputs, width)]
@@ -85,9 +85,9 @@ class Task:
 
     Attributes:
         make: returns the model.
-        shape: of the input, [B, ...].
-        steps: optimizer steps in one timed block.
-        about: what it is, for the headline.
+        shape: input shape [B, ...].
+        steps: optimizer steps per timed block.
+        about: description for the headline.
     """
 
     make: Callable[[], nn.Module]

@@ -1,8 +1,8 @@
-"""What a sweep costs beside its trainings: `python -m benchmarks.orchestration [--trials N]`.
+"""Overhead of a sweep beyond its trainings: `python -m benchmarks.orchestration [--trials N]`.
 
-Each arm is `vinedresser sweep` for real on an empty home: Prefect's server, MLflow, supervised
-processes, judges. A trial is a process that reports one value (`benchmarks.noop_trial`), so all
-that is measured is the way there. From 250 trials on, a table shows whether time and memory grow.
+Each arm is a real `vinedresser sweep` in an empty home: Prefect's server, MLflow, supervised
+processes, judges. A trial is a process that reports one value (`benchmarks.noop_trial`), so only
+the overhead is measured. From 250 trials, a table shows whether time and memory grow.
 """
 
 from __future__ import annotations
@@ -47,20 +47,20 @@ max_concurrent = {max_concurrent}
 {rules}
 """
 _NO_RULES = '[rules]\npreset = "none"'
-# Of so many trainers that start at the same time on an empty home none may fail.
+# If this many trainers start simultaneously in an empty home, none may fail.
 _HERD = 16
 _GROWTH = (250, 500, 1000, 2000, 4000, 7000, 10_000)
 
 
 class SweepResult(NamedTuple):
-    """A sweep that was watched.
+    """A sampled sweep.
 
     Attributes:
-        first: seconds until the first trial's process was started.
-        ends: when the trials ended, ascending, in seconds since the epoch.
-        glances: of its processes.
-        states: how many of MLflow's runs have which status.
-        output: what it printed.
+        first: seconds until the first trial's process started.
+        ends: end times of the trials, ascending, in seconds since the epoch.
+        glances: samples of its processes.
+        states: number of MLflow runs by status.
+        output: output of the command.
     """
 
     first: float
@@ -70,11 +70,11 @@ class SweepResult(NamedTuple):
     output: str
 
     def between(self, first: int, last: int) -> tuple[float, dict[str, float], Glance]:
-        """Return seconds and CPU seconds by process per trial, and the last look.
+        """Return seconds and CPU seconds by process per trial, and the last sample.
 
         Args:
-            first: trials that had ended at the beginning.
-            last: trials that had ended at the end.
+            first: number of finished trials at the beginning.
+            last: number of finished trials at the end.
         """
         begin, end = self.ends[first - 1], self.ends[last - 1]
         before = next(one for one in self.glances if one.time >= begin)
@@ -85,7 +85,7 @@ class SweepResult(NamedTuple):
 
 
 def sweep(folder: Path, trials: int, max_concurrent: int, *, rules: bool) -> SweepResult:
-    """Run a sweep on a home and in a store of its own."""
+    """Run a sweep with its own home and store."""
     folder.mkdir()
     home = folder / "home"
     home.mkdir()
@@ -131,7 +131,7 @@ def _mlflow_states(database: Path) -> Counter[str]:
 
 
 def alone(folder: Path, times: int) -> tuple[float, float]:
-    """Return seconds and CPU seconds of the trial's process by itself, medians."""
+    """Return the median wall and CPU seconds of a single trial process."""
     walls, cpus = [], []
     for number in range(times):
         before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
@@ -144,7 +144,7 @@ def alone(folder: Path, times: int) -> tuple[float, float]:
 
 
 def _check(swept: SweepResult, trials: int) -> None:
-    """Make sure that nothing went wrong beside the trials."""
+    """Check that all trials succeeded."""
     wanted = Counter({"FINISHED": trials + 1})
     if len(swept.ends) != trials or swept.states != wanted:
         raise SystemExit(f"{swept.output}\n{len(swept.ends)} ended, in MLflow {swept.states}")
@@ -153,7 +153,7 @@ def _check(swept: SweepResult, trials: int) -> None:
 def _row(
     max_concurrent: int, rules: bool, rounds: Sequence[SweepResult], trials: int
 ) -> list[object]:
-    # The first quarter goes while what was started with the sweep is still busy.
+    # The first quarter still overlaps with the start-up of the sweep.
     parts = [one.between(max(trials // 4, 1), trials) for one in rounds]
     seconds = [part[0] for part in parts]
     cpu = {kind: median(part[1][kind] for part in parts) for kind in parts[0][1]}
@@ -176,7 +176,7 @@ _HEADERS = (
 
 
 def _growth(swept: SweepResult, trials: int) -> Iterator[list[object]]:
-    """Yield a row for each stretch of a long sweep."""
+    """Yield a table row for each part of a long sweep."""
     marks = [max(trials // 100, 10), *(mark for mark in _GROWTH if mark < trials), trials]
     for first, last in pairwise(marks):
         seconds, cpu, glance = swept.between(first, last)
@@ -198,7 +198,7 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=24, help="of each sweep")
     parser.add_argument("--max-concurrent", type=int, nargs="+", default=[1, 2, 8])
     parser.add_argument("--rules", choices=["on", "off", "both"], default="both")
-    parser.add_argument("--rounds", type=int, default=1, help="sweeps of each kind, interleaved")
+    parser.add_argument("--rounds", type=int, default=1, help="sweeps per arm, interleaved")
     parser.add_argument("--no-herd", action="store_true", help=f"leave out the {_HERD} at once")
     given = parser.parse_args()
     ways = {"on": [True], "off": [False], "both": [True, False]}[given.rules]

@@ -1,9 +1,9 @@
-"""What a hook costs a training: ``python -m benchmarks.overhead --model mlp|resnet|tiny``.
+"""Overhead of a hook in a training: ``python -m benchmarks.overhead --model mlp|resnet|tiny``.
 
-All arms train in one process, block by block in turn, so that they share the machine's moods; each
-has a model and a run of its own. A ratio is the median over the rounds of a block's time to that of
-the plain arm's in the same round; "plain again" shows how far such a ratio is off by chance. The
-writer's thread needs the second core; the CPU ratio counts the training thread alone.
+All arms train in one process, block by block in turn, so that load on the machine affects all arms
+equally; each arm has its own model and run. A ratio is the median over the rounds of a block's time
+to that of the plain arm in the same round; "plain again" shows the random error of such a ratio.
+The writer thread needs the second core; the CPU ratio covers the training thread only.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ def _all(every: int, reductions: tuple[str, ...] = ()) -> dict[str, SaveConfig]:
     return dict.fromkeys(_KINDS, save)
 
 
-# What all rules at their defaults need.
+# Collections that all default rules need.
 RULES_ARM = "the default rules' needs"
 
-# By arm: what is captured (None: no hook), and every how many steps its costly step comes.
+# By arm: captured collections (None for no hook), and number of steps between expensive steps.
 ARMS: dict[str, tuple[Collections | None, int]] = {
     "plain": (None, 1),
     "plain again": (None, 1),
@@ -61,7 +61,7 @@ ARMS: dict[str, tuple[Collections | None, int]] = {
     "five reductions every step": (_all(1, _FIVE), 1),
 }
 
-# DESIGN.md, section 8; ratios to plain.
+# Budgets as ratios to plain.
 BUDGETS = {
     "hook idle": {"resnet": 1.01, "mlp": 1.02, "tiny": None},
     "losses 1, weights 10, all 100": {"resnet": 1.01, "mlp": None, "tiny": None},
@@ -73,12 +73,12 @@ BUDGETS = {
 
 
 class Training:
-    """One arm: a model that is trained on one batch, over and over.
+    """One arm: a model that is repeatedly trained on one batch.
 
     Args:
         task: model and data.
-        collections: what a hook captures; None: no hook.
-        folder: where the run goes.
+        collections: collections that the hook captures; None for no hook.
+        folder: folder of the run.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Training:
         self.optimizer.step()
 
     def block(self, steps: int) -> tuple[float, float]:
-        """Take some steps; return wall time and this thread's CPU time, seconds."""
+        """Run some steps; return wall time and CPU time of this thread in seconds."""
         wall, cpu = time.perf_counter(), time.thread_time()
         for _ in range(steps):
             self.step()
@@ -113,7 +113,7 @@ class Training:
         return time.perf_counter() - wall, time.thread_time() - cpu
 
     def settle(self) -> None:
-        """Wait for the writer, so that it does not work in the next arm's time; free the disk."""
+        """Wait for the writer to keep it out of the next arm's time; free the disk."""
         if self.hook is not None:
             self.hook.flush()
             self.written += sum(one.stat().st_size for one in self.segments.glob("*"))
@@ -122,7 +122,7 @@ class Training:
 
 @dataclass(frozen=True)
 class Block:
-    """One timed block: whether a costly step was in it, wall and CPU seconds a step."""
+    """A timed block: whether it contains an expensive step, wall and CPU seconds per step."""
 
     costly: bool
     wall: float
@@ -130,13 +130,13 @@ class Block:
 
 
 class Arm:
-    """The timed blocks of one arm.
+    """Timed blocks of one arm.
 
     Args:
-        training: what is timed.
-        steps: in a block.
-        period: every how many steps the costly step comes; blocks with and without one are kept
-            apart, and weighted as they occur.
+        training: timed training.
+        steps: steps per block.
+        period: number of steps between expensive steps; blocks with and without one are kept apart
+            and weighted by frequency.
     """
 
     def __init__(self, training: Training, steps: int, period: int) -> None:
@@ -147,7 +147,7 @@ class Arm:
         self.seconds = 0.0
 
     def run(self) -> float:
-        """Time one block; return its seconds a step."""
+        """Time one block; return its seconds per step."""
         costly = len(self.blocks) % self.period == 0
         wall, cpu = self.training.block(self.steps)
         self.training.settle()
@@ -159,11 +159,11 @@ class Arm:
         """Return the mean over a period of medians over blocks.
 
         Args:
-            figure: of each block.
-            plain: the blocks are divided by this arm's of the same round; None: they are not.
+            figure: value of each block.
+            plain: arm whose blocks of the same round divide the values; None for absolute values.
         """
         kinds: dict[bool, list[float]] = {True: [], False: []}
-        # The first block of all warms up.
+        # The first block is a warm-up.
         for turn, block in list(enumerate(self.blocks))[1:]:
             base = 1.0 if plain is None else figure(plain.blocks[turn])
             kinds[block.costly].append(figure(block) / base)
@@ -181,7 +181,7 @@ def cpu(block: Block) -> float:
 
 
 def distinct_tensors(training: Training) -> list[torch.Tensor]:
-    """Return what a full step holds, each tensor once: parameters, gradients and outputs."""
+    """Return the distinct tensors of a full step: parameters, gradients and outputs."""
     outputs: dict[tuple[int, int], torch.Tensor] = {}
 
     def note(_module: nn.Module, _args: object, output: torch.Tensor) -> None:
@@ -210,7 +210,7 @@ def device_name(device: str) -> str:
 
 
 def copy_time(tensors: list[torch.Tensor]) -> float:
-    """Return the median of 9 times in seconds to copy tensors to used host memory.
+    """Return the median seconds of 9 copies of tensors to host memory that was used before.
 
     From a CUDA device the copies go to pinned memory.
     """
@@ -235,11 +235,11 @@ def report(arms: dict[str, Arm], model: str, copying: float) -> str:
     for name, arm in arms.items():
         collections, period = ARMS[name]
         budget = BUDGETS.get(name, {}).get(model)
-        # A save costs what it adds to a hook that takes the losses alone.
+        # The cost of a save is the difference to a hook that captures only losses.
         cheap = plain if name in ("hook idle", "losses every step") else losses
         more = arm.mean(cpu, plain) - cheap.mean(cpu, plain)
         extra = more * plain.mean(cpu) * period
-        # Of a rare save, chance would be multiplied too.
+        # For rare saves, the random error would be multiplied, too.
         often = collections is not None and period <= 20
         rows.append(
             (
@@ -255,11 +255,11 @@ def report(arms: dict[str, Arm], model: str, copying: float) -> str:
         )
     headers = (
         "arm",
-        "ms a step",
+        "ms per step",
         "ratio",
         "CPU ratio",
         "budget",
-        "CPU ms a save",
+        "CPU ms per save",
         "x copy",
         "MB/s",
     )
@@ -275,14 +275,14 @@ def measure(
     *,
     device: str = "cpu",
 ) -> str:
-    """Run some arms and return what came out.
+    """Run some arms and return a table of the results.
 
     Args:
-        model: a key of `MODELS`.
-        names: of the arms; the plain one and the losses are among them.
-        rounds: timed blocks of each arm.
-        steps: in a block; None: as many as the model has.
-        folder: where the runs go; None: the folder for temporary files.
+        model: key of `MODELS`.
+        names: names of the arms, including the plain one and the losses.
+        rounds: timed blocks per arm.
+        steps: steps per block; None for the default of the model.
+        folder: folder of the runs; None for the folder of temporary files.
         device: "cpu" or "cuda", where the models train.
     """
     task = MODELS[model]
@@ -318,9 +318,9 @@ def main() -> None:
     """Run the arms and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", choices=sorted(MODELS), default="resnet")
-    parser.add_argument("--rounds", type=int, default=8, help="timed blocks of each arm")
-    parser.add_argument("--steps", type=int, help="steps in a block")
-    parser.add_argument("--threads", type=int, default=1, help="threads of torch")
+    parser.add_argument("--rounds", type=int, default=8, help="timed blocks per arm")
+    parser.add_argument("--steps", type=int, help="steps per block")
+    parser.add_argument("--threads", type=int, default=1, help="number of torch threads")
     parser.add_argument(
         "--folder",
         type=Path,

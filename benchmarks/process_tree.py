@@ -1,4 +1,4 @@
-"""CPU time and memory of a sweep's processes, looked at while they run."""
+"""CPU time and memory of a sweep's processes, sampled while they run."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _PAUSE = 0.25
 
 
 class Glance(NamedTuple):
-    """One look.
+    """One sample.
 
     Attributes:
-        time: when, in seconds since the epoch.
-        cpu: seconds used so far: "flow", "server" (Prefect's), "judges", and "trainings": what was
-            started for each trial and is over, supervisors, trainers and the like.
+        time: time in seconds since the epoch.
+        cpu: CPU seconds used so far: "flow", "server" (Prefect), "judges", and "trainings" (exited
+            processes of trials: supervisors, trainers and the like).
         flow_megabytes: resident memory of the flow's process.
-        megabytes: proportional set size of all together, so that shared pages count once.
+        megabytes: proportional set size of all processes, which counts shared pages once.
     """
 
     time: float
@@ -32,25 +32,25 @@ class Glance(NamedTuple):
 
 
 class Watch:
-    """Looks at a flow and its descendants again and again, in a thread.
+    """Samples a flow and its descendants repeatedly, in a thread.
 
     Args:
-        pid: of the flow.
+        pid: process id of the flow.
 
     Attributes:
-        glances: those so far.
+        glances: samples so far.
     """
 
     def __init__(self, pid: int) -> None:
         self.glances: list[Glance] = []
-        # Of Prefect's server and the judges that were seen: what each is, and its latest figure.
+        # Kind and latest CPU seconds of Prefect's server and of each judge seen.
         self._lasting: dict[int, tuple[str, float]] = {}
         self._flow = psutil.Process(pid)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)
 
     def __enter__(self) -> Self:
-        """Begin to look."""
+        """Start sampling."""
         self._thread.start()
         return self
 
@@ -60,7 +60,7 @@ class Watch:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Look no more."""
+        """Stop sampling."""
         self._over.set()
         self._thread.join()
 
@@ -72,7 +72,7 @@ class Watch:
                 self.glances.append(self._glance())
             except psutil.NoSuchProcess:
                 return
-            # Memory is dear to read: at most a twentieth of the time goes into looking.
+            # Reading memory is expensive: sample for at most a twentieth of the time.
             pause = max(_PAUSE, 20 * (time.monotonic() - begun))
 
     def _glance(self) -> Glance:
@@ -91,7 +91,7 @@ class Watch:
                     self._lasting[process.pid] = (kind, used.user + used.system)
         own = self._flow.cpu_times()
         cpu = {"flow": own.user + own.system, "server": 0.0, "judges": 0.0}
-        # What has ended is counted with the flow's children, whatever it was.
+        # Exited processes of any kind are included in the flow's children.
         cpu["trainings"] = own.children_user + own.children_system
         for pid, (kind, seconds) in self._lasting.items():
             cpu[kind] += seconds

@@ -1,9 +1,9 @@
-"""How long from a tensor on disk to a stopped process: `python -m benchmarks.reaction`.
+"""Time from a tensor on disk to a stopped process: `python -m benchmarks.reaction`.
 
-Each round is a real training of the digits example under its supervisor, with its judge beside it,
-that becomes NaN. Three moments are read from the files that the processes leave: the index record
-that commits the first NaN loss, stop.json (the rule has fired), and exit.json (the trainer is gone,
-its checkpoint written). The steps take about 2 ms, so one step hardly counts.
+Each round is a real training of the digits example that becomes NaN, with its supervisor and judge.
+Three times are read from the files that the processes write: the index record that commits the
+first NaN loss, stop.json (the rule has fired), and exit.json (the trainer has exited, its
+checkpoint is written). Steps take about 2 ms, so a single step hardly matters.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ PARTS = (
 
 
 def one_round(directory: Path) -> tuple[float, float, float]:
-    """Return the three moments of one stopped training, in seconds since the epoch."""
+    """Return the three times of one stopped training, in seconds since the epoch."""
     script = Script([str(SCRIPT), *OPTIONS], {"nonfinite": {}}, forward=False)
     run_script(prepare_script(directory, script))
     run = open_run(directory)
     losses = next(iter(run.scalars("losses", mode="train").values()))
     first = float(losses.times[np.isnan(losses.values)][0])
     commits = sorted(written(path) for path in (directory / index_key(0, 0)).parent.glob("*.json"))
-    # The record that holds a step is the first that was written after the step had ended.
+    # A step is in the first record that was written after the step ended.
     on_disk = next(moment for moment in commits if moment >= first)
     assert run.status.rule == "nonfinite"
     assert any((directory / "checkpoints").iterdir()), "stopped with its checkpoint"
@@ -45,7 +45,7 @@ def one_round(directory: Path) -> tuple[float, float, float]:
 
 
 def written(path: Path) -> float:
-    """Return when a file was written, in seconds since the epoch."""
+    """Return the modification time of a file, in seconds since the epoch."""
     return path.stat().st_mtime_ns / 1e9
 
 

@@ -1,8 +1,8 @@
-"""What each reduction costs, against a copy of the same tensor: python -m benchmarks.reductions.
+"""Cost of each reduction compared to a copy of the same tensor: python -m benchmarks.reductions.
 
 The copy goes to memory that was used before. "torch" and "numpy" are the time on the training
-thread of a float32 tensor on the CPU, as a ratio to the copy in the same round, the median over the
-rounds. The last column is what is left to the writer's thread. Channels are the first axis.
+thread for a float32 tensor on the CPU, as a ratio to the copy in the same round (median over the
+rounds). The last column is the time left to the writer thread. Channels are the first axis.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ROWS: dict[str, tuple[str, ...]] = {
     ", ".join(_FIVE): _FIVE,
     "the rules': l2, abs_mean": ("l2", "abs_mean"),
     "p1, p50, p99, histogram": ("p1", "p50", "p99", "histogram"),
-    "all ten figures": REDUCTIONS,
+    "all ten statistics": REDUCTIONS,
 }
 
 
@@ -44,7 +44,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def arms(tensor: torch.Tensor) -> dict[str, Callable[[], float]]:
-    """Return what is timed: the copy; each row by torch, by numpy, and on the writer's thread."""
+    """Return the timed arms: the copy, and each row with torch, numpy, and on the writer thread."""
     target = torch.zeros_like(tensor)
     array = tensor.numpy()
     found: dict[str, Callable[[], float]] = {"copy": lambda: seconds(lambda: target.copy_(tensor))}
@@ -73,15 +73,15 @@ def report(results: dict[str, list[float]]) -> str:
         waiting = later[f"writer {row}"] * 1e3
         left = f"{waiting:.2f}" if waiting > 0.01 else ""
         rows.append((row, ratio(f"torch {row}"), ratio(f"numpy {row}"), left))
-    return table(rows, ("reduction", "torch / copy", "numpy / copy", "ms of the writer"))
+    return table(rows, ("reduction", "torch / copy", "numpy / copy", "writer, ms"))
 
 
 def main() -> None:
     """Time every row and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--shape", default="512,512,3,3", help="of the tensor")
+    parser.add_argument("--shape", default="512,512,3,3", help="shape of the tensor")
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--threads", type=int, default=1, help="threads of torch")
+    parser.add_argument("--threads", type=int, default=1, help="number of torch threads")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     shape = [int(part) for part in options.shape.split(",")]

@@ -1,9 +1,9 @@
-"""What the rules cost: steps through all of them, their memory, and what the trainer pays.
+"""Cost of the rules: judged steps per second, memory, and overhead of the training.
 
-A made run has 200 tensors (50 layers with weights, gradients, updates and outputs) with all the
-statistics that the default rules need, and a loss, labels and predictions that become better. All
-rules judge it in a process of its own, with statistics at their default interval, and at each step.
-The memory that judging takes must not grow with the length of the run.
+A generated run has 200 tensors (50 layers with weights, gradients, updates and outputs) with all
+statistics that the default rules need, and an improving loss with labels and predictions. All rules
+judge it in a separate process, with statistics at their default interval and at each step. The
+memory must not grow with the length of the run.
 
 Then small trainings are timed in turn, with and without the capture that the default rules need.
 
@@ -37,7 +37,7 @@ from vinedresser.store.writing.writer import RunWriter
 from vinedresser.testing.runs import end_run, host_tensor, start_run
 
 LAYERS = 50
-# Values such as a healthy training has: nothing is to be found.
+# Values of a healthy training, so that no rule fires.
 _HEALTHY = {
     "abs_mean": 0.02,
     "abs_max": 0.5,
@@ -56,9 +56,9 @@ _HEALTHY = {
 _ARMS = ("plain", "plain again", "hook idle", "losses every step", RULES_ARM)
 _CLASSES = 10
 _ROWS = 64
-# Steps a second of the training that the run was made as, and so in a segment.
+# Steps per second of the simulated training, and so per segment.
 _PACE = 20
-# Relative to the weights, as a healthy training updates them.
+# Update size relative to the weights in a healthy training.
 _UPDATE = 1e-3
 
 
@@ -70,7 +70,7 @@ def main() -> None:
     parser.add_argument("--directory", type=Path)
     parser.add_argument("--steps", default="2500,10000")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--no-training", action="store_true", help="judge made runs only")
+    parser.add_argument("--no-training", action="store_true", help="judge generated runs only")
     parser.add_argument("--judge", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.judge:
@@ -80,7 +80,7 @@ def main() -> None:
     print(f"{len(RULES)} rules over {4 * LAYERS} tensors; {arguments.rounds} rounds, medians")
     print(_made_runs(lengths, arguments.rounds, arguments.directory))
     if not arguments.no_training:
-        # Short blocks share the machine's moods; those of the MLP have each one look.
+        # Short blocks average out the load of the machine; those of the MLP contain one check each.
         for model, rounds, steps in (("mlp", 40, 20), ("resnet", 16, 5)):
             print(f"\n{measure(model, _ARMS, rounds, steps, arguments.directory)}")
 
@@ -100,7 +100,7 @@ def _made_runs(lengths: list[int], rounds: int, directory: Path | None) -> str:
 
 
 def write(folder: Path, steps: int, every: int) -> None:
-    """Write a run of so many steps, with the statistics at every so many."""
+    """Write a run of some steps, with statistics every ``every`` steps."""
     asked = _asked()
     generator = np.random.default_rng(0)
     labels = generator.integers(0, _CLASSES, _ROWS)
@@ -138,7 +138,7 @@ def write(folder: Path, steps: int, every: int) -> None:
 
 
 def _asked() -> dict[str, set[str]]:
-    """Return the statistics that the default rules need, by kind of tensor."""
+    """Return the statistics that the default rules need, by collection."""
     config = capture_for([kind() for kind in RULES.values()])
     kinds = ("weights", "gradients", "updates", "outputs")
     ask = {kind: config.asks(f"{kind}/layers.0", 0, "train").reductions for kind in kinds}
@@ -159,7 +159,7 @@ def _figures(kind: str, words: set[str]) -> dict[str, float]:
 
 
 def _compared(labels: Any, loss: float, generator: np.random.Generator) -> dict[str, Any]:
-    """Return labels and predictions whose errors become fewer with the loss."""
+    """Return labels and predictions whose errors decrease with the loss."""
     scores = generator.standard_normal((_ROWS, _CLASSES)).astype(np.float32)
     right = generator.random(_ROWS) > loss / 2.5
     scores[right, labels[right]] += 5
@@ -170,7 +170,7 @@ def _compared(labels: Any, loss: float, generator: np.random.Generator) -> dict[
 
 
 def judged(folder: Path) -> dict[str, float]:
-    """Judge a run here by all rules; return seconds, MB that it took, and number of findings."""
+    """Judge a run in this process with all rules; return seconds, MB used, number of findings."""
     rules = [kind() for kind in RULES.values()]
     run = open_run(folder)
     before = peak_memory()

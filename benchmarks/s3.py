@@ -1,14 +1,14 @@
-"""S3 as the store: `python -m benchmarks.s3`. It starts a SeaweedFS server of its own on loopback.
+"""S3 as the store: `python -m benchmarks.s3`. Starts its own SeaweedFS server on loopback.
 
-- upload: a spool of 8 MiB segments through the relay, against the same bytes as plain puts of the
-  same size (one after the other, and four at a time) and as one put per tensor.
-- requests: what the relay sends for each segment, counted at the client.
-- visibility: from the end of a step in a training to its arrival at a reader of the store, which
-  follows with and without urgency.
+- upload: a spool of 8 MiB segments through the relay, compared to plain puts of the same size
+  (sequentially and four at a time) and to one put per tensor.
+- requests: requests of the relay per segment, counted at the client.
+- visibility: time from the end of a training step until a reader of the store sees it, with and
+  without urgency.
 - reading one tensor over all steps of a run, from the store and from a directory.
-- the same of a run of many small segments: step by step, and as `TensorView.values` reads it; with
-  the store as near as it is, and with 20 ms added to each request.
-- requests of a reader that follows a run from which nothing comes.
+- the same for a run of many small segments: step by step, and with `TensorView.values`; with the
+  local store, and with 20 ms added to each request.
+- requests of a reader that follows a silent run.
 """
 
 from __future__ import annotations
@@ -46,13 +46,14 @@ from vinedresser.testing.runs import end_run, make_run, start_run, step_record
 from vinedresser.testing.s3_server import BUCKET, seaweed
 
 STEPS = 24
-# Of a run with a step in each.
+# Segments of a run with one step each.
 SEGMENTS = 150
-# Seconds for which requests are counted of a reader to whom nothing comes.
+# Seconds for which the requests of an idle reader are counted.
 IDLE = 10.0
-# Of a step: as in a network of ten layers, weights of 400 KB and three vectors of 1.6 KB each.
+# Tensor sizes per step, as in a network of ten layers: weights of 400 KB and three vectors of 1.6
+# KB each.
 SHAPES = [shape for _ in range(10) for shape in ((256, 400), (400,), (400,), (400,))]
-# A training that ends a step every 0.1 s, in which nothing but the hook takes time.
+# A training with a step every 0.1 s in which only the hook takes time.
 TRAINER = """
 import sys, time
 import numpy as np
@@ -69,19 +70,19 @@ hook.close()
 
 
 def place() -> str:
-    """Return a URL at which nothing is yet."""
+    """Return a URL at which no object exists yet."""
     return f"s3://{BUCKET}/{uuid.uuid4().hex}"
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """Return how long a piece of work takes."""
+    """Return the duration of a function call in seconds."""
     begun = time.perf_counter()
     work()
     return time.perf_counter() - begun
 
 
 def full_spool(folder: Path) -> tuple[Path, int]:
-    """Make the directory of a run that has ended; return it, and the bytes of its segments."""
+    """Create the directory of a completed run; return it and the bytes of its segments."""
     generator = np.random.default_rng(0)
     tensors = {
         f"weights/{number}": generator.standard_normal(shape, np.float32)
@@ -91,10 +92,10 @@ def full_spool(folder: Path) -> tuple[Path, int]:
     return folder, sum(path.stat().st_size for path in folder.glob("segments/0/*"))
 
 
-def put(objects: Iterable[bytes], *, at_once: int = 1) -> None:
-    """Put objects, so many at the same time."""
+def put(objects: Iterable[bytes], *, max_concurrent: int = 1) -> None:
+    """Put objects with some concurrency."""
     storage = open_storage(place())
-    with ThreadPoolExecutor(at_once) as pool:
+    with ThreadPoolExecutor(max_concurrent) as pool:
         for done in [pool.submit(storage.put, str(n), [body]) for n, body in enumerate(objects)]:
             done.result()
 
@@ -103,19 +104,19 @@ def uploads(spool: Path, scratch: Path) -> dict[str, Callable[[], float]]:
     """Return the ways to upload the segments of a run."""
     segments = [path.read_bytes() for path in sorted(spool.glob("segments/0/*"))]
     sizes = [4 * math.prod(shape) for shape in SHAPES] * STEPS
-    # The same bytes, but for the headers.
+    # The same bytes, except for the headers.
     tensors = [bytes(size) for size in sizes]
     return {
         "relay": lambda: timed_relay(spool, scratch),
         "put, segment by segment": lambda: seconds(lambda: put(segments)),
-        "put, four segments at a time": lambda: seconds(lambda: put(segments, at_once=4)),
+        "put, four segments at a time": lambda: seconds(lambda: put(segments, max_concurrent=4)),
         "put, tensor by tensor": lambda: seconds(lambda: put(tensors)),
-        "put, four tensors at a time": lambda: seconds(lambda: put(tensors, at_once=4)),
+        "put, four tensors at a time": lambda: seconds(lambda: put(tensors, max_concurrent=4)),
     }
 
 
 def timed_relay(spool: Path, scratch: Path) -> float:
-    """Return how long the relay takes, without the copy of the spool that it uses up."""
+    """Return the duration of a relay, excluding the copy of the spool that it consumes."""
     folder = scratch / uuid.uuid4().hex
     shutil.copytree(spool, folder)
     target = Target(place(), "")
@@ -131,7 +132,7 @@ def timed_relay(spool: Path, scratch: Path) -> float:
 
 
 def counted(work: Callable[[], object]) -> Counter[str]:
-    """Return how many requests of each kind a piece of work sends."""
+    """Return the number of requests by kind that a function call sends."""
     counts: Counter[str] = Counter()
 
     def count(model: Any, **_: Any) -> None:
@@ -145,7 +146,7 @@ def counted(work: Callable[[], object]) -> Counter[str]:
 
 
 def visibility(steps: int, *, urgent: bool) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Return how long after its end each step of a training is seen by a reader, in seconds."""
+    """Return the delay in seconds from the end of each training step until a reader sees it."""
     url = place()
     command = [sys.executable, "-c", TRAINER, url, str(steps)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as trainer:
@@ -156,7 +157,7 @@ def visibility(steps: int, *, urgent: bool) -> np.ndarray[Any, np.dtype[np.float
 
 
 def bring(folder: Path, url: str) -> None:
-    """Put the files of a run into the store."""
+    """Copy the files of a run to the store."""
     storage = open_storage(url)
     for path in sorted(folder.rglob("*")):
         if path.is_file():
@@ -180,7 +181,7 @@ def reading(spool: Path) -> dict[str, Callable[[], float]]:
 
 
 def small_segments(folder: Path) -> str:
-    """Make a run with a segment for each step, and bring it to the store; return its URL."""
+    """Create a run with one segment per step in the store; return its URL."""
     url = place()
     start_run(folder)
     with closing(RunWriter(LocalStorage(folder), 0)) as writer:
@@ -193,7 +194,7 @@ def small_segments(folder: Path) -> str:
 
 
 def over_all_steps(url: str, delay: float) -> dict[str, Callable[[], float]]:
-    """Return the ways to read a tensor of many small segments, each from the opening of the run."""
+    """Return the ways to read a tensor of many small segments, each including opening the run."""
 
     def one_by_one() -> None:
         tensor = open_run(url).tensor("weights/0")
@@ -217,7 +218,7 @@ def over_all_steps(url: str, delay: float) -> dict[str, Callable[[], float]]:
 
 
 def idle_requests(*, urgent: bool) -> float:
-    """Return how many requests a second a reader sends while nothing comes."""
+    """Return the requests per second of a reader that follows a silent run."""
     url = place()
     start_run(url)
     beat = Heartbeat(0, asdict(this_process()), last_step=-1, time=time.time())
@@ -257,7 +258,7 @@ def report(rounds: int, steps: int, scratch: Path) -> None:
         figures = [f"{np.percentile(seen, share):.0f}" for share in (50, 95)]
         rows.append(["urgent" if urgent else "cut every second", *figures])
     print(table(rows, ["visible after, ms", "p50", "p95"]))
-    print("goal: p50 below 100 where it is urgent, else within the pause of 500 after the cut\n")
+    print("goal: p50 below 100 if urgent, otherwise within the pause of 500 after the cut\n")
     arms = medians(interleave(reading(spool), rounds))
     rows = [[name, f"{1000 * took:.0f}"] for name, took in arms.items()]
     print(table(rows, [f"one tensor, {STEPS} steps, from", "ms"]))

@@ -1,4 +1,4 @@
-"""What the run store costs: writing and reading against others, and bytes beside the data.
+"""Cost of the run store: writing and reading compared to other formats, and bytes beyond the data.
 
 python -m benchmarks.store [--directory DIR] [--rounds N]
 """
@@ -31,7 +31,7 @@ from vinedresser.testing.runs import make_run, step_record
 
 
 def reading_arms(folder: Path, steps: list[Tensors]) -> dict[str, Callable[[], float]]:
-    """Return arms that read from a run of these steps, and the same tensors as others keep them."""
+    """Return arms that read the same tensors from a run and from other formats."""
     names = sorted(steps[0])
     opened = open_run(folder)
     generator = np.random.default_rng(1)
@@ -77,7 +77,7 @@ def reading_arms(folder: Path, steps: list[Tensors]) -> dict[str, Callable[[], f
 
 
 def overhead(directory: Path, record: Callable[[int], StepRecord], steps: int) -> tuple[int, int]:
-    """Return the bytes of the tensors and scalars of a run, and all bytes of segments and index."""
+    """Return the bytes of a run's tensors and scalars, and those of all segments and the index."""
     with fresh(directory) as folder:
         run = make_run(folder, (record(number) for number in range(steps)))
         assert len(run.steps()) == steps
@@ -88,7 +88,7 @@ def overhead(directory: Path, record: Callable[[int], StepRecord], steps: int) -
 
 
 def writing_table(directory: Path, steps: list[Tensors], rounds: int) -> str:
-    """Measure writing."""
+    """Measure writing; return a table."""
     size = sum(values.nbytes for tensors in steps for values in tensors.values())
     results = interleave(writing_arms(directory, steps), rounds)
     raw = results["raw file write"]
@@ -104,12 +104,12 @@ def writing_table(directory: Path, steps: list[Tensors], rounds: int) -> str:
         for arm, took in results.items()
     ]
     each = size / len(steps) / 1e6
-    title = f"writing {len(steps)} steps of {len(steps[0])} tensors, {each:.0f} MB a step"
-    return title + "\n" + table(rows, ["arm", "MB/s", "of raw", "best of raw's best", "budget"])
+    title = f"writing {len(steps)} steps of {len(steps[0])} tensors, {each:.0f} MB per step"
+    return title + "\n" + table(rows, ["arm", "MB/s", "of raw", "best vs. best raw", "budget"])
 
 
 def overhead_table(directory: Path) -> str:
-    """Count the bytes that are stored beside the data."""
+    """Count the bytes stored beyond the data; return a table."""
     large, mlp = large_tensors(), mlp_tensors()
     losses = {"losses/CrossEntropyLoss": 0.5}
     statistics = dict.fromkeys(("min", "max", "mean", "l2", "abs_mean", "std"), 0.5)
@@ -130,7 +130,7 @@ def overhead_table(directory: Path) -> str:
             lambda n: step_record(n, reductions=dict.fromkeys(mlp, statistics)),
         ),
         (
-            "one loss a step and nothing else, bytes per scalar",
+            "one loss per step and nothing else, bytes per scalar",
             1000,
             1,
             "",
@@ -144,11 +144,11 @@ def overhead_table(directory: Path) -> str:
         rows.append(
             (what, f"{extra / (items * steps) if items else 100 * extra / payload:.2f}", budget)
         )
-    return "bytes beside the data\n" + table(rows, ["what", "bytes", "budget"])
+    return "bytes beyond the data\n" + table(rows, ["what", "bytes", "budget"])
 
 
 def reading_table(directory: Path, rounds: int) -> str:
-    """Measure reading."""
+    """Measure reading; return a table."""
     steps = [large_tensors() for _ in range(50)]
     with fresh(directory) as folder:
         records = (step_record(number, tensors=tensors) for number, tensors in enumerate(steps))
@@ -170,7 +170,9 @@ def reading_table(directory: Path, rounds: int) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--directory", type=Path, help="where to write; a tmpfs shows the store")
+    parser.add_argument(
+        "--directory", type=Path, help="folder to write to; use a tmpfs to measure the store alone"
+    )
     parser.add_argument("--rounds", type=int, default=15)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=arguments.directory) as name:

@@ -1,4 +1,4 @@
-"""What the benchmarks of the store put away, and where."""
+"""Contents and temporary folders of the store benchmarks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BATCH = 16
 
 
 def large_tensors() -> Tensors:
-    """Return 20 tensors of 1 KB to 4 MB, log-uniform: 10 MB a step."""
+    """Return 20 tensors of 1 KB to 4 MB, log-uniform: 10 MB per step."""
     generator = np.random.default_rng(0)
     sizes = np.geomspace(1 << 8, 1 << 20, 20).astype(int)
     return {
@@ -33,7 +33,7 @@ def large_tensors() -> Tensors:
 
 
 def resnet_tensors() -> Tensors:
-    """Return 157 tensors of 88 MB, as many as a small ResNet18 has in a step."""
+    """Return 157 tensors of 88 MB in total, like one step of a small ResNet-18."""
     generator = np.random.default_rng(0)
     sizes = generator.permutation(np.geomspace(1 << 6, 1 << 20, 157).astype(int))
     scale = 88e6 / 4 / sizes.sum()
@@ -44,7 +44,7 @@ def resnet_tensors() -> Tensors:
 
 
 def mlp_tensors() -> Tensors:
-    """Return the 19 tensors of a step of a tiny MLP."""
+    """Return the 19 tensors of one step of a tiny MLP."""
     generator = np.random.default_rng(0)
     shapes: dict[str, tuple[int, ...]] = {}
     for layer, (inputs, outputs) in enumerate(pairwise(_MLP_WIDTHS)):
@@ -60,7 +60,7 @@ def mlp_tensors() -> Tensors:
 
 @contextmanager
 def fresh(directory: Path) -> Iterator[Path]:
-    """Give a new folder, and remove it again."""
+    """Yield a new folder, and remove it afterwards."""
     folder = Path(tempfile.mkdtemp(dir=directory))
     try:
         yield folder
@@ -69,7 +69,7 @@ def fresh(directory: Path) -> Iterator[Path]:
 
 
 def timed(work: Callable[[], object]) -> float:
-    """Return the seconds that some work takes."""
+    """Return the duration of a function call in seconds."""
     begun = time.perf_counter()
     work()
     return time.perf_counter() - begun

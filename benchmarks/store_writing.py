@@ -1,4 +1,4 @@
-"""Putting the same steps away by the store, by others, and as raw bytes."""
+"""Writing the same steps with the store, with other formats, and as raw bytes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["write_safetensors", "writing_arms"]
 
 
 def writing_arms(directory: Path, steps: list[Tensors]) -> dict[str, Callable[[], float]]:
-    """Return arms that put the same bytes away: by the store, raw, and into memory."""
+    """Return arms that write the same bytes: with the store, other formats, raw, and to memory."""
     records = [step_record(number, tensors=tensors) for number, tensors in enumerate(steps)]
     size = sum(values.nbytes for tensors in steps for values in tensors.values())
     room = np.empty(size, np.uint8)
@@ -67,7 +67,7 @@ def writing_arms(directory: Path, steps: list[Tensors]) -> dict[str, Callable[[]
 
 
 def write_raw(folder: Path, steps: list[Tensors], *, checksums: bool) -> None:
-    """Write a file a step, with one system call, to a temporary name that is then replaced."""
+    """Write one file per step, with one system call, to a temporary name that is then renamed."""
     for number, tensors in enumerate(steps):
         if checksums:
             for values in tensors.values():
@@ -82,7 +82,7 @@ def write_raw(folder: Path, steps: list[Tensors], *, checksums: bool) -> None:
 
 
 def copy_all(room: NDArray[np.uint8], steps: list[Tensors]) -> None:
-    """Copy all tensors into memory that is there already."""
+    """Copy all tensors into allocated memory."""
     place = 0
     for tensors in steps:
         for values in tensors.values():
@@ -91,7 +91,7 @@ def copy_all(room: NDArray[np.uint8], steps: list[Tensors]) -> None:
 
 
 def write_safetensors(folder: Path, number: int, tensors: Tensors) -> None:
-    """Write a safetensors file to a temporary name that is then replaced; no checksums."""
+    """Write a safetensors file to a temporary name that is then renamed; without checksums."""
     temporary = folder / ".safetensors"
     save_file(tensors, temporary)
     os.replace(temporary, folder / f"{number}.safetensors")

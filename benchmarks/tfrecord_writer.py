@@ -1,12 +1,12 @@
-"""A writer of the kind that smdebug used, to be held against: TFRecord files of protobuf events.
+"""A writer like that of smdebug, for comparison: TFRecord files of protobuf events.
 
-Each tensor is one event with one summary value, whose bytes pass through the protobuf message; each
-event is one record of the file of its step, and the index of a step says in JSON where they are.
+Each tensor is one event with one summary value, whose bytes pass through the protobuf message. Each
+event is one record in the file of its step, and a JSON index lists their positions.
 
     uint64 length, uint32 masked CRC32C of the length, the event, uint32 masked CRC32C of the event
 
-(https://www.tensorflow.org/tutorials/load_data/tfrecord, "TFRecords format details"). The files are
-laid out as smdebug's, and unlike there the checksums are right.
+(https://www.tensorflow.org/tutorials/load_data/tfrecord, "TFRecords format details"). The file
+layout is that of smdebug but, unlike there, the checksums are correct.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ __all__ = ["read_tensor", "write_step"]
 
 
 def write_step(folder: Path, step: int, tensors: Mapping[str, NDArray[np.float32]]) -> None:
-    """Write the events of a step, then its index; each under a temporary name that is replaced.
+    """Write the events of a step, then its index, each under a temporary name that is then renamed.
 
     Args:
-        folder: the run's, which exists.
-        step: the step.
-        tensors: by name.
+        folder: existing folder of the run.
+        step: step number.
+        tensors: tensors by name, float32, any shape.
     """
     index = []
     temporary = folder / ".tmp"

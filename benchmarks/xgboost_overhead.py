@@ -1,9 +1,10 @@
-"""What a hook costs a training with XGBoost: ``python -m benchmarks.xgboost_overhead``.
+"""Overhead of a hook in an XGBoost training: ``python -m benchmarks.xgboost_overhead``.
 
-All arms train in one process, one whole training each in turn, so that they share the machine's
-moods. A ratio is the median over the turns of an arm's time to the plain arm's in the same turn;
-"plain again" shows how far such a ratio is off by chance. The CPU ratio counts the training thread
-alone; "late" is that of the last quarter of the rounds: what grows with the model would show there.
+All arms train in one process, one whole training each in turn, so that load on the machine affects
+all arms equally. A ratio is the median over the turns of an arm's time to the plain arm's in the
+same turn; "plain again" shows the random error of such a ratio. The CPU ratio covers the training
+thread only; "late" is the CPU ratio of the last quarter of the rounds, which would reveal costs
+that grow with the model.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _NEVER = {name: SaveConfig(every=0) for name in ("losses", "metrics", "saved")}
 
 Collections = dict[str, SaveConfig]
 
-# By arm, what is captured; None: no hook.
+# Captured collections by arm; None for no hook.
 ARMS: dict[str, Collections | None] = {
     "plain": None,
     "plain again": None,
@@ -46,31 +47,31 @@ ARMS: dict[str, Collections | None] = {
     "shap every 10": {"shap": SaveConfig(every=10)},
     "shap every 100": {"shap": SaveConfig(every=100)},
 }
-# Ratios to plain; those of DESIGN.md, section 8, that apply.
+# Budgets as ratios to plain.
 BUDGETS = {"hook idle": 1.02, "losses and metrics": 1.02, "all but shap every 10": 1.06}
 
 
 class Clock(TrainingCallback):
-    """Notes the thread's CPU time at the end of each round, in every arm."""
+    """Records the thread's CPU time at the end of each round, in every arm."""
 
     def __init__(self) -> None:
         super().__init__()
         self.times: list[float] = []
 
     def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:  # noqa: ARG002
-        """Note the time."""
+        """Record the time."""
         self.times.append(time.thread_time())
         return False
 
 
 class Arm:
-    """One kind of training, done again and again.
+    """One kind of training, repeated.
 
     Args:
-        collections: what a hook captures; None: no hook.
-        data: to train on, and to evaluate on.
-        rounds: of boosting.
-        folder: where the runs go.
+        collections: collections that the hook captures; None for no hook.
+        data: training and evaluation data.
+        rounds: rounds of boosting.
+        folder: folder of the runs.
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class Arm:
         self.late: list[float] = []
 
     def run(self) -> float:
-        """Train once; return the seconds it took."""
+        """Train once; return the duration in seconds."""
         train, valid = self.data
         clock, hook = Clock(), None
         callbacks: list[TrainingCallback] = [clock]
@@ -123,7 +124,7 @@ def report(arms: dict[str, Arm], results: dict[str, list[float]]) -> str:
     rows = []
     for name, arm in arms.items():
         each = median(results[name]) / arm.rounds
-        # The first training of all warms up.
+        # The first training is a warm-up.
         plain = arms["plain"]
         cpu, late = ratio(arm.cpu[1:], plain.cpu[1:]), ratio(arm.late[1:], plain.late[1:])
         budget = BUDGETS.get(name)
@@ -137,16 +138,16 @@ def report(arms: dict[str, Arm], results: dict[str, list[float]]) -> str:
                 "" if budget is None else f"<= {budget}",
             )
         )
-    return table(rows, ("arm", "ms a round", "ratio", "CPU ratio", "late", "budget"))
+    return table(rows, ("arm", "ms per round", "ratio", "CPU ratio", "late", "budget"))
 
 
 def main() -> None:
     """Run the arms and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=20_000, help="rows to train on")
+    parser.add_argument("--rows", type=int, default=20_000, help="number of training rows")
     parser.add_argument("--features", type=int, default=30)
     parser.add_argument("--boosting", type=int, default=200, help="rounds of boosting")
-    parser.add_argument("--rounds", type=int, default=8, help="trainings of each arm")
+    parser.add_argument("--rounds", type=int, default=8, help="trainings per arm")
     options = parser.parse_args()
     x, y = make_classification(
         options.rows * 5 // 4, options.features, n_informative=options.features // 2, random_state=0
@@ -163,7 +164,7 @@ def main() -> None:
         results = interleave(runs, options.rounds)
         print(
             f"{options.rows} x {options.features}, depth 6, {options.boosting} rounds of boosting "
-            f"on one thread, {options.rounds} trainings of each arm"
+            f"on one thread, {options.rounds} trainings per arm"
         )
         print(report(arms, results))
     finally:

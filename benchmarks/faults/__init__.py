@@ -1,1 +1,1 @@
-"""Faulty and healthy trainings, and how well the rules tell them apart."""
+"""Faulty and healthy trainings, and how well the rules separate them."""

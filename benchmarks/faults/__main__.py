@@ -1,11 +1,11 @@
-"""How many faulty trainings the rules find: `python -m benchmarks.faults`.
+"""Share of faulty trainings that the rules find: `python -m benchmarks.faults`.
 
-Each case is trained to its end in a process of its own, on one thread, and what it left is judged:
-by our rules with their defaults, and by published rule sets, on the same training. A training whose
-outcome is not what its case expects (it learned in spite of its fault, or did not learn without
-one) is not counted. Detected: by a finding of severity stop or warning about the training. False
-alarms: any such finding on a healthy training. Class named: the root cause, of what was found up to
-the stop, is of the right class (`classes.py`).
+Each case is trained to its end in a separate process, on one thread. The run is judged by the
+default rules and by published rule sets, on the same training. A training whose outcome differs
+from what its case expects (it learned in spite of its fault, or did not learn without one) is not
+counted. Detected: a finding of severity stop or warning about the training. False alarm: any such
+finding on a healthy training. Class named: the root cause among the findings up to the stop has the
+right class (`classes.py`).
 """
 
 from __future__ import annotations
@@ -57,32 +57,34 @@ def _options() -> argparse.Namespace:
         type=Path,
         default=[FOLDER / "cases.yaml", FOLDER / "more_cases.yaml"],
         metavar="FILE",
-        help="files of cases; default: the two that are here",
+        help="files of cases (default: the two included ones)",
     )
     parser.add_argument(
         "--drawn",
         type=int,
         default=0,
         metavar="PAIRS",
-        help="in place of files so many pairs of cases that are drawn at random",
+        help="number of random pairs of cases to draw instead of files",
     )
-    parser.add_argument("--draw-seed", type=int, default=0, help="of what is drawn; default: 0")
-    parser.add_argument("--only", nargs="+", default=[], metavar="ID", help="only these cases")
-    parser.add_argument("--seeds", default="0", help="such as 0,1; default: 0")
+    parser.add_argument(
+        "--draw-seed", type=int, default=0, help="seed of the drawn cases (default: 0)"
+    )
+    parser.add_argument("--only", nargs="+", default=[], metavar="ID", help="run only these cases")
+    parser.add_argument("--seeds", default="0", help="seeds, such as 0,1 (default: 0)")
     parser.add_argument("--rules", nargs="+", default=[], metavar="NAME", help="default: all")
-    parser.add_argument("--jobs", type=int, default=2, help="processes at once; default: 2")
+    parser.add_argument("--jobs", type=int, default=2, help="concurrent processes (default: 2)")
     parser.add_argument("--no-metrics", action="store_true", help="report no accuracy to the hook")
-    parser.add_argument("--no-peers", action="store_true", help="leave the peers out")
-    parser.add_argument("--keep", type=Path, help="directory to leave the runs in")
-    parser.add_argument("--verbose", action="store_true", help="what was said of each case")
+    parser.add_argument("--no-peers", action="store_true", help="skip the peers")
+    parser.add_argument("--keep", type=Path, help="keep the runs in this directory")
+    parser.add_argument("--verbose", action="store_true", help="print the findings of each case")
     return parser.parse_args()
 
 
 def _jobs(options: argparse.Namespace) -> list[Job]:
-    """Return what to do.
+    """Return the jobs.
 
     Raises:
-        ConfigError: a case is not right, or there is no case or rule of a name.
+        ConfigError: A case is invalid, or a case or rule does not exist.
     """
     if options.drawn:
         cases = draw_cases(options.drawn, options.draw_seed)

@@ -1,4 +1,4 @@
-"""The cases: trainings as data, read from YAML and checked."""
+"""Cases: trainings as data, parsed from YAML and checked."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from vinedresser.errors import ConfigError
 __all__ = ["Case", "Expectation", "case_of", "load_cases"]
 
 _NEEDED = ("id", "kind", "fault_class", "data", "model", "loss", "optimizer", "batch", "steps")
-# What says where a case comes from, and is not looked at.
+# Keys with the origin of a case, which are ignored.
 _ABOUT = (
     *("pair", "source", "framework", "substitution", "note", "observed", "status"),
     *("fault_labels", "expected_symptom", "visible_in"),
@@ -40,10 +40,10 @@ _COMPARE: dict[str, Callable[[float, float], bool]] = {
 
 @dataclass(frozen=True)
 class Expectation:
-    """How the outcome shows that a training misbehaves or learns.
+    """Condition on the outcome that shows that a training misbehaves or learns.
 
     Attributes:
-        every: all of the conditions have to hold; else one is enough.
+        every: whether all conditions must hold; otherwise one is sufficient.
         conditions: measure, comparison and bound.
     """
 
@@ -51,10 +51,10 @@ class Expectation:
     conditions: tuple[tuple[str, str, float], ...]
 
     def holds(self, measured: Callable[[str], float]) -> bool:
-        """Say whether it is met.
+        """Return whether the expectation is met.
 
         Args:
-            measured: returns a measure by its name.
+            measured: returns a measure by name.
         """
         met = (_COMPARE[sign](measured(name), bound) for name, sign, bound in self.conditions)
         return all(met) if self.every else any(met)
@@ -65,18 +65,18 @@ class Case:
     """One training.
 
     Attributes:
-        id: its name.
-        faulty: whether something is wrong with it.
-        fault_class: what is wrong, in the words of its source; "healthy" for nothing.
+        id: name of the case.
+        faulty: whether the training has a fault.
+        fault_class: class of the fault, in the words of its source; "healthy" for none.
         data: see `check_data`.
-        model: the layers in order.
-        init: of layers that do not name their own.
-        loss: one of `LOSSES`.
+        model: layers in order.
+        init: default initialisation of the layers.
+        loss: name of the loss, from `LOSSES`.
         optimizer: see `check_optimizer`.
-        batch: rows in a step.
+        batch: rows per step.
         steps: optimizer steps.
-        train: how the loop differs from a usual one.
-        expect: how the outcome shows it; None: not known.
+        train: deviations of the loop from a usual one.
+        expect: expectation on the outcome; None if unknown.
     """
 
     id: str
@@ -94,11 +94,11 @@ class Case:
 
 
 def load_cases(path: str | os.PathLike[str]) -> list[Case]:
-    """Read a file of cases.
+    """Load a file of cases.
 
     Raises:
-        ConfigError: it is no such file; the message names the case and the key.
-        OSError: it cannot be read.
+        ConfigError: The file is invalid; the message names the case and the key.
+        OSError: The file cannot be read.
     """
     with open(path, encoding="utf-8") as file:
         try:
@@ -113,7 +113,7 @@ def load_cases(path: str | os.PathLike[str]) -> list[Case]:
     seen: set[str] = set()
     for case in cases:
         if case.id in seen:
-            raise ConfigError(f"{path}: {case.id}: is there twice")
+            raise ConfigError(f"{path}: {case.id}: duplicate id")
         seen.add(case.id)
     return cases
 
@@ -122,11 +122,11 @@ def case_of(table: object, where: str = "case") -> Case:
     """Return a case from its table.
 
     Args:
-        table: as YAML gave it.
-        where: what to begin messages with; its id is put behind.
+        table: table from YAML.
+        where: prefix of messages; the id of the case is appended.
 
     Raises:
-        ConfigError: a key is missing or unknown, or a value is not right.
+        ConfigError: A key is missing or unknown, or a value is invalid.
     """
     given = check_keys(table, _KNOWN, where)
     for key in _NEEDED:
@@ -175,5 +175,5 @@ def _condition(one: object, where: str) -> tuple[str, str, float]:
     known_word(name, MEASURES, where, "measure")
     known_word(sign, _COMPARE, where, "comparison")
     if not isinstance(bound, bool | int | float):
-        raise ConfigError(f"{where}: {name}: must be held against a number, not {bound!r}")
+        raise ConfigError(f"{where}: {name}: must be compared with a number, not {bound!r}")
     return name, sign, float(bound)

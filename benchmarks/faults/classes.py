@@ -1,7 +1,7 @@
-"""Which words of our own name a fault class of the studies.
+"""Mapping from the fault classes of the studies to vinedresser's faults.
 
-Strict: a word counts when it says the same, not when it says what the fault leads to. Where the
-studies themselves call one thing by two names, or cannot tell two apart, both count.
+The mapping is strict: a fault counts if it means the same, not if it is a consequence of the class.
+If the studies use two names for one fault, or cannot distinguish two, both count.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ _MISMATCH: frozenset[Fault] = frozenset({"loss_output_mismatch"})
 _INITIAL: frozenset[Fault] = frozenset({"bad_initialisation", "identical_units"})
 _HIGH: frozenset[Fault] = frozenset({"learning_rate_too_high"})
 _LOW: frozenset[Fault] = frozenset({"learning_rate_too_low"})
-# A row whose inputs are another's has, seen from the training, the wrong label.
+# For the training, a row with the inputs of another has the wrong label.
 _CORRUPT: frozenset[Fault] = frozenset({"corrupt_inputs", "corrupt_labels"})
-# The studies' "exploding" is a gradient that grows until something is not finite.
+# In the studies, "exploding" is a gradient that grows until a value is not finite.
 _EXPLODING: frozenset[Fault] = frozenset({"exploding_gradient", "nonfinite"})
-# AUTOTRAINER's oscillation is by its own account cured by a lower learning rate.
+# According to AUTOTRAINER, a lower learning rate cures oscillation.
 _OSCILLATING: frozenset[Fault] = frozenset({"oscillating_loss", "learning_rate_too_high"})
 _UNTRAINED: frozenset[Fault] = frozenset({"untrained_parameters"})
 _REGULAR: frozenset[Fault] = frozenset({"over_regularisation"})
@@ -96,9 +96,9 @@ CLASSES: dict[str, frozenset[Fault]] = {
 
 
 def right_words(fault_class: str) -> frozenset[str]:
-    """Return the words of `FAULTS` that name a class; a class that is such a word names itself.
+    """Return the words of `FAULTS` for a class; a class that is such a word includes itself.
 
-    Empty for a class that is not known: then no word is right.
+    Empty for an unknown class.
     """
     itself = {fault_class} & set(FAULTS)
     return frozenset(CLASSES.get(fault_class, frozenset())) | itself

@@ -1,4 +1,4 @@
-"""The data of a case: a data set, in some form, with what was done to its labels.
+"""Data of a case: a data set in some form, with modified labels.
 
 Shape legend: N rows, F features, C channels, H and W height and width, T time steps, K targets.
 """
@@ -22,13 +22,13 @@ from vinedresser.errors import ConfigError
 __all__ = ["Data", "check_data", "load_data", "mixed_axes"]
 
 Array = NDArray[Any]
-# Forms of a data set, behind its name: the shape of a row, or the scale of its features.
+# Suffixes of a data set's name: the shape of a row, or the scale of its features.
 _FORM = re.compile(r"(?P<name>.+?)(?:_(?P<shape>flat|img|seq))?_?(?P<scale>raw|std|unit|255)?")
 _KEYS = (
     *("name", "labels", "rows", "scale", "shift", "target_scale", "target_shift"),
     *("standardise_targets", "noise"),
 )
-# What may have happened to the labels; behind a colon, how much.
+# Modifications of the labels; after a colon, their extent.
 _LABELS = (
     *("clean", "view_mix", "leak", "shuffled", "shuffle", "random", "noise", "noisy", "flip"),
     *("single", "constant", "one_based", "flat", "imbalanced"),
@@ -37,16 +37,16 @@ _LABELS = (
 
 @dataclass(frozen=True)
 class Data:
-    """Rows to train on and rows to validate with.
+    """Training and validation rows.
 
     Attributes:
-        x: float32 [N, F], [N, C, H, W] or [N, T, F]; or int64 [N, T], tokens.
-        y: int64 [N], class numbers; or float32 [N, K].
+        x: float32 [N, F], [N, C, H, W] or [N, T, F]; or int64 tokens [N, T].
+        y: class numbers int64 [N], or targets float32 [N, K].
         x_val, y_val: the same for validation.
-        classes: how many; 0: the targets are numbers.
-        vocabulary: how many tokens; 0: the features are numbers.
-        mixed: every batch is read in the wrong order of its axes.
-        flat: targets lose their last axis, so that they are broadcast against the outputs.
+        classes: number of classes; 0 for regression.
+        vocabulary: number of tokens; 0 if the features are numbers.
+        mixed: whether every batch is read with its axes in the wrong order.
+        flat: whether targets lose their last axis, so that they are broadcast against the outputs.
     """
 
     x: Tensor
@@ -63,7 +63,7 @@ def check_data(table: object, where: str) -> dict[str, Any]:
     """Return the table of a case's data, with numbers as numbers.
 
     Raises:
-        ConfigError: an unknown data set, form, key or word for the labels.
+        ConfigError: A data set, form, key or variant of the labels is unknown.
     """
     if isinstance(table, str):
         table = {"name": table}
@@ -83,7 +83,7 @@ def check_data(table: object, where: str) -> dict[str, Any]:
 
 
 def load_data(table: Mapping[str, Any]) -> Data:
-    """Return the data of a table that `check_data` has checked."""
+    """Return the data of a table checked by `check_data`."""
     name, shape, scale = _parts(table["name"], "data.name")
     raw = SETS[name]()
     x = _scaled(raw, scale, table)
@@ -102,12 +102,12 @@ def load_data(table: Mapping[str, Any]) -> Data:
 
 
 def mixed_axes(x: Tensor) -> Tensor:
-    """Return a batch [B, F] read as if it were [F, B]: every row holds parts of others."""
+    """Return a batch [B, F] read as if it were [F, B], so that every row mixes parts of others."""
     return x.T.reshape(x.shape) if x.ndim == 2 else x.transpose(0, 1).reshape(x.shape)
 
 
 def _parts(name: object, where: str) -> tuple[str, str, str]:
-    """Return a data set's name, the shape of its rows and the scale of its features."""
+    """Return the name of a data set, the shape of its rows and the scale of its features."""
     if not isinstance(name, str):
         raise ConfigError(f"{where}: must be a word, not {name!r}")
     if name in SETS:
@@ -120,7 +120,7 @@ def _parts(name: object, where: str) -> tuple[str, str, str]:
 
 
 def _scaled(raw: RawData, scale: str, table: Mapping[str, Any]) -> Array:
-    """Return the features as they are to be."""
+    """Return the features on the configured scale."""
     x = raw.x
     if raw.vocabulary:
         return x
@@ -138,7 +138,7 @@ def _scaled(raw: RawData, scale: str, table: Mapping[str, Any]) -> Array:
 
 
 def _targets(raw: RawData, table: Mapping[str, Any]) -> Array:
-    """Return int64 class numbers, or float32 numbers on the scale that is asked for."""
+    """Return class numbers int64, or float32 targets on the configured scale."""
     if raw.classes:
         return raw.y
     y = raw.y
@@ -149,7 +149,7 @@ def _targets(raw: RawData, table: Mapping[str, Any]) -> Array:
 
 
 def _rows(x: Array, shape: str, vocabulary: int) -> Tensor:
-    """Return features as a tensor of the shape that is asked for."""
+    """Return features as a tensor of the configured shape."""
     if vocabulary:
         return torch.tensor(x, dtype=torch.long)
     rows = torch.tensor(x, dtype=torch.float32)
@@ -190,19 +190,19 @@ def _single(data: Data, amount: float | None) -> Data:
 
 
 def _one_based(data: Data, amount: float | None) -> Data:
-    """Count the classes from 1 on."""
+    """Number the classes from 1."""
     first = round(amount or 1)
     return replace(data, y=data.y + first, y_val=data.y_val + first, classes=data.classes + first)
 
 
 def _imbalanced(data: Data, amount: float | None) -> Data:
-    """Keep one in so many of the training rows of all classes but the first."""
+    """Keep one in ``amount`` (20) training rows of all classes but the first."""
     kept = (data.y == 0) | (torch.arange(len(data.y)) % round(amount or 20) == 0)
     return replace(data, x=data.x[kept], y=data.y[kept])
 
 
 def _leak(data: Data, _: float | None) -> Data:
-    """Validate with rows that are trained on."""
+    """Validate on training rows."""
     count = len(data.x_val)
     return replace(data, x_val=data.x[:count], y_val=data.y[:count])
 

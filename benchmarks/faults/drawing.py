@@ -1,7 +1,7 @@
-"""Cases drawn at random: a usual training, and the same with one thing wrong.
+"""Randomly drawn cases: a usual training, and the same with one fault.
 
-Nobody has looked at them while building a rule: they tell what the rules do on what is new. A seed
-that has been looked at is a development seed from then on.
+No rule was developed on these cases, so they show how rules behave on new ones. A seed whose cases
+have been inspected is a development seed from then on.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _Table = dict[str, Any]
 
 @dataclass(frozen=True)
 class _Subject:
-    """A data set, and what a training on it comes to.
+    """A data set and the expected results of a training on it.
 
     Attributes:
-        data: its name.
-        outputs: of the model.
-        loss: on raw outputs.
+        data: name of the data set.
+        outputs: number of outputs of the model.
+        loss: loss on raw outputs.
         learned: accuracy, or R2, that a usual training reaches.
-        misses: what one that is spoilt stays below.
+        misses: upper bound for a faulty training.
     """
 
     data: str
@@ -39,7 +39,7 @@ class _Subject:
 
     @property
     def measure(self) -> str:
-        """The measure of its outcome."""
+        """Measure of the outcome."""
         return "r2" if self.loss == "mse" else "acc"
 
 
@@ -57,11 +57,11 @@ _SUBJECTS = (
 
 
 def draw_cases(count: int, seed: int) -> list[Case]:
-    """Return so many pairs of cases: a healthy one, and one that a fault was put into.
+    """Return pairs of cases: a healthy one, and the same with a fault.
 
     Args:
-        count: of pairs; the faults are taken in turn.
-        seed: of what is drawn.
+        count: number of pairs; the faults are used in turn.
+        seed: random seed.
     """
     draw = random.Random(seed)
     cases = []
@@ -83,7 +83,7 @@ def draw_cases(count: int, seed: int) -> list[Case]:
 
 
 def _usual(draw: random.Random) -> tuple[_Table, _Subject]:
-    """Return a training as somebody would write it, and what it is on."""
+    """Return a training as a user would write it, and its subject."""
     subject = draw.choice(_SUBJECTS)
     activation = draw.choice(["relu", "relu", "tanh", "elu", "gelu", "leaky_relu", "silu"])
     model: list[_Table] = []
@@ -176,7 +176,7 @@ def _bias(table: _Table, draw: random.Random) -> None:
             layer |= {"act": "relu", "bias_init": f"constant:{draw.choice([-10, -20])}"}
 
 
-# By fault class (`classes.CLASSES`), what puts it into a training.
+# Modification of a training by fault class (`classes.CLASSES`).
 DRAWN_FAULTS: dict[str, Callable[[_Table, random.Random], None]] = {
     "lr_too_high": _rate(2.0, 3.5),
     "lr_too_low": _rate(-5.0, -4.0),

@@ -1,4 +1,4 @@
-"""What a training leaves behind for its outcome to be measured by."""
+"""Records of a training, from which its outcome is measured."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ __all__ = ["Epoch", "History", "Trained"]
 
 @dataclass(frozen=True)
 class Epoch:
-    """One epoch, as Keras's history has it.
+    """One epoch, as in Keras's history.
 
     Attributes:
-        step: optimizer steps done at its end.
-        loss: mean over its batches, each in training mode before its update.
-        score: accuracy of these, or R² for regression.
-        val_loss, val_score: of the evaluation at or last before its end; None: there was none.
+        step: optimizer steps at its end.
+        loss: mean loss over its batches, each in training mode before its update.
+        score: accuracy on these batches, or R² for regression.
+        val_loss, val_score: loss and score of the last evaluation; None if there was none.
     """
 
     step: int
@@ -32,11 +32,11 @@ class Epoch:
 
 @dataclass
 class History:
-    """What happened along the steps.
+    """Values recorded during a training.
 
     Attributes:
-        losses: of each step.
-        epochs: each of them, the last one as far as it went.
+        losses: loss of each step.
+        epochs: completed epochs, and the last one even if incomplete.
         val: (step, loss, score) of each evaluation.
         updates: median over the weights of norm(update) / norm(weight), at some steps.
     """
@@ -48,12 +48,12 @@ class History:
     _batch: list[tuple[float, float]] = field(default_factory=list)
 
     def batch(self, loss: float, score: float) -> None:
-        """Take in a step."""
+        """Add a step."""
         self.losses.append(loss)
         self._batch.append((loss, score))
 
     def end_epoch(self, step: int) -> None:
-        """End an epoch, unless nothing happened in it."""
+        """End an epoch, unless it is empty."""
         if not self._batch:
             return
         loss, score = (fmean(values) for values in zip(*self._batch, strict=True))
@@ -64,18 +64,18 @@ class History:
 
 @dataclass
 class Trained:
-    """A training that is over.
+    """A completed training.
 
     Attributes:
-        model: as it is at the end.
-        first: its parameters and buffers before the first step, by name.
-        data: what it was trained on.
-        loss: one of `LOSSES`.
-        loss_fn: that loss.
-        history: what happened.
-        eval_in_train_mode: its loop evaluates in training mode.
-        chunk: rows in a batch of an evaluation.
-        double_softmax: its loop puts a softmax on the outputs.
+        model: final model.
+        first: parameters and buffers before the first step, by name.
+        data: data of the training.
+        loss: name of the loss, from `LOSSES`.
+        loss_fn: loss module.
+        history: recorded values.
+        eval_in_train_mode: whether the loop evaluates in training mode.
+        chunk: rows per batch of an evaluation.
+        double_softmax: whether the loop applies a softmax to the outputs.
     """
 
     model: nn.Module

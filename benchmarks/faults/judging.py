@@ -1,4 +1,4 @@
-"""Training and judging cases, each in a process of its own."""
+"""Training and judging of cases, each in a separate process."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ __all__ = ["Job", "judge_all", "judge_case"]
 
 @dataclass(frozen=True)
 class Job:
-    """What to do with one case.
+    """A case to train and judge.
 
     Attributes:
-        case: what to train.
-        seed: of the training.
-        rules: names of the rules to judge by; () for all, as they are by default.
-        metrics: report accuracy or R² to the hook.
-        peers: judge by the peers too.
-        keep: directory to leave the run in; None: it is deleted.
+        case: case to train.
+        seed: seed of the training.
+        rules: names of the rules to judge by; () for all default rules.
+        metrics: whether to report accuracy or R² to the hook.
+        peers: whether to judge by the peers, too.
+        keep: directory to keep the run in; None to delete it.
     """
 
     case: Case
@@ -48,21 +48,21 @@ class Job:
     keep: Path | None = None
 
 
-def judge_all(jobs: Sequence[Job], at_once: int) -> Iterator[Verdict | VinedresserError]:
-    """Yield verdicts as they are ready, or why there is none; the message names the case.
+def judge_all(jobs: Sequence[Job], max_concurrent: int) -> Iterator[Verdict | VinedresserError]:
+    """Yield a verdict or an error, which names the case, as each job completes.
 
     Args:
-        jobs: what to do.
-        at_once: processes.
+        jobs: cases to train and judge.
+        max_concurrent: number of processes.
     """
     os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
     context = multiprocessing.get_context("forkserver")
-    # Each case is a fresh process, and none has to import torch again.
+    # Each case gets a new process without importing torch again.
     context.set_forkserver_preload(
         ["benchmarks.faults.judging", "vinedresser.capture.torch_.adapter"]
     )
     pool = ProcessPoolExecutor(
-        at_once, mp_context=context, initializer=_be_quiet, max_tasks_per_child=1
+        max_concurrent, mp_context=context, initializer=_be_quiet, max_tasks_per_child=1
     )
     with pool:
         futures = {pool.submit(judge_case, job): job for job in jobs}
@@ -74,13 +74,13 @@ def judge_all(jobs: Sequence[Job], at_once: int) -> Iterator[Verdict | Vinedress
 
 
 def _be_quiet() -> None:
-    """Leave out what torch and our hook warn of: the cases are meant to be wrong."""
+    """Suppress warnings of torch and the hook: the cases are faulty on purpose."""
     warnings.simplefilter("ignore")
     logging.getLogger("vinedresser").setLevel(logging.ERROR)
 
 
 def judge_case(job: Job) -> Verdict:
-    """Train a case to its end, whatever the rules would say, and judge what it left."""
+    """Train a case to its end, regardless of the rules, and judge the run."""
     case = job.case
     rules = _rules(job.rules)
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""Measures of a training's outcome, as the ``expect`` of a case names them."""
+"""Measures of a training's outcome, as named in ``expect`` of a case."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["MEASURES", "predicted"]
 
 @torch.no_grad()
 def predicted(trained: Trained, x: Tensor) -> Tensor:
-    """Return the outputs [N, K] of the model in eval mode, read as its loop reads them."""
+    """Return the outputs of the model in eval mode as its loop interprets them, [N, K]."""
     trained.model.eval()
     parts = [mixed_axes(part) if trained.data.mixed else part for part in x.split(trained.chunk)]
     output = torch.cat([trained.model(part) for part in parts])
@@ -34,7 +34,7 @@ def _accuracy(trained: Trained, x: Tensor, y: Tensor) -> float:
 
 
 def _r2(trained: Trained, x: Tensor, y: Tensor) -> float:
-    """Return R² over all targets, each of which has a mean of its own."""
+    """Return R² over all targets, each relative to its own mean."""
     output = predicted(trained, x).double().reshape(len(y), -1)
     wanted = y.double().reshape(len(y), -1)
     spread = (wanted - wanted.mean(0)).square().sum()
@@ -53,20 +53,20 @@ def _nan(trained: Trained) -> float:
 
 
 def _swings(trained: Trained) -> float:
-    """Return the swing of the accuracy that one in five epochs reaches (AUTOTRAINER's measure)."""
+    """Return the change of accuracy that one in five epochs reaches (AUTOTRAINER's measure)."""
     scores = [epoch.score for epoch in trained.history.epochs]
     return float(np.percentile(np.abs(np.diff(scores)), 80)) if len(scores) > 1 else 0.0
 
 
 def _loss_noise(trained: Trained) -> float:
-    """Return the spread of the losses of the last half over their mean."""
+    """Return the standard deviation of the losses of the last half over their mean."""
     half = trained.history.losses[len(trained.history.losses) // 2 :]
     return float(np.std(half) / max(abs(float(np.mean(half))), 1e-12))
 
 
 @torch.no_grad()
 def _restless(trained: Trained) -> float:
-    """Return the greatest difference between two evaluations of the same rows, one by one."""
+    """Return the largest difference between two evaluations of the same rows."""
     kept = {name: value.clone() for name, value in trained.model.state_dict().items()}
     trained.model.train(trained.eval_in_train_mode)
     rows = trained.data.x_val[: max(2, trained.chunk)]
@@ -77,7 +77,7 @@ def _restless(trained: Trained) -> float:
 
 
 def _still_norms(trained: Trained) -> float:
-    """Say whether no running statistic of a batch norm has moved."""
+    """Return whether no running statistic of a batch norm has changed."""
     now = trained.model.state_dict()
     names = [name for name in now if "running_" in name]
     same = all(torch.equal(now[name], trained.first[name]) for name in names)
@@ -85,7 +85,7 @@ def _still_norms(trained: Trained) -> float:
 
 
 def _leak(trained: Trained) -> float:
-    """Return the share of validation rows that are training rows."""
+    """Return the share of validation rows that are also training rows."""
     known = {row.numpy().tobytes() for row in trained.data.x}
     return float(np.mean([row.numpy().tobytes() in known for row in trained.data.x_val]))
 
@@ -104,13 +104,13 @@ def _change(trained: Trained) -> float:
 
 
 def _unchanged(trained: Trained) -> float:
-    """Return the share of the weights that are what they were at the start."""
+    """Return the share of the weights that equal their initial values."""
     weights = _weights(trained)
     return sum(torch.equal(one, trained.first[name]) for name, one in weights) / len(weights)
 
 
 def _gradients(trained: Trained) -> list[Tensor]:
-    """Return the gradients of the weights at the end, on up to 256 training rows."""
+    """Return the final gradients of the weights, on up to 256 training rows."""
     trained.model.eval()
     trained.model.zero_grad()
     data = trained.data
@@ -145,7 +145,7 @@ def _zero_gradients(trained: Trained) -> float:
 
 @torch.no_grad()
 def _dead_relus(trained: Trained) -> float:
-    """Return the share of units behind a relu that no training row makes positive."""
+    """Return the share of relu units that no training row activates."""
     trained.model.eval()
     x = mixed_axes(trained.data.x) if trained.data.mixed else trained.data.x
     dead = units = 0
@@ -158,7 +158,7 @@ def _dead_relus(trained: Trained) -> float:
 
 
 def _majority(trained: Trained) -> float:
-    """Return the share of training rows that get the most frequent prediction."""
+    """Return the share of training rows with the most frequent prediction."""
     output = predicted(trained, trained.data.x)
     if output.shape[-1] > 1:
         found = output.argmax(dim=-1)
@@ -168,14 +168,14 @@ def _majority(trained: Trained) -> float:
 
 
 def _output_spread(trained: Trained) -> float:
-    """Return the standard deviation of the outputs over rows, over that of the targets."""
+    """Return the standard deviation of the outputs over rows, relative to that of the targets."""
     output = predicted(trained, trained.data.x).float()
     wanted = targets(trained.data.y, trained.data.classes, "mse", output.shape[-1]).float()
     return float(output.std(0).mean() / wanted.std(0).mean().clamp(min=1e-12))
 
 
 def _cosine(trained: Trained) -> float:
-    """Return the greatest mean cosine between the incoming weights of units of a layer."""
+    """Return the largest mean cosine between the incoming weights of the units of a layer."""
     means = []
     for _, weight in _weights(trained)[:-1]:
         rows = nn.functional.normalize(weight.detach().flatten(1), dim=1)
@@ -190,7 +190,7 @@ def _gap(trained: Trained) -> float:
 
 
 def _val_rise(trained: Trained) -> float:
-    """Return the last validation loss over the best one."""
+    """Return the last validation loss divided by the best."""
     losses = [loss for _, loss, _ in trained.history.val]
     return losses[-1] / max(min(losses), 1e-12) if losses else math.nan
 

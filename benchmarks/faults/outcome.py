@@ -1,4 +1,4 @@
-"""Whether a rebuilt training misbehaves or learns as its source says."""
+"""Whether a reproduced training misbehaves or learns as its source reports."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ __all__ = ["Outcome", "outcome_of"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a training.
+    """Outcome of a training.
 
     Attributes:
-        as_expected: what the case expects holds, or it expects nothing.
-        measured: accuracy or R², whether a loss was not finite, and what the case asks for.
+        as_expected: whether the expectation of the case holds, or it has none.
+        measured: accuracy or R², whether a loss was not finite, and the measures of the case.
     """
 
     as_expected: bool
     measured: dict[str, float]
 
     def in_words(self) -> str:
-        """Return such as ``acc 0.98, val_acc 0.96``."""
+        """Return the measures as text, such as ``acc 0.98, val_acc 0.96``."""
         return ", ".join(
             f"{name} {value:.3g}" for name, value in self.measured.items() if not math.isnan(value)
         )
 
 
 def outcome_of(case: Case, trained: Trained) -> Outcome:
-    """Measure a training that is over."""
+    """Measure a completed training."""
     names = ["acc", "val_acc"] if trained.data.classes else ["r2", "val_r2"]
     if case.expect is not None:
         names += [name for name, _, _ in case.expect.conditions]

@@ -1,4 +1,4 @@
-"""The data sets as they come: rows, and targets as class numbers or numbers.
+"""Unmodified data sets: rows, and targets as class numbers or numbers.
 
 Shape legend: N rows, F features, T time steps, K targets.
 """
@@ -25,11 +25,10 @@ class RawData:
     Attributes:
         x: [N, F], [N, T, F], or [N, T] of token numbers.
         y: class numbers int64 [N], or float64 [N, K].
-        classes: how many; 0: the targets are numbers.
-        train: how many rows, from the first on, are for training.
-        unit: what the features are divided by where nothing else is asked for; 0: they are
-            standardised by the training rows.
-        vocabulary: how many tokens; 0: the features are numbers.
+        classes: number of classes; 0 for regression.
+        train: number of training rows, which come first.
+        unit: default divisor of the features; 0 standardises them by the training rows.
+        vocabulary: number of tokens; 0 if the features are numbers.
     """
 
     x: Array
@@ -41,13 +40,13 @@ class RawData:
 
 
 def _shuffled(x: Array, y: Array, classes: int, *, unit: float = 1.0, seed: int = 0) -> RawData:
-    """Return rows in another order, 80 % of them for training."""
+    """Return shuffled rows, 80 % of them for training."""
     order = np.random.RandomState(seed).permutation(len(x))
     return RawData(x[order], y[order], classes, int(0.8 * len(x)), unit)
 
 
 def _of_sklearn(name: str, unit: float = 0.0) -> RawData:
-    """Return a data set that comes with scikit-learn."""
+    """Return a data set from scikit-learn."""
     arguments = {"scaled": False} if name == "diabetes" else {}
     x, y = getattr(datasets, f"load_{name}")(return_X_y=True, **arguments)
     if name == "diabetes":
@@ -76,7 +75,7 @@ def _xor() -> RawData:
 
 
 def _spirals() -> RawData:
-    """Three arms of a spiral in the plane."""
+    """Return three arms of a spiral in the plane."""
     random = np.random.RandomState(5)
     y = random.randint(0, 3, 1200)
     radius = random.uniform(0.1, 1, 1200)
@@ -126,7 +125,7 @@ def _friedman() -> RawData:
 
 
 def _housing() -> RawData:
-    """Eight features on the scales of a census, prices in dollars, as in California housing."""
+    """Return eight features on census scales and prices in dollars, like California housing."""
     random = np.random.RandomState(10)
     income = random.lognormal(1.2, 0.45, 2000)
     age = random.uniform(1, 52, 2000)
@@ -143,7 +142,7 @@ def _housing() -> RawData:
 
 
 def _waves() -> RawData:
-    """Sequences of 20 numbers: sine, square or saw tooth of any phase, with noise."""
+    """Return sequences of 20 numbers: noisy sine, square or sawtooth waves of any phase."""
     random = np.random.RandomState(11)
     y = random.randint(0, 3, 900)
     phase = random.uniform(0, 1, 900)[:, None] + np.arange(20) / 10
@@ -154,7 +153,7 @@ def _waves() -> RawData:
 
 
 def _series() -> RawData:
-    """Twelve numbers of a noisy sine of any frequency and phase; the target is the next one."""
+    """Return twelve numbers of a noisy sine of any frequency and phase; the target is the next."""
     random = np.random.RandomState(12)
     frequency, phase = random.uniform(0.2, 0.6, (1000, 1)), random.uniform(0, 6, (1000, 1))
     values = np.sin(frequency * np.arange(13) + phase) + 0.03 * random.randn(1000, 13)
@@ -162,7 +161,7 @@ def _series() -> RawData:
 
 
 def _tokens() -> RawData:
-    """Sentences of 15 of 50 tokens; whether more of the tokens 1 to 8 or of 9 to 16 occur."""
+    """Return sentences of 15 of 50 tokens; the class tells whether tokens 1-8 or 9-16 prevail."""
     random = np.random.RandomState(13)
     x = random.randint(1, 50, (4000, 15))
     lean = ((x >= 1) & (x <= 8)).sum(axis=1) - ((x >= 9) & (x <= 16)).sum(axis=1)
@@ -171,7 +170,7 @@ def _tokens() -> RawData:
 
 
 def _rare() -> RawData:
-    """Two overlapping classes, one of them with a share of 4 %."""
+    """Return two overlapping classes, one of them with a share of 4 %."""
     x, y = datasets.make_classification(
         3000, 12, n_informative=6, weights=[0.96], class_sep=1.3, flip_y=0.01, random_state=14
     )

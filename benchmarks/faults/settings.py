@@ -1,4 +1,4 @@
-"""How the loop of a case differs from a usual one."""
+"""Deviations of a case's loop from a usual one."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ __all__ = ["SCHEDULES", "TrainSettings", "check_settings"]
 
 @dataclass(frozen=True)
 class TrainSettings:
-    """What a loop does.
+    """Settings of a training loop.
 
     Attributes:
-        eval_mode: it never puts the model into training mode.
-        eval_in_train_mode: it evaluates in training mode.
-        zero_grad: it clears the gradients.
-        step: the optimizer steps.
-        backward: gradients are computed.
-        frozen: layers, counted among those with weights, whose weights need no gradient.
-        omitted: such layers that the optimizer was not given.
-        detached: such a layer before which the graph is cut.
-        shuffle: rows come in another order in each epoch.
-        sorted: rows come sorted by label.
-        clip_norm: gradients are clipped to this norm; 0: not at all.
-        accumulate: batches in a step; the loss is not divided by it.
-        schedule: of the learning rate, one of `SCHEDULES`.
-        schedule_steps: steps of that schedule; 0: all.
-        retain_batch: every step sees the same batch.
-        double_softmax: the loop puts a softmax on the outputs before the loss.
-        squeeze_target: targets lose their last axis, so that they are broadcast.
-        stop_after: step from which on the first half of the parameters needs no gradient; 0: never.
+        eval_mode: whether it never switches the model to training mode.
+        eval_in_train_mode: whether it evaluates in training mode.
+        zero_grad: whether it clears the gradients.
+        step: whether the optimizer steps.
+        backward: whether gradients are computed.
+        frozen: indices of layers, among those with weights, whose weights are frozen.
+        omitted: indices of such layers that are missing from the optimizer.
+        detached: index of such a layer before which the graph is cut.
+        shuffle: whether rows are shuffled in each epoch.
+        sorted: whether rows are sorted by label.
+        clip_norm: maximum gradient norm; 0 disables clipping.
+        accumulate: batches per step; the loss is not divided by it.
+        schedule: learning rate schedule, from `SCHEDULES`.
+        schedule_steps: length of that schedule in steps; 0 for the whole training.
+        retain_batch: whether every step sees the same batch.
+        double_softmax: whether the loop applies a softmax to the outputs before the loss.
+        squeeze_target: whether targets lose their last axis, so that they are broadcast.
+        stop_after: step from which the first half of the parameters is frozen; 0 for never.
     """
 
     eval_mode: bool = False
@@ -58,7 +58,7 @@ class TrainSettings:
 
 
 SCHEDULES = ("constant", "to_zero", "step", "cosine", "warmup", "growing", "late_jump")
-# Keys as they may be written, and the setting that each is; "not " turns it round.
+# Accepted keys, and the setting of each; "not " inverts it.
 _FLAGS = {
     "eval_in_train_mode": "eval_in_train_mode",
     "no_eval_mode": "eval_in_train_mode",
@@ -103,7 +103,7 @@ def check_settings(table: object, where: str) -> TrainSettings:
     """Return the settings of a case's ``train``.
 
     Raises:
-        ConfigError: an unknown key, or a value that is not right.
+        ConfigError: A key is unknown, or a value is invalid.
     """
     known = [*_WORDS, *_FLAGS, *_LISTS, *_NUMBERS, *_WHOLE]
     given = check_keys(table, known, where)
@@ -133,11 +133,11 @@ def _setting(key: str, value: object, where: str) -> tuple[str, Any]:
 
 
 def _place(item: object, where: str) -> int:
-    """Return the place of a layer, from the end where it is negative."""
+    """Return the index of a layer, which counts from the end if it is negative."""
     if item in ("first", "last"):
         return 0 if item == "first" else -1
     if isinstance(item, bool) or not isinstance(item, int):
-        raise ConfigError(f"{where}: must be places of layers with weights, not {item!r}")
+        raise ConfigError(f"{where}: must be indices of layers with weights, not {item!r}")
     return item
 
 

@@ -1,4 +1,4 @@
-"""The tables of the benchmark."""
+"""Tables of the benchmark."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OVERALL_HEADERS = (
 
 
 def report(verdicts: Sequence[Verdict], *, verbose: bool = False) -> str:
-    """Return all of it: per class, overall, and with ``verbose`` per case."""
+    """Return all tables: by class, overall, and by case with ``verbose``."""
     counted = [one for one in verdicts if one.outcome.as_expected]
     parts = [class_table(counted), overall_table(counted)]
     left_out = [one for one in verdicts if not one.outcome.as_expected]
@@ -33,14 +33,14 @@ def report(verdicts: Sequence[Verdict], *, verbose: bool = False) -> str:
         )
     strange = sorted({one.fault_class for one in counted if one.faulty} - _known(counted))
     if strange:
-        parts.append(f"no word of ours names these classes: {', '.join(strange)}")
+        parts.append(f"no fault corresponds to these classes: {', '.join(strange)}")
     if verbose:
         parts.insert(0, listing(verdicts))
     return "\n\n".join(parts)
 
 
 def class_table(verdicts: Sequence[Verdict]) -> str:
-    """Return a line per class of faults, one for all of them, and one for healthy trainings."""
+    """Return one line per class of faults, one for all faults, and one for healthy trainings."""
     faulty = [one for one in verdicts if one.faulty]
     classes = sorted({one.fault_class for one in faulty})
     rows = [
@@ -57,7 +57,7 @@ def class_table(verdicts: Sequence[Verdict]) -> str:
 
 
 def overall_table(verdicts: Sequence[Verdict]) -> str:
-    """Return a line for us and for each peer, judged on the same trainings."""
+    """Return one line for vinedresser and one per peer, judged on the same trainings."""
     faulty = [one for one in verdicts if one.faulty]
     healthy = [one for one in verdicts if not one.faulty]
     rows = [
@@ -77,7 +77,7 @@ def overall_table(verdicts: Sequence[Verdict]) -> str:
 
 
 def listing(verdicts: Iterable[Verdict]) -> str:
-    """Return what was said of each case."""
+    """Return the findings of each case."""
     blocks = []
     for one in sorted(verdicts, key=lambda one: (not one.faulty, one.fault_class, one.id)):
         mark = "" if one.outcome.as_expected else "   NOT AS EXPECTED"
@@ -119,7 +119,7 @@ def _peer_row(name: str, faulty: Sequence[Verdict], healthy: Sequence[Verdict]) 
 
 
 def _share(verdicts: Sequence[Verdict], holds: Callable[[Verdict], bool]) -> str:
-    """Return such as "3 of 4, 75%"; "" of none."""
+    """Return a share such as "3 of 4, 75%"; "" without any verdicts."""
     count = sum(map(holds, verdicts))
     return f"{count} of {len(verdicts)}, {count / len(verdicts):.0%}" if verdicts else ""
 

@@ -1,4 +1,4 @@
-"""What a loss is given as targets, and which of the outputs are right.
+"""Targets in the form that a loss takes, and correctness of the outputs.
 
 Shape legend: B batch, K outputs.
 """
@@ -18,21 +18,21 @@ def targets(y: Tensor, classes: int, loss: str, outputs: int) -> Tensor:
     """Return the targets in the form that a loss takes.
 
     Args:
-        y: int64 [B], class numbers, or float32 [B, K].
-        classes: how many; 0: the targets are numbers.
-        loss: one of `LOSSES`.
-        outputs: K of the model. One output is given the class number itself.
+        y: class numbers int64 [B], or targets float32 [B, K].
+        classes: number of classes; 0 for regression.
+        loss: name of the loss, from `LOSSES`.
+        outputs: K of the model. A single output receives the class number itself.
 
     Returns:
         int64 [B], or float32 [B, K].
 
     Raises:
-        ConfigError: the loss takes classes, and there are none.
+        ConfigError: The loss takes classes, but there are none.
     """
     form = LOSSES[loss].targets
     if not classes:
         if form == "sparse":
-            raise ConfigError(f"loss {loss}: takes class numbers, and the targets are numbers")
+            raise ConfigError(f"loss {loss}: takes class numbers, but the targets are numbers")
         return y
     if form == "sparse":
         return y
@@ -44,13 +44,13 @@ def targets(y: Tensor, classes: int, loss: str, outputs: int) -> Tensor:
 
 
 def correct(output: Tensor, y: Tensor, loss: str, classes: int) -> Tensor:
-    """Return for each row whether the prediction is right.
+    """Return whether the prediction of each row is correct.
 
     Args:
-        output: [B, K] of the model.
-        y: int64 [B].
-        loss: one of `LOSSES`; tells where the border between two classes lies.
-        classes: how many.
+        output: output of the model, [B, K].
+        y: class numbers, int64 [B].
+        loss: name of the loss, from `LOSSES`, which determines the decision boundary.
+        classes: number of classes.
 
     Returns:
         bool [B].

@@ -1,4 +1,4 @@
-"""One training of a case, as its user would have written it, with our hook in it."""
+"""One training of a case, as a user would write it, with a hook."""
 
 from __future__ import annotations
 
@@ -38,12 +38,13 @@ def train(
     """Train a case to its end.
 
     Args:
-        case: what to train.
-        directory: of the run that it leaves.
-        capture: what the hook captures.
-        seed: of the initial weights, the order of the rows and dropout.
-        metrics: report accuracy or R² to the hook.
-        further: directory and capture of a second run of the same training, for other judges.
+        case: case to train.
+        directory: directory of the run.
+        capture: capture configuration of the hook.
+        seed: seed of the initial weights, the order of the rows and dropout.
+        metrics: whether to report accuracy or R² to the hook.
+        further: directory and capture configuration of a second run of the same training, for the
+            peers.
     """
     torch.set_num_threads(1)
     torch.manual_seed(seed)
@@ -58,9 +59,9 @@ class Training:
     """A training loop.
 
     Args:
-        case: what to train.
-        seed: of the order of the rows.
-        metrics: report accuracy or R² to the hooks.
+        case: case to train.
+        seed: seed of the order of the rows.
+        metrics: whether to report accuracy or R² to the hooks.
     """
 
     def __init__(self, case: Case, seed: int, *, metrics: bool) -> None:
@@ -78,7 +79,7 @@ class Training:
         self._hooks: list[Hook] = []
 
     def watch(self, directory: Path, capture: CaptureConfig) -> None:
-        """Put a hook into it."""
+        """Add a hook."""
         case = self.case
         hook = Hook(
             directory,
@@ -93,7 +94,7 @@ class Training:
         self._hooks.append(hook.watch(self.model, loss=self.loss_fn, optimizer=self.optimizer))
 
     def run(self) -> Trained:
-        """Train, and return what came of it."""
+        """Train, and return the completed training."""
         case = self.case
         first = {name: value.clone() for name, value in self.model.state_dict().items()}
         epoch = math.ceil(len(self.data.x) / case.batch)
@@ -158,7 +159,7 @@ class Training:
         return _value(self.loss_fn, output, wanted)
 
     def _penalty(self) -> Tensor | float:
-        """Return what the layers' regularisers add to the loss."""
+        """Return the sum of the layers' regularisers."""
         total: Tensor | float = 0.0
         for module, layer in self._penalised:
             for weight in module.parameters():
@@ -186,7 +187,7 @@ class Training:
                 group["lr"] = rate
 
     def _evaluate(self, step: int) -> None:
-        """Evaluate on the validation rows, as the loop does it."""
+        """Evaluate on the validation rows in the way of the loop."""
         self.model.train(self.case.train.eval_in_train_mode)
         outputs, losses = [], []
         with contextlib.ExitStack() as stack:
@@ -218,7 +219,7 @@ class Training:
         return mixed_axes(x) if self.data.mixed else x
 
     def _batches(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield batches for ever, each epoch in another order; the last one may be smaller."""
+        """Yield batches endlessly, shuffled in each epoch; the last of an epoch may be smaller."""
         data, settings = self.data, self.case.train
         generator = torch.Generator().manual_seed(self.seed)
         order = torch.arange(len(data.x))
@@ -248,17 +249,22 @@ _FACTORS: dict[str, Any] = {
 
 
 def _chunk(case: Case) -> int:
-    """Return how many rows an evaluation takes at once."""
+    """Return the number of rows per batch of an evaluation."""
     return max(64, case.batch)
 
 
 def _value(loss_fn: nn.Module, output: Tensor, wanted: Tensor) -> Tensor:
-    """Return the loss; say so where it does not take such outputs and targets."""
+    """Return the loss.
+
+    Raises:
+        ConfigError: The loss does not take such outputs and targets.
+    """
     try:
         value: Tensor = loss_fn(output, wanted)
     except (RuntimeError, ValueError, IndexError) as error:
         raise ConfigError(
-            f"the loss takes no outputs {list(output.shape)} with targets {list(wanted.shape)}: "
+            f"the loss does not take outputs {list(output.shape)} with targets "
+            f"{list(wanted.shape)}: "
             f"{error}"
         ) from error
     return value
@@ -277,7 +283,7 @@ def _update(before: list[Tensor], after: list[Tensor]) -> float:
 def _updated(
     model: nn.Sequential, owners: dict[str, Layer], settings: TrainSettings
 ) -> list[nn.Parameter]:
-    """Freeze what is to be frozen, and return what the optimizer is given."""
+    """Freeze the configured layers, and return the parameters of the optimizer."""
     names = list(owners)
     left_out = {names[place] for place in settings.omitted}
     frozen = {names[place] for place in settings.frozen}

@@ -1,4 +1,4 @@
-"""What was said of one training, by us and by the peers."""
+"""Findings of vinedresser and the peers on one training."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ class Verdict:
     """One training of one seed, judged.
 
     Attributes:
-        id: of the case.
-        seed: of the training.
-        faulty: whether something is wrong with it.
-        fault_class: what.
-        steps: of the whole training.
-        outcome: of it.
-        findings: ours, in the order in which they were made.
-        peers: by name, the alarms in the order of the steps.
-        seconds: the training took, with all that was captured.
+        id: name of the case.
+        seed: seed of the training.
+        faulty: whether the training has a fault.
+        fault_class: class of the fault.
+        steps: steps of the whole training.
+        outcome: outcome of the training.
+        findings: findings of vinedresser's rules, in order.
+        peers: alarms by peer, in the order of the steps.
+        seconds: duration of the training, including capture.
     """
 
     id: str
@@ -42,27 +42,27 @@ class Verdict:
 
     @property
     def alarms(self) -> list[Finding]:
-        """Findings of severity stop or warning, those about the rules themselves too."""
+        """Findings of severity stop or warning, including those about the rules themselves."""
         return [one for one in self.findings if one.severity in ("stop", "warning")]
 
     @property
     def signs(self) -> list[Finding]:
-        """The alarms that are about the training: "watched nothing" detects no fault."""
+        """Alarms about the training: "watched nothing" detects no fault."""
         return [one for one in self.alarms if one.statistic or one.fault]
 
     @property
     def stop(self) -> Finding | None:
-        """The finding that would have ended the run."""
+        """Finding that would have ended the run."""
         return next((one for one in self.signs if one.severity == "stop"), None)
 
     @property
     def detected_at(self) -> int | None:
-        """The step of the first sign; None: there was none."""
+        """Step of the first sign; None if there is none."""
         return min((one.step for one in self.signs), default=None)
 
     @property
     def root(self) -> Finding | None:
-        """The root cause among the signs there were when the run was stopped, or in all."""
+        """Root cause among the signs up to the stop, or among all signs."""
         seen = self.signs
         if self.stop:
             seen = seen[: _last_of_its_step(seen, self.stop)]
@@ -71,16 +71,16 @@ class Verdict:
 
     @property
     def named(self) -> bool:
-        """Whether the root cause is of the right class."""
+        """Whether the root cause has the right class."""
         return self.root is not None and self.root.fault in right_words(self.fault_class)
 
     @property
     def saved(self) -> float:
-        """The share of the steps that a stop would have saved."""
+        """Share of the steps that a stop would have saved."""
         return max(0.0, 1 - self.stop.step / self.steps) if self.stop else 0.0
 
 
 def _last_of_its_step(findings: Iterable[Finding], stop: Finding) -> int:
-    """Return how many findings had been made when the step of the stop was over."""
+    """Return the number of findings up to the end of the stop's step."""
     places = [n for n, one in enumerate(findings, 1) if one is stop or one.step <= stop.step]
     return max(places)

@@ -1,4 +1,4 @@
-"""Words with a number behind them, such as ``normal:0.05``, and errors that name their place."""
+"""Words with an optional number, such as ``normal:0.05``, and errors that name the key."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ __all__ = ["check_keys", "known_word", "number", "split_word", "whole"]
 
 
 def known_word(word: object, known: Iterable[str], where: str, what: str) -> str:
-    """Return a word that is one of some.
+    """Return a word from a list.
 
     Args:
-        word: as it was read.
-        known: what would be right.
-        where: the case and the key, to begin the message with.
-        what: what it is the name of, such as "activation".
+        word: word to check.
+        known: valid words.
+        where: case and key, the prefix of the message.
+        what: kind of word, such as "activation".
 
     Raises:
-        ConfigError: it is none of them.
+        ConfigError: The word is not in the list.
     """
     words = list(known)
     if not isinstance(word, str) or word not in words:
-        near = did_you_mean(str(word), words) or f"; there are {', '.join(words)}"
-        raise ConfigError(f"{where}: no {what} {word!r}{near}")
+        near = did_you_mean(str(word), words) or f"; must be one of {', '.join(words)}"
+        raise ConfigError(f"{where}: unknown {what} {word!r}{near}")
     return word
 
 
 def check_keys(table: object, known: Iterable[str], where: str) -> dict[str, Any]:
-    """Return a table all of whose keys are known.
+    """Return a table with only known keys.
 
     Raises:
-        ConfigError: it is no table, or has another key.
+        ConfigError: The value is no table, or has an unknown key.
     """
     if not isinstance(table, Mapping):
         raise ConfigError(f"{where}: must be a table, not {table!r}")
@@ -43,10 +43,10 @@ def check_keys(table: object, known: Iterable[str], where: str) -> dict[str, Any
 
 
 def number(value: object, where: str) -> float:
-    """Return a number, also where YAML read it as text, as it does ``1e-3``.
+    """Return a number, including text such as ``1e-3``, which YAML does not read as a number.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: The value is no number.
     """
     try:
         if isinstance(value, bool) or not isinstance(value, int | float | str):
@@ -60,7 +60,7 @@ def whole(value: object, where: str, least: int = 1) -> int:
     """Return an integer.
 
     Raises:
-        ConfigError: it is none, or is below ``least``.
+        ConfigError: The value is no integer, or is below ``least``.
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ConfigError(f"{where}: must be an integer of at least {least}, not {value!r}")
@@ -68,10 +68,10 @@ def whole(value: object, where: str, least: int = 1) -> int:
 
 
 def split_word(text: object, where: str) -> tuple[str, float | None]:
-    """Take ``word`` or ``word:number`` apart.
+    """Split ``word`` or ``word:number``.
 
     Raises:
-        ConfigError: it is no text, or what follows the colon is no number.
+        ConfigError: The value is no text, or the part after the colon is no number.
     """
     if not isinstance(text, str):
         raise ConfigError(f"{where}: must be a word, not {text!r}")

@@ -1,1 +1,1 @@
-"""Sweeps of small networks: what rules and early termination save, and what they cost."""
+"""Sweeps of small networks: savings and costs of rules and early termination."""

@@ -1,7 +1,7 @@
-"""Print what rules, ASHA and Hyperband save in sweeps: ``python -m benchmarks.sweep``.
+"""Savings of rules, ASHA and Hyperband in sweeps: ``python -m benchmarks.sweep``.
 
-Every configuration is trained once, to its end, with the default rules' capture, and judged; the
-curves are then run again through the study that decides in `vinedresser sweep`.
+Every configuration is trained to its end once, with the default rules' capture, and judged. The
+curves are then replayed through the study that decides in `vinedresser sweep`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.measure import table
-from benchmarks.sweep.curves import Curve, curves
+from benchmarks.sweep.curve import Curve
+from benchmarks.sweep.curves import curves
 from benchmarks.sweep.replay import Replayed, replay
 from benchmarks.sweep.spaces import SPACES
 
@@ -21,13 +22,13 @@ _ARMS = [(pruner, rules) for rules in (False, True) for pruner in ("none", "asha
 
 
 def main() -> None:
-    """Train what is not there yet, and print the tables."""
+    """Train missing configurations, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, default=Path("build/sweep-curves"))
     parser.add_argument("--trials", type=int, default=81)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument(
-        "--max-concurrent", type=int, default=4, help="trials side by side in the replay"
+        "--max-concurrent", type=int, default=4, help="concurrent trials in the replay"
     )
     parser.add_argument("--space", choices=[*SPACES], action="append")
     given = parser.parse_args()

@@ -1,4 +1,4 @@
-"""What each configuration does when nothing stops it, and when the rules would have stopped it."""
+"""Recorded trainings of configurations, without early termination."""
 
 from __future__ import annotations
 
@@ -7,44 +7,22 @@ import multiprocessing
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 
 import optuna
 
+from benchmarks.sweep.curve import Curve
+from benchmarks.sweep.network import train_curve
 from benchmarks.sweep.spaces import SPACES
 from vinedresser.sweeps.dimension import Choice
 from vinedresser.sweeps.space import Space
 
-__all__ = ["Curve", "configurations", "curves"]
-
-
-@dataclass(frozen=True)
-class Curve:
-    """A training of all epochs.
-
-    Attributes:
-        parameters: the configuration.
-        accuracies: of the rows held out, after each epoch.
-        seconds: that it took, capture included.
-        stopped: epochs, and parts of one, after which the first rule would have stopped it; None:
-            none would.
-        rule: that would have.
-        seen: what it would have said.
-        suspected: at the end of each epoch the first rule that suspects anything; "" for none.
-    """
-
-    parameters: dict[str, Choice]
-    accuracies: list[float]
-    seconds: float
-    stopped: float | None = None
-    rule: str = ""
-    seen: str = ""
-    suspected: list[str] = field(default_factory=list)
+__all__ = ["configurations", "curves"]
 
 
 def configurations(space: str, seed: int, trials: int) -> list[dict[str, Choice]]:
-    """Return configurations drawn at random."""
+    """Return random configurations."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     sampler = optuna.samplers.RandomSampler(seed=seed)
     study = optuna.create_study(sampler=sampler)
@@ -53,14 +31,17 @@ def configurations(space: str, seed: int, trials: int) -> list[dict[str, Choice]
 
 
 def curves(space: str, seed: int, trials: int, folder: Path, max_concurrent: int) -> list[Curve]:
-    """Return the trainings of a space's configurations; those that the folder has are not repeated.
+    """Return the trainings of a space's configurations, reusing those in the folder.
 
     Args:
-        space: its name.
-        seed: of the configurations and the trainings.
-        trials: how many.
-        folder: keeps them, as ``<space>-<seed>.jsonl``.
-        max_concurrent: processes.
+        space: name of the search space.
+        seed: seed of the configurations and the trainings.
+        trials: number of trials.
+        folder: folder of the recorded trainings, ``<space>-<seed>.jsonl``.
+        max_concurrent: number of processes.
+
+    Raises:
+        SystemExit: The folder contains trainings of other configurations.
     """
     wanted = configurations(space, seed, trials)
     path = folder / f"{space}-{seed}.jsonl"
@@ -69,7 +50,7 @@ def curves(space: str, seed: int, trials: int, folder: Path, max_concurrent: int
         one for one, parameters in zip(known, wanted, strict=False) if one.parameters == parameters
     ]
     if len(done) < len(known[:trials]):
-        raise SystemExit(f"{path}: holds other configurations than these; remove it")
+        raise SystemExit(f"{path}: contains other configurations; remove it")
     folder.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as file:
         for curve in _train(wanted[len(done) :], seed, max_concurrent):
@@ -80,14 +61,12 @@ def curves(space: str, seed: int, trials: int, folder: Path, max_concurrent: int
 
 
 def _train(wanted: Sequence[dict[str, Choice]], seed: int, max_concurrent: int) -> Iterator[Curve]:
-    """Train in processes of their own, in the order of the configurations."""
+    """Train in separate processes, in the order of the configurations."""
     if not wanted:
         return
     os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["benchmarks.sweep.network"])
-    from benchmarks.sweep.network import train_curve
-
     with ProcessPoolExecutor(max_concurrent, mp_context=context) as pool:
         yield from pool.map(train_curve, wanted, [seed] * len(wanted))
 

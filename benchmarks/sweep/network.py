@@ -13,7 +13,7 @@ import torch
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
-from benchmarks.sweep.curves import Curve
+from benchmarks.sweep.curve import Curve
 from benchmarks.sweep.spaces import EPOCHS
 from vinedresser.capture import Hook
 from vinedresser.rules.base import capture_for
@@ -34,7 +34,7 @@ _ACTIVATIONS = {"relu": nn.ReLU, "sigmoid": nn.Sigmoid, "tanh": nn.Tanh}
 
 
 def train_curve(parameters: dict[str, Choice], seed: int) -> Curve:
-    """Train one configuration to its end, whatever the rules would say, and judge what it left."""
+    """Train one configuration to its end, regardless of the rules, and judge the run."""
     warnings.simplefilter("ignore")
     logging.getLogger("vinedresser").setLevel(logging.ERROR)
     torch.set_num_threads(1)
@@ -70,14 +70,17 @@ def train_curve(parameters: dict[str, Choice], seed: int) -> Curve:
 
 
 def _note(suspected: list[str], step: Step, engine: Engine) -> None:
-    """Note what is suspected at the evaluation that ends an epoch."""
+    """Record the suspicion at the evaluation that ends an epoch."""
     if "metrics/accuracy" in step.scalars and step.mode == "eval":
         found = [one.rule for one in engine.suspicions() if one.severity == "stop"]
         suspected.append(found[0] if found else "")
 
 
 def _digits(seed: int) -> tuple[Tensor, Tensor]:
-    """Return digits, shuffled: [1797, 64] in 0..1, and their classes; the last are held out."""
+    """Return shuffled digits: x float32 [1797, 64] in 0..1, and classes int64 [1797].
+
+    The last rows are held out.
+    """
     digits = load_digits()
     order = torch.randperm(len(digits.target), generator=torch.Generator().manual_seed(seed))
     x = torch.tensor(digits.data, dtype=torch.float32) / 16
@@ -85,7 +88,7 @@ def _digits(seed: int) -> tuple[Tensor, Tensor]:
 
 
 def _network(parameters: dict[str, Choice]) -> nn.Sequential:
-    """Return the perceptron; ``init`` multiplies the initial weights of torch's default."""
+    """Return the perceptron; ``init`` scales Glorot's initial weights."""
     layers: list[nn.Module] = []
     width = 64
     for _ in range(int(parameters["depth"])):
@@ -95,7 +98,7 @@ def _network(parameters: dict[str, Choice]) -> nn.Sequential:
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if name.endswith("weight"):
-                # Glorot's scale, times what is tried.
+                # Glorot's scale times the configured factor.
                 nn.init.xavier_uniform_(weight, gain=float(parameters["init"]))
     return model
 
@@ -116,7 +119,7 @@ def _train_epoch(
 def _evaluate(
     hook: Hook, model: nn.Module, loss_fn: nn.Module, data: tuple[Tensor, Tensor]
 ) -> float:
-    """Return the accuracy, which the hook is told too."""
+    """Return the accuracy, and report it to the hook."""
     x, y = data
     model.eval()
     with torch.no_grad(), hook.mode("eval"):

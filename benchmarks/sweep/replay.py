@@ -1,4 +1,4 @@
-"""Recorded trainings, run again through the code that decides in a sweep."""
+"""Replay of recorded trainings through the code that decides in a sweep."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmarks.sweep.curves import Curve
+from benchmarks.sweep.curve import Curve
 from benchmarks.sweep.spaces import EPOCHS, SPACES
 from vinedresser.sweeps.settings import SweepTable
 from vinedresser.sweeps.space import Space
@@ -18,15 +18,15 @@ __all__ = ["Replayed", "replay"]
 
 @dataclass(frozen=True)
 class Replayed:
-    """What a sweep came to.
+    """Result of a replayed sweep.
 
     Attributes:
-        epochs: that all trials took together, in share of all epochs of all.
-        best: the best result of a trial that finished; 0 when none has.
-        ended: by how each trial ended, how many did.
-        wrong: trials that a rule stopped, of those in the best quarter when nothing is stopped.
-        quarter: how many those are.
-        seconds: from the first trial's begin to the last one's end.
+        epochs: epochs of all trials, as a share of the maximum.
+        best: best result of a finished trial; 0 if none finished.
+        ended: number of trials by ending.
+        wrong: number of trials stopped by a rule among the best quarter of uninterrupted trials.
+        quarter: number of trials in the best quarter.
+        seconds: time from the start of the first trial to the end of the last.
     """
 
     epochs: float
@@ -40,17 +40,17 @@ class Replayed:
 def replay(
     space: str, curves: Sequence[Curve], pruner: str, *, rules: bool, max_concurrent: int
 ) -> Replayed:
-    """Run a sweep over curves that are known.
+    """Run a sweep over known curves.
 
-    Trials run side by side, each at the speed that it was recorded at; a study is told of every
-    epoch when it ends, and of a rule's finding at the step at which the rule made it.
+    Trials run concurrently, each at its recorded speed. The study receives every epoch when it
+    ends, and a rule's finding at the step at which the rule fired.
 
     Args:
-        space: its name.
-        curves: in the order in which they are to be tried.
+        space: name of the search space.
+        curves: curves in the order of the trials.
         pruner: early termination by comparison.
         rules: whether rules stop trials.
-        max_concurrent: how many trials run side by side.
+        max_concurrent: number of concurrent trials.
     """
     settings = SweepTable(
         metric="accuracy",
@@ -86,7 +86,7 @@ def replay(
 
 
 def _suspicion(curve: Curve, epoch: int) -> TrialEnd | None:
-    """Return how a rule would end a trial if the outcome agreed."""
+    """Return how a rule would end a trial with a poor outcome."""
     rule = curve.suspected[epoch - 1]
     return TrialEnd("stopped", rule, rule) if rule else None
 
@@ -94,7 +94,7 @@ def _suspicion(curve: Curve, epoch: int) -> TrialEnd | None:
 def _begin(
     study: Study, curves: Sequence[Curve], running: list[tuple[float, int, int]], now: float
 ) -> bool:
-    """Begin the next trial, if there is one."""
+    """Start the next trial, if any; return whether there was one."""
     proposal = study.ask()
     if proposal is None:
         return False

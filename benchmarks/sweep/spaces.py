@@ -9,14 +9,14 @@ __all__ = ["EPOCHS", "SPACES"]
 EPOCHS = 27
 
 SPACES: dict[str, dict[str, Any]] = {
-    # What somebody searches who knows little of the problem.
+    # A wide space, for a problem without prior knowledge.
     "wide": {
         "lr": {"log": [3e-5, 16.0]},
         "init": {"log": [0.03, 10.0]},
         "depth": {"int": [1, 5]},
         "activation": ["relu", "sigmoid", "tanh"],
     },
-    # What somebody searches who tunes what works.
+    # A narrow space, to tune a working configuration.
     "healthy": {
         "lr": {"log": [0.01, 0.2]},
         "init": {"log": [0.7, 1.4]},

@@ -1,1 +1,1 @@
-"""The networks that the cases describe: layers, initialisation, losses and optimizers."""
+"""Networks described by the cases: layers, initialisation, losses and optimizers."""

@@ -1,4 +1,4 @@
-"""Activation functions by the names that Keras and PyTorch have for them."""
+"""Activation functions by their names in Keras and PyTorch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["ACTIVATIONS", "LINEAR", "Exponential"]
 
 
 class Exponential(nn.Module):
-    """exp(x), which torch has as a function only."""
+    """exp(x), which torch provides only as a function."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Map [...] to [...]."""

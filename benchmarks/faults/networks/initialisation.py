@@ -1,4 +1,4 @@
-"""Initial weights by the names that Keras and PyTorch have for them."""
+"""Initial weights by their names in Keras and PyTorch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _lecun_uniform(weight: Tensor) -> object:
 
 
 def _truncated(weight: Tensor, std: float) -> object:
-    """Fill it with normal values, those beyond two standard deviations drawn anew."""
+    """Fill it with normal values, redrawing those beyond two standard deviations."""
     return nn.init.trunc_normal_(weight, 0.0, std, -2 * std, 2 * std)
 
 
@@ -60,16 +60,16 @@ _BY_NUMBER: dict[str, Callable[[Tensor, float], object]] = {
     "glorot_uniform": nn.init.xavier_uniform_,
     "glorot_normal": nn.init.xavier_normal_,
 }
-# These know no fan, which a vector does not have.
+# These need no fan, which a vector does not have.
 _FOR_VECTORS = ("zeros", "zero", "ones", "one", "constant", "normal", "uniform", "truncnormal")
 _OWN = ("torch", "default")
 
 
 def check_init(word: object, where: str) -> str:
-    """Return the name of an initialisation that there is.
+    """Return the name of an initialisation.
 
     Raises:
-        ConfigError: there is none, or it lacks its number or has one too many.
+        ConfigError: The name is unknown, its number is missing, or it takes none.
     """
     name, parameter = split_word(word, where)
     known_word(name, [*_OWN, *_PLAIN, *_BY_NUMBER], where, "initialisation")
@@ -82,14 +82,14 @@ def check_init(word: object, where: str) -> str:
 
 @torch.no_grad()
 def initialise(parameter: Tensor, word: str) -> None:
-    """Fill a parameter; ``torch`` leaves it as its module made it.
+    """Fill a parameter; ``torch`` leaves the default of its module.
 
     Args:
-        parameter: a weight, or a vector for those that know no fan.
-        word: checked by `check_init`.
+        parameter: weight, or vector if the initialisation needs no fan.
+        word: name checked by `check_init`.
 
     Raises:
-        ConfigError: it needs a fan, and the parameter is a vector.
+        ConfigError: The initialisation needs a fan, but the parameter is a vector.
     """
     name, value = split_word(word, "init")
     if name in _OWN:

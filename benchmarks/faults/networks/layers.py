@@ -1,4 +1,4 @@
-"""The layers of a case, checked and built."""
+"""Layers of a case, checked and built."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from vinedresser.errors import ConfigError
 
 __all__ = ["LAYER_KINDS", "Layer", "build_model", "check_layer"]
 
-# What a layer's table may hold beside its kind.
+# Keys of a layer's table besides its kind.
 _OPTIONS = (
     *("act", "activation", "init", "bias_init", "l1", "l2", "bias", "stride", "padding", "alpha"),
     *("frozen", "in_optimizer", "return_sequences", "bidirectional", "eps", "identical", "repeat"),
@@ -32,13 +32,13 @@ class Layer:
     """One entry of a case's list of layers.
 
     Attributes:
-        kind: such as "dense"; "act" for an activation by itself.
-        value: what stands behind it, such as the number of units.
+        kind: kind, such as "dense"; "act" for a separate activation.
+        value: value of the kind, such as the number of units.
         act: activation after it; "" for none.
-        init: initialisation of its weights; None: that of the case.
-        bias_init: of its biases; None: zeros, as in Keras, or torch's own.
-        l1, l2: penalties that are added to the loss, times sum of abs(w), of w squared.
-        options: the rest.
+        init: initialisation of its weights; None for that of the case.
+        bias_init: initialisation of its biases; None for zeros, as in Keras, or the torch default.
+        l1, l2: factors of penalties added to the loss, sum of abs(w) and of w squared.
+        options: other keys.
     """
 
     kind: str
@@ -55,7 +55,7 @@ def check_layer(table: object, where: str) -> Layer:
     """Return a layer.
 
     Raises:
-        ConfigError: its kind or activation is unknown, it has another key, or a value is not right.
+        ConfigError: Its kind, activation or another key is unknown, or a value is invalid.
     """
     if isinstance(table, str):
         table = {table: True}
@@ -89,16 +89,16 @@ def check_layer(table: object, where: str) -> Layer:
 def build_model(
     layers: tuple[Layer, ...], row: Tensor, init: str, vocabulary: int
 ) -> tuple[nn.Sequential, dict[str, Layer]]:
-    """Return a model, initialised, and the layer that each of its parts with parameters is of.
+    """Return an initialised model, and the layer of each of its parts with parameters.
 
     Args:
-        layers: in order.
-        row: one input [1, ...], which tells the sizes.
-        init: of layers that do not name their own.
-        vocabulary: how many tokens the inputs may be.
+        layers: layers in order.
+        row: one input [1, ...], which determines the sizes.
+        init: default initialisation.
+        vocabulary: number of input tokens.
 
     Raises:
-        ConfigError: a layer cannot take what the one before puts out.
+        ConfigError: A layer cannot take the output of the previous one.
     """
     modules: list[nn.Module] = []
     owners: dict[str, Layer] = {}
@@ -116,7 +116,7 @@ def build_model(
 
 
 def _modules(layer: Layer, now: Tensor, vocabulary: int, where: str) -> list[nn.Module]:
-    """Return the modules of a layer: itself, and its activation."""
+    """Return the modules of a layer: itself and its activation."""
     if layer.kind == "act" and layer.value in LINEAR:
         return []
     if layer.kind == "embedding" and not isinstance(layer.value, list):
@@ -138,20 +138,22 @@ def _activation(text: str, layer: Layer) -> nn.Module:
 
 @torch.no_grad()
 def _passed(module: nn.Module, x: Tensor, where: str) -> Tensor:
-    """Return what a module makes of a row, without moving its statistics or drawing numbers."""
+    """Return the output of a module, without changing its statistics or the random state."""
     was = module.training
     module.eval()
     try:
         out: Tensor = module(x)
     except (RuntimeError, ValueError, IndexError) as error:
-        raise ConfigError(f"{where}: takes no input of {list(x.shape[1:])}: {error}") from error
+        raise ConfigError(
+            f"{where}: does not take inputs of {list(x.shape[1:])}: {error}"
+        ) from error
     finally:
         module.train(was)
     return out
 
 
 def _initialise(module: nn.Module, layer: Layer, init: str) -> None:
-    """Fill the weights and biases of a module that has any; norms keep their ones and zeros."""
+    """Fill the weights and biases of a module; norms keep their ones and zeros."""
     if layer.kind in _NORMS:
         return
     word = layer.init or init
@@ -167,10 +169,10 @@ def _initialise(module: nn.Module, layer: Layer, init: str) -> None:
 
 
 def _check_value(kind: str, value: Any, where: str) -> None:
-    """Check what stands behind the name of a layer."""
+    """Check the value of a layer's kind."""
     right: Callable[[Any], bool] = _VALUES.get(kind, _any)
     if not right(value):
-        raise ConfigError(f"{where}: {value!r} is not what it takes")
+        raise ConfigError(f"{where}: invalid value {value!r}")
 
 
 def _any(_: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Losses by name: Keras's forms on probabilities, and torch's own.
+"""Losses by name: Keras's losses on probabilities, and those of torch.
 
 Shape legend: B batch, K outputs.
 """
@@ -120,13 +120,13 @@ def _log_shares(output: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class LossKind:
-    """What a loss is made of and wants.
+    """Constructor, targets and outputs of a loss.
 
     Attributes:
         make: returns the loss module.
         targets: "sparse" for class numbers [B]; "dense" for one number per output [B, K] (one-hot
             for classes); "signs" for the same with -1 instead of 0.
-        outputs: what it takes the outputs for: "logits", "probabilities", "log_probabilities",
+        outputs: interpretation of the outputs: "logits", "probabilities", "log_probabilities",
             "scores" or "values".
     """
 

@@ -1,4 +1,4 @@
-"""Optimizers by name, with Keras's and PyTorch's words for their parameters."""
+"""Optimizers by name, with the parameter names of Keras and PyTorch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vinedresser.errors import ConfigError
 
 __all__ = ["LEARNING_RATES", "check_optimizer", "make_optimizer", "rate_of"]
 
-# Keras's defaults, for cases that name none.
+# Keras's defaults, used if a case specifies none.
 LEARNING_RATES = {
     "sgd": 0.01,
     "adam": 0.001,
@@ -52,7 +52,7 @@ _SYNONYMS = {
     "clip_norm": "clipnorm",
     "clip_value": "clipvalue",
 }
-# Those that are no argument of torch's: the training itself applies them.
+# Parameters that torch does not take: the training applies them itself.
 _OF_THE_LOOP = ("decay", "clipnorm", "clipvalue")
 _PLAIN = (
     *("lr", "eps", "momentum", "weight_decay", "alpha", "rho", "lambd", "dampening"),
@@ -63,10 +63,10 @@ _ADAPTIVE_EPSILON = ("adam", "adamw", "amsgrad", "adamax", "nadam", "radam", "rm
 
 
 def check_optimizer(table: object, where: str) -> dict[str, Any]:
-    """Return an optimizer's table with numbers as numbers and our names for its parameters.
+    """Return an optimizer's table with numbers as numbers and unified parameter names.
 
     Raises:
-        ConfigError: there is no such optimizer or parameter, or a value is not right.
+        ConfigError: The optimizer or a parameter is unknown, or a value is invalid.
     """
     if isinstance(table, str):
         table = {"name": table}
@@ -90,11 +90,11 @@ def check_optimizer(table: object, where: str) -> dict[str, Any]:
 
 
 def make_optimizer(table: Mapping[str, Any], parameters: Iterable[Tensor]) -> torch.optim.Optimizer:
-    """Return an optimizer as `check_optimizer` described it.
+    """Return an optimizer described by a table from `check_optimizer`.
 
     Args:
-        table: checked.
-        parameters: what it updates.
+        table: checked table.
+        parameters: parameters to update.
     """
     name = table["name"]
     settings = {key: value for key, value in table.items() if key in _PLAIN and value}
@@ -108,7 +108,7 @@ def make_optimizer(table: Mapping[str, Any], parameters: Iterable[Tensor]) -> to
     if name in _ADAPTIVE_EPSILON:
         settings.setdefault("eps", 1e-7)
     wanted = table["lr"]
-    # torch refuses what Keras lets pass, such as a negative learning rate.
+    # torch rejects values that Keras accepts, such as a negative learning rate.
     settings["lr"] = wanted if wanted > 0 and math.isfinite(wanted) else 1.0
     try:
         optimizer = _MAKERS[name](list(parameters), **settings)

@@ -18,8 +18,8 @@ class Recurrent(nn.Module):
         features: F.
         units: U.
         sequences: return [B, T, U] instead of [B, U].
-        bidirectional: read it from both ends: 2 U.
-        act: of an RNN, its activation; "" for tanh.
+        bidirectional: read the sequence from both ends: 2 U.
+        act: activation of an RNN; "" for tanh.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Recurrent(nn.Module):
             self.rnn = make(features, units, batch_first=True, bidirectional=bidirectional)
 
     def uses(self, act: str) -> bool:
-        """Say whether an activation is inside of it already."""
+        """Return whether the layer includes an activation itself."""
         return act in self._inner
 
     def forward(self, x: Tensor) -> Tensor:
@@ -58,7 +58,7 @@ class OverTime(nn.Module):
     """A convolution or pooling over time.
 
     Args:
-        inner: maps [B, F, T] to [B, U, T'], as torch has it.
+        inner: maps [B, F, T] to [B, U, T'], as in torch.
     """
 
     def __init__(self, inner: nn.Module) -> None:

@@ -1,4 +1,4 @@
-"""Published rule sets, built anew from their published thresholds: the peers to beat."""
+"""Published rule sets, reimplemented from their published thresholds, for comparison."""
 
 from __future__ import annotations
 

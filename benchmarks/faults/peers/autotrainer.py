@@ -21,10 +21,10 @@ _SLOW_AFTER = 0.3
 
 
 def alarms_of(evidence: Evidence) -> list[Alarm]:
-    """Return its alarms, looking once an epoch; R² stands for accuracy where there are no classes.
+    """Return its alarms, checked once per epoch; R² replaces accuracy in regression.
 
-    The checks of the gradient count while the training accuracy is below 0.6, or has never gained
-    0.01 from one epoch to the next.
+    The gradient checks count while the training accuracy is below 0.6, or has never gained 0.01
+    between epochs.
     """
     epochs = evidence.trained.history.epochs
     names, steps, norms = evidence.gradients("l2")
@@ -53,36 +53,36 @@ def alarms_of(evidence: Evidence) -> list[Alarm]:
 
 
 def vanishing(first: float, last: float) -> bool:
-    """Return whether the norms of the first and the last layer's gradient say so."""
+    """Return whether the gradient norms of the first and last layer indicate vanishing."""
     return first < 1e-4 and (first / last if last else math.inf) < 1e-3
 
 
 def exploding(first: float, last: float, loss: float) -> bool:
-    """Return whether the norms of the gradients say so, or something is not finite."""
+    """Return whether the gradient norms indicate explosion, or a value is not finite."""
     if not all(map(math.isfinite, (first, last, loss))):
         return True
     return bool(last) and first / last > 70
 
 
 def dying(zero_shares: Sequence[float], sizes: Sequence[int]) -> bool:
-    """Return whether 70 % of all entries of the gradients are exactly zero.
+    """Return whether 70 % of all gradient entries are exactly zero.
 
     Args:
-        zero_shares: of each layer's gradient.
-        sizes: how many entries each has.
+        zero_shares: share of zeros in each layer's gradient.
+        sizes: number of entries of each gradient.
     """
     zeros = sum(share * size for share, size in zip(zero_shares, sizes, strict=True))
     return zeros >= 0.7 * sum(sizes)
 
 
 def oscillating(scores: Sequence[float]) -> bool:
-    """Return whether the accuracy falls by 0.03 in a fifth of the epochs."""
+    """Return whether the accuracy drops by 0.03 in a fifth of the epochs."""
     falls = [before - after for before, after in pairwise(scores)]
     return len(falls) >= 5 and sum(f >= _SWING for f in falls) >= _SWING_SHARE * len(scores)
 
 
 def slow(scores: Sequence[float], epochs: int) -> bool:
-    """Return whether after 30 % of the epochs the accuracy has never gained 0.01."""
+    """Return whether the accuracy has never gained 0.01 after 30 % of the epochs."""
     return len(scores) > 1 and len(scores) >= _SLOW_AFTER * epochs and _best_gain(scores) < _GAIN
 
 

@@ -1,8 +1,8 @@
-"""The built-in rules of Amazon SageMaker Debugger at their documented defaults.
+"""The built-in rules of Amazon SageMaker Debugger with their documented defaults.
 
-Built from the conditions in its Developer Guide; the sources were never published. Left out are the
-rules without a default threshold, those that need tensors which only the user can name (labels,
-predictions, images, tokens, another run), and those about trees and the system.
+Reimplemented from the conditions in its Developer Guide; the sources were never published. Rules
+without a default threshold, rules that need user-specified tensors (labels, predictions, images,
+tokens, another run), and rules about trees and the system are omitted.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def alarms_of(evidence: Evidence, every: int) -> list[Alarm]:
     """Return the alarms of its rules, in the order of the steps.
 
     Args:
-        evidence: of the training.
-        every: steps from one saved step to the next; it ships with 500.
+        evidence: evidence of the training.
+        every: steps between saved steps; the default of Debugger is 500.
     """
     parts = (_gradients, _initialisation, _weights, _activations, _losses)
     alarms = [alarm for part in parts for alarm in part(evidence, every)]
@@ -61,7 +61,7 @@ def _gradients(evidence: Evidence, every: int) -> Iterator[Alarm]:
 
 
 def all_zero(shares: Array, threshold: float = 1.0) -> bool:
-    """Return whether some tensor's share of zeros is at the threshold (AllZero, 100 %)."""
+    """Return whether some tensor's share of zeros reaches the threshold (AllZero, 100 %)."""
     return bool((shares >= threshold).any())
 
 
@@ -104,7 +104,7 @@ def update_ratio(before: Array, now: Array) -> float:
 
 
 def unchanged(values: list[Array]) -> bool:
-    """Return whether three saved values in a row are alike (UnchangedTensor)."""
+    """Return whether three consecutive saved values are equal (UnchangedTensor)."""
     if len(values) < 3:
         return False
     return all(np.allclose(values[0], one, rtol=1e-5, atol=1e-8) for one in values[1:])
@@ -127,11 +127,11 @@ def _activations(evidence: Evidence, every: int) -> Iterator[Alarm]:
 
 
 def inactive_share(values: Array, limits: tuple[float, float]) -> float:
-    """Return the share of units that lie strictly inside the limits for under 1 % of the rows.
+    """Return the share of units that are strictly inside the limits for less than 1 % of the rows.
 
     Args:
-        values: [B, units, ...].
-        limits: outside of which a unit is inactive.
+        values: outputs, [B, units, ...].
+        limits: limits outside of which a unit is inactive.
     """
     rows = values.reshape(len(values), -1)
     active = ((rows > limits[0]) & (rows < limits[1])).mean(axis=0)
@@ -139,7 +139,7 @@ def inactive_share(values: Array, limits: tuple[float, float]) -> float:
 
 
 def _of_output(kind: str) -> tuple[float, float]:
-    """Return the limits of the inputs, put through the activation."""
+    """Return the input limits, transformed by the activation."""
     low, high = np.array(_LIMITS[kind])
     if kind == "Tanh":
         return float(np.tanh(low)), float(np.tanh(high))
@@ -163,7 +163,7 @@ def _losses(evidence: Evidence, every: int) -> Iterator[Alarm]:
 
 
 def not_decreasing(steps: NDArray[np.int64], losses: Array, num_steps: int = 10) -> list[int]:
-    """Return the steps at which the loss is not below that of the nearest step 10 before."""
+    """Return the steps whose loss is not below that of the nearest step 10 earlier."""
     found = []
     for place, step in enumerate(steps.tolist()):
         earlier = int(np.searchsorted(steps, step - num_steps, side="right")) - 1
@@ -179,7 +179,7 @@ def overfit(
     eval_losses: Array,
     every: int = 1,
 ) -> list[int]:
-    """Return the steps at which evaluation is over training by 0.1 for more than one evaluation."""
+    """Return the steps at which evaluation exceeds training by 0.1 more than once in a row."""
     found, streak = [], 0
     for step, loss in zip(eval_steps.tolist(), eval_losses.tolist(), strict=True):
         place = int(np.searchsorted(steps, step, side="right")) - 1

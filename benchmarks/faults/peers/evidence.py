@@ -1,4 +1,4 @@
-"""What the peers are shown of a training, and what they say."""
+"""Evidence that the peers receive, and their alarms."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from vinedresser.store.step_record import Mode
 
 __all__ = ["CAPTURED_EVERY", "PEER_CAPTURE", "Alarm", "Evidence"]
 
-# Steps from one look at tensors to the next; the peers that look at gradients do so once an epoch.
+# Steps between checks of tensors; peers that check gradients do so once per epoch.
 CAPTURED_EVERY = 20
 _TRAIN = ("train",)
 PEER_CAPTURE = CaptureConfig(
@@ -38,11 +38,11 @@ PEER_CAPTURE = CaptureConfig(
 
 @dataclass(frozen=True)
 class Alarm:
-    """What a peer says.
+    """An alarm of a peer.
 
     Attributes:
-        step: at which it says so.
-        symptom: in its own words.
+        step: step of the alarm.
+        symptom: symptom in the peer's words.
     """
 
     step: int
@@ -51,12 +51,12 @@ class Alarm:
 
 @dataclass(frozen=True)
 class Evidence:
-    """A training that is over.
+    """A completed training.
 
     Attributes:
-        case: as its user wrote it.
-        trained: what came of it, with the history of its epochs.
-        run: what was captured for the peers (`PEER_CAPTURE`).
+        case: case as written by its user.
+        trained: completed training with the history of its epochs.
+        run: run with the tensors captured for the peers (`PEER_CAPTURE`).
     """
 
     case: Case
@@ -64,10 +64,10 @@ class Evidence:
     run: Run
 
     def gradients(self, statistic: str) -> tuple[list[str], NDArray[np.int64], NDArray[np.float64]]:
-        """Return a statistic of the gradients of the weights, in the order of the model.
+        """Return a statistic of the gradients of the weights, in model order.
 
         Returns:
-            Their names [L], the steps [S], and the values [S, L].
+            Names [L], steps [S], and values [S, L].
         """
         columns = self.run.reductions(statistic, "gradients", mode="train")
         names = [name for name in columns if "bias" not in name.rpartition(".")[2]]

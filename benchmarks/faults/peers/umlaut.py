@@ -14,7 +14,7 @@ _PASSING = ("maxpool", "avgpool", "dropout", "spatial_dropout", "flatten", "bn",
 
 
 def alarms_of(evidence: Evidence) -> list[Alarm]:
-    """Return its alarms: of the program before the first step, of accuracy after each epoch."""
+    """Return its alarms about the program before the first step and accuracy after each epoch."""
     case = evidence.case
     rows = evidence.trained.data.x
     low, high = float(rows.min()), float(rows.max())
@@ -41,7 +41,7 @@ def alarms_of(evidence: Evidence) -> list[Alarm]:
 
 
 def last_activation(layers: tuple[Layer, ...]) -> str:
-    """Return the activation of the outputs; "" where there is none."""
+    """Return the activation of the outputs; "" for none."""
     last = layers[-1]
     return str(last.value) if last.kind == "act" else last.act
 
@@ -60,7 +60,7 @@ def hidden_linear(layers: tuple[Layer, ...]) -> bool:
 
 
 def _lacks_softmax(case: Case) -> bool:
-    """Return whether a cross-entropy of probabilities over classes has no softmax before it."""
+    """Return whether a cross-entropy of class probabilities has no softmax before it."""
     kind = LOSSES[case.loss]
     crossentropy = kind.outputs == "probabilities" and "bce" not in case.loss
     return crossentropy and "binary" not in case.loss and last_activation(case.model) != "softmax"

@@ -79,7 +79,7 @@ def test_a_missing_key_and_an_id_that_is_there_twice_are_told(tmp_path: Path) ->
     text = (FOLDER / "cases.yaml").read_text()
     twice = tmp_path / "twice.yaml"
     twice.write_text(text + text.partition("cases:\n")[2])
-    with pytest.raises(ConfigError, match="DF-46995209-F: is there twice"):
+    with pytest.raises(ConfigError, match="DF-46995209-F: duplicate id"):
         load_cases(twice)
 
 
@@ -272,7 +272,7 @@ def test_the_command_judges_each_case_in_a_process_of_its_own(tmp_path: Path) ->
         check=False,
     )
     assert wrong.returncode == 1
-    assert wrong.stderr == "--only: no case 'irsi'; did you mean iris?\n"
+    assert wrong.stderr == "--only: unknown case 'irsi'; did you mean iris?\n"
 
 
 def test_dropout_and_running_statistics_show_in_the_outcome() -> None:
