@@ -334,9 +334,8 @@ def main() -> None:
         return
     torch.set_num_threads(options.threads)
     names = list(ARMS)
-    print(
-        measure(options.model, names, options.rounds, options.steps, options.folder, options.device)
-    )
+    rounds, steps, folder = options.rounds, options.steps, options.folder
+    print(measure(options.model, names, rounds, steps, folder, device=options.device))
 
 
 if __name__ == "__main__":
