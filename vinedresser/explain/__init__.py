@@ -1,1 +1,1 @@
-"""Looking closely at what is left: the report of a run; later saliency and drift."""
+"""Reports and charts of runs and sweeps."""

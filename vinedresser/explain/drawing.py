@@ -116,7 +116,7 @@ class _Subject:
         return self.name in self.run.scalar_names()
 
     def value(self) -> NDArray[Any]:
-        """Return the tensor at the step.
+        """Return the tensor at the step, any shape and dtype.
 
         Raises:
             ConfigError: no step is given.
@@ -162,7 +162,11 @@ _Drawn = tuple[list[Svg], list[Panel]]
 
 
 def _curves(subject: _Subject) -> _Drawn:
-    """Draw a scalar in all its modes, or each statistic of a tensor."""
+    """Draw a scalar in all its modes, or each statistic of a tensor.
+
+    Raises:
+        UnknownStep: no statistics were captured.
+    """
     run, name = subject.run, subject.name
     if subject.is_scalar:
         columns = {"": run.scalars(rank=subject.rank).get(name, Column.empty(name))}
@@ -210,6 +214,11 @@ def _histogram(subject: _Subject) -> _Drawn:
 
 
 def _histogram_over_steps(subject: _Subject) -> _Drawn:
+    """Draw the distribution of a tensor's elements over the steps.
+
+    Raises:
+        UnknownStep: the tensor was never captured in full.
+    """
     view = subject.run.tensor(subject.name)
     captured = view.steps(subject.mode, subject.rank)
     if not len(captured):
@@ -277,6 +286,11 @@ def _panel(caption: str, svg: Svg, size: Size) -> Panel:
 
 
 def _save(target: Path, content: bytes) -> None:
+    """Replace a file atomically.
+
+    Raises:
+        ConfigError: the file cannot be written.
+    """
     temporary = target.with_name(f".tmp-{os.getpid()}-{target.name}")
     try:
         temporary.write_bytes(content)

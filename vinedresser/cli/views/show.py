@@ -126,6 +126,11 @@ def show_name(run: Run, name: str, *, step: int | None, mode: str, rank: int) ->
 
 
 def _show_scalar(run: Run, name: str, step: int | None, mode: Mode, rank: int) -> None:
+    """Print the values of a scalar.
+
+    Raises:
+        UnknownStep: not captured in this mode or at this step.
+    """
     columns = run.scalars(f"^{re.escape(name)}$", mode=mode, rank=rank)
     if name not in columns:
         raise UnknownStep(f"{run.path}: {name}: never captured in mode {mode} by rank {rank}")
@@ -140,6 +145,11 @@ def _show_scalar(run: Run, name: str, step: int | None, mode: Mode, rank: int) -
 
 
 def _show_tensor(run: Run, name: str, step: int | None, mode: Mode, rank: int) -> None:
+    """Print the statistics of a tensor, or its values at one step.
+
+    Raises:
+        UnknownStep: not captured in this mode or at this step.
+    """
     view = run.tensor(name)
     if step is not None:
         value = view.value(step, mode, rank)

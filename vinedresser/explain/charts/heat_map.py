@@ -152,6 +152,7 @@ def _row_labels(data: GradientMap, frame: _Frame) -> list[Svg]:
 
 
 def _summary(row: NDArray[np.float64]) -> str:
+    """Return the range of a row of logarithms, float64 [C], as text."""
     finite = row[np.isfinite(row)]
     if not finite.size:
         return "no finite value except zero"

@@ -161,7 +161,7 @@ def _indices(shares: NDArray[np.float64]) -> NDArray[np.uint8]:
 
 
 def _common_edges(histograms: Sequence[Histogram]) -> NDArray[np.float64] | None:
-    """Return edges that contain nearly all elements of each step."""
+    """Return edges that contain nearly all elements of each step, float64 [B + 1]."""
     ends = [_quantiles(one) for one in histograms if one.counts.sum()]
     if not ends:
         return None

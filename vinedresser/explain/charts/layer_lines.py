@@ -89,6 +89,7 @@ def extremes(data: LayerSeries) -> tuple[int, int] | None:
 
 
 def _median(row: NDArray[np.float64]) -> float:
+    """Return the median of the finite values of a row, float64 [N]; NaN if there are none."""
     finite = row[np.isfinite(row)]
     return float(np.median(finite)) if finite.size else math.nan
 
@@ -96,6 +97,7 @@ def _median(row: NDArray[np.float64]) -> float:
 def _value_axis(
     values: NDArray[np.float64], band: Band | None, log: bool, start: float, end: float
 ) -> Scale:
+    """Return the axis for values, float64 [L, N], and the band."""
     if not log:
         return nice_scale(values, start, end)
     finite = values[np.isfinite(values)]
@@ -124,12 +126,12 @@ def _band(band: Band | None, frame: Frame, size: Size) -> list[Svg]:
 
 
 def _height(frame: Frame, values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return pixels, shape as given; values beyond the axis lie at its end."""
+    """Return pixels, float64, shape as given; values beyond the axis lie at its end."""
     return np.clip(frame.y(values), frame.top, frame.bottom)
 
 
 def _envelope(data: LayerSeries, values: NDArray[np.float64], frame: Frame) -> list[Svg]:
-    """Return the area between the lowest and highest of all layers."""
+    """Return the area between the lowest and highest of all layers; values: float64 [L, N]."""
     seen = np.isfinite(values).any(axis=0)
     if len(values) < 3 or seen.sum() < 2:
         return []
@@ -142,6 +144,7 @@ def _envelope(data: LayerSeries, values: NDArray[np.float64], frame: Frame) -> l
 
 
 def _lines(data: LayerSeries, values: NDArray[np.float64], frame: Frame) -> list[Svg]:
+    """Return the lines of some layers and of the extremes; values: float64 [L, N]."""
     most = min(len(values), MOST_LINES)
     chosen = {int(row) for row in np.linspace(0, len(values) - 1, most).round()}
     ends = extremes(data)
@@ -173,6 +176,7 @@ def _sparse(finite: NDArray[np.bool_]) -> bool:
 
 
 def _summary(row: NDArray[np.float64]) -> str:
+    """Return the range of the finite values of a row, float64 [N], as text."""
     finite = row[np.isfinite(row)]
     if not finite.size:
         return "no value"

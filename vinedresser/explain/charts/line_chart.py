@@ -81,6 +81,7 @@ def _training(column: Column, frame: Frame) -> list[Svg]:
 
 
 def _along(scale: Scale, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return values or logarithms, float64 [N], as `Scale.along`."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return scale.along(values)
 

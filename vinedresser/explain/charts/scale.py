@@ -116,6 +116,7 @@ def nice_scale(values: NDArray[np.float64], start: float, end: float) -> Scale:
 
 
 def _spreads_over_decades(values: NDArray[np.float64]) -> bool:
+    """Return whether positive values, float64 of any shape, need a logarithmic axis."""
     first, middle, ninth = np.quantile(np.log10(values), [0.1, 0.5, 0.9])
     peak = np.log10(values.max()) - middle
     return bool(ninth - first >= np.log10(_LOG_FROM_SPREAD) or peak >= np.log10(_LOG_FROM_PEAK))

@@ -111,7 +111,7 @@ def _spread(stack: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _wrapped(tiles: list[NDArray[np.float64]]) -> list[list[NDArray[np.float64]]]:
-    """Arrange tiles in about as many rows as columns."""
+    """Arrange tiles, float64 [H, W] or [H, W, 3], in about as many rows as columns."""
     shown = tiles[: _MOST_ROWS * _MOST_COLUMNS]
     width = min(int(np.ceil(np.sqrt(len(shown)))), _MOST_COLUMNS) or 1
     return [shown[start : start + width] for start in range(0, len(shown), width)]

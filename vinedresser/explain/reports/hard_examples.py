@@ -163,7 +163,16 @@ def _pictures(values: NDArray[np.float64] | None, *, channels_last: bool) -> lis
 def _features(
     seen: LastBatches, values: NDArray[np.float64] | None, names: Sequence[str]
 ) -> tuple[list[str], list[list[str]]]:
-    """Return the features in which the examples are most unusual, and their values."""
+    """Return the features in which the examples are most unusual, and their values.
+
+    Args:
+        seen: the batches.
+        values: inputs of the examples, float64 [rows, features].
+        names: names of the features; others are numbered.
+
+    Returns:
+        Names, and texts by row; empty if the inputs are not rows of features.
+    """
     name = _input_name(seen.batches)
     if values is None or values.ndim != 2 or name is None:
         return [], []
@@ -187,6 +196,7 @@ def _named(place: int, classes: Sequence[str]) -> str:
 
 
 def _listed(values: NDArray[Any]) -> str:
+    """Return the first numbers of an array, any shape and real dtype, as text."""
     flat = np.asarray(values, np.float64).ravel()
     more = ", …" if flat.size > _MOST_NUMBERS else ""
     return ", ".join(number(float(value), 3) for value in flat[:_MOST_NUMBERS]) + more

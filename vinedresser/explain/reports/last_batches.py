@@ -105,6 +105,7 @@ class _Reading:
         self._run = run
 
     def batches(self, mode: Mode, steps: NDArray[np.int64]) -> list[Batch]:
+        """Return the last batches at these steps, int64 [N]."""
         found = []
         records = [record for step in steps.tolist() for record in self._run.at(step, mode)]
         for record in records[-_LAST:]:

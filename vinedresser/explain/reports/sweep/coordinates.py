@@ -96,6 +96,7 @@ def _result_scale(trials: Sequence[Trial], bottom: float) -> Scale:
 
 
 def _line(trial: Trial, axes: Sequence[_Axis], last: Scale, places: NDArray[np.float64]) -> Svg:
+    """Return the line of a trial; places: pixels of the axes and the result, float64 [A + 1]."""
     heights = [axis.height(trial.parameters) for axis in axes]
     value = list(trial.values.values())[-1] if trial.values else float("nan")
     result = float(np.clip(last(value), last.end, last.start))
