@@ -70,7 +70,7 @@ def test_what_is_wrong_is_said_before_prefect_is_asked(
     said = vinedresser(tmp_path, "deploy", "sweep.toml", code=2)
     assert "no Prefect server configured: start one on this machine with `vinedresser up`" in said
     said = vinedresser(tmp_path, "deploy", "sweep.toml", "--paused", code=2)
-    assert "--timezone, --paused: go with --cron" in said
+    assert "--timezone, --paused: require --cron" in said
     monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
     said = vinedresser(tmp_path, "deploy", "sweep.toml", "--cron", "at two", code=2)
     assert "cron 'at two': " in said
