@@ -175,9 +175,7 @@ def test_a_rule_without_anything_to_watch_says_so_once(tmp_path: Path) -> None:
     run = make_run(tmp_path, [step_record(step, scalars={"loss": 1.0}) for step in range(3)])
     (finding,) = judge(run, [LossAbove()])
     assert (finding.severity, finding.step, finding.rule) == ("warning", 0, "loss_above")
-    assert (
-        finding.seen == "watched nothing: no losses at train step 0; nearest names: loss"
-    )
+    assert finding.seen == "watched nothing: no losses at train step 0; nearest names: loss"
     assert "watch(model, loss=…)" in finding.remedy
 
 

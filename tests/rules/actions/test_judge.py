@@ -104,7 +104,7 @@ def test_what_fails_is_told_once_and_tried_again_by_the_next_judge(tmp_path: Pat
         judged = Judged(tmp_path, settings)
         judged.over()
         errors = said(judged.start())
-        assert errors.count("the action notify failed: 127.0.0.1") == 1
+        assert errors.count("action notify failed: 127.0.0.1") == 1
         server.codes.clear()
         assert said(judged.start()) == ""
         assert len(server.taken) == 1
@@ -148,7 +148,7 @@ def test_a_snapshot_of_a_run_that_is_over_is_refused(tmp_path: Path) -> None:
     judged = Judged(tmp_path, settings)
     judged.over()
     errors = said(judged.start())
-    assert "the action snapshot was refused" in errors
+    assert "action snapshot was refused" in errors
     names = ("snapshot", "checkpoint", "adjust")
     assert judged.actions() == [(name, "refused") for name in names]
 
@@ -172,14 +172,14 @@ def test_defaults_are_by_severity() -> None:
     [
         ('on_stop = ["notfy"]', r"actions.on_stop: no such action 'notfy'; did you mean notify"),
         ('on_stop = "stop"', r"actions.on_stop: must be a list of actions, not 'stop'"),
-        ('on_stop = ["email"]', r"email needs settings of its own: \[actions.email\]"),
+        ('on_stop = ["email"]', r"email needs settings: \[actions.email\]"),
         ("on_stopp = []", "actions.on_stopp: no such key; did you mean on_stop"),
         ('[actions.notify]\nwebhok = "x"', "actions.notify.webhok: no such key"),
         ('[actions.notify]\nwebhook = "http://example.org"', "actions.notify: .*must be https"),
         ("[actions.adjust]\nlr = 2.0", "actions.adjust: lr: must be a factor between 0 and 1"),
         ("[actions.snapshot]\nsteps = 0", "actions.snapshot: steps: must be from 1"),
         ('[actions.command]\nargv = ["./none.sh"]', "actions.command: .*none.sh"),
-        ("[actions.command]\nargv = []", "actions.command: argv: is empty"),
+        ("[actions.command]\nargv = []", "actions.command: argv: must not be empty"),
     ],
 )
 def test_an_experiment_file_is_checked(tmp_path: Path, text: str, message: str) -> None:
@@ -193,5 +193,5 @@ def test_an_experiment_file_is_checked(tmp_path: Path, text: str, message: str) 
 
 def test_a_journal_that_is_none_is_not_overwritten(tmp_path: Path) -> None:
     LocalStorage(tmp_path).put(actions_key("all"), [b"nonsense\n"])
-    with pytest.raises(CorruptData, match=r"actions/all\.jsonl: not a file of actions"):
+    with pytest.raises(CorruptData, match=r"actions/all\.jsonl: not a valid journal of actions"):
         Journal(LocalStorage(tmp_path), "all")

@@ -84,10 +84,10 @@ def test_a_server_that_is_away_is_given_up(context: ActionContext) -> None:
     ("settings", "message"),
     [
         ({"webhook": "http://example.org/x"}, "must be https, unless insecure"),
-        ({"webhook": "ftp://127.0.0.1/x"}, "must begin with https://"),
-        ({"webhook": "file:///etc/passwd"}, "must begin with https://"),
-        ({"webhook": "https://me:word@example.org/"}, "no user and no password"),
-        ({"webhook_variable": "SURELY_UNSET"}, "no environment variable 'SURELY_UNSET'"),
+        ({"webhook": "ftp://127.0.0.1/x"}, "must start with https://"),
+        ({"webhook": "file:///etc/passwd"}, "must start with https://"),
+        ({"webhook": "https://me:word@example.org/"}, "must not contain a user or password"),
+        ({"webhook_variable": "SURELY_UNSET"}, "environment variable 'SURELY_UNSET' is not set"),
         ({}, "either webhook or webhook_variable"),
     ],
 )
@@ -140,7 +140,7 @@ def test_mail_needs_encryption_and_a_password_that_is_there(
 ) -> None:
     with pytest.raises(ValueError, match="starttls: must be true"):
         EmailSettings("mail.example.org", ["a@b.c"], "a@b.c", starttls=False)
-    with pytest.raises(ValueError, match="no environment variable 'MAIL_WORD'"):
+    with pytest.raises(ValueError, match="environment variable 'MAIL_WORD' is not set"):
         EmailSettings("h", ["a@b.c"], "a@b.c", user="me", password_variable="MAIL_WORD")
     monkeypatch.setenv("MAIL_WORD", "hidden")
     settings = EmailSettings("h", ["a@b.c"], "a@b.c", user="me", password_variable="MAIL_WORD")

@@ -1,7 +1,7 @@
-"""What follows a finding: the run is stopped, people are told, more is kept of it.
+"""Actions that follow a finding: stop the run, notify people, capture more data.
 
 plan        which actions follow which finding
-settings    of the actions
-dispatcher  takes them, off the judge's path, and notes what came of them
-base        what an action is; the others are one action each
+settings    settings of the actions
+dispatcher  takes the actions outside the judge's thread, and records their results
+base        interface of an action; each of the other modules implements one or helps to do so
 """

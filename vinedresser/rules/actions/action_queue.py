@@ -1,4 +1,4 @@
-"""Actions one after the other, on a thread of their own."""
+"""A queue that takes actions in a separate thread."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _LOG = logging.getLogger(__name__)
 
 
 class ActionQueue:
-    """Takes actions in the order in which they come.
+    """Takes actions in order, in a separate thread.
 
     Args:
-        name: of the thread.
-        over: called with each action that is over, its context, and what came of it.
+        name: name of the thread.
+        over: called with each action that has ended, its context and its result.
     """
 
     def __init__(
@@ -32,32 +32,32 @@ class ActionQueue:
         self._thread.start()
 
     def put(self, action: Action, context: ActionContext) -> None:
-        """Have an action taken after all that came before."""
+        """Queue an action."""
         self._jobs.put((action, context))
 
     def end(self) -> None:
-        """Let the thread end after what has come so far."""
+        """Let the thread end after the actions queued so far."""
         self._jobs.put(None)
 
     def join(self, timeout: float) -> bool:
-        """Wait for its end; return False when that took too long."""
+        """Wait for the thread to end; return False after a timeout in seconds."""
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
             action, context = job
-            result = ActionResult("failed", "the judge gave up before")
+            result = ActionResult("failed", "the judge gave up before it was taken")
             if not context.giving_up.is_set():
                 result = run_action(action, context)
             try:
                 self._over(action, context, result)
             except VinedresserError as error:
-                _LOG.warning("%s: what came of it cannot be stored: %s", action.name, error)
+                _LOG.warning("%s: cannot store the result: %s", action.name, error)
 
 
 def run_action(action: Action, context: ActionContext) -> ActionResult:
-    """Take an action; an error of its own is a failure."""
+    """Take an action; an error is returned as a failure."""
     try:
         return action.take(context)
     except (VinedresserError, OSError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""What an action is, and what it is taken for."""
+"""The interface of an action, its context and its result."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["Action", "ActionContext", "ActionResult"]
 
 
 class ActionResult(NamedTuple):
-    """What came of an action.
+    """The result of an action.
 
     Attributes:
-        word: "done"; "refused", which another try would not change; or "failed".
+        word: "done"; "refused": another attempt would have the same result; or "failed".
         detail: one sentence.
     """
 
@@ -26,15 +26,14 @@ class ActionResult(NamedTuple):
 
 @dataclass(frozen=True)
 class ActionContext:
-    """A finding that an action is taken for.
+    """The finding that an action is taken for, and its run.
 
     Attributes:
-        id: the same whenever this action is taken for this finding of this run.
-        finding: what was found.
-        storage: the run's.
-        document: what a program or a server is told, as plain JSON types
-            (`vinedresser.rules.actions.message.document`).
-        giving_up: set when nothing more is to be tried.
+        id: identifier of this action for this finding of this run; see `message.action_id`.
+        finding: the finding.
+        storage: storage of the run.
+        document: content for programs and servers, as plain JSON types; see `message.document`.
+        giving_up: set when no more attempts should be made.
     """
 
     id: str
@@ -45,17 +44,17 @@ class ActionContext:
 
 
 class Action(Protocol):
-    """Something that is done because of a finding.
+    """A reaction to a finding.
 
     Attributes:
-        name: as in a configuration file.
+        name: name in a configuration file.
     """
 
     name: ClassVar[str]
 
     def take(self, context: ActionContext) -> ActionResult:
-        """Do it; called on a thread of its own, and over within a bounded time.
+        """Take the action, within a bounded time; called in a separate thread.
 
         Raises:
-            VinedresserError: it failed.
+            VinedresserError: the action failed.
         """

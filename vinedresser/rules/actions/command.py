@@ -1,4 +1,4 @@
-"""Starting a program because of a finding."""
+"""The action that runs a program."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["CommandAction"]
 
 
 class CommandAction:
-    """Starts a program, which reads the finding and the facts of its run as JSON from its input.
+    """Runs a program, which reads the finding and its run as JSON from standard input.
 
-    Its output goes to the judge's log. It is not started again, whatever its exit code.
+    Its output goes to the judge's log. It is run only once, whatever its exit code.
 
     Args:
-        settings: which program.
+        settings: program and time limit.
     """
 
     name: ClassVar[str] = "command"
@@ -34,15 +34,15 @@ class CommandAction:
         settings = self._settings
         program = settings.argv[0]
         try:
-            # A session of its own, so that all that it starts can be ended with it.
+            # A new session, so that all its processes can be killed together.
             process = subprocess.Popen(
                 settings.argv, cwd=settings.cwd, stdin=subprocess.PIPE, start_new_session=True
             )
         except OSError as error:
             return ActionResult("refused", f"{program}: {error.strerror}")
-        told = json.dumps(context.document, allow_nan=False).encode()
+        content = json.dumps(context.document, allow_nan=False).encode()
         try:
-            process.communicate(told, timeout=settings.timeout)
+            process.communicate(content, timeout=settings.timeout)
         except subprocess.TimeoutExpired:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)

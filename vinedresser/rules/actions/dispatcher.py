@@ -1,4 +1,4 @@
-"""From findings to actions, off the judge's own path."""
+"""Take the actions that follow findings, outside the judge's thread."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ from vinedresser.store.records import ActionRecord, RunRecord, StopRecord, read_
 
 __all__ = ["Dispatcher"]
 
-# What is told to others: it may take as long as they do, and nothing waits for it.
+# Actions that wait for other programs and servers; nothing waits for them.
 _OUTGOING = frozenset({"notify", "email", "command"})
-# What the training has to do before it ends.
+# Actions that the training must take before it stops.
 _BEFORE_STOP = frozenset({"snapshot", "checkpoint"})
-# Seconds that actions have once the run is over, and then to come to their end.
+# Seconds for actions to complete after the run, and then to give up.
 _LAST_CALL, _END = 60.0, 15.0
 
 
 class Dispatcher:
-    """Takes the actions that follow findings, those of the training and outgoing ones in two lanes.
+    """Takes the actions that follow findings; those of the training and others in two queues.
 
-    The judge never waits for an action; the training does only what it is asked for.
+    The judge never waits for an action.
 
     Args:
-        run: that is judged.
-        plan: which actions follow.
-        group: of the rules.
+        run: judged run.
+        plan: actions that follow findings.
+        group: name of the rule group.
 
     Raises:
-        CorruptData: the journal of an earlier judge cannot be read.
+        CorruptData: the journal of an earlier judge is corrupt.
         StoreError: the storage refused.
     """
 
@@ -59,24 +59,24 @@ class Dispatcher:
         self._outgoing = ActionQueue("outgoing-actions", self._note)
 
     def take(self, finding: Finding) -> None:
-        """Have the actions taken that follow a finding, but for its stop."""
+        """Queue the actions that follow a finding, except its stop."""
         for name in self._plan.of(finding):
             action = self._actions.get(name)
             context = self._context(finding, name)
             if action is not None and not self._journal.has(context.id):
-                lane = self._outgoing if name in _OUTGOING else self._training
-                lane.put(action, context)
+                actions = self._outgoing if name in _OUTGOING else self._training
+                actions.put(action, context)
 
     def stops(self, finding: Finding) -> bool:
-        """Say whether a stop follows a finding."""
+        """Return whether a stop follows a finding."""
         return "stop" in self._plan.of(finding)
 
     def stop(self, fatal: Finding, record: StopRecord) -> None:
-        """Ask the training to end, at once or after what the same finding asks of it.
+        """Request the stop of the training, at once or after other actions for the same finding.
 
         Args:
-            fatal: the finding that a stop follows.
-            record: who asks, and why.
+            fatal: finding that a stop follows.
+            record: origin of and reason for the request.
 
         Raises:
             StoreError: the storage refused.
@@ -90,13 +90,13 @@ class Dispatcher:
             self._training.put(action, context)
 
     def close(self) -> None:
-        """Wait, for a bounded time, until all actions are over."""
-        for lane in (self._training, self._outgoing):
-            lane.end()
+        """Wait for all actions, for a bounded time."""
+        queues = (self._training, self._outgoing)
+        for one in queues:
+            one.end()
         end = time.monotonic() + _LAST_CALL
         for patience in (end, end + _END):
-            lanes = (self._training, self._outgoing)
-            ended = [lane.join(max(patience - time.monotonic(), 0.0)) for lane in lanes]
+            ended = [one.join(max(patience - time.monotonic(), 0.0)) for one in queues]
             if all(ended):
                 return
             self._giving_up.set()
@@ -104,8 +104,8 @@ class Dispatcher:
     def _context(self, finding: Finding, name: str) -> ActionContext:
         info = read_record(self._run.storage, RunRecord) or self._run.info
         identity = action_id(info.id, finding, name)
-        told = document(info, self._run.storage.location, finding, identity)
-        return ActionContext(identity, finding, self._run.storage, told, self._giving_up)
+        content = document(info, self._run.storage.location, finding, identity)
+        return ActionContext(identity, finding, self._run.storage, content, self._giving_up)
 
     def _note(self, action: Action, context: ActionContext, result: ActionResult) -> None:
         finding = context.finding
@@ -122,7 +122,7 @@ class Dispatcher:
 
 
 def _actions(settings: Mapping[str, Any], group: str) -> dict[str, Action]:
-    """Return the actions by name, but for the stop, which is of one finding."""
+    """Return the actions by name, except the stop, which depends on the finding."""
     found: list[Action] = [
         TagAction(group),
         SnapshotAction(settings.get("snapshot", SnapshotSettings())),

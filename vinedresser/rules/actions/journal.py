@@ -1,4 +1,4 @@
-"""What was done about the findings of one rule group, in the run directory."""
+"""The journal of the actions of a rule group, in the run directory."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _LOG = logging.getLogger(__name__)
 
 
 class Journal:
-    """A file with one action per line, replaced as a whole at each new one.
+    """A file with one action per line, replaced as a whole with each new action.
 
-    It is written when an action is over. A judge that is killed before takes it again when it is
-    started again: at least once. What is in here, and did not fail, is not taken again.
+    An action is recorded when it has ended. A restarted judge takes an action again unless it is
+    recorded here and did not fail, so actions are taken at least once.
 
     Args:
-        storage: the run's.
-        group: of the rules.
+        storage: storage of the run.
+        group: name of the rule group.
 
     Raises:
-        CorruptData: the file is not one of these.
+        CorruptData: the file is corrupt.
         StoreError: the storage refused.
     """
 
@@ -34,32 +34,34 @@ class Journal:
         self._storage = storage
         self._key = actions_key(group)
         self._lock = threading.Lock()
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
         try:
             self._lines = storage.get(self._key).decode().splitlines()
             known = [ActionRecord.from_json(json.loads(line)) for line in self._lines]
         except KeyMissing:
             self._lines, known = [], []
         except (ValueError, TypeError) as error:
-            raise CorruptData(f"{storage.location}/{self._key}: not a file of actions") from error
+            raise CorruptData(
+                f"{storage.location}/{self._key}: not a valid journal of actions"
+            ) from error
         self._over = {one.id for one in known if one.outcome != "failed"}
 
     def has(self, identity: str) -> bool:
-        """Say whether an action is over, and not to be taken again."""
+        """Return whether an action has ended and must not be taken again."""
         with self._lock:
             return identity in self._over
 
     def add(self, record: ActionRecord) -> None:
-        """Append an action; one that was not done is told in the log, of each name once.
+        """Append an action; log the first action of each name that was not done.
 
         Raises:
             StoreError: the storage refused.
         """
         with self._lock:
-            if record.outcome != "done" and record.action not in self._told:
-                self._told.add(record.action)
+            if record.outcome != "done" and record.action not in self._logged:
+                self._logged.add(record.action)
                 _LOG.warning(
-                    "%s at step %d: the action %s %s: %s",
+                    "%s at step %d: action %s %s: %s",
                     *(record.rule, record.step, record.action),
                     "failed" if record.outcome == "failed" else "was refused",
                     record.detail,

@@ -1,4 +1,4 @@
-"""Telling people of a finding by mail."""
+"""The action that sends an email."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from vinedresser.rules.actions.settings import EmailSettings
 
 __all__ = ["EmailAction"]
 
-# Seconds that the server has for each of its answers.
+# Timeout in seconds for each reply of the server.
 _TIMEOUT = 10.0
 
 
 class EmailAction:
-    """Sends a finding and the facts of its run, as text and as JSON.
+    """Sends a finding and its run by mail, as text and as JSON.
 
     Args:
-        settings: whom to tell, and by which server.
+        settings: recipients and server.
     """
 
     name: ClassVar[str] = "email"
@@ -37,16 +37,16 @@ class EmailAction:
         return retry(lambda: self._send(message), self._settings.patience, context.giving_up)
 
     def _message(self, context: ActionContext) -> EmailMessage:
-        settings, told = self._settings, context.document
+        settings, content = self._settings, context.document
         message = EmailMessage()
         message["From"] = settings.sender
         message["To"] = ", ".join(settings.to)
-        # A header is one line.
-        message["Subject"] = " ".join(str(told["text"]).split())[:200]
-        # Who gets it twice shows it once.
+        # Headers are single lines.
+        message["Subject"] = " ".join(str(content["text"]).split())[:200]
+        # Mail programs show a message that arrives twice only once.
         message["Message-ID"] = f"<{context.id}@vinedresser.invalid>"
-        message.set_content(text(told))
-        as_json = json.dumps(told, allow_nan=False, indent=1).encode()
+        message.set_content(text(content))
+        as_json = json.dumps(content, allow_nan=False, indent=1).encode()
         message.add_attachment(
             as_json, maintype="application", subtype="json", filename="finding.json"
         )
@@ -63,18 +63,20 @@ class EmailAction:
                     server.login(settings.user, settings.password())
                 left_out = server.send_message(message)
         except smtplib.SMTPResponseException as error:
-            # RFC 5321, section 4.2.1: with 4 it may succeed later, with 5 never.
+            # RFC 5321, section 4.2.1: 4xx may succeed later, 5xx never.
             later = error.smtp_code < 500
-            return ActionResult("failed" if later else "refused", f"{where} said {error.smtp_code}")
+            return ActionResult(
+                "failed" if later else "refused", f"{where} replied {error.smtp_code}"
+            )
         except smtplib.SMTPRecipientsRefused as error:
             later = any(code < 500 for code, _ in error.recipients.values())
             return ActionResult(
-                "failed" if later else "refused", f"{where} takes none for {settings.to}"
+                "failed" if later else "refused", f"{where} accepts no mail for {settings.to}"
             )
         except (smtplib.SMTPNotSupportedError, ssl.SSLCertVerificationError) as error:
             return ActionResult("refused", f"{where}: {error}")
         except (OSError, smtplib.SMTPException) as error:
             return ActionResult("failed", f"{where}: {type(error).__name__}: {error}")
         if left_out:
-            return ActionResult("done", f"{where} took it, but not for {', '.join(left_out)}")
-        return ActionResult("done", f"{where} took it for {', '.join(settings.to)}")
+            return ActionResult("done", f"{where} accepted it, but not for {', '.join(left_out)}")
+        return ActionResult("done", f"{where} accepted it for {', '.join(settings.to)}")

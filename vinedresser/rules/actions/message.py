@@ -1,4 +1,4 @@
-"""What is told to others of a finding: a JSON document, and a text."""
+"""The content of notifications: a JSON document, and a text."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ __all__ = ["action_id", "document", "text"]
 
 
 def action_id(run_id: str, finding: Finding, action: str) -> str:
-    """Return 32 hexadecimal digits for an action that is taken for a finding of a run.
+    """Return an identifier of 32 hexadecimal digits for an action for a finding of a run.
 
-    A judge that is started again finds the same and so gets the same: who is told twice can tell.
+    A restarted judge computes the same one, so that receivers can recognise duplicates.
     """
     same = (run_id, finding.rule, finding.step, finding.mode, finding.rank, finding.tensor, action)
     return hashlib.sha256(json.dumps(same).encode()).hexdigest()[:32]
 
 
 def document(run: RunRecord, location: str, finding: Finding, identity: str) -> dict[str, Any]:
-    """Return what a server or a program is told, as JSON of the standard.
+    """Return the content for a server or a program, as standard JSON.
 
     Args:
-        run: whose finding it is.
-        location: of the run.
-        finding: what was found; NaN and infinities become text.
+        run: record of the run.
+        location: location of the run.
+        finding: the finding; NaN and infinities become strings.
         identity: see `action_id`.
 
     Returns:
-        ``id``, ``time``, ``text``, ``finding``, and under ``run`` what the run is.
+        A document with ``id``, ``time``, ``text``, ``finding`` and ``run``.
     """
-    facts = {
+    described = {
         "id": run.id,
         "name": run.name,
         "location": location,
@@ -52,18 +52,18 @@ def document(run: RunRecord, location: str, finding: Finding, identity: str) -> 
         "text": f"{run.name}: {finding.rule} ({finding.severity}) at step {finding.step}: "
         + finding.seen,
         "finding": json.loads(finding_line(finding)),
-        "run": facts,
+        "run": described,
     }
     return {key: strict_json(value) for key, value in found.items()}
 
 
-def text(told: dict[str, Any]) -> str:
-    """Return a document in words, for a person.
+def text(content: dict[str, Any]) -> str:
+    """Return a document as text, for a person.
 
     Args:
-        told: see `document`.
+        content: see `document`.
     """
-    finding, run = told["finding"], told["run"]
+    finding, run = content["finding"], content["run"]
     lines = {
         "Run": f"{run['name']} ({run['location']})",
         "Rule": f"{finding['rule']} ({finding['severity']})",
@@ -71,6 +71,6 @@ def text(told: dict[str, Any]) -> str:
         "Seen": finding["seen"],
         "Cause": finding["cause"],
         "Try": finding["remedy"],
-        "Sure": f"{finding['confidence']:.0%}",
+        "Confidence": f"{finding['confidence']:.0%}",
     }
-    return "\n".join(f"{key + ':':7}{value}" for key, value in lines.items()) + "\n"
+    return "\n".join(f"{key + ':':12}{value}" for key, value in lines.items()) + "\n"

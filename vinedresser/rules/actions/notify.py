@@ -1,4 +1,4 @@
-"""Telling a server of a finding."""
+"""The action that notifies a server over HTTP."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from vinedresser.rules.actions.settings import NotifySettings
 
 __all__ = ["NotifyAction"]
 
-# Seconds for one try.
+# Timeout in seconds for each attempt.
 _TIMEOUT = 10.0
-# Answers after which another try may succeed: timeout, too early, too many requests.
+# Status codes after which another attempt may succeed: timeout, too early, too many requests.
 _LATER = frozenset({408, 425, 429})
 
 
 class NotifyAction:
-    """POSTs a finding and the facts of its run as JSON.
+    """POSTs a finding and its run as JSON.
 
-    The header ``Idempotency-Key`` has the id: it comes again where a judge was killed before it
-    could note that the server had taken it. A redirection is not followed: it might lead to where
-    nothing is encrypted.
+    The header ``Idempotency-Key`` holds the action's id: a judge that is killed before it records
+    the reply repeats the request. Redirections are not followed, since they could lead to an
+    unencrypted connection.
 
     Args:
-        settings: where to.
+        settings: address of the server.
     """
 
     name: ClassVar[str] = "notify"
@@ -53,15 +53,15 @@ class NotifyAction:
         return retry(lambda: self._post(request), self._settings.patience, context.giving_up)
 
     def _post(self, request: urllib.request.Request) -> ActionResult:
-        # The rest of the URL may be a secret.
+        # The rest of the URL may be secret.
         where = request.host
         try:
-            with self._opener.open(request, timeout=_TIMEOUT) as answer:
-                return ActionResult("done", f"{where} answered {answer.status}")
+            with self._opener.open(request, timeout=_TIMEOUT) as reply:
+                return ActionResult("done", f"{where} replied {reply.status}")
         except urllib.error.HTTPError as error:
             error.close()
             later = error.code in _LATER or error.code >= 500
-            return ActionResult("failed" if later else "refused", f"{where} answered {error.code}")
+            return ActionResult("failed" if later else "refused", f"{where} replied {error.code}")
         except (OSError, HTTPException) as error:
             reason = getattr(error, "reason", None) or error
             return ActionResult("failed", f"{where}: {type(error).__name__}: {reason}")
@@ -69,4 +69,4 @@ class NotifyAction:
 
 class _NoRedirection(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *_: Any) -> None:
-        """Follow none; the answer then counts as an error."""
+        """Follow no redirection; the reply then counts as an error."""

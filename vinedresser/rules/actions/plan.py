@@ -1,4 +1,4 @@
-"""Which actions follow which finding."""
+"""The plan of which actions follow which finding."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ __all__ = ["ACTIONS", "ActionPlan"]
 
 T = TypeVar("T")
 
-# In the order in which they are taken.
+# In the order of execution.
 ACTIONS = ("tag", "snapshot", "checkpoint", "adjust", "stop", "notify", "email", "command")
 
-# Of a severity, the key of its default actions.
+# By severity the key of its default actions.
 _BY_SEVERITY = {"stop": "on_stop", "warning": "on_warning", "info": "on_info"}
 _SETTINGS: dict[str, type[Any]] = {
     "snapshot": SnapshotSettings,
@@ -33,9 +33,9 @@ _SETTINGS: dict[str, type[Any]] = {
     "email": EmailSettings,
     "command": CommandSettings,
 }
-# What changes a training.
+# Actions that change a training.
 _CHANGING = frozenset({"stop", "adjust"})
-# Without settings of their own, these know what to do.
+# Actions that need no settings.
 _OPTIONAL = frozenset({"snapshot"})
 
 
@@ -44,9 +44,9 @@ class ActionPlan:
     """Which actions follow which finding, and their settings.
 
     Attributes:
-        by_severity: of a severity, what follows unless the rule says otherwise.
-        by_rule: of a rule's name, what follows.
-        settings: of an action's name, its settings, where it has any.
+        by_severity: by severity the default actions.
+        by_rule: by rule name the actions that replace the default.
+        settings: by action name its settings, if it has any.
     """
 
     by_severity: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: {"stop": ("stop",)})
@@ -66,12 +66,12 @@ class ActionPlan:
 
         Args:
             actions: the table ``[actions]``.
-            rules: by a rule's name its table, perhaps with a list ``actions``.
-            where: what to begin a message about the first with, such as ``a.toml: actions``.
-            where_rules: and about the second.
+            rules: by rule name its table, with an optional list ``actions``.
+            where: prefix of error messages about ``actions``, such as ``a.toml: actions``.
+            where_rules: prefix of error messages about ``rules``.
 
         Raises:
-            ConfigError: names the key that is wrong.
+            ConfigError: a key or value is invalid.
         """
         if not isinstance(actions, Mapping):
             raise ConfigError(f"{where}: must be a table, not {actions!r}")
@@ -97,9 +97,9 @@ class ActionPlan:
         return cls(by_severity, by_rule, settings)
 
     def of(self, finding: Finding) -> tuple[str, ...]:
-        """Return the names of the actions that follow a finding, in their order.
+        """Return the names of the actions that follow a finding, in the order of execution.
 
-        What is found wrong with a rule itself, which has no figure, is told but changes no run.
+        Findings about a rule itself, which have no statistic, never change a run.
         """
         default = self.by_severity.get(finding.severity, ())
         if not finding.statistic:
@@ -108,20 +108,20 @@ class ActionPlan:
 
 
 def _names(given: object, settings: Mapping[str, Any], where: str) -> tuple[str, ...]:
-    """Return names of actions, checked and in their order."""
+    """Check names of actions, and return them in the order of execution."""
     if not isinstance(given, list | tuple):
         raise ConfigError(f"{where}: must be a list of actions, not {given!r}")
     for name in given:
         if name not in ACTIONS:
-            near = did_you_mean(str(name), ACTIONS) or f"; there are {', '.join(ACTIONS)}"
+            near = did_you_mean(str(name), ACTIONS) or f"; the actions are {', '.join(ACTIONS)}"
             raise ConfigError(f"{where}: no such action {name!r}{near}")
         if name in _SETTINGS and name not in settings and name not in _OPTIONAL:
-            raise ConfigError(f"{where}: {name} needs settings of its own: [actions.{name}]")
+            raise ConfigError(f"{where}: {name} needs settings: [actions.{name}]")
     return tuple(name for name in ACTIONS if name in given)
 
 
 def _built(kind: type[T], table: object, where: str) -> T:
-    # It brings pydantic, which a judge without actions has no use for.
+    # It imports pydantic, which a judge without actions does not need.
     from vinedresser.infra.configuration import build
 
     return build(kind, table, where)

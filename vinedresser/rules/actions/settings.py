@@ -1,4 +1,4 @@
-"""The settings of actions, as a configuration file has them under ``[actions.NAME]``."""
+"""Settings of actions: the tables ``[actions.NAME]`` of a configuration file."""
 
 from __future__ import annotations
 
@@ -18,13 +18,16 @@ __all__ = [
 
 @dataclass(frozen=True)
 class NotifySettings:
-    """Whom to tell over HTTP. Exactly one of the first two is given.
+    """Settings of ``notify``. Give either ``webhook`` or ``webhook_variable``.
 
     Attributes:
-        webhook: where to POST; it is stored with the run.
-        webhook_variable: the environment variable that holds it, where it is a secret.
-        patience: seconds for which a server that is away is tried.
-        insecure: allow http beyond this machine.
+        webhook: URL to POST to; it is stored with the run.
+        webhook_variable: environment variable with a secret URL.
+        patience: seconds to retry while the server is unavailable.
+        insecure: allow http to other machines.
+
+    Raises:
+        ValueError: a value is invalid.
     """
 
     webhook: str = ""
@@ -33,23 +36,23 @@ class NotifySettings:
     insecure: bool = False
 
     def __post_init__(self) -> None:
-        """Check what types cannot say."""
+        """Check the values."""
         if bool(self.webhook) == bool(self.webhook_variable):
             raise ValueError("give either webhook or webhook_variable")
         _check_patience(self.patience)
         url = self.url()
-        # What is secret in it must not get into a message.
+        # Secrets must not appear in messages.
         shown = "the URL" if self.webhook_variable else f"webhook: {self.webhook!r}"
         parts = urlsplit(url)
         if parts.scheme not in ("https", "http") or not parts.hostname:
-            raise ValueError(f"{shown} must begin with https:// and name a host")
+            raise ValueError(f"{shown} must start with https:// and contain a host")
         if parts.username is not None or parts.password is not None:
-            raise ValueError("the URL of the webhook must hold no user and no password")
+            raise ValueError("the URL of the webhook must not contain a user or password")
         if parts.scheme == "http" and not (self.insecure or _is_here(parts.hostname)):
             raise ValueError(f"{shown} must be https, unless insecure = true")
 
     def url(self) -> str:
-        """Return where to POST.
+        """Return the URL to POST to.
 
         Raises:
             ValueError: the environment variable is not set.
@@ -59,18 +62,21 @@ class NotifySettings:
 
 @dataclass(frozen=True)
 class EmailSettings:
-    """Whom to tell by mail.
+    """Settings of ``email``.
 
     Attributes:
-        host: the SMTP server.
-        to: addresses of the receivers.
+        host: SMTP server.
+        to: addresses of the recipients.
         sender: address of the sender.
-        port: of the server.
-        starttls: encrypt before anything is said.
-        user: to log in as; "" for nobody.
-        password_variable: the environment variable that holds the password.
-        patience: seconds for which a server that is away is tried.
-        insecure: allow to go without encryption beyond this machine.
+        port: port of the server.
+        starttls: encrypt the connection.
+        user: user to log in as; "": do not log in.
+        password_variable: environment variable with the password.
+        patience: seconds to retry while the server is unavailable.
+        insecure: allow unencrypted connections to other machines.
+
+    Raises:
+        ValueError: a value is invalid.
     """
 
     host: str
@@ -84,20 +90,20 @@ class EmailSettings:
     insecure: bool = False
 
     def __post_init__(self) -> None:
-        """Check what types cannot say."""
+        """Check the values."""
         if not self.to or not all("@" in one for one in (*self.to, self.sender)):
-            raise ValueError("to and sender: must be addresses, such as me@example.org")
+            raise ValueError("to and sender: must be email addresses, such as me@example.org")
         if any(not one.isprintable() for one in (*self.to, self.sender, self.user)):
             raise ValueError("to, sender and user: must be one line each")
         if bool(self.user) != bool(self.password_variable):
-            raise ValueError("user and password_variable: give both or neither")
+            raise ValueError("user and password_variable: must be given together")
         if not (self.starttls or self.insecure or _is_here(self.host)):
             raise ValueError("starttls: must be true, unless insecure = true")
         _check_patience(self.patience)
         self.password()
 
     def password(self) -> str:
-        """Return the password, "" where there is none.
+        """Return the password; "" if there is none.
 
         Raises:
             ValueError: the environment variable is not set.
@@ -109,12 +115,15 @@ class EmailSettings:
 
 @dataclass(frozen=True)
 class CommandSettings:
-    """Which program to start.
+    """Settings of ``command``.
 
     Attributes:
-        argv: program and arguments; no shell is in between.
-        cwd: directory to start it in; that of the trainings where it is not given.
-        timeout: seconds after which it is killed.
+        argv: program and arguments; they are not passed to a shell.
+        cwd: working directory (default: that of the trainings).
+        timeout: seconds after which the program is killed.
+
+    Raises:
+        ValueError: a value is invalid.
     """
 
     argv: list[str]
@@ -122,41 +131,47 @@ class CommandSettings:
     timeout: float = 60.0
 
     def __post_init__(self) -> None:
-        """Check what types cannot say."""
+        """Check the values."""
         if not self.argv or not self.argv[0]:
-            raise ValueError("argv: is empty; give the program and its arguments")
+            raise ValueError("argv: must not be empty; give the program and its arguments")
         if not 0 < self.timeout <= 3600:
             raise ValueError(f"timeout: must be from 0 to 3600 seconds, not {self.timeout}")
 
 
 @dataclass(frozen=True)
 class SnapshotSettings:
-    """What to keep of the next steps.
+    """Settings of ``snapshot``.
 
     Attributes:
-        steps: how many.
-        collections: whose full tensors.
+        steps: number of steps to capture.
+        collections: collections whose full tensors are captured.
+
+    Raises:
+        ValueError: a value is invalid.
     """
 
     steps: int = 3
     collections: tuple[str, ...] = ("weights", "biases", "gradients", "inputs", "outputs")
 
     def __post_init__(self) -> None:
-        """Check what types cannot say."""
+        """Check the values."""
         if not 1 <= self.steps <= 1000:
             raise ValueError(f"steps: must be from 1 to 1000, not {self.steps}")
         if not self.collections:
-            raise ValueError("collections: is empty")
+            raise ValueError("collections: must not be empty")
 
 
 @dataclass(frozen=True)
 class AdjustSettings:
-    """Which parameters to change, of those that the training has declared tunable.
+    """Settings of ``adjust``: changes of parameters that the training has declared tunable.
 
     Attributes:
-        lr: what the learning rate is multiplied by; None leaves it.
-        clip: the norm to which gradients are clipped; None leaves them.
-        times: how often in a run, at the most, each is changed.
+        lr: factor of the learning rate; None: no change.
+        clip: maximum norm of the gradients; None: no change.
+        times: maximum number of changes of each parameter in a run.
+
+    Raises:
+        ValueError: a value is invalid.
     """
 
     lr: float | None = None
@@ -164,7 +179,7 @@ class AdjustSettings:
     times: int = 3
 
     def __post_init__(self) -> None:
-        """Check what types cannot say."""
+        """Check the values."""
         if self.lr is None and self.clip is None:
             raise ValueError("give lr, a factor such as 0.5, or clip, a norm such as 1.0")
         if self.lr is not None and not 0 < self.lr < 1:
@@ -183,12 +198,12 @@ def _check_patience(seconds: float) -> None:
 def _variable(key: str, name: str) -> str:
     value = os.environ.get(name, "")
     if not value:
-        raise ValueError(f"{key}: there is no environment variable {name!r}")
+        raise ValueError(f"{key}: environment variable {name!r} is not set")
     return value
 
 
 def _is_here(host: str) -> bool:
-    """Say whether a host is this machine, as its name or address alone tells."""
+    """Return whether a name or address stands for this machine."""
     if host == "localhost":
         return True
     try:

@@ -1,4 +1,4 @@
-"""Keeping full tensors of the steps that follow a finding."""
+"""The action that captures full tensors of the next steps."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from vinedresser.store.storage import Storage
 
 __all__ = ["SnapshotAction"]
 
-# Seconds that the training has to answer, and then to take its steps.
+# Seconds to wait for the training to reply, and again to take the steps.
 _PATIENCE = 30.0
 _POLL = 0.05
 
 
 class SnapshotAction:
-    """Asks the training for full tensors of its next steps, and waits until it has taken them.
+    """Requests full tensors of the next steps from the training, and waits for these steps.
 
     Args:
-        settings: how many steps, and what of them.
+        settings: number of steps, and collections.
     """
 
     name: ClassVar[str] = "snapshot"
@@ -44,17 +44,17 @@ class SnapshotAction:
             return ActionResult("refused", str(error))
         change = await_change(context.storage, number, _PATIENCE)
         if change is None:
-            return ActionResult("failed", "the training did not answer")
+            return ActionResult("failed", "the training did not reply")
         if change.refused:
             return ActionResult("refused", change.refused)
         last = change.step + steps - 1
         taken = _await_step(context.storage, last)
         if taken < change.step:
-            return ActionResult("failed", f"the training took no step after step {taken}")
+            return ActionResult("failed", f"the training took no steps after step {taken}")
         return ActionResult("done", f"full tensors of steps {change.step} to {min(taken, last)}")
 
     def _wanted(self, storage: Storage) -> list[Collection]:
-        """Return the collections with all that is kept of them already, and their tensors."""
+        """Return the collections, with what is captured already and their full tensors."""
         record = read_record(storage, RunRecord)
         known = CaptureConfig.from_json(record.capture if record else {}).collections
         full = SaveConfig(every=1, tensor=True)
@@ -66,7 +66,7 @@ class SnapshotAction:
 
 
 def _await_step(storage: Storage, step: int) -> int:
-    """Wait for a step; return the last one that was taken when it came or waiting was given up."""
+    """Wait for a step or a timeout; return the last step, -1 if there is none."""
     deadline = time.monotonic() + _PATIENCE
     while True:
         over = run_status(storage).over or time.monotonic() > deadline

@@ -1,4 +1,4 @@
-"""Asking a training to end."""
+"""The action that requests the stop of a training."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ __all__ = ["StopAction", "StopOnSeverity"]
 
 _LOG = logging.getLogger(__name__)
 
-# Seconds.
+# Seconds to retry while the store is unavailable.
 _PATIENCE = 300.0
 
 
 class StopAction:
-    """Asks the training to end; the first who asks is the one.
+    """Requests the stop of the training; an earlier request stays in force.
 
     Args:
-        record: who asks, and why.
+        record: origin of and reason for the request.
     """
 
     name: ClassVar[str] = "stop"
@@ -33,7 +33,7 @@ class StopAction:
         self._record = record
 
     def take(self, context: ActionContext) -> ActionResult:
-        """See `Action.take`; a store that is away is tried for some minutes."""
+        """See `Action.take`; retry for some minutes while the store is unavailable."""
 
         def attempt() -> ActionResult:
             try:
@@ -44,7 +44,7 @@ class StopAction:
         return retry(attempt, _PATIENCE, context.giving_up)
 
     def ask(self, storage: Storage) -> ActionResult:
-        """Ask the training to end, unless it has ended or somebody else asked before.
+        """Request the stop, unless the run has ended or there is an earlier request.
 
         Raises:
             StoreError: the storage refused.
@@ -55,31 +55,31 @@ class StopAction:
             write_record(storage, self._record, exclusive=True)
         except KeyTaken:
             reason = self._record.reason
-            _LOG.info("%s: was asked to end before: %s", storage.location, reason)
-            return ActionResult("refused", "the run was asked to end before")
-        return ActionResult("done", "the run is asked to end")
+            _LOG.info("%s: a stop was requested before: %s", storage.location, reason)
+            return ActionResult("refused", "a stop was requested before")
+        return ActionResult("done", "requested the stop")
 
 
 class StopOnSeverity:
-    """What follows a finding where nobody says otherwise: one of severity "stop" ends the run.
+    """The default `Stopping`: findings of severity "stop" stop the run at once.
 
     Args:
-        storage: the run's.
+        storage: storage of the run.
     """
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
 
     def stops(self, finding: Finding) -> bool:
-        """Say whether a finding ends the run."""
+        """Return whether a finding stops the run."""
         return finding.severity == "stop"
 
     def stop(self, fatal: Finding, record: StopRecord) -> None:  # noqa: ARG002 (as a `Stopping`)
-        """Ask the training to end.
+        """Request the stop of the training.
 
         Args:
-            fatal: the finding that ends it.
-            record: who asks, and why.
+            fatal: finding that stops the run.
+            record: origin of and reason for the request.
 
         Raises:
             StoreError: the storage refused.

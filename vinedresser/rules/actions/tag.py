@@ -1,4 +1,4 @@
-"""Marking a run because of a finding."""
+"""The action that tags a run."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["TagAction"]
 
 
 class TagAction:
-    """Notes a tag of the run, which the recorder sends to MLflow as ``vinedresser.tag.<rule>``.
+    """Stores a tag, which the recorder sends to MLflow as ``vinedresser.tag.<rule>``.
 
     Args:
-        group: of the rules; its tags are a record of their own, so that nobody else writes it.
+        group: name of the rule group, which has a record for its own tags.
     """
 
     name: ClassVar[str] = "tag"
@@ -27,7 +27,7 @@ class TagAction:
         """See `Action.take`."""
         finding = context.finding
         record = read_record(context.storage, TagsRecord, key=self._key) or TagsRecord({})
-        said = f"step {finding.step}: {finding.seen}"
-        tags = record.tags | {finding.rule: said}
+        value = f"step {finding.step}: {finding.seen}"
+        tags = record.tags | {finding.rule: value}
         write_record(context.storage, replace(record, tags=tags), key=self._key)
-        return ActionResult("done", f"{finding.rule}: {said}")
+        return ActionResult("done", f"{finding.rule}: {value}")

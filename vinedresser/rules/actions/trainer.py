@@ -1,4 +1,4 @@
-"""Asking the trainer for what it does between two steps: a checkpoint, another learning rate."""
+"""Actions that the trainer carries out between steps: checkpoints and changes of parameters."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ from vinedresser.store.storage import Storage
 
 __all__ = ["AdjustAction", "CheckpointAction"]
 
-# Seconds that the training has to answer.
+# Seconds to wait for the training to reply.
 _PATIENCE = 30.0
 
 
 class CheckpointAction:
-    """Asks the training for a checkpoint; it goes on."""
+    """Requests a checkpoint; the training continues."""
 
     name: ClassVar[str] = "checkpoint"
 
     def take(self, context: ActionContext) -> ActionResult:
         """See `Action.take`."""
         request = TrainerRequest(context.id, "checkpoint", context.finding.seen, time.time())
-        answer = _asked(context.storage, request)
+        answer = _request(context.storage, request)
         if isinstance(answer, ActionResult):
             return answer
         return ActionResult("done", f"after {answer.step} steps: {', '.join(answer.files)}")
 
 
 class AdjustAction:
-    """Asks the training to change a parameter that its user has declared tunable.
+    """Requests the change of parameters that the user has declared tunable.
 
     Args:
-        settings: which, and how.
+        settings: parameters and changes.
     """
 
     name: ClassVar[str] = "adjust"
@@ -59,7 +59,7 @@ class AdjustAction:
             results.append(self._change(context, "lr", factor=settings.lr))
         if settings.clip is not None:
             results.append(self._change(context, "clip", value=settings.clip))
-        # What was done counts: it is not to be done again.
+        # If one change was made, the action must not be taken again.
         order = ("done", "failed", "refused")
         word = min((one.word for one in results), key=order.index)
         return ActionResult(word, "; ".join(one.detail for one in results))
@@ -82,20 +82,20 @@ class AdjustAction:
         )
         made = [one for one in _requests(context.storage) if one.parameter == parameter]
         if len(made) >= self._settings.times and request.id not in {one.id for one in made}:
-            return ActionResult("refused", f"{parameter}: was changed {len(made)} times")
-        answer = _asked(context.storage, request)
+            return ActionResult("refused", f"{parameter}: already changed {len(made)} times")
+        answer = _request(context.storage, request)
         if isinstance(answer, ActionResult):
             return answer
         old, new = (", ".join(f"{one:g}" for one in some) for some in (answer.old, answer.new))
         return ActionResult(
-            "done", f"{parameter}: from {old or 'none'} to {new}, step {answer.step} on"
+            "done", f"{parameter}: from {old or 'none'} to {new} as of step {answer.step}"
         )
 
 
-def _asked(storage: Storage, request: TrainerRequest) -> TrainerAnswer | ActionResult:
-    """Return the trainer's answer to a request, or what came of it where there is none.
+def _request(storage: Storage, request: TrainerRequest) -> TrainerAnswer | ActionResult:
+    """Request something from the trainer; return its reply, or the result if there is none.
 
-    A request with the same id is not made again: the trainer would do it twice.
+    A request with the same id is not repeated, since the trainer would carry it out twice.
     """
     before = {one.id: number for number, one in enumerate(_requests(storage))}
     number = before.get(request.id)
@@ -107,12 +107,12 @@ def _asked(storage: Storage, request: TrainerRequest) -> TrainerAnswer | ActionR
     key = trainer_answer_key(number, 0)
     answer = await_answer(storage, TrainerAnswer, key, _PATIENCE)
     if answer is None:
-        return ActionResult("failed", "the training did not answer")
+        return ActionResult("failed", "the training did not reply")
     return ActionResult("refused", answer.refused) if answer.refused else answer
 
 
 def _requests(storage: Storage) -> list[TrainerRequest]:
-    """Return all requests to the trainer, in the order of their numbers."""
+    """Return all requests to the trainer, in numerical order."""
     found: list[TrainerRequest] = []
     while True:
         request = read_record(storage, TrainerRequest, key=trainer_request_key(len(found)))
