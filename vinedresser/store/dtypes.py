@@ -1,4 +1,4 @@
-"""Element types as safetensors spells them, and as numpy knows them."""
+"""Names of element types in safetensors and in numpy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NATIVE = {
     "I64": "int64",
     "U64": "uint64",
 }
-# Numpy has none of these; the package ml_dtypes, which is loaded when one is read, brings them.
+# Provided by ml_dtypes, which is imported when one of them is read.
 _ML_DTYPES = {
     "BF16": "bfloat16",
     "F8_E4M3": "float8_e4m3fn",
@@ -36,7 +36,7 @@ _ML_DTYPES = {
 }
 _SPELLINGS = {word: name for name, word in (_NATIVE | _ML_DTYPES).items()}
 
-# Bytes of one element, by safetensors' name of the type.
+# Bytes per element, by safetensors' name of the dtype.
 ITEM_BYTES = MappingProxyType(
     {name: np.dtype(word).itemsize for name, word in _NATIVE.items()}
     | {name: 2 if name == "BF16" else 1 for name in _ML_DTYPES}
@@ -45,10 +45,10 @@ ITEM_BYTES = MappingProxyType(
 
 @cache
 def numpy_dtype(name: str) -> np.dtype[Any]:
-    """Return the numpy dtype (of `ml_dtypes` for bfloat16 and float8) of safetensors' name.
+    """Return the numpy dtype (of `ml_dtypes` for bfloat16 and float8) for safetensors' name.
 
     Raises:
-        KeyError: safetensors has no such type, or it is narrower than a byte.
+        KeyError: the dtype is unknown or narrower than a byte.
     """
     if name in _ML_DTYPES:
         import ml_dtypes
@@ -63,6 +63,6 @@ def dtype_name(dtype: np.dtype[Any]) -> str:
     """Return safetensors' name of a numpy or `ml_dtypes` dtype.
 
     Raises:
-        KeyError: safetensors has no such type.
+        KeyError: safetensors has no such dtype.
     """
     return _SPELLINGS[dtype.name]

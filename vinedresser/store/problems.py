@@ -1,4 +1,4 @@
-"""What is wrong with a run, told once."""
+"""Problems of a run, each reported once."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ _logger = logging.getLogger(__name__)
 
 
 class Problems:
-    """Sentences about what is wrong with a run; each is logged when it is first noted.
+    """Collects sentences about problems of a run; each is logged once.
 
     Attributes:
-        sentences: in the order in which they were noted.
+        sentences: the sentences, in the order in which they were added.
     """
 
     def __init__(self) -> None:
         self.sentences: list[str] = []
 
     def note(self, sentence: str) -> None:
-        """Note a sentence, once."""
+        """Add a sentence unless it is known."""
         if sentence not in self.sentences:
             self.sentences.append(sentence)
             _logger.warning("%s", sentence)

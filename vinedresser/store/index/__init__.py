@@ -1,1 +1,1 @@
-"""The index: small records that commit segments and say what is in them."""
+"""The index: small records that commit segments and describe their contents."""

@@ -1,4 +1,4 @@
-"""Reading what `index_encoding` writes, with nothing taken for granted."""
+"""Decoding and validating index records."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from vinedresser.store.index.sealing import unseal
 
 __all__ = ["Layouts", "body_of", "check_format", "decode_record", "layouts_in"]
 
-# What numpy can have at the most.
+# Numpy's limits.
 _MOST_AXES = 64
 _MOST_BYTES = 2**62
 
@@ -38,7 +38,7 @@ _CODES[_BYTES] = np.arange(len(LETTERS))
 
 
 class Layouts(NamedTuple):
-    """How to get at the layouts of the groups of a record."""
+    """Functions that return the layout of a group of a record."""
 
     columns: Callable[[Document], ColumnLayout]
     tensors: Callable[[Document], TensorLayout]
@@ -46,16 +46,16 @@ class Layouts(NamedTuple):
 
 
 def decode_record(content: bytes, pool: LayoutPool, rank: int, seq: int) -> IndexRecord:
-    """Read what `encode_record` made.
+    """Decode an index record (see `encode_record`).
 
     Args:
         content: the stored bytes.
-        pool: gives the layouts.
-        rank: whose record it should be.
-        seq: which it should be.
+        pool: shares equal layouts.
+        rank: expected rank.
+        seq: expected number.
 
     Raises:
-        CorruptData: not this record, or no record at all; the message does not name its place.
+        CorruptData: it is not this record, or not a record; the message does not name its key.
     """
     document = Document(unseal("record", content), "record")
     check_format(document)
@@ -66,18 +66,18 @@ def decode_record(content: bytes, pool: LayoutPool, rank: int, seq: int) -> Inde
 
 
 def check_format(document: Document) -> None:
-    """Check that a document is of the format that is known here.
+    """Check the format version of a document.
 
     Raises:
-        CorruptData: it is not.
+        CorruptData: the version is not supported.
     """
     found = document.take("format")
     if found != FORMAT:
-        raise CorruptData(f"format {found} is not known here, only {FORMAT}")
+        raise CorruptData(f"format {found} is not supported, only {FORMAT}")
 
 
 def layouts_in(pool: LayoutPool) -> Layouts:
-    """Return how to read what `layout_document` made."""
+    """Return functions that decode layouts (see `layout_document`)."""
     return Layouts(
         lambda document: _column_layout(document, pool),
         lambda document: _tensor_layout(document, pool),
@@ -86,16 +86,16 @@ def layouts_in(pool: LayoutPool) -> Layouts:
 
 
 def body_of(document: Document, layouts: Layouts, rank: int, seq: int) -> IndexRecord:
-    """Read what `body_document` made.
+    """Decode the body of an index record (see `body_document`).
 
     Args:
-        document: the JSON.
-        layouts: how to get at the layouts.
-        rank: whose record it is.
-        seq: which it is.
+        document: the JSON object.
+        layouts: return the layouts of its groups.
+        rank: rank of the record.
+        seq: number of the record.
 
     Raises:
-        CorruptData: a value is missing, or not what it should be.
+        CorruptData: a value is missing or invalid.
     """
     size = document.integer("bytes")
     rows = _rows(document)
@@ -122,7 +122,7 @@ def body_of(document: Document, layouts: Layouts, rank: int, seq: int) -> IndexR
 def _rows(document: Document) -> Rows:
     steps = document.integers("steps")
     letters = document.text("modes")
-    # What is not ASCII becomes a question mark, which is no mode's letter either.
+    # Non-ASCII characters become question marks, which are not modes either.
     modes = _CODES[np.frombuffer(letters.encode("ascii", "replace"), np.uint8)]
     if len(modes) != len(steps) or (modes == _NO_MODE).any():
         raise document.refuse("modes", f"{len(steps)} letters of {LETTERS}")
@@ -132,7 +132,7 @@ def _rows(document: Document) -> Rows:
 
 
 def _row_array(document: Document, count: int) -> NDArray[np.int64] | None:
-    """Return the rows of a group among so many of the segment; None for all of them."""
+    """Return the rows of a group, int64 [n]; None for all rows of the segment."""
     if document.take("rows") is None:
         return None
     rows = document.integers("rows")
@@ -142,7 +142,7 @@ def _row_array(document: Document, count: int) -> NDArray[np.int64] | None:
 
 
 def _offset(document: Document, length: int, size: int) -> int:
-    """Return where a group begins; so many bytes must follow in a file of this size."""
+    """Return the offset of a group of some length in a file of some size."""
     offset = document.integer("offset")
     if offset + length > size:
         raise document.refuse("offset", f"{length} bytes before the end at {size}")
@@ -177,7 +177,7 @@ def _column_group(document: Document, layout: ColumnLayout, count: int, size: in
 def _tensor_layout(document: Document, pool: LayoutPool) -> TensorLayout:
     dtype = document.text("dtype")
     if dtype not in ITEM_BYTES:
-        raise document.refuse("dtype", "a type that is known here")
+        raise document.refuse("dtype", "a known dtype")
     names = _distinct(document, "names")
     shapes = document.take("shapes")
     if not isinstance(shapes, list) or len(shapes) != len(names):
@@ -190,7 +190,7 @@ def _tensor_layout(document: Document, pool: LayoutPool) -> TensorLayout:
 def _is_shape(shape: object, item: int) -> bool:
     if not isinstance(shape, list) or len(shape) > _MOST_AXES or set(map(type, shape)) - {int}:
         return False
-    # Numpy multiplies what is not zero even if something is.
+    # Numpy multiplies the non-zero axes even if another is zero.
     return all(axis >= 0 for axis in shape) and item * prod(filter(None, shape)) <= _MOST_BYTES
 
 
@@ -213,7 +213,7 @@ def _alias_group(
     document: Document, layout: AliasLayout, count: int, stored: set[str]
 ) -> AliasGroup:
     if not stored.issuperset(layout.targets):
-        raise CorruptData("the group of aliases names tensors that are not there")
+        raise CorruptData("the group of aliases names tensors that are not stored")
     return AliasGroup(layout, _row_array(document, count))
 
 

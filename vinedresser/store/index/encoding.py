@@ -1,4 +1,4 @@
-"""The index record: the small object that commits a segment, as it lies in the store.
+"""Encoding index records, the small objects that commit segments.
 
     {"crc32c":"xxxxxxxx","record":{"format":1,"rank":0,"seq":3,"bytes":8392704,
      "modes":"ttte","steps":[30,31,32,33],"time":1763697453.25,"microseconds":[0,9012,18006,21777],
@@ -9,9 +9,9 @@
                  "offset":1048,"crc32c":"xxxxxxxx..."}],
      "aliases":[{"names":["inputs/c"],"of":["weights/a"],"rows":null}]}}
 
-`rows` of a group are those of the segment's rows at which it was captured, null for all. `offset`
-counts from the start of the segment file. The checksums of tensors come tensor by tensor, row by
-row, eight digits each. `aliases` is left out where there are none.
+`rows` of a group are the segment's rows at which it was captured, null for all. `offset` counts
+from the start of the segment file. The checksums of tensors are ordered by tensor and then by row,
+eight digits each. `aliases` is omitted if there are none.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Layout = TensorLayout | ColumnLayout | AliasLayout
 
 
 def encode_record(record: IndexRecord) -> bytes:
-    """Return the bytes to store."""
+    """Return an index record as the bytes to store."""
     place = {"format": FORMAT, "rank": record.rank, "seq": record.seq}
     return seal("record", to_json(place | body_document(record, layout_document)).encode())
 
@@ -49,11 +49,11 @@ def layout_document(layout: Layout) -> dict[str, Any]:
 def body_document(
     record: IndexRecord, describe: Callable[[Layout], dict[str, Any]]
 ) -> dict[str, Any]:
-    """Return a record as JSON, but for its place.
+    """Return a record as JSON, without its rank and number.
 
     Args:
         record: the record.
-        describe: returns what says which layout a group has.
+        describe: returns the JSON that identifies a layout.
     """
     first = float(record.rows.times[0])
     body = {

@@ -1,4 +1,4 @@
-"""What a committed segment holds: its rows, and what lies where in it."""
+"""The contents of a committed segment: its rows, and the position of its data."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ __all__ = [
     "TensorGroup",
 ]
 
-# Of segments, index records and manifests.
+# Format version of segments, index records and manifests.
 FORMAT = 1
 
-# Modes are written as one letter a row: their first ones.
+# Modes are stored as their first letters, one per row.
 LETTERS = "".join(mode[0] for mode in MODES)
 _CODES = np.frombuffer(LETTERS.encode(), np.uint8)
 
 
 class Rows(NamedTuple):
-    """The records of a segment, in the order in which they were captured.
+    """The records of a segment, in capture order.
 
     Attributes:
-        modes: uint8, [N]; positions in `MODES`.
-        steps: int64, [N].
-        times: float64, [N]; seconds since the epoch, to the microsecond.
+        modes: uint8 [N]; positions in `MODES`.
+        steps: int64 [N].
+        times: float64 [N]; seconds since the epoch, to the microsecond.
     """
 
     modes: NDArray[np.uint8]
@@ -44,7 +44,7 @@ class Rows(NamedTuple):
     times: NDArray[np.float64]
 
     def letters(self) -> str:
-        """Return the modes as one letter a row, their first."""
+        """Return the first letters of the modes, one per row."""
         return _CODES[self.modes].tobytes().decode()
 
 
@@ -53,8 +53,8 @@ class ColumnGroup(NamedTuple):
 
     Attributes:
         layout: its axes.
-        rows: int64, [n]; the segment's rows at which it was captured, ascending; None for all.
-        offset: where it begins, in bytes from the start of the file.
+        rows: rows of the segment at which it was captured; int64 [n], ascending; None: all.
+        offset: its offset in the file, in bytes.
         checksum: CRC32C of its bytes.
     """
 
@@ -65,13 +65,13 @@ class ColumnGroup(NamedTuple):
 
 
 class TensorGroup(NamedTuple):
-    """Tensors of one element type, captured at the same rows.
+    """Tensors of one dtype, captured at the same rows.
 
     Attributes:
-        layout: which, and of what shapes.
-        rows: int64, [n]; the segment's rows at which they were captured, ascending; None for all.
-        offset: where the first begins, in bytes from the start of the file.
-        checksums: uint32, [tensors, n]; CRC32C of each tensor at each row.
+        layout: their names and shapes.
+        rows: rows of the segment at which they were captured; int64 [n], ascending; None: all.
+        offset: offset of the first tensor in the file, in bytes.
+        checksums: CRC32C of each tensor at each row; uint32 [tensors, n].
     """
 
     layout: TensorLayout
@@ -81,11 +81,11 @@ class TensorGroup(NamedTuple):
 
 
 class AliasGroup(NamedTuple):
-    """Names that had the elements of stored tensors, at the same rows.
+    """Aliases of stored tensors at the same rows.
 
     Attributes:
-        layout: which, and of which tensors.
-        rows: int64, [n]; the segment's rows at which they had, ascending; None for all.
+        layout: the aliases and the stored tensors.
+        rows: rows of the segment at which they apply; int64 [n], ascending; None: all.
     """
 
     layout: AliasLayout
@@ -94,17 +94,17 @@ class AliasGroup(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class IndexRecord:
-    """What a committed segment holds.
+    """The contents of a committed segment.
 
     Attributes:
-        rank: the process that wrote it.
-        seq: its number, from 0 without a gap.
-        size: bytes of the segment file.
+        rank: rank of the process that wrote it.
+        seq: its number, from 0 without gaps.
+        size: size of the segment file in bytes.
         rows: its records.
         columns: its scalars and statistics.
         tensors: its tensors.
-        aliases: further names of these tensors.
-        dropped: records that were lost between the segment before and this one.
+        aliases: aliases of these tensors.
+        dropped: number of records lost since the previous segment.
     """
 
     rank: int
@@ -118,15 +118,15 @@ class IndexRecord:
 
     @property
     def named(self) -> tuple[TensorGroup | AliasGroup, ...]:
-        """All groups by whose names tensors can be had: first those that are stored."""
+        """All groups that name tensors: stored tensors first, then aliases."""
         return (*self.tensors, *self.aliases)
 
     @property
     def key(self) -> str:
-        """Where the record lies."""
+        """The key of the record."""
         return index_key(self.rank, self.seq)
 
     @property
     def segment(self) -> str:
-        """Where the segment lies."""
+        """The key of the segment."""
         return segment_key(self.rank, self.seq)

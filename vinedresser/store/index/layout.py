@@ -1,7 +1,7 @@
-"""What lies where in a segment, as far as it is the same in segment after segment.
+"""Layouts: the parts of a segment's description that recur from segment to segment.
 
-A run has few layouts and many segments, so they are kept once (`LayoutPool`) and a segment holds
-little more than its rows, its checksums and references to them.
+A run has few layouts and many segments, so layouts are shared (`LayoutPool`), and a segment needs
+little more memory than its rows, its checksums and references to layouts.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ __all__ = ["AliasLayout", "ColumnLayout", "LayoutPool", "TensorLayout"]
 
 
 class TensorLayout:
-    """Tensors of one element type that were captured at the same rows.
+    """Tensors of one dtype, captured at the same rows.
 
-    Each tensor is one block of shape [rows, *shape]; the blocks follow each other without a gap.
+    Each tensor is one block of shape [rows, *shape]; the blocks are contiguous.
 
     Args:
-        dtype: safetensors' name of the element type.
-        names: the tensors, in the order of their blocks.
+        dtype: safetensors' name of the dtype.
+        names: names of the tensors, in the order of their blocks.
         shapes: their shapes, without the axis of the rows.
 
     Attributes:
-        row_bytes: for each tensor, the bytes of one row.
-        starts: for each tensor, the bytes of one row of all blocks before its own; times the
-            number of rows, that is where its block begins.
+        row_bytes: bytes of one row of each tensor.
+        starts: for each tensor, the bytes of one row of all blocks before its own; its block begins
+            at this number times the number of rows.
     """
 
     def __init__(
@@ -48,16 +48,16 @@ class TensorLayout:
 
 
 class ColumnLayout:
-    """Scalars, or statistics of tensors, that were captured at the same rows.
+    """Scalars, or scalar statistics of tensors, captured at the same rows.
 
     They form one float64 matrix of shape [rows, names, reductions], or [rows, names] for scalars.
 
     Args:
-        names: of the scalars or tensors, the second axis.
+        names: names of the scalars or tensors, the second axis.
         reductions: names of the statistics, the third axis; None for scalars.
 
     Attributes:
-        row_bytes: of one row of the matrix.
+        row_bytes: bytes of one row of the matrix.
     """
 
     def __init__(self, names: tuple[str, ...], reductions: tuple[str, ...] | None) -> None:
@@ -77,11 +77,11 @@ class ColumnLayout:
 
 
 class AliasLayout:
-    """Names that at the same rows had the very elements of other tensors, which are stored.
+    """Names of tensors that share the memory of stored tensors at the same rows.
 
     Args:
         names: the names.
-        targets: for each, the tensor that is stored.
+        targets: the stored tensor of each.
     """
 
     def __init__(self, names: tuple[str, ...], targets: tuple[str, ...]) -> None:
@@ -111,7 +111,7 @@ class _AliasKey(NamedTuple):
 
 
 class LayoutPool:
-    """Gives the same layout object for the same content."""
+    """Returns the same layout object for equal contents."""
 
     def __init__(self) -> None:
         self._tensors: dict[_TensorKey, TensorLayout] = {}
@@ -121,21 +121,21 @@ class LayoutPool:
     def tensors(
         self, dtype: str, names: tuple[str, ...], shapes: tuple[tuple[int, ...], ...]
     ) -> TensorLayout:
-        """Return the layout of such tensors."""
+        """Return the `TensorLayout` with these contents."""
         key = _TensorKey(dtype, names, shapes)
         if key not in self._tensors:
             self._tensors[key] = TensorLayout(*key)
         return self._tensors[key]
 
     def columns(self, names: tuple[str, ...], reductions: tuple[str, ...] | None) -> ColumnLayout:
-        """Return the layout of such columns."""
+        """Return the `ColumnLayout` with these contents."""
         key = _ColumnKey(names, reductions)
         if key not in self._columns:
             self._columns[key] = ColumnLayout(*key)
         return self._columns[key]
 
     def aliases(self, names: tuple[str, ...], targets: tuple[str, ...]) -> AliasLayout:
-        """Return the layout of such aliases."""
+        """Return the `AliasLayout` with these contents."""
         key = _AliasKey(names, targets)
         if key not in self._aliases:
             self._aliases[key] = AliasLayout(*key)

@@ -1,7 +1,7 @@
-"""Manifests: what a hundred index records say, once more in one object.
+"""Manifests: copies of a hundred index records in one object.
 
-A run of a hundred thousand small segments is opened with a thousand look-ups instead, and what the
-records have in common, their layouts, is read once for a hundred of them.
+They reduce the requests to open a run of a hundred thousand small segments to a thousand; the
+layouts that the records share are stored once per manifest.
 
     {"crc32c":"xxxxxxxx","manifest":{"format":1,"rank":0,"first":300,
      "layouts":[{"names":["losses/loss"],"reductions":null},
@@ -10,7 +10,7 @@ records have in common, their layouts, is read once for a hundred of them.
                  "columns":[{"layout":0,"rows":null,"offset":1024,"crc32c":"xxxxxxxx"}],
                  "tensors":[{"layout":1,"rows":null,"offset":1048,"crc32c":"xxxxxxxx..."}]},...]}}
 
-A manifest commits nothing: it is a copy, made after the last of its records. It is left out where
+A manifest commits nothing: it is a copy, written after the last of its records. It is omitted if
 the records are so large that reading them one by one costs no more.
 """
 
@@ -33,15 +33,15 @@ L = TypeVar("L", bound=Layout)
 
 # Index records in a manifest.
 SPAN = 100
-# Characters of its records from which on it is left out.
+# Total length of its records above which it is omitted, in characters.
 _MOST = 1 << 20
 
 
 class ManifestBuilder:
-    """Collects the records of one rank, from the first on, until a manifest is complete.
+    """Collects the records of one rank, from the first, into manifests.
 
     Args:
-        rank: whose records.
+        rank: the rank.
     """
 
     def __init__(self, rank: int) -> None:
@@ -53,7 +53,7 @@ class ManifestBuilder:
         self._size = 0
 
     def add(self, record: IndexRecord) -> bytes | None:
-        """Take the next record; return the manifest to store where it is the last of one."""
+        """Add the next record; return the manifest to store if the record completes one."""
         if record.seq % SPAN == 0:
             self._begin()
         if self._size > _MOST:
@@ -70,7 +70,7 @@ class ManifestBuilder:
         self._numbers, self._layouts, self._records, self._size = {}, [], [], 0
 
     def _describe(self, layout: Layout) -> dict[str, Any]:
-        """Return what says which layout it is; one that is new is kept."""
+        """Return the JSON that identifies a layout; a new layout is added."""
         layout = _pooled(self._pool, layout)
         if layout not in self._numbers:
             self._numbers[layout] = len(self._numbers)
@@ -87,20 +87,19 @@ class ManifestBuilder:
 
 
 def decode_manifest(content: bytes, pool: LayoutPool, rank: int, number: int) -> list[IndexRecord]:
-    """Read a manifest.
+    """Decode a manifest.
 
     Args:
         content: the stored bytes.
-        pool: gives the layouts.
-        rank: whose it should be.
-        number: which it should be, from 0.
+        pool: shares equal layouts.
+        rank: expected rank.
+        number: expected number, from 0.
 
     Returns:
         Its `SPAN` records.
 
     Raises:
-        CorruptData: not this manifest, or no manifest at all; the message does not name its
-            place.
+        CorruptData: it is not this manifest, or not a manifest; the message does not name its key.
     """
     document = Document(unseal("manifest", content), "manifest")
     check_format(document)
@@ -116,7 +115,7 @@ def decode_manifest(content: bytes, pool: LayoutPool, rank: int, number: int) ->
 
 
 def _numbered(documents: list[Document], read: Layouts) -> Layouts:
-    """Return how to get at layouts to which groups refer by their numbers."""
+    """Return functions that return the layouts that groups refer to by number."""
 
     def by_number(read_one: Callable[[Document], L]) -> Callable[[Document], L]:
         known: dict[int, L] = {}
@@ -133,7 +132,7 @@ def _numbered(documents: list[Document], read: Layouts) -> Layouts:
 
 
 def _pooled(pool: LayoutPool, layout: Layout) -> Layout:
-    """Return the layout that stands for all of the same content."""
+    """Return the shared layout with the same contents."""
     if isinstance(layout, ColumnLayout):
         return pool.columns(layout.names, layout.reductions)
     if isinstance(layout, AliasLayout):

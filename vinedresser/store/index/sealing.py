@@ -1,8 +1,8 @@
-"""JSON objects that carry a checksum of themselves.
+"""JSON objects with a checksum.
 
     {"crc32c":"xxxxxxxx","<kind>":{...}}
 
-The checksum, CRC32C in eight hexadecimal digits, covers the inner object's bytes as they lie.
+The checksum, CRC32C in eight hexadecimal digits, covers the stored bytes of the inner object.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ _DIGITS = 8
 
 
 def seal(kind: str, content: bytes) -> bytes:
-    """Return JSON with its checksum before it."""
+    """Return JSON with its checksum prepended."""
     return b'%s%08x","%s":%s}' % (_HEAD, crc32.iscsi(content), kind.encode(), content)
 
 
 def unseal(kind: str, sealed: bytes) -> object:
-    """Return the inner value of what `seal` made.
+    """Return the inner value of a sealed object.
 
     Raises:
-        CorruptData: the checksum does not match, or this is something else.
+        CorruptData: the checksum does not match, or it is not a sealed object of this kind.
     """
     middle = len(_HEAD) + _DIGITS
     name = f'","{kind}":'.encode()

@@ -1,4 +1,4 @@
-"""Gathering scalars or statistics over all segments of a rank, without touching a tensor."""
+"""Reading scalars or statistics over all segments of a rank, without reading tensors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from vinedresser.store.step_record import Mode
 
 __all__ = ["read_columns"]
 
-# For each name, places among the records of the rank and the values there, in pieces.
+# For each name, pieces of ordinals within the rank, int64 [n], and values, float64 [n].
 _Pieces = dict[str, list[tuple[NDArray[np.int64], NDArray[np.float64]]]]
 
 
@@ -29,16 +29,16 @@ def read_columns(
     reduction: str | None,
     mode: Mode | None,
 ) -> Columns:
-    """Read scalars, or one statistic, of the names that pass a test.
+    """Read scalars, or one scalar statistic, of the names that pass a test.
 
-    What is damaged is left out and noted.
+    Corrupt data is skipped and added to the problems.
 
     Args:
-        history: of the rank.
-        problems: where damage is noted.
-        test: says which names are wanted.
-        reduction: the statistic's name; None for scalars.
-        mode: only its rows; None for all.
+        history: history of the rank.
+        problems: collects corrupt data.
+        test: selects names.
+        reduction: name of the statistic; None for scalars.
+        mode: only rows of this mode; None: all.
     """
     modes, steps, times = history.rows
     columns = []
@@ -56,7 +56,7 @@ def read_columns(
 def _pieces(
     history: History, problems: Problems, test: Callable[[str], bool], reduction: str | None
 ) -> _Pieces:
-    """Read the matrices; those of one layout are joined before they are taken apart by name."""
+    """Read the matrices; those of one layout are concatenated before they are split by name."""
     places = {layout: _places(layout, test, reduction) for layout in history.column_layouts}
     stacks: dict[ColumnLayout, tuple[list[NDArray[np.int64]], list[NDArray[np.float64]]]]
     stacks = defaultdict(lambda: ([], []))
@@ -91,7 +91,7 @@ def _pieces(
 
 
 def _places(layout: ColumnLayout, test: Callable[[str], bool], reduction: str | None) -> list[int]:
-    """Return which columns of a layout are wanted."""
+    """Return the positions of the selected columns of a layout."""
     if reduction is None:
         fits = layout.reductions is None
     else:

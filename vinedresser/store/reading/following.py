@@ -1,4 +1,4 @@
-"""Yielding steps as they are committed, in an order that does not depend on when one looks."""
+"""Yielding steps as they are committed, in an order that does not depend on timing."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ __all__ = ["Urgency", "follow"]
 
 _logger = logging.getLogger(__name__)
 
-# Seconds for which a wish for urgency holds, and after which it is renewed.
-_WISH, _RENEWED = 2.0, 1.0
+# Seconds for which a request for urgency is valid, and after which it is renewed.
+_VALID, _RENEWED = 2.0, 1.0
 
 
 class Urgency:
-    """Keeps telling the writer that a reader waits.
+    """Keeps asking the writer to commit every step immediately.
 
     Args:
-        storage: the run's.
+        storage: the run's storage.
     """
 
     def __init__(self, storage: Storage) -> None:
@@ -44,22 +44,22 @@ class Urgency:
         self._renew_at = -float("inf")
 
     def renew(self) -> None:
-        """Tell it again if it is time to; that it could not be told is logged, no more."""
+        """Renew the request if it is due; a failure is only logged."""
         if time.monotonic() < self._renew_at:
             return
         self._renew_at = time.monotonic() + _RENEWED
         try:
-            write_record(self._storage, WaitingRecord(time.time() + _WISH))
+            write_record(self._storage, WaitingRecord(time.time() + _VALID))
         except StoreError as error:
-            _logger.warning("steps will come in batches, since the wish failed: %s", error)
+            _logger.warning("steps arrive in batches: the request for urgency failed: %s", error)
 
 
 class _RankSteps:
-    """The steps of one rank, as far as they are read.
+    """The steps of one rank, read one ahead.
 
     Attributes:
-        ahead: the next step; None: it is not there, or not read.
-        exhausted: none will come any more.
+        ahead: the next step; None: not committed or not read yet.
+        exhausted: there are no more steps.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class _RankSteps:
     ) -> None:
         self.ahead: Step | None = None
         self.exhausted = False
-        # Made one by one: a segment may hold as many as a training has.
+        # Created one by one: a segment may contain thousands of steps.
         self._rest: Iterator[Step] = iter(())
         self._storage = storage
         self._rank = rank
@@ -77,7 +77,7 @@ class _RankSteps:
         self._look_at = 0.0
 
     def fill(self, *, run_over: bool) -> None:
-        """Have the next step ahead if there is one; know when none will come any more."""
+        """Read the next step if there is one, and detect the end."""
         if self.ahead is None:
             self.ahead = next(self._rest, None)
         if self.ahead is not None or self.exhausted:
@@ -93,7 +93,7 @@ class _RankSteps:
         self.exhausted = segment is None and over
 
     def take(self) -> Step:
-        """Return the step that is ahead."""
+        """Return the next step, which must have been read."""
         step, self.ahead = self.ahead, None
         assert step is not None, "filled before"
         return step
@@ -106,7 +106,7 @@ class _RankSteps:
 
 
 class _EndDetector:
-    """Knows whether a run is over; looking costs one look-up, and a few more now and then."""
+    """Detects the end of a run: one request per check, and occasionally a few more."""
 
     def __init__(self, storage: Storage, life: float) -> None:
         self._storage = storage
@@ -131,14 +131,18 @@ def follow(
     urgency: Urgency | None,
     on_idle: Callable[[], None] | None = None,
 ) -> Iterator[Step]:
-    """Yield every committed step until the run is over; see `Run.follow`.
+    """Yield every committed step until the run ends; see `Run.follow`.
 
     Args:
-        storage: the run's.
-        problems: where damage is noted.
-        poll: seconds between two looks when there is nothing new; None: see `Polling`.
-        urgency: what keeps the writer hurrying, if it should.
-        on_idle: called after each look that found nothing new.
+        storage: the run's storage.
+        problems: collects corrupt data.
+        poll: seconds between polls while nothing is new; None: see `Polling`.
+        urgency: asks the writer to commit every step immediately; None: do not ask.
+        on_idle: called after each poll that found nothing new.
+
+    Raises:
+        NotARun: run.json was removed.
+        StoreError: the storage refused.
     """
     pacing = Polling(storage, poll, urgent=urgency is not None)
     ending = _EndDetector(storage, pacing.life)
@@ -146,7 +150,7 @@ def follow(
     while True:
         if urgency is not None:
             urgency.renew()
-        # Looked up before the steps: what is not found below will not come any more.
+        # Checked before reading steps: after the end, no step can be missed below.
         over = ending.reached()
         if not sources and (over or storage.exists(index_key(0, 0))):
             sources = _sources(storage, problems, pacing.life)
@@ -171,10 +175,10 @@ def follow(
 
 
 def _sources(storage: Storage, problems: Problems, life: float) -> list[_RankSteps]:
-    """Return a source for each rank; rank 0 says before its first commit how many there are."""
+    """Return the steps of each rank; rank 0 records their number before its first commit."""
     info = read_record(storage, RunRecord)
     if info is None:
-        raise NotARun(f"{storage.location}: not a run any more: {RunRecord.KEY} is gone")
+        raise NotARun(f"{storage.location}: no longer a run: {RunRecord.KEY} was removed")
     pool = LayoutPool()
     selector = Selector(info.capture)
     return [

@@ -1,4 +1,4 @@
-"""All that one rank has committed, as far as it was taken in."""
+"""The committed segments of one rank."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ _NO_ROWS = Rows(np.empty(0, np.uint8), np.empty(0, np.int64), np.empty(0, np.flo
 
 
 class History:
-    """The segments of one rank, and where to find a step in them.
+    """The segments of one rank, searchable by step.
 
-    The index is read when it is first needed; a single tensor is found without.
+    The index is loaded on first use; a single tensor can be found without loading it.
 
     Args:
-        storage: the run's.
-        rank: whose segments.
-        pool: gives the layouts.
-        problems: where damage is noted.
+        storage: the run's storage.
+        rank: the rank.
+        pool: shares equal layouts.
+        problems: collects corrupt data.
 
     Attributes:
-        storage: the run's.
+        storage: the run's storage.
     """
 
     def __init__(self, storage: Storage, rank: int, pool: LayoutPool, problems: Problems) -> None:
@@ -49,7 +49,7 @@ class History:
         self._loaded = False
         self._segments: list[Segment] = []
         self._firsts: list[int] = []
-        # Dicts for their order, that of first capture.
+        # Dicts used as ordered sets, in the order of first capture.
         self._column_layouts: dict[ColumnLayout, None] = {}
         self._tensor_layouts: dict[TensorLayout, None] = {}
         self._alias_layouts: dict[AliasLayout, None] = {}
@@ -58,11 +58,11 @@ class History:
 
     @property
     def records(self) -> int:
-        """How many records were taken in so far."""
+        """Number of records loaded so far."""
         return self._cursor.records
 
     def refresh(self) -> int:
-        """Take in what was committed since; return how many records that were."""
+        """Load newly committed segments; return the number of new records."""
         before = self.records
         while (segment := self._next()) is not None:
             self._firsts.append(self.records - len(segment))
@@ -75,7 +75,7 @@ class History:
 
     def _next(self) -> Segment | None:
         segment = self._cursor.next()
-        # At first also behind gaps of several records; that costs a listing.
+        # The first load also skips gaps of several records, which needs a listing.
         while segment is None and not self._loaded and self._cursor.skip_gap():
             segment = self._cursor.next()
         return segment
@@ -91,7 +91,7 @@ class History:
         return self._segments
 
     def layouts(self) -> Iterator[TensorLayout | AliasLayout | ColumnLayout]:
-        """Yield what there is of tensors: first layouts in full, then those of statistics."""
+        """Yield the layouts of full tensors, then those of their statistics."""
         self._load()
         yield from self._tensor_layouts
         yield from self._alias_layouts
@@ -105,7 +105,7 @@ class History:
 
     @property
     def rows(self) -> Rows:
-        """Modes, steps and times of all records, in the order in which they were captured."""
+        """Modes, steps and times of all records, in capture order."""
         self._load()
         known = len(self._rows.steps)
         if known < self.records:
@@ -116,28 +116,33 @@ class History:
         return self._rows
 
     def first(self, number: int) -> int:
-        """Return the place of a segment's first record among all of the rank.
+        """Return the ordinal of a segment's first record within the rank.
 
         Args:
-            number: the place of the segment in `segments`.
+            number: position of the segment in `segments`.
         """
         return self._firsts[number]
 
     def steps_of(self, ordinals: NDArray[np.int64], mode: Mode | None) -> NDArray[np.int64]:
-        """Return the steps of records of a mode (None: of any), ascending, each once."""
+        """Return the distinct steps of some records; int64 [steps], ascending.
+
+        Args:
+            ordinals: ordinals of the records, int64 [n].
+            mode: only records of this mode; None: all.
+        """
         modes, steps, _ = self.rows
         if mode is not None:
             ordinals = ordinals[modes[ordinals] == MODES.index(mode)]
         return np.unique(steps[ordinals])
 
     def has_tensor(self, name: str) -> bool:
-        """Say whether a tensor was captured, in full or as statistics."""
+        """Return whether a tensor was captured, in full or as statistics."""
         if not self._loaded and self._lookup.begins_with(name):
             return True
         return any(name in layout.places for layout in self.layouts())
 
     def find(self, name: str, step: int, mode: Mode) -> tuple[Segment, TensorRow] | None:
-        """Return where the last full tensor of this name, step and mode lies; None: nowhere."""
+        """Return the last full tensor of this name, step and mode, unread; None: not found."""
         if not self._loaded and (found := self._lookup.find(name, step, mode)) is not None:
             return found
         modes, steps, _ = self.rows

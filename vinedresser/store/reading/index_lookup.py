@@ -1,4 +1,4 @@
-"""Finding one step in a long run without reading all of its index."""
+"""Finding one step in a long run without reading its whole index."""
 
 from __future__ import annotations
 
@@ -17,17 +17,16 @@ __all__ = ["IndexLookup"]
 
 
 class IndexLookup:
-    """Searches the index records of one rank, whose steps never go back from record to record.
+    """Searches the index records of one rank by interpolation, assuming that steps never decrease.
 
-    It needs no list of them: it guesses from the pace of the steps so far. What it finds is right;
-    what it does not find may be there all the same: a hook may have counted backwards, or a record
-    may be damaged or missing.
+    A result is always correct, but a miss is not conclusive: a hook may have counted backwards, or
+    a record may be corrupt or missing.
 
     Args:
-        storage: the run's.
-        rank: whose records.
-        pool: gives the layouts.
-        problems: where damage is noted.
+        storage: the run's storage.
+        rank: the rank.
+        pool: shares equal layouts.
+        problems: collects corrupt data.
     """
 
     def __init__(self, storage: Storage, rank: int, pool: LayoutPool, problems: Problems) -> None:
@@ -36,7 +35,7 @@ class IndexLookup:
         self._segments: dict[int, Segment] = {}
 
     def begins_with(self, name: str) -> bool:
-        """Say whether the first segment has a tensor of this name, or statistics of it."""
+        """Return whether the first segment has a tensor of this name, or statistics of it."""
         try:
             segment = self._read(0)
         except CorruptData:
@@ -49,9 +48,9 @@ class IndexLookup:
         )
 
     def find(self, name: str, step: int, mode: Mode) -> tuple[Segment, TensorRow] | None:
-        """Return where the last full tensor of this name, step and mode lies; None: not found."""
+        """Return the last full tensor of this name, step and mode, unread; None: not found."""
         try:
-            # All that begin later are out; the step may go back over several that begin with it.
+            # Later records are out; the step may span several records that begin with it.
             for seq in range(self._last_from(step), -1, -1):
                 segment = self._read(seq)
                 if segment is None or segment.record.rows.steps[-1] < step:
@@ -64,12 +63,12 @@ class IndexLookup:
         return None
 
     def _last_from(self, step: int) -> int:
-        """Return the number of the last record that does not begin after a step; -1: none."""
+        """Return the number of the last record that begins at or before a step; -1: none."""
         low, high = -1, None
         for turn in count():
             if high == low + 1:
                 break
-            # Steps come at an even pace mostly; where they do not, every third try halves the rest.
+            # Most steps are evenly spaced; in case they are not, every third try bisects.
             if turn and turn % 3 == 0:
                 seq = 2 * low + 2 if high is None else (low + high) // 2
             else:
@@ -81,7 +80,7 @@ class IndexLookup:
         return low
 
     def _guess(self, low: int, high: int | None, step: int) -> int:
-        """Return a record between two where a step would be if all were like those before."""
+        """Return the interpolated number of the record with a step, between two bounds."""
         if low < 0:
             return 0
         last = self._segments[low].record.rows.steps
@@ -92,15 +91,15 @@ class IndexLookup:
         return low + (ahead if high is None else min(ahead, high - low - 1))
 
     def _is_beyond(self, seq: int, step: int) -> bool:
-        """Say whether a record begins after a step, or is not there yet."""
+        """Return whether a record begins after a step or does not exist yet."""
         segment = self._read(seq)
         return segment is None or bool(segment.record.rows.steps[0] > step)
 
     def _read(self, seq: int) -> Segment | None:
-        """Return a segment; None: it is not there (yet).
+        """Return a segment; None if it does not exist (yet).
 
         Raises:
-            CorruptData: its record is damaged, or missing though the next one is there.
+            CorruptData: its record is corrupt, or missing although the next one exists.
         """
         if seq not in self._segments:
             found = self._reader.records(seq, 1)

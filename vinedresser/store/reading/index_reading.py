@@ -1,4 +1,4 @@
-"""Reading one rank's index: one record, all that there are, or as they are committed."""
+"""Reading the index of one rank: single records, all of them, or as they are committed."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from vinedresser.store.storage import Storage
 
 __all__ = ["IndexCursor", "IndexReader"]
 
-# Objects that are asked for at a time, at the most, when many follow each other.
-_AT_ONCE = 16
+# Maximum number of consecutive objects requested at a time.
+_MAX_CONCURRENT = 16
 
 
 class IndexReader:
     """Reads the index records and manifests of one rank.
 
     Args:
-        storage: the run's.
-        rank: whose.
-        pool: gives the layouts.
-        problems: where damage is noted.
+        storage: the run's storage.
+        rank: the rank.
+        pool: shares equal layouts.
+        problems: collects corrupt data.
     """
 
     def __init__(self, storage: Storage, rank: int, pool: LayoutPool, problems: Problems) -> None:
@@ -37,19 +37,21 @@ class IndexReader:
         self._problems = problems
 
     def exists(self, seq: int) -> bool:
-        """Say whether a record is there."""
+        """Return whether a record exists."""
         return self.storage.exists(index_key(self.rank, seq))
 
     def records(self, first: int, count: int) -> list[IndexRecord | None]:
-        """Return records that follow each other, as many of them as there are.
+        """Return consecutive records, up to the first missing one.
 
         Args:
-            first: the number of the first.
-            count: how many to ask for.
+            first: number of the first record.
+            count: maximum number of records.
 
         Returns:
-            Those before the first that is not there (yet); None for one that is damaged, which is
-            noted.
+            The records; None for a corrupt one, which is added to the problems.
+
+        Raises:
+            StoreError: the storage refused.
         """
         keys = [index_key(self.rank, first + place) for place in range(count)]
         found: list[IndexRecord | None] = []
@@ -60,19 +62,21 @@ class IndexReader:
             try:
                 found.append(decode_record(content, self._pool, self.rank, seq))
             except CorruptData as error:
-                self.note(f"{key}: {error}; what was captured there cannot be read")
+                self.note(f"{key}: {error}; the data of this segment cannot be read")
                 found.append(None)
         return found
 
     def manifests(self, first: int, count: int) -> list[list[IndexRecord]]:
-        """Return the records of manifests that follow each other, as many of them as there are.
+        """Return the records of consecutive manifests, up to the first missing or corrupt one.
+
+        A corrupt manifest is added to the problems.
 
         Args:
-            first: the number of the first manifest.
-            count: how many to ask for.
+            first: number of the first manifest.
+            count: maximum number of manifests.
 
-        Returns:
-            Those before the first that is not there (yet), or is damaged, which is noted.
+        Raises:
+            StoreError: the storage refused.
         """
         keys = [manifest_key(self.rank, first + place) for place in range(count)]
         found: list[list[IndexRecord]] = []
@@ -91,34 +95,33 @@ class IndexReader:
         return found
 
     def next_after(self, seq: int) -> int | None:
-        """Return the number of the first record that is there after a number; this lists them."""
+        """Return the number of the next existing record, found by listing; None if none exists."""
         folder = index_key(self.rank, 0).rpartition("/")[0]
-        # All keys have the same length, so that they sort by number.
+        # All keys have the same length, so they sort by number.
         after = index_key(self.rank, seq) if seq >= 0 else ""
         keys = self.storage.list(f"{folder}/", after=after)
         stems = (key.rpartition("/")[2].partition(".")[0] for key in keys)
         return next((int(stem) for stem in stems if stem.isdecimal()), None)
 
     def note(self, sentence: str) -> None:
-        """Note what is wrong with a key, by which the sentence begins."""
+        """Add a sentence that begins with a key to the problems."""
         self._problems.note(f"{self.storage.location}/{sentence}")
 
 
 class IndexCursor:
-    """Walks over the segments of one rank in the order of their numbers; a look costs O(1).
+    """Iterates over the segments of one rank in the order of their numbers; a poll costs O(1).
 
-    What was committed long ago is read from manifests, and several objects at a time as long as one
-    follows the other. A damaged index record is passed over, and so is a missing one as soon as
-    later ones exist: what they committed is lost, the rest is not.
+    Old segments are read from manifests, and consecutive objects several at a time. A corrupt index
+    record is skipped, and so is a missing one once later ones exist: only their segments are lost.
 
     Args:
-        storage: the run's.
-        rank: whose segments.
-        pool: gives the layouts.
-        problems: where damage is noted.
+        storage: the run's storage.
+        rank: the rank.
+        pool: shares equal layouts.
+        problems: collects corrupt data.
 
     Attributes:
-        records: how many records the segments that were returned have.
+        records: total number of records in the segments returned so far.
     """
 
     def __init__(self, storage: Storage, rank: int, pool: LayoutPool, problems: Problems) -> None:
@@ -126,14 +129,14 @@ class IndexCursor:
         self._reader = IndexReader(storage, rank, pool, problems)
         self._seq = 0
         self._ahead: deque[IndexRecord | None] = deque()
-        # How many objects were there one behind the other: so many are asked for at once.
+        # Number of consecutive objects found so far: as many are requested next.
         self._manifests = self._singles = 0
-        # Manifests before this one are not asked for, or not any more.
+        # Manifests before this one are not requested (again).
         self._untried = 0
         self.records = 0
 
     def next(self) -> Segment | None:
-        """Return the next segment, None when there is none yet."""
+        """Return the next segment; None if there is none yet."""
         while True:
             while not self._ahead:
                 if not self._fill():
@@ -145,9 +148,9 @@ class IndexCursor:
                 return segment
 
     def skip_gap(self) -> bool:
-        """Pass over missing records to the next one there is; return False when there is none.
+        """Skip missing records up to the next existing one; return False if there is none.
 
-        This lists the rank's records: it is for a run that is over, or just being opened.
+        This lists the rank's records: use it for a run that has ended or is just being opened.
         """
         found = self._reader.next_after(self._seq - 1)
         if found is not None and found > self._seq:
@@ -155,7 +158,7 @@ class IndexCursor:
         return found is not None
 
     def _fill(self) -> bool:
-        """Read what follows; return False when there is nothing yet."""
+        """Read the next records; return False if there are none yet."""
         return self._fill_from_manifests() or self._fill_from_records() or self._pass_one()
 
     def _fill_from_manifests(self) -> bool:
@@ -172,7 +175,7 @@ class IndexCursor:
         return bool(found)
 
     def _fill_from_records(self) -> bool:
-        # No further than to where the next manifest may begin.
+        # Not beyond the start of the next possible manifest.
         count = min(_at_once(self._singles), SPAN - self._seq % SPAN)
         found = self._reader.records(self._seq, count)
         self._ahead.extend(found)
@@ -181,10 +184,10 @@ class IndexCursor:
         return bool(found)
 
     def _pass_one(self) -> bool:
-        """Look whether the next record will not come any more, since a later one is there."""
+        """Skip the next record if a later one exists; return whether there is more to read."""
         if not self._reader.exists(self._seq + 1):
             return False
-        # Commits come in order, so the one that was not there may be by now.
+        # Commits are in order, so the record that was missing may exist by now.
         if not self._reader.exists(self._seq):
             self._miss(self._seq + 1)
         return True
@@ -194,12 +197,12 @@ class IndexCursor:
         first, last = index_key(rank, self._seq), index_key(rank, until - 1)
         span = first if first == last else f"{first} to {last}"
         self._reader.note(
-            f"{span}: missing though later records are there; what was captured there cannot be "
+            f"{span}: missing although later records exist; the data of these segments cannot be "
             "read"
         )
         self._seq = until
 
 
 def _at_once(streak: int) -> int:
-    """Return how many objects to ask for when so many in a row were there."""
-    return min(max(streak, 1), _AT_ONCE)
+    """Return how many objects to request after a streak of existing ones."""
+    return min(max(streak, 1), _MAX_CONCURRENT)

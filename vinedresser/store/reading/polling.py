@@ -1,4 +1,4 @@
-"""How often one looks for what is new."""
+"""How often readers poll for new data."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from vinedresser.store.storage.location import is_remote
 
 __all__ = ["Polling"]
 
-# Seconds between two looks when there is nothing new: of a directory; and on an object store, where
-# each look costs a journey and money, from the first to the longest.
+# Seconds between polls while nothing is new: in a directory; and on an object store, where each
+# poll costs a round trip and money, the first and the longest pause.
 _LOCAL = 0.02
 _REMOTE, _LONGEST = 0.25, 2.0
-# The same where the writer was asked to hurry.
+# The same for urgent readers.
 _URGENT, _LONGEST_URGENT = 0.05, 0.25
-# Seconds between two looks whether processes live.
+# Seconds between checks for live processes.
 _LIFE, _LIFE_REMOTE = 0.25, 1.0
 
 
 class Polling:
-    """The pauses of a reader that waits; they double up to a limit while nothing comes.
+    """The pauses of a waiting reader; they double up to a limit while nothing is new.
 
     Args:
-        storage: where it looks.
+        storage: the run's storage.
         poll: seconds of every pause; None: 0.02 for a directory; on an object store 0.25, doubling
-            up to 2, and where it is urgent 0.05, doubling up to 0.25.
-        urgent: the writer was asked to hurry.
+            up to 2, and if urgent 0.05, doubling up to 0.25.
+        urgent: the writer was asked to commit every step immediately.
 
     Attributes:
-        life: seconds between two looks whether processes live.
+        life: seconds between checks for live processes.
     """
 
     def __init__(self, storage: Storage, poll: float | None, *, urgent: bool) -> None:
@@ -44,10 +44,10 @@ class Polling:
         self._next = self._first
 
     def wait(self) -> None:
-        """Wait, since nothing has come."""
+        """Wait, because nothing was new."""
         time.sleep(self._next)
         self._next = min(2 * self._next, self._longest)
 
     def came(self) -> None:
-        """Look again soon, since something has come."""
+        """Return to the shortest pause, because something was new."""
         self._next = self._first

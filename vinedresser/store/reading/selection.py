@@ -1,4 +1,4 @@
-"""Which tensors or scalars of a run are meant."""
+"""Selection of tensors and scalars by collection and regex."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _Test = Callable[[str], bool]
 
 
 class Selector:
-    """Tells names apart by collection and by regex, as the run's capture configuration says.
+    """Selects names by collection, as defined in the run's capture configuration, and by regex.
 
     Args:
-        capture: the configuration as JSON (`RunRecord.capture`).
+        capture: the capture configuration as JSON (`RunRecord.capture`).
     """
 
     def __init__(self, capture: Mapping[str, Any]) -> None:
@@ -28,14 +28,16 @@ class Selector:
         self._places: dict[tuple[ColumnLayout, str], tuple[tuple[str, ...], list[int]]] = {}
 
     def knows(self, collection: str) -> bool:
-        """Say whether it is built in, or the run's configuration has it."""
+        """Return whether a collection is built in or defined in the run's configuration."""
         return collection in BUILT_IN or collection in self._capture
 
     def members(self, collection: str) -> _Test:
-        """Return the test for being in a collection; of an unknown one, by the name's first part.
+        """Return a test for membership in a collection.
+
+        The members of an unknown collection are the names that begin with its name and a slash.
 
         Raises:
-            ConfigError: the run's configuration says nonsense about it.
+            ConfigError: its definition in the run's configuration is invalid.
         """
         if collection not in self._members:
             document = self._capture.get(collection)
@@ -48,10 +50,10 @@ class Selector:
         return self._members[collection]
 
     def test(self, regex: str | None = None, collection: str | None = None) -> _Test:
-        """Return the test for being in a collection and matching a regex, as far as given.
+        """Return a test for membership in a collection and for matching a regex; None: any.
 
         Raises:
-            ConfigError: the regex is invalid, or the run does not know the collection.
+            ConfigError: the regex is invalid, or the run has no such collection.
         """
         tests: list[_Test] = []
         if collection is not None:
@@ -65,17 +67,17 @@ class Selector:
         return lambda name: all(test(name) for test in tests)
 
     def either(self, select: str | None) -> _Test:
-        """Return the test for a word that is the name of a collection, or else a regex.
+        """Return a test for the name of a collection, or else for a regex; None: any name.
 
         Raises:
-            ConfigError: it is neither.
+            ConfigError: the text is neither.
         """
         if select is not None and self.knows(select):
             return self.test(collection=select)
         return self.test(regex=select)
 
     def places(self, layout: ColumnLayout, collection: str) -> tuple[tuple[str, ...], list[int]]:
-        """Return the names of a layout that are in a collection, and their places."""
+        """Return the names of a layout that are in a collection, and their positions."""
         key = (layout, collection)
         if key not in self._places:
             test = self.members(collection)

@@ -1,4 +1,4 @@
-"""Reading one tensor in full over all segments of a rank, several at a time where they are far."""
+"""Reading one full tensor over all segments of a rank, with concurrent requests."""
 
 from __future__ import annotations
 
@@ -24,20 +24,21 @@ _Row = tuple[int, NDArray[Any]]
 def read_tensor(
     history: History, problems: Problems, name: str, mode: Mode | None
 ) -> Iterator[_Row]:
-    """Yield each record that has a tensor in full.
+    """Yield a tensor from each record that has it in full, in capture order.
 
-    What is damaged is left out and noted.
+    Corrupt data is skipped and added to the problems.
 
     Args:
-        history: of the rank.
-        problems: where damage is noted.
-        name: of the tensor.
+        history: history of the rank.
+        problems: collects corrupt data.
+        name: name of the tensor.
         mode: only records of this mode; None: all.
 
     Yields:
-        The place of the record among all of the rank, ascending, and the tensor: read-only.
+        The ordinal of the record within the rank, and the tensor: read-only, of its captured shape
+        and dtype.
     """
-    # What is being read; the storage draws from it ahead of what it yields.
+    # Requested rows; the storage draws spans ahead of the contents it yields.
     reading: deque[tuple[int, Segment, ContiguousRows]] = deque()
 
     def spans() -> Iterator[Span]:
@@ -46,8 +47,7 @@ def read_tensor(
                 reading.append((history.first(number), segment, piece))
                 yield segment.rows_span(piece)
 
-    # Read, but perhaps later than what the next piece begins with: rows of several pieces of a
-    # segment may come in turns.
+    # Decoded rows that may follow rows of the next piece: pieces of a segment may interleave.
     ready: list[_Row] = []
     for content in history.storage.get_spans(spans()):
         first, segment, piece = reading.popleft()

@@ -1,15 +1,15 @@
-"""The JSON header of a segment, which makes it a safetensors file that explains itself.
+"""The JSON header of a segment, which makes it a self-describing safetensors file.
 
-`__metadata__` holds, beside format, rank and seq, as JSON in JSON:
+Besides format, rank and seq, `__metadata__` contains as nested JSON:
 
 - `rows`: the records of the segment: their modes by first letter, and their steps.
-- `columns`: for each matrix [entry, names, reductions, rows]: the names along its second axis, the
-  statistics along its third (null for scalars: it has none), its rows (null: all).
+- `columns`: [entry, names, reductions, rows] for each matrix: the names along its second axis, the
+  statistics along its third (null for scalars, which have none), its rows (null: all).
 - `partial`: [rows, entries] for tensors that were not captured at every row.
-- `variants`: the tensor's name by entry, where it has another: the tensor changed shape or type
-  within the segment, so that it has several entries.
-- `aliases`: [rows, names] for tensors that are not here under their own name, since at these rows
-  (null: all) they had the very elements of another, which is: that tensor's name by their own.
+- `variants`: maps an entry to the tensor's name if they differ: a tensor that changed its shape or
+  dtype within the segment has several entries.
+- `aliases`: [rows, names] for tensors that shared the memory of a stored tensor at these rows
+  (null: all); names maps each to the stored tensor.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _RESERVED = "__metadata__"
 
 
 class SegmentHeader:
-    """Collects the entries in the order in which their data will follow, without gaps.
+    """Collects the entries in the order of their data, which follows without gaps.
 
     Args:
         rows: the records of the segment.
-        taken: names of all its tensors; entries that are none get other names.
+        taken: names of all its tensors, not available for other entries.
     """
 
     def __init__(self, rows: Rows, taken: set[str]) -> None:
@@ -45,7 +45,7 @@ class SegmentHeader:
         self._offset = 0
 
     def add_columns(self, layout: ColumnLayout, rows: Sequence[int]) -> None:
-        """Add a matrix that was captured at some rows."""
+        """Add a matrix captured at some rows."""
         entry = self._fresh("columns")
         shape = layout.shape(len(rows))
         self._enter(entry, "F64", shape, layout.row_bytes * len(rows))
@@ -53,7 +53,7 @@ class SegmentHeader:
         self._columns.append([entry, layout.names, layout.reductions, where])
 
     def add_tensors(self, layout: TensorLayout, rows: Sequence[int]) -> None:
-        """Add tensors that were captured at the same rows."""
+        """Add tensors captured at the same rows."""
         entries = []
         for name, shape, size in zip(layout.names, layout.shapes, layout.row_bytes, strict=True):
             entry = name
@@ -66,13 +66,13 @@ class SegmentHeader:
             self._partial.append([rows, entries])
 
     def add_aliases(self, layout: AliasLayout, rows: Sequence[int]) -> None:
-        """Add further names of tensors, which they had at the same rows."""
+        """Add aliases of tensors at the same rows."""
         where = None if self._whole(rows) else rows
         self._aliases.append([where, dict(zip(layout.names, layout.targets, strict=True))])
 
     def encode(self, rank: int, seq: int) -> bytes:
-        """Return its length and the header, padded so that the data begins at a multiple of 8."""
-        told = {
+        """Return the header with its length, padded so that the data is aligned to 8 bytes."""
+        contents = {
             "rows": [self._rows.letters(), self._rows.steps.tolist()],
             "columns": self._columns,
             "partial": self._partial,
@@ -80,7 +80,7 @@ class SegmentHeader:
             "aliases": self._aliases,
         }
         metadata = {"format": f"vinedresser.segment.{FORMAT}", "rank": str(rank), "seq": str(seq)}
-        metadata |= {key: to_json(value) for key, value in told.items() if value}
+        metadata |= {key: to_json(value) for key, value in contents.items() if value}
         header = to_json({_RESERVED: metadata, **self._entries}).encode()
         header += b" " * (-len(header) % 8)
         return len(header).to_bytes(8, "little") + header
@@ -94,7 +94,7 @@ class SegmentHeader:
         return len(rows) == len(self._rows.steps)
 
     def _fresh(self, name: str) -> str:
-        """Return a name that no tensor and no other entry has."""
+        """Return a name that no tensor or entry has."""
         number = 1
         while f"{name}#{number}" in self._used:
             number += 1

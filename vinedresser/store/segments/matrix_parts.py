@@ -1,4 +1,4 @@
-"""Reading the scalars and statistics of a segment step by step, whatever its size."""
+"""Reading the scalars and statistics of a segment step by step, in bounded memory."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from vinedresser.store.segments.segment import Segment
 
 __all__ = ["MatrixParts"]
 
-# Bytes of a matrix that are kept at once, unless a single row has more. Not fewer, since on an
-# object store each part costs a journey.
+# Bytes of a matrix kept in memory, unless a single row is larger. Not fewer, because on an object
+# store each part costs a round trip.
 _PART = 1 << 20
 
 
 class _Part(NamedTuple):
-    """Some rows of a matrix that follow each other.
+    """Some consecutive rows of a matrix.
 
     Attributes:
-        first: the first of them.
-        rows: float64, [rows, names(, reductions)].
+        first: position of the first row.
+        rows: float64 [rows, names(, reductions)].
     """
 
     first: int
@@ -30,11 +30,11 @@ class _Part(NamedTuple):
 
 
 class MatrixParts:
-    """Rows of the matrices of one segment, of each of which one part is kept.
+    """Rows of the matrices of one segment; one part of each matrix is kept in memory.
 
-    A segment of a writer that has fallen behind holds as much as 32 MiB, which a reader that needs
-    one step after the other does not have to hold too. So a large matrix is checked piece by piece
-    before its first row is given, and then read again, part by part.
+    The segments of a writer that falls behind grow up to 32 MiB, too much to keep for a reader that
+    needs one step at a time. A large matrix is therefore verified in chunks before its first row is
+    returned, and then read again part by part.
 
     Args:
         segment: the segment.
@@ -42,15 +42,15 @@ class MatrixParts:
 
     def __init__(self, segment: Segment) -> None:
         self._segment = segment
-        # By the number of the group.
+        # By position of the group.
         self._parts: dict[int, _Part] = {}
 
     def row(self, number: int, place: int) -> NDArray[np.float64]:
-        """Return a row of a matrix: float64, [names(, reductions)].
+        """Return a row of a matrix: float64 [names(, reductions)].
 
         Args:
-            number: of the group among the columns of the segment.
-            place: of the row among those of the group.
+            number: position of the group in the columns of the segment.
+            place: position of the row in the rows of the group.
 
         Raises:
             CorruptData: the file is missing or truncated, or its bytes do not match their checksum.
@@ -62,7 +62,7 @@ class MatrixParts:
         return row
 
     def _read(self, number: int, place: int, *, checked: bool) -> _Part:
-        """Read the part of a matrix that has a row."""
+        """Read the part of a matrix that contains a row."""
         group: ColumnGroup = self._segment.record.columns[number]
         length, size = self._segment.matrix_span(group).length, group.layout.row_bytes
         if length <= _PART:

@@ -1,15 +1,15 @@
-"""From step records to a segment: an immutable safetensors file, columnar along the steps.
+"""Packing step records into a segment: an immutable safetensors file, columnar over the steps.
 
     8 bytes   length of the header, little-endian
     header    JSON, padded with spaces to a multiple of 8
-    data      float64 matrices of scalars and statistics, then the tensors, wide types first
+    data      float64 matrices of scalars and statistics, then the tensors, wide dtypes first
 
 A tensor is one entry of shape [rows, *shape], where rows are the records of the segment at which it
-was captured. Any safetensors reader opens the file, and `__metadata__` tells it what the rows are
-(`segment_header`). Checksums are in the index record.
+was captured. Any safetensors reader can open the file; `__metadata__` describes the rows (see
+`header`). Checksums are in the index record.
 
-Nothing is copied but scalars: the parts of the file are views of the tensors' own memory. What a
-record has under several names is stored under the first of them; the others are its aliases.
+Only scalars are copied: the parts of the file are views of the tensors' memory. A tensor with
+several names in a record is stored under the first; the others are its aliases.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from vinedresser.store.storage.base import Buffer
 __all__ = ["Packed", "pack"]
 
 _Where = tuple[int, ...]
-# One tensor, scalar or set of statistics along the rows: where it is, and what it is there.
+# One tensor, scalar or set of statistics: its rows, and its value at each.
 _Along = tuple[list[int], list[Any]]
 
 
 class _Matrix(NamedTuple):
-    """Scalars or statistics with the same rows, row by row."""
+    """Scalars or statistics with the same rows; float64 bytes, row by row."""
 
     layout: ColumnLayout
     rows: _Where
@@ -54,7 +54,7 @@ class _Matrix(NamedTuple):
 
 
 class _Stack(NamedTuple):
-    """Tensors of one type with the same rows; the bytes of each tensor at each row."""
+    """Tensors of one dtype with the same rows; the bytes of each tensor at each row."""
 
     layout: TensorLayout
     rows: _Where
@@ -62,14 +62,14 @@ class _Stack(NamedTuple):
 
 
 class _Aliases(NamedTuple):
-    """Further names of tensors, at the same rows."""
+    """Aliases of tensors at the same rows."""
 
     layout: AliasLayout
     rows: _Where
 
 
 class _Gathered(NamedTuple):
-    """All that records hold, as it will lie in the segment."""
+    """The contents of records, in the order of the segment."""
 
     matrices: list[_Matrix]
     stacks: list[_Stack]
@@ -77,13 +77,13 @@ class _Gathered(NamedTuple):
 
 
 class Packed:
-    """A segment that is ready to be stored; made by `pack`.
+    """A segment ready to be stored; created by `pack`.
 
     Args:
-        rank: of the writing process.
-        seq: the segment's number.
+        rank: rank of the writing process.
+        seq: number of the segment.
         rows: its records.
-        gathered: what they hold.
+        gathered: their contents.
     """
 
     def __init__(self, rank: int, seq: int, rows: Rows, gathered: _Gathered) -> None:
@@ -104,14 +104,14 @@ class Packed:
 
     @property
     def key(self) -> str:
-        """Where the segment is to lie."""
+        """The key of the segment."""
         return segment_key(*self._place)
 
     def parts(self) -> Iterator[Buffer]:
         """Yield the file part by part.
 
-        The checksum of each is taken just before, so that memory is read once for both: what was
-        read for the checksum is in the processor's cache when it is written.
+        The checksum of each part is computed just before, so that the part is still in the
+        processor's cache when it is written.
         """
         self._checksums = []
         yield self._header
@@ -125,10 +125,10 @@ class Packed:
                     yield part
 
     def record(self, *, dropped: int = 0) -> IndexRecord:
-        """Return the index record that commits the segment, once all its parts were drawn.
+        """Return the index record that commits the segment; call it after drawing all parts.
 
         Args:
-            dropped: records lost since the segment before.
+            dropped: number of records lost since the previous segment.
         """
         checksums = iter(self._checksums)
         offset = len(self._header)
@@ -154,7 +154,7 @@ class Packed:
         )
 
     def _some(self, rows: _Where) -> NDArray[np.int64] | None:
-        """Return the rows as an array, or None when they are all of the segment."""
+        """Return the rows as int64 [n]; None for all rows of the segment."""
         return None if len(rows) == len(self._rows.steps) else np.array(rows, np.int64)
 
 
@@ -162,12 +162,12 @@ def pack(records: Sequence[StepRecord], *, rank: int, seq: int) -> Packed:
     """Pack records into one segment.
 
     Args:
-        records: at least one, in the order in which they were captured.
-        rank: of the writing process.
-        seq: the segment's number.
+        records: at least one, in capture order.
+        rank: rank of the writing process.
+        seq: number of the segment.
 
     Raises:
-        CorruptData: a tensor's data does not have the bytes that its type and shape call for.
+        CorruptData: the size of a tensor's data does not match its dtype and shape.
         TypeError, ValueError: a scalar is not a number.
     """
     rows = Rows(
@@ -179,7 +179,7 @@ def pack(records: Sequence[StepRecord], *, rank: int, seq: int) -> Packed:
 
 
 def _tensors(records: Sequence[StepRecord]) -> tuple[list[_Stack], list[_Aliases]]:
-    """Gather the tensors, each once a record, and their further names."""
+    """Gather the tensors, each once per record, and their aliases."""
     stored: dict[tuple[str, str, tuple[int, ...]], _Along] = {}
     aliases: dict[tuple[str, str], list[int]] = defaultdict(list)
     for row, record in enumerate(records):
@@ -196,7 +196,7 @@ def _tensors(records: Sequence[StepRecord]) -> tuple[list[_Stack], list[_Aliases
 
 
 def _aliases(found: dict[tuple[str, str], list[int]]) -> list[_Aliases]:
-    """Put names with the same rows together."""
+    """Group aliases with the same rows."""
     groups = defaultdict(list)
     for pair, rows in found.items():
         groups[tuple(rows)].append(pair)
@@ -208,7 +208,7 @@ def _aliases(found: dict[tuple[str, str], list[int]]) -> list[_Aliases]:
 
 
 def _stacks(found: dict[tuple[str, str, tuple[int, ...]], _Along]) -> list[_Stack]:
-    """Put tensors of one type together; wide types first, so that every entry is aligned to its."""
+    """Group tensors of one dtype; wide dtypes first, so that every entry is aligned."""
     groups = defaultdict(list)
     for (name, dtype, shape), (rows, parts) in found.items():
         groups[dtype, tuple(rows)].append((name, shape, parts))
@@ -220,10 +220,10 @@ def _stacks(found: dict[tuple[str, str, tuple[int, ...]], _Along]) -> list[_Stac
 
 
 def _bytes_of(name: str, tensor: HostTensor, record: StepRecord) -> Buffer:
-    """Return a tensor's bytes as they lie.
+    """Return the bytes of a tensor without copying them.
 
     Raises:
-        CorruptData: they are not as many as its type and shape call for.
+        CorruptData: their number does not match its dtype and shape.
     """
     size = ITEM_BYTES.get(tensor.dtype)
     data = tensor.data
@@ -236,7 +236,7 @@ def _bytes_of(name: str, tensor: HostTensor, record: StepRecord) -> Buffer:
         return b""
     if not data.dtype.isnative:
         data = data.byteswap()
-    # Numpy lends no buffer of bfloat16 and the like, but it does of their bytes.
+    # Numpy exports no buffer of bfloat16 and similar dtypes, only of their bytes.
     return np.ascontiguousarray(data).reshape(-1).view(np.uint8).data
 
 
@@ -258,7 +258,7 @@ def _matrices(records: Sequence[StepRecord]) -> list[_Matrix]:
     matrices = []
     for (reductions, where), members in groups.items():
         names, columns = zip(*members, strict=True)
-        # Gathered name by name, kept row by row: a step is read more often than a name.
+        # Gathered by name, stored by row: steps are read more often than names.
         data = np.array(columns, np.float64).swapaxes(0, 1).tobytes()
         matrices.append(_Matrix(ColumnLayout(names, reductions), where, data))
     return matrices

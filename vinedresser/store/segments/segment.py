@@ -1,4 +1,4 @@
-"""Reading from a committed segment, checksums included."""
+"""Reading a committed segment, with verified checksums."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from vinedresser.store.storage import Span, Storage
 __all__ = ["TensorRows", "ContiguousRows", "Segment", "TensorRow", "row_position"]
 
 
-# Bytes of a tensor's rows that are read at once, unless a single row has more.
+# Bytes of a tensor's rows that are read at once, unless a single row is larger.
 _AT_ONCE = 4 << 20
 
 
 class TensorRow(NamedTuple):
-    """Where the elements lie that a tensor had at one row.
+    """The stored data of a tensor at one row.
 
     Attributes:
-        group: the group in which they are stored.
-        which: the place of the stored tensor in the group's layout.
-        place: the row's place among the rows of the group.
+        group: the group that stores it.
+        which: position of the tensor in the group's layout.
+        place: position of the row in the rows of the group.
     """
 
     group: TensorGroup
@@ -38,12 +38,12 @@ class TensorRow(NamedTuple):
 
 
 class TensorRows(NamedTuple):
-    """Where the elements lie that a tensor had at several rows.
+    """The stored data of a tensor at several rows.
 
     Attributes:
-        group: the group in which they are stored.
-        which: the place of the stored tensor in the group's layout.
-        rows: int64, [n]; rows of the segment, ascending.
+        group: the group that stores it.
+        which: position of the tensor in the group's layout.
+        rows: rows of the segment; int64 [n], ascending.
     """
 
     group: TensorGroup
@@ -52,13 +52,13 @@ class TensorRows(NamedTuple):
 
 
 class ContiguousRows(NamedTuple):
-    """Rows of a tensor that follow each other in the file, as many as are read at a time.
+    """Rows of a tensor that are contiguous in the file and read together.
 
     Attributes:
-        group: the group in which its elements are stored.
-        which: the place of the stored tensor in the group's layout.
-        rows: int64, [n]; rows of the segment, ascending.
-        places: int64, [n]; the places of these rows among the rows of the group.
+        group: the group that stores them.
+        which: position of the tensor in the group's layout.
+        rows: rows of the segment; int64 [n], ascending.
+        places: positions of these rows in the rows of the group; int64 [n].
     """
 
     group: TensorGroup
@@ -68,7 +68,7 @@ class ContiguousRows(NamedTuple):
 
 
 def row_position(group: ColumnGroup | TensorGroup | AliasGroup, row: int) -> int | None:
-    """Return where a row of the segment is among the rows of a group, None where it is not."""
+    """Return the position of a segment's row in the rows of a group; None if it is not there."""
     if group.rows is None:
         return row
     place = int(np.searchsorted(group.rows, row))
@@ -79,8 +79,8 @@ class Segment:
     """A committed segment.
 
     Args:
-        storage: where it lies.
-        record: what committed it.
+        storage: the run's storage.
+        record: the index record that commits it.
     """
 
     def __init__(self, storage: Storage, record: IndexRecord) -> None:
@@ -92,31 +92,32 @@ class Segment:
         return len(self.record.rows.steps)
 
     def rows_of(self, group: ColumnGroup | TensorGroup | AliasGroup) -> NDArray[np.int64]:
-        """Return the rows of a group; int64, [n]."""
+        """Return the rows of a group; int64 [n]."""
         return np.arange(len(self)) if group.rows is None else group.rows
 
     def matrix_span(self, group: ColumnGroup) -> Span:
-        """Return where scalars or statistics lie."""
+        """Return the span of a matrix of scalars or statistics."""
         rows = len(self) if group.rows is None else len(group.rows)
         return Span(self.record.segment, group.offset, group.layout.row_bytes * rows)
 
     def matrix(self, group: ColumnGroup) -> NDArray[np.float64]:
-        """Read scalars or statistics: float64, [rows of the group, names(, reductions)].
+        """Read scalars, float64 [rows, names], or statistics, float64 [rows, names, reductions].
 
         Raises:
             CorruptData: the file is missing or truncated, or its bytes do not match their checksum.
+            StoreError: the storage refused.
         """
         return self.decode_matrix(group, self._read(self.matrix_span(group)))
 
     def decode_matrix(self, group: ColumnGroup, content: bytes | None) -> NDArray[np.float64]:
-        """Return scalars or statistics from what was read of them; see `matrix`.
+        """Decode the content of a matrix's span; see `matrix`.
 
         Args:
-            group: which.
-            content: what lies in their span; None where the segment is missing.
+            group: group of the matrix.
+            content: content of its span; None if the segment is missing.
 
         Raises:
-            CorruptData: that is missing or truncated, or does not match its checksum.
+            CorruptData: the content is missing or truncated, or does not match its checksum.
         """
         layout = group.layout
         rows = len(self) if group.rows is None else len(group.rows)
@@ -125,12 +126,12 @@ class Segment:
         checked = self._checked(whole, layout.row_bytes * rows, group.checksum, what)
         return np.frombuffer(checked, np.float64).reshape(layout.shape(rows))
 
-    def check_matrix(self, group: ColumnGroup, at_once: int) -> None:
-        """Check scalars or statistics as `matrix` does, and keep none of it.
+    def check_matrix(self, group: ColumnGroup, chunk_bytes: int) -> None:
+        """Verify the checksum of a matrix without keeping it in memory.
 
         Args:
-            group: which.
-            at_once: bytes that are read at a time.
+            group: group of the matrix.
+            chunk_bytes: bytes to read at a time.
 
         Raises:
             CorruptData: see `matrix`.
@@ -139,7 +140,8 @@ class Segment:
         checksum, got = 0, 0
         while got < length:
             part = self._present(
-                self._read(Span(key, start + got, min(at_once, length - got))), self._columns(group)
+                self._read(Span(key, start + got, min(chunk_bytes, length - got))),
+                self._columns(group),
             )
             if not part:
                 break
@@ -148,12 +150,12 @@ class Segment:
         self._compare(got == length, checksum == group.checksum, self._columns(group))
 
     def matrix_rows(self, group: ColumnGroup, first: int, count: int) -> NDArray[np.float64]:
-        """Read rows of a matrix that was checked: float64, [count, names(, reductions)].
+        """Read some rows of a verified matrix: float64 [count, names(, reductions)].
 
         Args:
-            group: which.
-            first: the first of them among the rows of the group.
-            count: how many.
+            group: group of the matrix.
+            first: position of the first row in the rows of the group.
+            count: number of rows.
 
         Raises:
             CorruptData: the file is missing or truncated.
@@ -166,11 +168,11 @@ class Segment:
         return np.frombuffer(content, np.float64).reshape(layout.shape(count))
 
     def has(self, name: str) -> bool:
-        """Say whether a tensor was captured in full, at any row."""
+        """Return whether a tensor was captured in full at any row."""
         return any(name in group.layout.places for group in self.record.named)
 
     def locate(self, name: str, row: int) -> TensorRow | None:
-        """Return where a tensor lies that was captured at a row; None: it was not."""
+        """Return the stored data of a tensor at a row; None if it was not captured there."""
         entry = self._stored(name, row)
         for alias in self.record.aliases if entry is None else ():
             which = alias.layout.places.get(name)
@@ -179,14 +181,14 @@ class Segment:
         return entry
 
     def find(self, name: str, step: int, mode: Mode) -> TensorRow | None:
-        """Return where a tensor lies at the last row of a step that has it; None: there is none."""
+        """Return the stored data of a tensor at the last row of a step; None if there is none."""
         modes, steps, _ = self.record.rows
         rows = np.flatnonzero((steps == step) & (modes == MODES.index(mode)))
         entries = (self.locate(name, int(row)) for row in rows[::-1])
         return next((entry for entry in entries if entry is not None), None)
 
     def tensor_rows(self, name: str) -> Iterator[TensorRows]:
-        """Yield where a tensor lies, at all rows at which it was captured."""
+        """Yield the stored data of a tensor, by group."""
         for group in self.record.tensors:
             which = group.layout.places.get(name)
             if which is not None:
@@ -203,19 +205,20 @@ class Segment:
                         yield TensorRows(group, which, rows)
 
     def in_mode(self, block: TensorRows, mode: Mode) -> TensorRows:
-        """Return what of a block was captured in a mode."""
+        """Return the rows of a block that were captured in a mode."""
         right = self.record.rows.modes[block.rows] == MODES.index(mode)
         return block._replace(rows=block.rows[right])
 
     def tensor(self, name: str, entry: TensorRow) -> NDArray[Any]:
-        """Read a full tensor; read-only.
+        """Read a full tensor: read-only, of its captured shape and dtype.
 
         Args:
-            name: what it is called, for messages.
-            entry: where it lies.
+            name: name of the tensor, for messages.
+            entry: its stored data.
 
         Raises:
             CorruptData: the file is missing or truncated, or its bytes do not match their checksum.
+            StoreError: the storage refused.
         """
         group, which, place = entry
         row = place if group.rows is None else int(group.rows[place])
@@ -226,10 +229,10 @@ class Segment:
         return self._array(content, entry, what)
 
     def contiguous_rows(self, name: str, mode: Mode | None) -> list[ContiguousRows]:
-        """Return what to read of a tensor at a time, by the first row of each.
+        """Return the contiguous rows of a tensor, sorted by the first row of each.
 
         Args:
-            name: of the tensor.
+            name: name of the tensor.
             mode: only rows of this mode; None: all.
         """
         found = []
@@ -242,7 +245,7 @@ class Segment:
         return sorted(found, key=lambda piece: int(piece.rows[0]))
 
     def rows_span(self, piece: ContiguousRows) -> Span:
-        """Return where a piece lies."""
+        """Return the span of contiguous rows."""
         size = piece.group.layout.row_bytes[piece.which]
         start = self._start(piece.group, piece.which) + size * int(piece.places[0])
         return Span(self.record.segment, start, size * len(piece.places))
@@ -250,18 +253,19 @@ class Segment:
     def decode_rows(
         self, name: str, piece: ContiguousRows, content: bytes | None, problems: Problems
     ) -> list[tuple[int, NDArray[Any]]]:
-        """Return a tensor at the rows of a piece, from what was read of it.
+        """Decode the content of a span of contiguous rows.
 
-        What is damaged is left out and noted.
+        Corrupt rows are skipped and added to the problems.
 
         Args:
-            name: what it is called, for messages.
-            piece: which rows.
-            content: what lies in its span; None where the segment is missing.
-            problems: where damage is noted.
+            name: name of the tensor, for messages.
+            piece: the rows.
+            content: content of their span; None if the segment is missing.
+            problems: collects corrupt data.
 
         Returns:
-            Each row of the segment with the tensor there, which is read-only.
+            Pairs of a row of the segment and the tensor at that row: read-only, of its captured
+            shape and dtype.
         """
         size = piece.group.layout.row_bytes[piece.which]
         found = []
@@ -282,7 +286,7 @@ class Segment:
         return found
 
     def _stored(self, name: str, row: int) -> TensorRow | None:
-        """Return where a tensor lies that is stored at a row under its own name."""
+        """Return the data of a tensor that is stored at a row under its own name."""
         for group in self.record.tensors:
             which = group.layout.places.get(name)
             place = None if which is None else row_position(group, row)
@@ -291,7 +295,7 @@ class Segment:
         return None
 
     def _start(self, group: TensorGroup, which: int) -> int:
-        """Return where the block of a stored tensor begins in the file."""
+        """Return the offset of a stored tensor's block in the file."""
         rows = len(self) if group.rows is None else len(group.rows)
         return group.offset + group.layout.starts[which] * rows
 
@@ -300,20 +304,20 @@ class Segment:
         return f"{name} of {MODES[modes[row]]} step {steps[row]}"
 
     def _array(self, content: bytes | memoryview, entry: TensorRow, what: str) -> NDArray[Any]:
-        """Return what was read of one tensor at one row, checked."""
+        """Return one tensor at one row from its content, after verifying the checksum."""
         layout = entry.group.layout
         checksum = int(entry.group.checksums[entry.which, entry.place])
         checked = self._checked(content, layout.row_bytes[entry.which], checksum, what)
         return np.frombuffer(checked, numpy_dtype(layout.dtype)).reshape(layout.shapes[entry.which])
 
     def _columns(self, group: ColumnGroup) -> str:
-        """Return in words what scalars or statistics are there."""
+        """Return a description of a matrix, for messages."""
         names, steps = group.layout.names, self.record.rows.steps
         others = ", ..." if len(names) > 1 else ""
         return f"columns {names[0]}{others} of steps {steps[0]} to {steps[-1]}"
 
     def _read(self, span: Span) -> bytes | None:
-        """Read bytes of the file, fewer where it ends earlier; None where it is missing."""
+        """Read bytes of the file, fewer if it ends earlier; None if it is missing."""
         try:
             return self._storage.get(*span)
         except KeyMissing:
@@ -323,7 +327,7 @@ class Segment:
         if content is None:
             raise CorruptData(
                 f"{self._storage.location}/{self.record.segment}: {what} cannot be read: the "
-                f"segment is missing, though {self.record.key} commits it"
+                f"segment is missing although {self.record.key} commits it"
             )
         return content
 
@@ -335,12 +339,12 @@ class Segment:
         return content
 
     def _compare(self, whole: bool, right: bool, what: str) -> None:
-        """Raise `CorruptData` where something was not read as it was committed.
+        """Raise `CorruptData` unless the data was read as it was committed.
 
         Args:
-            whole: it has all its bytes.
-            right: they are the right ones.
-            what: it is, for the message.
+            whole: it has the committed length.
+            right: it matches its checksum.
+            what: description of the data, for the message.
         """
         where = f"{self._storage.location}/{self.record.segment}"
         if not whole:
@@ -353,7 +357,7 @@ class Segment:
 
 
 def _runs(places: NDArray[np.int64], most: int) -> Iterator[tuple[int, int]]:
-    """Cut positions into pieces of places that follow each other: first, and behind the last."""
+    """Yield the bounds (first, end) of runs of consecutive positions, at most ``most`` long."""
     if not len(places):
         return
     ends = [*(np.flatnonzero(np.diff(places) != 1) + 1).tolist(), len(places)]
