@@ -64,7 +64,7 @@ def test_reconcile_uploads_leftovers_of_a_crash(s3: str) -> None:
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True)
     assert done.returncode == -signal.SIGKILL
     said = vinedresser("reconcile", s3).stdout
-    assert re.search(rf"{s3}/run +uploaded to its end", said)
+    assert re.search(rf"{s3}/run +upload completed", said)
     assert "killed" in vinedresser("status", s3).stdout
     assert "nothing to reconcile" in vinedresser("reconcile", s3).stdout
 

@@ -202,9 +202,9 @@ def test_what_is_wrong_is_said_before_anything_begins(tmp_path: Path) -> None:
     write(tmp_path, "x = [0.1]\npause = [0.0, 1.0]")
     code, output = sweep(tmp_path)
     assert code == 2
-    assert "sweep.toml: space.pause: is in run.parameters too; leave out one of both" in output
+    assert "sweep.toml: space.pause: also in run.parameters; remove one of them" in output
     (tmp_path / "sweep.toml").write_text("[sweep]\nmetric = 'a'\ntrials = 3\n", encoding="utf-8")
     code, output = sweep(tmp_path)
     assert code == 2
-    assert "sweep.toml: space: is missing; it holds what is searched" in output
+    assert "sweep.toml: space: missing; it defines the search space" in output
     assert not (tmp_path / "runs").exists()

@@ -200,7 +200,7 @@ def test_more_gpus_than_the_machine_has_are_refused(tmp_path: Path, gpus: list[s
     write(tmp_path, "max_concurrent = 3")
     done = run_sweep(tmp_path)
     assert done.returncode == 2
-    said = "run.gpus: 1 for each of 3 trainings at the same time; this machine shows 2"
+    said = "run.gpus: 1 for each of 3 trainings at the same time; this machine has 2"
     assert f"sweep.toml: {said}" in done.stderr
     assert not list(tmp_path.glob("runs/search/trial-*"))
 
@@ -208,7 +208,10 @@ def test_more_gpus_than_the_machine_has_are_refused(tmp_path: Path, gpus: list[s
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ('environment = { CUDA_VISIBLE_DEVICES = "0" }', "run.gpus: each run gets its own; leave"),
+        (
+            'environment = { CUDA_VISIBLE_DEVICES = "0" }',
+            "run.gpus: assigns GPUs to each run",
+        ),
         ("cpus = 0", "run: cpus: must be at least 1, not 0"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Whether all is to end: asked at the keyboard or by a signal, seen where more would begin."""
+"""Interruption of this process, requested at the keyboard or by a signal."""
 
 from __future__ import annotations
 
@@ -11,45 +11,45 @@ from vinedresser.tasks.stores import owned_here
 
 __all__ = ["INTERRUPTED", "INTERRUPTION", "TERMINATION", "Interruption", "interrupt"]
 
-# As the reasons of a stop, by which it is told from others.
+# Reasons of a stop, by which an interruption is recognised.
 INTERRUPTION = "interrupted at the keyboard"
 TERMINATION = "its flow was cancelled, or sent SIGTERM"
 
 
 class Interruption(threading.Event):
-    """Set when all is to end.
+    """Set when all work of this process is to end.
 
     Attributes:
-        reason: why, one of the two above; "" as long as it is not set.
+        reason: `INTERRUPTION` or `TERMINATION`; "" while it is not set.
     """
 
     reason = ""
 
     def clear(self) -> None:
-        """Begin anew."""
+        """Reset the event and its reason."""
         super().clear()
         self.reason = ""
 
     @staticmethod
     def is_reason(reason: str) -> bool:
-        """Say whether a run that was stopped for this reason was only broken off."""
+        """Return whether a run stopped for this reason was only interrupted."""
         return reason in (INTERRUPTION, TERMINATION)
 
 
-# Of this process, like the signal that sets it.
+# One for the process, like the signal that sets it.
 INTERRUPTED = Interruption()
 
 
 def interrupt(where: Location | list[Path], reason: str) -> None:
-    """Ask all runs of this process to stop, with their checkpoint, and have no further one begin.
+    """Ask all runs of this process to save a checkpoint and stop, and begin no other.
 
     Args:
-        where: their store, or their directories.
-        reason: why; the first one that is given counts.
+        where: their store or their directories.
+        reason: `INTERRUPTION` or `TERMINATION`; the first call counts.
 
     Raises:
-        CorruptData: a launch record is not readable.
-        StoreError: a run's directory cannot be written.
+        CorruptData: a launch record cannot be read.
+        StoreError: a run directory cannot be written.
     """
     INTERRUPTED.reason = INTERRUPTED.reason or reason
     INTERRUPTED.set()

@@ -1,4 +1,4 @@
-"""The runs in a store: a directory with one run directory each, or the same on an object store."""
+"""Stores of runs: a directory of run directories, or the same on an object store."""
 
 from __future__ import annotations
 
@@ -35,37 +35,37 @@ __all__ = [
 
 
 def local_state(store: Location) -> Path:
-    """Return the folder on this machine for what a flow keeps beside the runs of a store.
+    """Return the folder on this machine for the state of a flow on a store.
 
-    That is the store itself, unless it is an object store.
+    This is the store itself, unless it is on an object store.
     """
     return store if isinstance(store, Path) else store_state_folder(store)
 
 
 def ensure_store(store: Location) -> None:
-    """Make a store ready to be written to, and the folder of its state here.
+    """Make sure that a store can be written to; create it and the folder of its state.
 
     Raises:
-        ConfigError: it is a URL without a bucket.
-        MissingDependency: it is on S3, and a package for that is not installed.
-        StoreError: there is no such bucket, no server, or no permission.
-        OSError: the folder cannot be made.
+        ConfigError: the URL has no bucket.
+        MissingDependency: a package for S3 is not installed.
+        StoreError: the bucket does not exist, or there is no server or no permission.
+        OSError: the folder cannot be created.
     """
     if not isinstance(store, Path):
-        # A request that fails where there is no bucket, which a look for one object does not.
+        # Listing fails without a bucket; asking for one object does not.
         open_storage(store).list(RunRecord.KEY)
     local_state(store).mkdir(parents=True, exist_ok=True)
 
 
 def run_directories(store: Path) -> list[Path]:
-    """Return the run directories in a store, or the store itself where it is a run; sorted."""
+    """Return the run directories in a store, sorted; the store itself if it is a run."""
     if (store / "run.json").is_file():
         return [store]
     return sorted(record.parent for record in store.glob("*/run.json"))
 
 
 def remote_runs(store: StoreUrl) -> list[StoreUrl]:
-    """Return the runs in a store on an object store, or the store itself where it is one; sorted.
+    """Return the runs in a store on an object store, sorted; the store itself if it is a run.
 
     Args:
         store: ``s3://bucket/prefix``.
@@ -84,7 +84,7 @@ def remote_runs(store: StoreUrl) -> list[StoreUrl]:
 
 
 def runs_in(store: Location) -> Sequence[Location]:
-    """Return the runs in a store, or the store itself where it is one; sorted.
+    """Return the runs in a store, sorted; the store itself if it is a run.
 
     Raises:
         StoreError: the store refused.
@@ -93,7 +93,7 @@ def runs_in(store: Location) -> Sequence[Location]:
 
 
 def places_in(store: Location) -> Sequence[Location]:
-    """Return where there are runs in a store, or are about to be; of an object store one request.
+    """Return the runs that a store has or is about to have; on an object store with one request.
 
     Raises:
         StoreError: the store refused.
@@ -104,35 +104,35 @@ def places_in(store: Location) -> Sequence[Location]:
 
 
 def is_owned(location: Location) -> bool:
-    """Say whether the process for which a run was made may be alive, and will see to it itself.
+    """Return whether the process for which a run was made may be alive and will settle it.
 
     Raises:
-        CorruptData: its launch record is not readable.
-        StoreError: the store refused.
+        CorruptData: its launch record cannot be read.
+        StoreError: the store refused a request.
     """
     owner = _owner(location)
-    # On another machine nobody can tell from here.
+    # Unknown for a process of another machine.
     return owner is not None and is_alive(owner) is not False
 
 
 def owner_is_gone(location: Location) -> bool:
-    """Say whether a run was made for a process of this machine that is no more.
+    """Return whether a run was made for a process of this machine that is gone.
 
     Raises:
-        CorruptData: its launch record is not readable.
-        StoreError: the store refused.
+        CorruptData: its launch record cannot be read.
+        StoreError: the store refused a request.
     """
     owner = _owner(location)
     return owner is not None and is_alive(owner) is False
 
 
 def owned_here(store: Location) -> list[Path]:
-    """Return the directories of the runs of a store that were made for this very process.
+    """Return the directories of a store's runs that were made for this process.
 
-    Of runs on an object store these are the spools.
+    For runs on an object store these are the spools.
 
     Raises:
-        CorruptData: a launch record is not readable.
+        CorruptData: a launch record cannot be read.
     """
     here = this_process()
     directories = run_directories(store) if isinstance(store, Path) else spools(store)
@@ -140,11 +140,11 @@ def owned_here(store: Location) -> list[Path]:
 
 
 def tracking(store: Location) -> TrackingRecord:
-    """Return where MLflow keeps the runs of a store: the tracking record of one of them.
+    """Return the tracking record of a run in a store, which says where MLflow keeps them all.
 
     Raises:
-        ConfigError: none of them is tracked, or MLflow's database is not on this machine.
-        StoreError: the store refused.
+        ConfigError: no run is tracked, or MLflow's database is not on this machine.
+        StoreError: the store refused a request.
     """
     for location in runs_in(store):
         record = read_record(open_storage(location), TrackingRecord)
@@ -155,7 +155,7 @@ def tracking(store: Location) -> TrackingRecord:
 
 
 def _check_database(uri: str, store: Location) -> None:
-    """Refuse a database that is not on this machine: MLflow would make an empty one."""
+    """Refuse a database that is not on this machine: MLflow would create an empty one."""
     path = sqlite_path(uri)
     if path is not None and not path.exists():
         raise ConfigError(
@@ -168,7 +168,7 @@ def _owner(location: Location) -> ProcessIdentity | None:
     owner = owner_of(storage)
     launched = owner is not None or storage.exists(LaunchRecord.KEY)
     if not launched and storage.exists(ClaimRecord.KEY):
-        # A further training's: what launched its script launched the first one's run.
+        # An additional run: its script was launched for the first run.
         first = str(location).rpartition(".")[0]
         owner = owner_of(open_storage(first))
     return ProcessIdentity(**owner) if owner is not None else None

@@ -1,8 +1,8 @@
-"""What SIGTERM does to a flow: its trainings save their checkpoint, and it ends in good order.
+"""End a flow in order on SIGTERM: its trainings save their checkpoints first.
 
-A Prefect worker sends it when the flow run is cancelled, and SIGKILL 30 seconds later. Prefect
-turns it into an exception that may strike the main thread anywhere, half a run made or half a trial
-concluded. So the work of a flow is done on a thread of its own, and the main thread only waits.
+A Prefect worker sends SIGTERM when the flow run is cancelled, and SIGKILL 30 seconds later. Prefect
+turns it into an exception that may strike the main thread anywhere, such as halfway through making
+a run. So the work of a flow is done on another thread, and the main thread only waits.
 """
 
 from __future__ import annotations
@@ -31,26 +31,23 @@ _log = logging.getLogger(__name__)
 
 
 def ends_in_order(work: Callable[[], T], store: Location) -> T:
-    """Do the work of a flow; on SIGTERM ask its trainings to stop, and see it to its end.
+    """Do the work of a flow and return its result; on SIGTERM ask its trainings to stop first.
 
     Args:
-        work: to be done.
-        store: that has the runs.
-
-    Returns:
-        What the work returns.
+        work: the work.
+        store: store of the runs.
 
     Raises:
-        TerminationSignal: there was a SIGTERM, and all has ended.
-        BaseException: whatever the work raises.
+        TerminationSignal: SIGTERM was received, and everything has ended.
+        BaseException: any error of the work.
     """
     if FLOW_VARIABLE not in os.environ:
-        # Nobody watches over a flow that a worker started: should it be killed, judges live on.
+        # A flow that a worker started has no guard: if it is killed, its judges would survive.
         guard_descendants()
     if threading.current_thread() is not threading.main_thread():
         return work()
     done: Future[T] = Future()
-    # A daemon: on the second Ctrl-C nothing is waited for.
+    # A daemon: the second Ctrl-C waits for nothing.
     threading.Thread(
         target=copy_context().run, args=(_do, work, done), name="flow", daemon=True
     ).start()
@@ -69,7 +66,7 @@ def ends_in_order(work: Callable[[], T], store: Location) -> T:
 def _do(work: Callable[[], T], done: Future[T]) -> None:
     try:
         done.set_result(work())
-    except BaseException as error:  # noqa: BLE001 - it is raised again, where the flow waits for it
+    except BaseException as error:  # noqa: BLE001 - raised again where the flow waits
         done.set_exception(error)
 
 
@@ -77,5 +74,5 @@ def _stop_all(store: Location) -> None:
     try:
         interrupt(store, TERMINATION)
     except (VinedresserError, OSError) as error:
-        # Whoever was not asked stops when this process ends.
+        # A training that was not asked stops when this process ends.
         _log.warning("not all trainings could be asked to stop: %s", error)

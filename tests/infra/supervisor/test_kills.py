@@ -232,7 +232,7 @@ def test_a_living_run_is_not_settled(
     directory, _ = launched(SAVES_AND_PRINTS)
     eventually((tmp_path / "ready").exists)
     assert supervisor_alive(directory)
-    with pytest.raises(StillRunning, match="its supervisor lives"):
+    with pytest.raises(StillRunning, match="its supervisor is alive"):
         settle(directory)
     assert identify(trainer_pid(directory)) is not None
 
@@ -241,7 +241,7 @@ def test_a_second_supervisor_is_refused(
     launched: Launched, eventually: Eventually, tmp_path: Path
 ) -> None:
     directory, first = launched(SAVES_AND_PRINTS)
-    with pytest.raises(LaunchError, match="supervised already"):
+    with pytest.raises(LaunchError, match="already supervised"):
         start(directory)
     second = subprocess.run(
         [sys.executable, "-P", "-m", "vinedresser.infra.supervisor", directory],
@@ -258,7 +258,7 @@ def test_a_second_supervisor_is_refused(
 def test_a_run_is_started_once(launched: Launched) -> None:
     directory, supervisor = launched()
     supervisor.wait()
-    with pytest.raises(LaunchError, match="was started before"):
+    with pytest.raises(LaunchError, match="already started"):
         start(directory)
 
 

@@ -202,7 +202,7 @@ def test_commands_that_may_start(tmp_path: Path, argv: list[str]) -> None:
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        ([], "the command is empty"),
+        ([], "empty command"),
         (["no-such-program"], "no-such-program: no such program on PATH"),
         (["./no-such-program"], "no-such-program: no such program"),
         (["./script.py"], "script.py: not executable"),

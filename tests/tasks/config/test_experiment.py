@@ -97,7 +97,7 @@ def test_what_the_rules_need_is_captured(tmp_path: Path) -> None:
 def test_a_predicate_has_no_place_in_a_file(tmp_path: Path) -> None:
     text = '[run]\nname = "one"\ncommand = ["python", "train.py"]\n'
     text += '[capture.gradients]\nevery = 10\nwhen = "lambda step, mode: True"\n'
-    with pytest.raises(ConfigError, match=r"capture.gradients.when: .*in Python only"):
+    with pytest.raises(ConfigError, match=r"capture.gradients.when: only supported in Python"):
         load_experiment(write(tmp_path, text))
 
 
@@ -112,18 +112,21 @@ def test_rules_are_grouped_and_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "run: is missing; it holds at least name and command"),
-        ("[run]\nname = 'x'\n", "run: command: must be the program and its arguments, or"),
+        ("", "run: missing; it needs at least name and command"),
+        (
+            "[run]\nname = 'x'\n",
+            "run: command: give either command, a program and its",
+        ),
         (
             "[run]\nname = 'x'\ncommand = []\n",
-            "run: command: must be the program and its arguments, or",
+            "run: command: give either command, a program and its",
         ),
-        ("[run]\nname = 'a/b'\ncommand = ['x']\n", "name: 'a/b' cannot name a directory"),
+        ("[run]\nname = 'a/b'\ncommand = ['x']\n", "name: 'a/b' is not a valid directory name"),
         ("[run]\nname = 'x'\ncommand = 'python x'\n", "run.command: input should be a valid list"),
         (GOOD.replace('"train.py"', '"trian.py"'), "run.command: "),
         (GOOD.replace('"train.py"', '"trian.py"'), "trian.py"),
         (GOOD.replace('"python"', '"pyhton"'), "pyhton"),
-        (GOOD + "[runs]\n", "runs: no such table; did you mean run, rules?"),
+        (GOOD + "[runs]\n", "runs: unknown table; did you mean run, rules?"),
         (GOOD.replace("total_steps = 100", "total_step = 1"), "did you mean total_steps?"),
         (GOOD.replace("= 100", "= 'many'"), "run.total_steps: input should be a valid integer"),
         (

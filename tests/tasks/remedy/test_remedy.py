@@ -251,7 +251,7 @@ def test_the_table_and_what_takes_its_place(tmp_path: Path) -> None:
         ("[remedy]\ntimes = -1", "remedy: times: must be at least 0, not -1"),
         ("[remedy]\ntime = 1", "remedy.time: no such key; did you mean times?"),
         ('[remedy]\nfrom = "end"', """remedy.from: must be "checkpoint" or "start", not 'end'"""),
-        ('[remedy]\nfrom = "checkpoint"', "remedy.resume: is missing"),
+        ('[remedy]\nfrom = "checkpoint"', "remedy.resume: missing"),
     ],
 )
 def test_what_is_wrong_in_the_table(tmp_path: Path, table: str, message: str) -> None:
@@ -269,7 +269,7 @@ def test_what_is_wrong_in_the_table(tmp_path: Path, table: str, message: str) ->
 
 def test_no_checkpoints_are_fetched_from_an_object_store(tmp_path: Path) -> None:
     table = '[remedy]\nresume = "load"'
-    with pytest.raises(ConfigError, match=r"remedy\.resume: checkpoints are not fetched"):
+    with pytest.raises(ConfigError, match=r"remedy\.resume: not supported on an object store"):
         experiment(tmp_path, table, store="s3://bucket/runs")
     assert experiment(tmp_path, "[remedy]", store="s3://bucket/runs") == RemedySettings(2)
 

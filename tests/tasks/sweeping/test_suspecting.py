@@ -64,9 +64,7 @@ def test_a_judge_that_is_behind_is_told_of_once_and_keeps_nobody_for_long(
         asking.start()
         asking.join()
     assert found == [None, None]
-    assert caplog.messages == [
-        "trial-0001: its judge a is behind; compared without what it suspects"
-    ]
+    assert caplog.messages == ["trial-0001: its judge a is behind; compared without its suspicions"]
     write(storage, "a", 3, FINDING)
     assert suspects.at(3) is not None
 

@@ -1,1 +1,1 @@
-"""Clusters: Dask and Ray, through Prefect task runners."""
+"""Clusters: Dask and Ray, through Prefect's task runners."""

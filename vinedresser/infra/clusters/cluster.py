@@ -1,4 +1,4 @@
-"""An engine that distributes trainings: Dask or Ray, through Prefect's task runners for them."""
+"""A cluster that distributes trainings: Dask or Ray, through Prefect's task runners."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ __all__ = ["Cluster", "open_cluster"]
 
 
 class Cluster:
-    """An engine that is connected.
+    """A connected cluster.
 
     Args:
         runner: Prefect's task runner for it, which has started.
-        needs: makes a context in which it reserves what a training needs.
+        needs: returns a context in which the cluster reserves resources for a training.
     """
 
     def __init__(
@@ -40,20 +40,20 @@ class Cluster:
         self._runner = runner
         self._needs = needs
         self._lock = threading.Lock()
-        # The flow's: that of a task has the task's parameters, which would travel, too.
+        # The flow's context: that of a task has the task's parameters, which would be sent, too.
         self._context = copy_context()
 
     def submit(self, task: Task[..., Any], parameters: dict[str, Any]) -> PrefectFuture[Any]:
-        """Have a task of the flow run on a worker.
+        """Run a task of the flow on a worker.
 
         Raises:
-            LaunchError: the engine does not take it.
+            LaunchError: the cluster refused it.
         """
         with self._lock:
             try:
                 future: PrefectFuture[Any] = self._context.run(self._submit, task, parameters)
             except (OSError, RuntimeError, TypeError, ValueError) as error:
-                raise LaunchError(f"no worker could be given {task.name}: {error}") from error
+                raise LaunchError(f"the cluster refused {task.name}: {error}") from error
             return future
 
     def _submit(self, task: Task[..., Any], parameters: dict[str, Any]) -> PrefectFuture[Any]:
@@ -63,8 +63,8 @@ class Cluster:
 
     @staticmethod
     def is_lost(future: PrefectFuture[Any]) -> bool:
-        """Say whether the engine has forgotten a task, since its scheduler died or cancelled it."""
-        # As Dask's futures say; those of Ray end with an error.
+        """Return whether the cluster lost a task because its scheduler died or cancelled it."""
+        # The status of Dask's futures; those of Ray end with an error.
         status = getattr(getattr(future, "wrapped_future", None), "status", "pending")
         return status in ("lost", "cancelled")
 
@@ -80,19 +80,22 @@ def open_cluster(
 ) -> Iterator[Cluster | None]:
     """Connect to a cluster, or start one on this machine, for the duration of the context.
 
-    For local processes there is none. One that is started has as many workers as trainings run at
-    the same time. The flow gives its sign of life in the store of the runs.
+    A cluster that is started has as many workers as trainings run at the same time. The flow writes
+    its heartbeat to the store of the runs.
 
     Args:
-        settings: which engine, and where it is.
-        store: of the runs.
+        settings: the cluster.
+        store: store of the runs.
         max_concurrent: maximum number of trainings at the same time.
         cpus: cores that each training reserves; None: no reservation.
         gpus: GPUs that each training reserves.
 
+    Yields:
+        The cluster; None for local processes.
+
     Raises:
-        ConfigError: its workers cannot reach Prefect's server.
-        LaunchError: it is away, or cannot be started.
+        ConfigError: the workers cannot reach Prefect's server.
+        LaunchError: the cluster is unavailable or cannot be started.
     """
     if settings.name == "local":
         yield None
@@ -106,7 +109,7 @@ def open_cluster(
             needs = partial(_ray_needs, cpus, gpus)
         try:
             runner.__enter__()
-            # Dask's is connected when it is first asked for, which several threads may do at once.
+            # Dask's client connects on first use, which several threads may do at once.
             getattr(runner, "client", None)
         except (OSError, RuntimeError, ValueError) as error:
             where = settings.address or "this machine"
@@ -118,24 +121,24 @@ def open_cluster(
 
 
 def _server(settings: RunnerSettings) -> str:
-    """Return the address of Prefect's server, which workers tell of their tasks.
+    """Return the address of Prefect's server, to which workers report their tasks.
 
     Raises:
-        ConfigError: it is that of this process alone, and workers are elsewhere.
+        ConfigError: only this process can reach the server, and workers are elsewhere.
     """
     if named := PREFECT_API_URL.value():
         return str(named)
     if not _is_here(settings.address):
         raise ConfigError(
-            f"run.runner: the workers at {settings.address} tell Prefect of their tasks: let "
-            "PREFECT_API_URL name a server that they reach, too"
+            f"run.runner: the workers at {settings.address} report to Prefect; set "
+            "PREFECT_API_URL to a server that they can reach"
         )
     with get_client(sync_client=True) as client:
         return str(client.api_url)
 
 
 def _is_here(address: str | None) -> bool:
-    """Say whether an engine is on this machine."""
+    """Return whether a cluster is on this machine."""
     host = urlsplit(address).hostname if address and "://" in address else address
     if host in (None, "auto", "local", "localhost"):
         return True
@@ -148,7 +151,7 @@ def _is_here(address: str | None) -> bool:
 def _dask(settings: RunnerSettings, max_concurrent: int) -> TaskRunner[Any]:
     from prefect_dask.task_runners import DaskTaskRunner
 
-    # It tells at length of workers that come and go, which is no news here.
+    # It logs every worker that comes or goes.
     logging.getLogger("distributed").setLevel(logging.ERROR)
     if settings.address is not None:
         return DaskTaskRunner(address=settings.address)
@@ -157,17 +160,17 @@ def _dask(settings: RunnerSettings, max_concurrent: int) -> TaskRunner[Any]:
         "threads_per_worker": 1,
         "host": "127.0.0.1",
         "dashboard_address": None,
-        # A worker is no place for data of ours: its memory is not to be watched.
+        # Workers hold no data of a training: their memory needs no limit.
         "memory_limit": None,
     }
     return DaskTaskRunner(cluster_kwargs=local)
 
 
 def _dask_needs(settings: RunnerSettings, gpus: int) -> AbstractContextManager[Any]:
-    """Return a context in which a task goes to workers with so many GPUs.
+    """Return a context in which a task goes to a worker with this number of GPUs.
 
-    They say so themselves, by `--resources GPU=2`; those of a cluster on this machine share what
-    that has.
+    Workers declare theirs with `--resources GPU=2`; those of a cluster on this machine share its
+    GPUs.
     """
     if not gpus or settings.address is None:
         return nullcontext()
@@ -187,7 +190,7 @@ def _ray(settings: RunnerSettings, cpus: int) -> TaskRunner[Any]:
 
 
 def _ray_needs(cpus: int | None, gpus: int) -> AbstractContextManager[Any]:
-    """Return a context in which Ray reserves so much for a task."""
+    """Return a context in which Ray reserves resources for a task."""
     from prefect_ray.context import remote_options  # type: ignore[import-untyped]
 
     wanted = {"num_cpus": cpus, "num_gpus": gpus or None}

@@ -1,4 +1,4 @@
-"""`run.runner` of an experiment or sweep file: what the trainings run on."""
+"""`run.runner` of an experiment or sweep file: the engine on which trainings run."""
 
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ _PACKAGES = {"dask": ("distributed", "prefect_dask"), "ray": ("ray", "prefect_ra
 
 @dataclass(frozen=True)
 class RunnerSettings:
-    """What the trainings run on.
+    """The engine on which trainings run.
 
     Attributes:
-        name: processes of this machine, or an engine that distributes them.
-        address: where the engine is, such as ``tcp://scheduler:8786`` of Dask or ``ray://head:10001``
-            of Ray; None: one is started on this machine, for as long as the flow lasts.
+        name: local processes, or a cluster that distributes trainings.
+        address: address of the cluster, such as ``tcp://scheduler:8786`` for Dask or
+            ``ray://head:10001`` for Ray; None: start one on this machine for the flow.
     """
 
     name: Literal["local", "dask", "ray"] = "local"
     address: str | None = None
 
     def __post_init__(self) -> None:
-        """Check what types cannot say."""
+        """Check values that types do not."""
         if self.name == "local" and self.address is not None:
-            raise ValueError("address: local processes have none; leave it out")
+            raise ValueError("address: not supported for local processes; remove it")
 
 
 LOCAL = RunnerSettings()
 
 
 def runner_settings(given: object, where: str) -> RunnerSettings:
-    """Check what a file says, a name or a table of name and address.
+    """Return the settings that a file gives as a name or as a table of name and address.
 
     Args:
-        given: what it says; None: local processes.
+        given: value in the file; None: local processes.
         where: file and key, for messages.
 
     Raises:
-        ConfigError: names the key, what was wrong, and what would be right.
-        MissingDependency: the engine needs a package that is not there.
+        ConfigError: the value is invalid; the message names the key and what is expected.
+        MissingDependency: the cluster needs a package that is not installed.
     """
     table = given if isinstance(given, Mapping) else {"name": given or LOCAL.name}
     settings = build(RunnerSettings, table, where)

@@ -1,4 +1,4 @@
-"""Runs from outside: prepared, started, adopted, waited for, asked to end, settled."""
+"""Control of runs from outside: prepare, start, adopt, await, stop and settle them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Take over a run whose owner is gone, before it ends for want of one."""
+"""Adopt a run whose owner is gone, before it stops because it has no owner."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ __all__ = ["adopt"]
 def adopt(directory: str | os.PathLike[str]) -> bool:
     """Become the owner of a run that still trains though its owner is gone.
 
-    Only one process at a time may try; a sweep's holds the journal.
+    Only one process at a time may try; that of a sweep holds the journal.
 
     Returns:
-        Whether it goes on for the calling process. If not it is over, or about to end. A run that
-        ends at the same moment is adopted and then ends all the same, stopped by "owner".
+        Whether the run continues for the calling process; otherwise it is over or about to end. A
+        run that ends at the same moment is adopted, and still ends as stopped by "owner".
 
     Raises:
-        CorruptData: a record that is there cannot be read.
+        CorruptData: a record cannot be read.
         StoreError: the directory cannot be read or written.
     """
     path = Path(directory)
     storage = LocalStorage(path)
     launch = read_record(storage, LaunchRecord)
     owner = owner_of(storage)
-    if launch is None or owner is None or not launch.patience or not _goes_on(path, storage):
+    if launch is None or owner is None or not launch.patience or not _continues(path, storage):
         return False
     if ProcessIdentity(**owner) == this_process():
         return True
     if is_alive(ProcessIdentity(**owner)) is not False:
         return False
     write_record(storage, OwnerRecord(asdict(this_process())))
-    return _goes_on(path, storage)
+    return _continues(path, storage)
 
 
-def _goes_on(path: Path, storage: LocalStorage) -> bool:
+def _continues(path: Path, storage: LocalStorage) -> bool:
     over = storage.exists(StopRecord.KEY) or storage.exists(ExitRecord.KEY)
     return not over and run_lock.is_held(path)

@@ -1,4 +1,4 @@
-"""Which code a training ran."""
+"""The version of the code that a training runs."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from pathlib import Path
 
 __all__ = ["code_version"]
 
-# The file system may be slow, and the repository large; nobody waits longer for a nicety.
+# The file system may be slow and the repository large; the version is not worth a longer wait.
 _PATIENCE = 10.0
 
 
 def code_version(directory: str | os.PathLike[str]) -> str:
-    """Return the git commit of a directory, with "-dirty" behind it when tracked files changed.
+    """Return the git commit of a directory, with the suffix "-dirty" if tracked files changed.
 
     Args:
-        directory: any directory of a work tree.
+        directory: a directory in a work tree.
 
     Returns:
-        40 or 64 hexadecimal digits and the mark; "" without git, a repository or a commit.
+        40 or 64 hexadecimal digits and the suffix; "" without git, a repository or a commit.
     """
     if not Path(directory).is_dir():
         return ""
@@ -27,7 +27,7 @@ def code_version(directory: str | os.PathLike[str]) -> str:
         answer = subprocess.run(
             ["git", "describe", "--always", "--dirty", "--abbrev=64", "--exclude=*"],
             cwd=directory,
-            # Else it refreshes the index, under a lock that a person's git may want.
+            # Otherwise git refreshes the index under a lock that the user's git may need.
             env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"},
             stdin=subprocess.DEVNULL,
             capture_output=True,

@@ -1,4 +1,4 @@
-"""What can be known about a command before it is started."""
+"""Check a command before it is started."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ def check_command(
     cwd: str | os.PathLike[str],
     environment: Mapping[str, str] | None = None,
 ) -> None:
-    """Check that a command can be started, as far as looking tells.
+    """Check that a command can probably be started.
 
     Args:
-        argv: the program and its arguments.
-        cwd: the directory to start it in.
-        environment: variables added to the inherited ones; its PATH counts.
+        argv: program and arguments.
+        cwd: directory in which it starts.
+        environment: variables added to the inherited ones; its PATH is searched.
 
     Raises:
-        LaunchError: there is no such directory, no such program, the program is not executable, or
-            the script that a Python is to run is missing; the message names it.
+        LaunchError: the directory, the program or its Python script does not exist, or the program
+            is not executable; the message names it.
     """
     if not argv:
-        raise LaunchError("the command is empty; give a program and its arguments")
+        raise LaunchError("empty command; give a program and its arguments")
     if not Path(cwd).is_dir():
         raise LaunchError(f"{cwd}: no such directory to start {argv[0]} in")
     _check_program(argv[0], Path(cwd), {**os.environ, **(environment or {})})
@@ -53,12 +53,12 @@ def _check_program(program: str, cwd: Path, environment: Mapping[str, str]) -> N
         raise LaunchError(f"{path}: no such program")
     if not os.access(path, os.X_OK):
         raise LaunchError(
-            f"{path}: not executable; make it so, or give the interpreter before it, such as python"
+            f"{path}: not executable; set its permission, or name its interpreter first"
         )
 
 
 def _python_script(argv: Sequence[str]) -> str | None:
-    """Return the script of a Python command; None for another program, a module, code or stdin."""
+    """Return the script of a Python command; None for other programs, modules, code and stdin."""
     if not _PYTHON.fullmatch(Path(argv[0]).name):
         return None
     arguments = iter(argv[1:])

@@ -1,4 +1,4 @@
-"""What is done about a run whose supervisor is gone without a word."""
+"""Settle a run whose supervisor is gone without an exit record."""
 
 from __future__ import annotations
 
@@ -36,30 +36,29 @@ __all__ = ["settle"]
 
 R = TypeVar("R", bound=Record)
 
-# A run that shows no sign of life yet is given this long to begin.
+# Seconds that a run without a heartbeat has to begin.
 _STARTING = 60.0
-# A heartbeat of another machine that is older than this is one of the dead.
+# Seconds after which a heartbeat of another machine counts as dead.
 _STALE = 5.0
 
 
 def settle(directory: str | os.PathLike[str], *, grace: float | None = None) -> ExitRecord:
-    """Make sure that a run without a living supervisor has ended, and that this is on record.
+    """End a run that has no live supervisor, and record how it ended.
 
-    A trainer that is about to end, since its supervisor is dead, is given time for its checkpoint;
-    then every process of the run is killed. Any number of processes may settle at the same time and
-    as often as they like.
+    A trainer whose supervisor is dead gets time for its checkpoint; then every process of the run
+    is killed. Any number of processes may settle a run at the same time, and repeatedly.
 
     Args:
         directory: the run directory.
-        grace: seconds that the trainer is given; None for what it was launched with.
+        grace: seconds for the trainer's checkpoint; None: as it was launched.
 
     Returns:
         How the run ended.
 
     Raises:
         NotARun: there is no run.
-        StillRunning: it has not ended: it is supervised, or runs unsupervised or on another
-            machine, or somebody is about to start it.
+        StillRunning: it has not ended: it is supervised, runs unsupervised or on another machine,
+            or is about to be started.
         CorruptData: run.json or exit.json cannot be read.
         StoreError: the directory cannot be read or written.
     """
@@ -72,12 +71,12 @@ def settle(directory: str | os.PathLike[str], *, grace: float | None = None) -> 
         return ended
     lock = run_lock.share(path)
     if lock is None:
-        raise StillRunning(f"{directory}: has not ended: its supervisor lives")
+        raise StillRunning(f"{directory}: has not ended: its supervisor is alive")
     try:
-        # Again: the supervisor may have ended just before.
+        # Read again: the supervisor may have ended just before.
         if ended := read_record(storage, ExitRecord):
             return ended
-        if _goes_on(path, storage, run):
+        if _continues(path, storage, run):
             raise StillRunning(f"{directory}: has not ended: it runs, or is about to")
         _end_processes(storage, run, grace)
         return write_first(storage, _exit_record(path, storage))
@@ -85,8 +84,8 @@ def settle(directory: str | os.PathLike[str], *, grace: float | None = None) -> 
         os.close(lock)
 
 
-def _goes_on(path: Path, storage: Storage, run: RunRecord) -> bool:
-    """Say whether a run without supervisor on this machine is alive all the same, or unborn."""
+def _continues(path: Path, storage: Storage, run: RunRecord) -> bool:
+    """Return whether a run without a supervisor on this machine is alive or has yet to begin."""
     signs = heartbeats(storage)
     if any(
         is_alive(sign.identity()) is None and time.time() - sign.time < _STALE for sign in signs
@@ -98,7 +97,7 @@ def _goes_on(path: Path, storage: Storage, run: RunRecord) -> bool:
     if launch is not None and storage.exists(StopRecord.KEY):
         return False
     if launch is None and signs:
-        # A hook that nobody launched: it ends when its process does.
+        # A hook without a launcher: the run ends with its process.
         return any(is_alive(sign.identity()) for sign in signs)
     if launch is not None and launch.owner:
         return is_alive(ProcessIdentity(**launch.owner)) is not False
@@ -119,7 +118,7 @@ def _end_processes(storage: Storage, run: RunRecord, grace: float | None) -> Non
 
 def _exit_record(path: Path, storage: Storage) -> ExitRecord:
     signs = heartbeats(storage)
-    # The last sign of life is nearer to the end than now, which may be days later.
+    # The last heartbeat is closer to the end than the current time, which may be days later.
     ended = max((sign.time for sign in signs), default=time.time())
     stop = _read(storage, StopRecord)
     if stop is not None:
@@ -134,7 +133,7 @@ def _exit_record(path: Path, storage: Storage) -> ExitRecord:
 
 
 def _read(storage: Storage, kind: type[R]) -> R | None:
-    """Return a record; None also for one that cannot be read: it must not keep a run unsettled."""
+    """Return a record; None also if it cannot be read, which must not keep a run unsettled."""
     with suppress(CorruptData):
         return read_record(storage, kind)
     return None

@@ -30,17 +30,17 @@ __all__ = ["start"]
 def start(directory: str | os.PathLike[str]) -> subprocess.Popen[bytes]:
     """Start the supervisor of a prepared run, and with it the training.
 
-    One that gets GPUs for itself waits until they are free, or until it is asked to end. The
-    supervisor outlives the caller. From here on `supervisor_alive` is true until it has ended.
+    A run that gets its own GPUs waits until they are free or it is asked to end. The supervisor
+    survives the caller. `supervisor_alive` is true until it has ended.
 
     Returns:
-        The supervisor's process, for the caller to reap; it returns 0 when the exit record is
+        The supervisor's process, for the caller to reap; it exits with 0 once the exit record is
         written.
 
     Raises:
         NotARun: the directory is not a prepared run.
-        LaunchError: the run was started before; or the command cannot be started, which the run's
-            exit record then says, too.
+        LaunchError: the run was started before; or the command cannot be started, which the exit
+            record then says, too.
         StoreError: the directory cannot be written.
     """
     path = Path(directory).absolute()
@@ -50,11 +50,11 @@ def start(directory: str | os.PathLike[str]) -> subprocess.Popen[bytes]:
         raise NotARun(f"{directory}: not a prepared run; it has no {LaunchRecord.KEY}")
     lock = run_lock.acquire(path)
     if lock is None:
-        raise LaunchError(f"{directory}: is supervised already")
+        raise LaunchError(f"{directory}: already supervised")
     try:
         for trace in (ExitRecord.KEY, SupervisorRecord.KEY):
             if storage.exists(trace):
-                raise LaunchError(f"{directory}: was started before, it has a {trace}")
+                raise LaunchError(f"{directory}: already started: it has a {trace}")
         gpus = _make_ready(storage, launch)
         own = {VISIBLE_GPUS: ",".join(gpus.names)} if launch.gpus else {}
         try:
@@ -74,9 +74,9 @@ def start(directory: str | os.PathLike[str]) -> subprocess.Popen[bytes]:
 
 
 def _input() -> int | None:
-    """Return what a training reads as its standard input: ours, unless that is a terminal.
+    """Return the standard input of a training: that of this process, unless it is a terminal.
 
-    A terminal serves the session of whoever sits there, in which a training is not.
+    A terminal belongs to its session, which a training is not part of.
     """
     try:
         os.fstat(0)
@@ -86,7 +86,7 @@ def _input() -> int | None:
 
 
 def _make_ready(storage: LocalStorage, launch: LaunchRecord) -> Lease:
-    """Return the GPUs that a run has for itself; have one end here that cannot begin."""
+    """Return the GPUs reserved for a run; record the end of a run that cannot begin."""
     try:
         check_command(launch.argv, launch.cwd, launch.environment)
         if not launch.gpus:

@@ -23,24 +23,23 @@ def request_stop(
     step: int | None = None,
     finding: Mapping[str, Any] | None = None,
 ) -> StopRecord | None:
-    """Ask a run to end; the first who asks wins.
+    """Ask a run to end; the first request counts.
 
     Args:
         directory: the run directory, or the URL of a run on an object store.
         by: "rule", "sweep" (it is worse than other trials), "person" or "owner".
         reason: one sentence.
-        rule: the rule's name.
-        step: the step of the finding.
+        rule: name of the rule.
+        step: step of the finding.
         finding: the finding as JSON.
 
     Returns:
-        The record that is in force, which may be of somebody else; None when the run has ended
-        already, so that there is nothing to stop.
+        The record in force, which may be an earlier one; None if the run has already ended.
 
     Raises:
         NotARun: there is no run.
-        CorruptData: a record that is there cannot be read.
-        StoreError: the store refused.
+        CorruptData: a record cannot be read.
+        StoreError: the store refused a request.
     """
     storage = open_storage(directory)
     if not storage.exists(RunRecord.KEY):

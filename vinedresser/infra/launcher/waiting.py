@@ -11,14 +11,14 @@ from vinedresser.store.storage import LocalStorage
 
 __all__ = ["supervisor_alive", "wait_for_exit"]
 
-# An exit record is a file's appearance; looking costs 5 µs.
+# Checking whether the exit record exists costs 5 µs.
 _TICK = 0.02
-# How often a waiter makes sure that somebody is left to write it.
+# Seconds between two checks that a process is left to write it.
 _LIFE_CHECK = 0.5
 
 
 def supervisor_alive(directory: str | os.PathLike[str]) -> bool:
-    """Say whether a supervisor of this run lives."""
+    """Return whether the run has a live supervisor."""
     return run_lock.is_held(Path(directory))
 
 
@@ -29,10 +29,10 @@ def wait_for_exit(
 
     Args:
         directory: the run directory.
-        timeout: seconds to wait at the most; None for as long as it takes.
+        timeout: maximum number of seconds to wait; None: no limit.
 
     Returns:
-        The record; None when the time is over, or when nobody is left to write it (see `settle`).
+        The record; None after the timeout, or if no process is left to write it (see `settle`).
 
     Raises:
         CorruptData: the record cannot be read.
@@ -44,7 +44,7 @@ def wait_for_exit(
     while True:
         now = time.monotonic()
         deserted = now >= next_check and not run_lock.is_held(path)
-        # Looked for after the check: a supervisor writes it before it ends.
+        # In this order: a supervisor writes the record before it ends.
         if storage.exists(ExitRecord.KEY):
             return read_record(storage, ExitRecord)
         if deserted or now >= deadline:

@@ -1,4 +1,4 @@
-"""An experiment or sweep file as a deployment of Prefect's: run by a worker, on a schedule."""
+"""Deploy an experiment or sweep file to Prefect: a worker runs it, on a schedule."""
 
 from __future__ import annotations
 
@@ -20,19 +20,18 @@ def deploy(
     name: str | None = None,
     pool: str | None = None,
 ) -> Deployed:
-    """Deploy the flow of a file; the file is checked first, and read again whenever it is run.
+    """Deploy the flow of a file, which is checked now and read again for each run.
 
     Args:
-        path: of the file; one with a table ``sweep`` is a sweep, and each of its times makes one of
-            its own.
-        schedule: when it is run; None: only when somebody asks for it.
-        name: of the deployment; None: as the file calls its runs.
+        path: the file; with a table ``sweep`` it is a sweep, and each run makes a separate one.
+        schedule: when to run it; None: only on request.
+        name: name of the deployment; None: ``run.name`` of the file.
         pool: the work pool; None: that of `vinedresser up`.
 
     Raises:
-        ConfigError: the file or the schedule is not right, or there is no such work pool.
-        MissingDependency: what the file asks for needs a package that is not there.
-        LaunchError: Prefect's server is away, or refused.
+        ConfigError: the file or the schedule is invalid, or the work pool does not exist.
+        MissingDependency: the file needs a package that is not installed.
+        LaunchError: Prefect's server is unavailable or refused.
     """
     if "sweep" in load_toml(path):
         kind, extra = "sweep", {"dated": True}

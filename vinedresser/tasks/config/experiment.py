@@ -1,14 +1,14 @@
-"""`experiment.toml`: which trainings to run, what to capture, which rules judge, where to record.
+"""`experiment.toml`: the trainings to run, their capture, their rules and their tracking.
 
     [run]            name, command or entry, store, cwd, total_steps, max_concurrent, grace, attach,
                      runner, parameters, environment
-    [variants.NAME]  parameters, environment, total_steps: one run each, on top of [run]
+    [variants.NAME]  parameters, environment, total_steps: one run each, overriding [run]
     [capture.NAME]   a save config: every, start, stop, steps, modes, reductions, tensor; regex
     [rules]          preset, such as "default" (`rules.presets`); [rules.NAME] severity,
                      group, actions and its parameters; NAME may be "my_rules.py:MyRule"
-    [actions]        on_stop, on_warning, on_info: what follows a finding of that severity
+    [actions]        on_stop, on_warning, on_info: actions for findings of that severity
     [actions.NAME]   notify, email, command, snapshot, adjust: its settings
-    [remedy]         times, from, resume: begin a stopped run again, corrected
+    [remedy]         times, from, resume: replace a stopped run with a corrected one
     [tracking]       uri, experiment
 
 Paths are relative to the file. Parameters reach the command as ``--name value``.
@@ -53,9 +53,9 @@ class TrackingTable:
     """Where MLflow keeps the runs.
 
     Attributes:
-        uri: tracking URI; a SQLite database in the store if not given, or in the folder of the
-            store's state on this machine where it is an object store.
-        experiment: MLflow's experiment; the name of the run if not given.
+        uri: tracking URI; default: a SQLite database in the store, or for an object store in the
+            folder of its state on this machine.
+        experiment: MLflow's experiment; default: the name of the run.
     """
 
     uri: str | None = None
@@ -68,20 +68,20 @@ class Experiment:
 
     Attributes:
         path: the file.
-        run: what the runs share.
-        runner: what they run on.
-        store: the directory that gets the run directories, or the URL of an object store.
-        cwd: the directory to start commands in.
+        run: settings that the runs share.
+        runner: engine on which they train.
+        store: directory of the run directories, or the URL of an object store.
+        cwd: directory in which commands start.
         specs: the runs to make.
-        capture: what the file asks the hook to capture.
-        needs: what the rules ask it to capture.
-        rules: the rules' tables by group, as `rules.worker` takes them.
-        actions: the table of what follows a finding, as `rules.worker` takes it.
-        remedy: how often a run that a rule stopped is begun again, and from where.
+        capture: capture configuration of the file.
+        needs: capture configuration that the rules need.
+        rules: tables of the rules by group, for `rules.worker`.
+        actions: table of the actions, for `rules.worker`.
+        remedy: maximum number of attempts to replace a stopped run, and where they begin.
         tracking_uri: MLflow's tracking URI.
         tracking_experiment: MLflow's experiment.
-        suspicions: of a sweep that compares its trials, the metric and mode at whose values the
-            judges are to write down what they suspect.
+        suspicions: for a sweep that compares its trials, the metric and mode at whose values the
+            judges record their suspicions.
     """
 
     path: Path
@@ -101,19 +101,19 @@ class Experiment:
 
     @property
     def max_concurrent(self) -> int:
-        """How many runs train at the same time."""
+        """Maximum number of runs that train at the same time."""
         return self.run.slots
 
     def refuse_missing_gpus(self) -> None:
-        """Refuse to begin where trainings of this machine would wait for GPUs that it has not.
+        """Refuse to begin if trainings on this machine would wait for GPUs that it does not have.
 
         Raises:
-            ConfigError: how many are wanted, and how many there are.
+            ConfigError: more GPUs are requested than there are.
         """
         wanted, there = self.run.gpus * self.max_concurrent, len(visible_gpus())
         if self.runner.address is None and wanted > there:
             each = f"{self.run.gpus} for each of {self.max_concurrent} trainings at the same time"
-            raise ConfigError(f"{self.path}: run.gpus: {each}; this machine shows {there}")
+            raise ConfigError(f"{self.path}: run.gpus: {each}; this machine has {there}")
 
 
 def load_experiment(
@@ -127,13 +127,13 @@ def load_experiment(
 
     Args:
         path: the TOML file.
-        store: takes the place of the file's ``run.store``: a path, relative to the working
-            directory, or the URL of an object store.
+        store: overrides ``run.store``: a path, relative to the working directory, or the URL of an
+            object store.
         max_concurrent: overrides ``run.max_concurrent``.
-        remedy: takes the place of the file's ``remedy.times``.
+        remedy: overrides ``remedy.times``.
 
     Raises:
-        ConfigError: the file, key, rule or collection that is wrong, and what would be right.
+        ConfigError: the file is invalid; the message names the key and what is expected.
     """
     return experiment_of(
         load_toml(path), path, store=store, max_concurrent=max_concurrent, remedy=remedy
@@ -152,22 +152,22 @@ def experiment_of(
     """Check an experiment file that has been read; see `load_experiment`.
 
     Args:
-        document: what the file holds.
-        path: the file, to which paths are relative, and for messages.
-        store: as there.
-        max_concurrent: as there.
-        remedy: as there.
-        trials: how many runs are made of it later; 0: its variants are.
+        document: contents of the file.
+        path: the file, for relative paths and messages.
+        store: see `load_experiment`.
+        max_concurrent: see `load_experiment`.
+        remedy: see `load_experiment`.
+        trials: number of runs made from it later; 0: one for each variant.
 
     Raises:
-        ConfigError: as there.
+        ConfigError: see `load_experiment`.
     """
     for table in document:
         if table not in _TABLES:
             known = did_you_mean(table, _TABLES) or f"; the tables are {', '.join(_TABLES)}"
-            raise ConfigError(f"{path}: {table}: no such table{known}")
+            raise ConfigError(f"{path}: {table}: unknown table{known}")
     if "run" not in document:
-        raise ConfigError(f"{path}: run: is missing; it holds at least name and command")
+        raise ConfigError(f"{path}: run: missing; it needs at least name and command")
     if isinstance(document["run"], Mapping) and "at_once" in document["run"]:
         raise ConfigError(f"{path}: run.at_once: renamed to run.max_concurrent")
     run = build(RunTable, document["run"], f"{path}: run")
@@ -181,7 +181,7 @@ def experiment_of(
     variants, here = document.get("variants", {}), runner.address is None
     specs = run_specs(run, variants, f"{path}: variants", runs=trials, here=here)
     _refuse_both_ways(run, specs, path)
-    # Variants differ in options, not in the program.
+    # All variants run the same program.
     refuse_missing_program(specs[0], cwd, f"{path}: run")
     tables = grouped(document.get("rules", {}), where=f"{path}: rules", base=base)
     rules: list[Rule] = []
@@ -189,7 +189,7 @@ def experiment_of(
         rules += rules_from_table(group, where=f"{path}: rules")
     needs = capture_for(rules)
     capture = _capture(document.get("capture", {}), f"{path}: capture")
-    # Here, not in the training, if the two do not agree on a collection.
+    # Report here, not in the training, if the two disagree about a collection.
     capture.merged(needs)
     tracking = build(TrackingTable, document.get("tracking", {}), f"{path}: tracking")
     return Experiment(
@@ -212,17 +212,17 @@ def experiment_of(
 
 
 def _refuse_both_ways(run: RunTable, specs: Sequence[RunSpec], path: Path) -> None:
-    """Refuse GPUs that are both shared out and named."""
+    """Refuse GPUs that are both assigned and named."""
     if run.gpus and any(VISIBLE_GPUS in spec.environment for spec in specs):
         raise ConfigError(
-            f"{path}: run.gpus: each run gets its own; leave {VISIBLE_GPUS} out of environment"
+            f"{path}: run.gpus: assigns GPUs to each run; remove {VISIBLE_GPUS} from environment"
         )
 
 
 def _actions(
     table: object, groups: Mapping[str, Mapping[str, Any]], cwd: Path, path: Path
 ) -> dict[str, Any]:
-    """Return the checked table of actions, in which paths are absolute."""
+    """Return the checked table of actions, with absolute paths."""
     rules = {name: entry for group in groups.values() for name, entry in group.items()}
     where = f"{path}: actions"
     ActionPlan.from_tables(table, rules, where=where, where_rules=f"{path}: rules")
@@ -240,9 +240,9 @@ def _actions(
 
 
 def _capture(table: object, where: str) -> CaptureConfig:
-    """Return what the file asks the hook to capture, on top of the default."""
+    """Return the capture configuration of the file, on top of the default."""
     if not isinstance(table, Mapping):
-        raise ConfigError(f"{where}: must hold one table per collection, not {table!r}")
+        raise ConfigError(f"{where}: must have one table per collection, not {table!r}")
     try:
         config = CaptureConfig.from_json(table).with_defaults()
     except ConfigError as error:
@@ -250,8 +250,7 @@ def _capture(table: object, where: str) -> CaptureConfig:
     for name, collection in config.collections.items():
         if any(save.when is not None for save in collection.saves):
             raise ConfigError(
-                f"{where}.{name}.when: a predicate can be given in Python only, as "
-                "SaveConfig(when=...)"
+                f"{where}.{name}.when: only supported in Python, as SaveConfig(when=...)"
             )
     return config
 
@@ -263,7 +262,7 @@ def _store(given: str | os.PathLike[str], base: Path) -> Location:
 
 
 def _tracking_uri(uri: str | None, base: Path, state: Path, where: str) -> str:
-    """Return the tracking URI, by default of a SQLite database in the folder of the state."""
+    """Return the tracking URI; default: a SQLite database in the folder of the state."""
     try:
         if uri is None:
             return absolute_uri("sqlite:///mlflow.db", state)

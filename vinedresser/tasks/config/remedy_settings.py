@@ -1,4 +1,4 @@
-"""`[remedy]` of an experiment file: how often a stopped run is begun again, and from where."""
+"""`[remedy]` of an experiment file: attempts that replace a stopped run."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _ORIGINS = ("checkpoint", "start")
 
 @dataclass(frozen=True)
 class RemedySettings:
-    """How a run that a rule stopped is begun again.
+    """How a run that a rule stopped is replaced.
 
     Attributes:
-        times: attempts in the place of one run, at the most; 0: none.
-        resume: the script's parameter that takes the path of a checkpoint; None: an attempt begins
-            from the start.
+        times: maximum number of attempts to replace one run; 0: none.
+        resume: the script's parameter for the path of a checkpoint; None: attempts begin from the
+            start.
     """
 
     times: int = 2
     resume: str | None = None
 
     def __post_init__(self) -> None:
-        """Check what types cannot say."""
+        """Check values that types do not."""
         if self.times < 0:
             raise ValueError(f"times: must be at least 0, not {self.times}")
 
@@ -42,13 +42,13 @@ def remedy_settings(
     """Check the table of an experiment file.
 
     Args:
-        table: times, from, resume; None where the file has none.
-        times: takes the place of the table's.
-        store: of the runs.
+        table: times, from, resume; None if the file has none.
+        times: overrides the table's.
+        store: store of the runs.
         where: file and key, for messages.
 
     Raises:
-        ConfigError: names the key, what was wrong, and what would be right.
+        ConfigError: the table is invalid; the message names the key and what is expected.
     """
     if table is None:
         settings = NO_REMEDY
@@ -60,8 +60,7 @@ def remedy_settings(
         settings = build(RemedySettings, table, where)
     if settings.resume is not None and isinstance(store, str):
         raise ConfigError(
-            f"{where}.resume: checkpoints are not fetched from an object store; leave it out, or "
-            'say from = "start"'
+            f'{where}.resume: not supported on an object store; remove it, or set from = "start"'
         )
     if times is not None and times < 0:
         raise ConfigError(f"remedy: must be at least 0 attempts, not {times}")
@@ -69,12 +68,11 @@ def remedy_settings(
 
 
 def _begun(settings: RemedySettings, origin: object, where: str) -> RemedySettings:
-    """Return the settings with what the key ``from`` says, which no field can be called."""
+    """Return the settings with the key ``from``, which is not a valid name of a field."""
     if origin not in (None, *_ORIGINS):
         raise ConfigError(f'{where}.from: must be "checkpoint" or "start", not {origin!r}')
     if origin == "checkpoint" and settings.resume is None:
         raise ConfigError(
-            f"{where}.resume: is missing; it names the parameter in which the script takes the "
-            "path of a checkpoint"
+            f"{where}.resume: missing; it names the script's parameter for the path of a checkpoint"
         )
     return replace(settings, resume=None) if origin == "start" else settings

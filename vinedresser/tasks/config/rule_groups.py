@@ -1,4 +1,4 @@
-"""`[rules]` into one table per rule group."""
+"""Split `[rules]` into one table per rule group."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ __all__ = ["grouped"]
 
 
 def grouped(table: object, *, where: str, base: Path) -> dict[str, dict[str, dict[str, Any]]]:
-    """Return, for each rule group, the rules in it with their settings.
+    """Return the rules of each group with their settings.
 
-    Each group is judged by a process of its own; rules are in the group "default" unless they say
-    otherwise, so that one pass over the data serves all of them.
+    A process judges each group; rules are in the group "default" unless they name another, so that
+    one pass over the data serves them all.
 
     Args:
-        table: the file's ``[rules]``: ``preset``, and per rule a table, which goes on top of the
-            preset's, or ``false`` to omit it.
-        where: file and key, to begin a message with.
-        base: what the paths of rules of one's own are relative to; they become absolute.
+        table: ``[rules]`` of the file: ``preset``, and per rule a table that overrides the preset's
+            or ``false`` to omit it.
+        where: beginning of messages.
+        base: directory to which the paths of custom rules are relative; they become absolute.
 
     Raises:
-        ConfigError: names the key that is wrong.
+        ConfigError: the table is invalid; the message names the key.
     """
     if not isinstance(table, Mapping):
         raise ConfigError(f"{where}: must be a table, not {table!r}")

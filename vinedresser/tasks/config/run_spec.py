@@ -1,4 +1,4 @@
-"""The runs of an experiment file: ``[run]``, what every run shares, and ``[variants]``."""
+"""The runs of an experiment file: ``[run]``, shared by all, and ``[variants]``."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ _Parameter = bool | int | float | str
 
 @dataclass(frozen=True)
 class RunTable:
-    """What every run of the experiment shares.
+    """Settings that the runs of an experiment share.
 
     Attributes:
-        name: of the experiment; a run is called NAME, or NAME-VARIANT.
-        command: the program and its arguments; "python" is the interpreter that runs vinedresser.
-        entry: in place of a command a function, ``package.module:function``; it is called in a
-            process of its own, with the parameters by name.
-        store: the directory that gets the run directories, or ``s3://bucket/prefix``.
-        cwd: the directory to start the command in.
-        total_steps: optimizer steps that a whole run takes, for progress and for steps saved.
+        name: name of the experiment; a run is called NAME or NAME-VARIANT.
+        command: program and arguments; "python" is the interpreter that runs vinedresser.
+        entry: instead of a command a function, ``package.module:function``, which is called in a
+            separate process with the parameters by name.
+        store: directory of the run directories, or ``s3://bucket/prefix``.
+        cwd: directory in which the command starts.
+        total_steps: number of optimizer steps in a whole run, for progress and steps saved.
         max_concurrent: maximum number of runs that train at the same time; default: as many as
             `cpus` and `gpus` leave room for on this machine.
-        cpus: cores of each run, which OMP_NUM_THREADS tells it; if not given, the cores are shared
-            out among the runs that train at the same time.
-        gpus: GPUs that each run gets for itself (CUDA_VISIBLE_DEVICES); 0: it sees all.
-        grace: seconds that a run has for its checkpoint between being asked to stop and SIGKILL.
-        attach: capture what the command trains without a hook of its own.
-        runner: what they run on, "local", "dask" or "ray", or a table of name and address.
-        parameters: hyperparameters, passed as ``--name value`` and recorded; to a function by
-            name.
+        cpus: cores of each run, set as OMP_NUM_THREADS; default: the runs that train at the same
+            time share the cores.
+        gpus: GPUs of each run (CUDA_VISIBLE_DEVICES), which no other run uses; 0: all GPUs.
+        grace: seconds for a checkpoint between the request to stop and SIGKILL.
+        attach: capture trainings that have no hook of their own.
+        runner: engine on which they train, "local", "dask" or "ray", or a table of name and
+            address.
+        parameters: hyperparameters, recorded and passed as ``--name value``, to a function by name.
         environment: environment variables of the command.
     """
 
@@ -65,16 +65,16 @@ class RunTable:
     environment: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Check what types cannot say."""
+        """Check values that types do not."""
         if bool(self.command) is (self.entry is not None):
             raise ValueError(
-                'command: must be the program and its arguments, or else entry "module:function"; '
-                "one of both"
+                "command: give either command, a program and its arguments, or entry, "
+                '"module:function"'
             )
         if self.entry is not None and not _ENTRY.fullmatch(self.entry):
             raise ValueError(f'entry: must be "module:function", not {self.entry!r}')
         if not self.name or "/" in self.name or self.name.startswith("."):
-            raise ValueError(f"name: {self.name!r} cannot name a directory")
+            raise ValueError(f"name: {self.name!r} is not a valid directory name")
         for name, least in (("max_concurrent", 1), ("cpus", 1), ("gpus", 0)):
             given = getattr(self, name)
             if given is not None and given < least:
@@ -84,7 +84,7 @@ class RunTable:
 
     @property
     def slots(self) -> int:
-        """How many runs train at the same time."""
+        """Maximum number of runs that train at the same time."""
         if self.max_concurrent is not None:
             return self.max_concurrent
         room = _cores() // (self.cpus or 1)
@@ -93,7 +93,7 @@ class RunTable:
 
 @dataclass(frozen=True)
 class VariantTable:
-    """What is different in one run; see `RunTable`."""
+    """Overrides for one run; see `RunTable`."""
 
     parameters: dict[str, _Parameter] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
@@ -102,15 +102,15 @@ class VariantTable:
 
 @dataclass(frozen=True)
 class RunSpec:
-    """One run to be made.
+    """Specification of a run to make.
 
     Attributes:
-        name: of its directory, if that is free.
-        program: it and its arguments, without the parameters.
+        name: name of the run, unless it is taken.
+        program: program and arguments, without the parameters.
         parameters: hyperparameters.
         environment: environment variables of the command.
-        total_steps: optimizer steps of the whole run, if known.
-        calls: the program calls a function with the parameters.
+        total_steps: number of optimizer steps in the whole run, None if unknown.
+        calls: whether the program calls a function with the parameters.
     """
 
     name: str
@@ -122,7 +122,7 @@ class RunSpec:
 
     @property
     def argv(self) -> list[str]:
-        """The program and its arguments, with the parameters."""
+        """Program and arguments, with the parameters."""
         if self.calls:
             return [*self.program, *parameters_as_arguments(self.parameters)]
         argv = [*self.program]
@@ -137,21 +137,21 @@ class RunSpec:
 def run_specs(
     run: RunTable, variants: object, where: str, *, runs: int, here: bool
 ) -> list[RunSpec]:
-    """Lay every variant on what all share.
+    """Return the runs: each variant overrides the shared settings.
 
     Args:
-        run: that.
-        variants: the table of the variants.
-        where: what to begin a message with.
-        runs: how many runs are made of it later; 0: one for each variant.
-        here: they share the cores of this machine.
+        run: the shared settings.
+        variants: table of the variants.
+        where: beginning of messages.
+        runs: number of runs made later; 0: one for each variant.
+        here: whether they share the cores of this machine.
 
     Raises:
-        ConfigError: a variant is not right.
+        ConfigError: a variant is invalid.
     """
     if not isinstance(variants, Mapping):
-        raise ConfigError(f"{where}: must hold one table per variant, not {variants!r}")
-    # Trainings side by side that each take all cores are slower than one after the other.
+        raise ConfigError(f"{where}: must have one table per variant, not {variants!r}")
+    # Concurrent trainings that each use all cores are slower than consecutive ones.
     side_by_side = min(run.slots, runs or len(variants) or 1)
     threads = run.cpus or (max(_cores() // side_by_side, 1) if here else None)
     if threads is not None:
@@ -182,12 +182,12 @@ def _spec(run: RunTable, name: str) -> RunSpec:
 
 
 def refuse_missing_program(spec: RunSpec, cwd: Path, where: str) -> None:
-    """Refuse a program, script or module that is not there before anything is started."""
+    """Refuse a missing program, script or module before anything is started."""
     if spec.calls:
         package = spec.program[-1].partition(":")[0].partition(".")[0]
-        # To look for more than the package would import the package.
+        # Searching for more than the package would import it.
         if PathFinder.find_spec(package, [str(cwd), *sys.path]) is None:
-            raise ConfigError(f"{where}.entry: no module {package} in {cwd}, and none is installed")
+            raise ConfigError(f"{where}.entry: no module {package} in {cwd} or installed")
         return
     where = f"{where}.command"
     try:
@@ -197,5 +197,5 @@ def refuse_missing_program(spec: RunSpec, cwd: Path, where: str) -> None:
 
 
 def _cores() -> int:
-    """Return how many cores this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0))

@@ -1,10 +1,10 @@
-"""`sweep.toml`: an experiment file with what is searched, and how.
+"""`sweep.toml`: an experiment file with a search space and the settings of the search.
 
     [sweep]          metric, direction, trials, sampler, pruner and so on: `sweeps.settings`
     [space]          lr = { log = [1e-4, 1.0] }, activation = ["relu", "tanh"], ...: `sweeps.space`
-    [run] and the other tables: as in an experiment file (`tasks.experiment`), without variants
+    [run] and the other tables: as in an experiment file (`config.experiment`), without variants
 
-The trials are the runs of a store of their own, ``STORE/NAME``.
+The trials are the runs of a separate store, ``STORE/NAME``.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Sweep:
     """A checked sweep file.
 
     Attributes:
-        experiment: what the trials share; its store is the sweep's own.
-        settings: how the sweep is done.
-        space: where configurations come from.
+        experiment: settings that the trials share; its store is the sweep's own.
+        settings: settings of the search.
+        space: the search space.
     """
 
     experiment: Experiment
@@ -47,23 +47,23 @@ class Sweep:
 
     @property
     def name(self) -> str:
-        """Of the sweep."""
+        """Name of the sweep."""
         return self.experiment.run.name
 
     @property
     def state(self) -> Path:
-        """The folder of what the sweep remembers, on this machine."""
+        """Folder of the sweep's state on this machine."""
         return local_state(self.experiment.store)
 
     def study(self, path: Path | None = None) -> Study:
         """Return its study.
 
         Args:
-            path: of the journal; None: nothing is kept.
+            path: path of the journal; None: keep nothing.
 
         Raises:
-            ConfigError: a sampler, a pruner or a point is not right.
-            MissingDependency: a sampler needs a package that is not there.
+            ConfigError: a sampler, a pruner or a point is invalid.
+            MissingDependency: a sampler needs a package that is not installed.
             StillRunning: another process runs this sweep.
             CorruptData: the journal cannot be read.
         """
@@ -71,7 +71,7 @@ class Sweep:
         return Study(self.settings, self.space, path, where=where)
 
     def run_spec(self, proposal: Proposal) -> RunSpec:
-        """Return the run of a trial."""
+        """Return the run specification of a trial."""
         shared = self.experiment.specs[0]
         seed: dict[str, Choice] = {} if proposal.seed is None else {"seed": proposal.seed}
         parameters = {**shared.parameters, **seed, **proposal.parameters}
@@ -91,26 +91,28 @@ def load_sweep(
         path: the TOML file.
         store: overrides ``run.store``, the directory that gets the sweep's own store.
         max_concurrent: overrides ``run.max_concurrent``.
-        mark: makes it another sweep than that of any other mark: it is called NAME-MARK.
+        mark: suffix of the sweep's name, NAME-MARK, which makes it a separate sweep.
 
     Raises:
-        ConfigError: the file and key that is wrong, and what would be right.
-        MissingDependency: a sampler needs a package that is not there.
+        ConfigError: the file is invalid; the message names the key and what is expected.
+        MissingDependency: a sampler needs a package that is not installed.
     """
     document = load_toml(path)
-    for table, holds in (("sweep", "at least metric and trials"), ("space", "what is searched")):
+    for table, holds in (("sweep", "at least metric and trials"), ("space", "the search space")):
         if table not in document:
-            raise ConfigError(f"{path}: {table}: is missing; it holds {holds}")
+            raise ConfigError(f"{path}: {table}: missing; it defines {holds}")
     if "variants" in document:
-        raise ConfigError(f"{path}: variants: a sweep makes its own; name them in sweep.points")
+        raise ConfigError(
+            f"{path}: variants: not supported in a sweep; list configurations in sweep.points"
+        )
     if "remedy" in document:
         raise ConfigError(
-            f"{path}: remedy: belongs into an experiment file; a sweep tries other configurations"
+            f"{path}: remedy: not supported in a sweep, which tries other configurations anyway"
         )
     settings = build(SweepTable, document["sweep"], f"{path}: sweep")
     space = Space.parse(document["space"], f"{path}: space")
     rest = {key: value for key, value in document.items() if key not in _OWN}
-    # Where nobody says how many there will be, as many as find room train side by side.
+    # Without a number of trials, as many train at the same time as there is room for.
     trials = settings.trials or sys.maxsize
     experiment = experiment_of(
         rest, path, store=store, max_concurrent=max_concurrent, trials=trials
@@ -118,7 +120,7 @@ def load_sweep(
     _refuse_twice(experiment, space, settings, path)
     inner = _inner(experiment, mark)
     sweep = Sweep(inner, settings, space)
-    # It says what is wrong with a sampler, a pruner or a point before anything is made.
+    # Reports an invalid sampler, pruner or point before anything is made.
     if not sweep.study().comparing:
         return sweep
     goal = settings.goals[0]
@@ -127,18 +129,18 @@ def load_sweep(
 
 
 def _inner(experiment: Experiment, mark: str) -> Experiment:
-    """Return the experiment with the sweep's own name and store."""
+    """Return the experiment with the sweep's name and store."""
     name, store = "-".join(filter(None, (experiment.run.name, mark))), experiment.store
     return replace(experiment, run=replace(experiment.run, name=name), store=store / name)
 
 
 def _refuse_twice(experiment: Experiment, space: Space, settings: SweepTable, path: Path) -> None:
-    """Refuse a parameter that two have a say in."""
+    """Refuse a parameter that is set twice."""
     parameters: Mapping[str, Any] = experiment.run.parameters
     for dimension in space.dimensions:
         if dimension.name in parameters:
             raise ConfigError(
-                f"{path}: space.{dimension.name}: is in run.parameters too; leave out one of both"
+                f"{path}: space.{dimension.name}: also in run.parameters; remove one of them"
             )
         if dimension.name == "seed" and settings.seeds:
-            raise ConfigError(f"{path}: space.seed: sweep.seeds sets it too; leave out one of both")
+            raise ConfigError(f"{path}: space.seed: also set by sweep.seeds; remove one of them")

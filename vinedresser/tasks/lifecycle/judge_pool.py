@@ -1,4 +1,4 @@
-"""Judges that wait for the next run, so that not each run has to wait for its judge to start."""
+"""A pool of judging processes, so that a run need not wait for its judge to start."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["JudgePool"]
 class JudgePool:
     """Judging processes: as many as there were runs and groups to judge at the same time.
 
-    Each judges one run at a time. They end with this process, however it ends.
+    Each judges one run at a time. They end with this process, even if it is killed.
     """
 
     def __init__(self) -> None:
@@ -40,14 +40,14 @@ class JudgePool:
         return code
 
     def close(self) -> None:
-        """End those that wait."""
+        """End the idle processes."""
         with self._lock:
             idle, self._idle = self._idle, []
         for judge in idle:
             judge.close()
 
     def _take(self) -> _StandingJudge:
-        """Return one that waits, lives and has this process's environment, or start one."""
+        """Return a live idle judge with this process's environment, or start one."""
         environment = dict(os.environ)
         with self._lock:
             while self._idle:
@@ -62,7 +62,7 @@ class _StandingJudge:
     """The process of a judge, see `vinedresser.rules.judge_server`.
 
     Args:
-        environment: of the process: credentials of a store, and what actions are to find.
+        environment: environment of the process, with credentials of stores and for actions.
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
@@ -72,13 +72,13 @@ class _StandingJudge:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment,
-            # Ctrl-C is for the flow: whoever judges a run does so until it is over.
+            # Ctrl-C is for the flow: a judge continues until its run is over.
             start_new_session=True,
         )
 
     @property
     def alive(self) -> bool:
-        """Whether the process is there."""
+        """Whether the process is alive."""
         return self._process.poll() is None
 
     def judge(self, request: Request) -> int:
@@ -92,9 +92,9 @@ class _StandingJudge:
             answer = process.stdout.readline()
         except BrokenPipeError:
             answer = b""
-        # Without an answer nothing was judged, whatever the process says by its own code.
+        # Without an answer nothing was judged, even if the process exits with 0.
         return int(answer) if answer else process.wait() or -signal.SIGTERM
 
     def close(self) -> None:
-        """Let it end, which it does at once when it judges nothing."""
+        """End the process, which is idle."""
         self._process.communicate()

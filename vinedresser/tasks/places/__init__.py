@@ -1,1 +1,1 @@
-"""Places where runs are made: here, on an object store, on a cluster."""
+"""Places of runs: a directory, an object store, a worker of a cluster."""

@@ -1,4 +1,4 @@
-"""What a run has saved of its model, in its directory or on an object store."""
+"""The checkpoints of a run, in its directory or on an object store."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from vinedresser.store.storage import LocalStorage, Storage
 __all__ = ["SavedCheckpoint", "fetch_checkpoint", "last_checkpoint", "saved_checkpoints"]
 
 _FOLDER = "checkpoints"
-# As the hook calls them; a user's own may have any ending, and be a folder.
+# The hook's naming; a user's own may have any suffix and be a folder.
 _NAME = re.compile(r"step-(\d+)")
 
 
 class SavedCheckpoint(NamedTuple):
-    """A checkpoint, and of which run.
+    """A checkpoint of a run.
 
     Attributes:
-        run: the run's name.
-        key: in the run, such as ``checkpoints/step-60.pt``.
-        steps: optimizer steps of the run that were done then.
+        run: name of the run.
+        key: key within the run, such as ``checkpoints/step-60.pt``.
+        steps: number of optimizer steps that the run had done.
     """
 
     run: str
@@ -34,7 +34,7 @@ class SavedCheckpoint(NamedTuple):
 
     @classmethod
     def at(cls, path: str) -> SavedCheckpoint | None:
-        """Return the checkpoint that a path leads to; None where it is none of a run's."""
+        """Return the checkpoint at a path; None if it is not a checkpoint of a run."""
         parts = PurePath(path).parts[-3:]
         if len(parts) < 3 or parts[1] != _FOLDER or not (name := _NAME.match(parts[2])):
             return None
@@ -42,16 +42,16 @@ class SavedCheckpoint(NamedTuple):
 
 
 def saved_checkpoints(storage: Storage) -> list[SavedCheckpoint]:
-    """Return the checkpoints of a run that can be gone on from, the latest first.
+    """Return the checkpoints from which a run can resume, the latest first.
 
-    These are ``checkpoints/step-<steps>`` with any ending. Of a training that saves several files
-    at a time, such as one per rank, none can be named.
+    These are ``checkpoints/step-<steps>`` with any suffix. If a training saves several files at a
+    time, such as one per rank, none of them qualifies.
 
     Args:
-        storage: the run's.
+        storage: storage of the run.
 
     Raises:
-        StoreError: the storage refused.
+        StoreError: the storage refused a request.
     """
     run = PurePath(storage.location).name
     names = {key.split("/")[1] for key in storage.list(f"{_FOLDER}/")}
@@ -66,18 +66,17 @@ def saved_checkpoints(storage: Storage) -> list[SavedCheckpoint]:
 
 
 def last_checkpoint(run: Run, besides: Collection[SavedCheckpoint] = ()) -> SavedCheckpoint | None:
-    """Return the checkpoint from which a run that broke off is gone on with; None: from the start.
+    """Return the checkpoint from which to resume an interrupted run; None for the start.
 
-    Nothing that came before it is missing in the run: of one that was killed, the last steps and
-    evaluations may not be there, and the file itself may not be whole. So a train step that came
-    after it has to be there.
+    The run has everything from before that checkpoint. After a kill the last steps and evaluations
+    may be missing and the file incomplete, so a later train step must be present.
 
     Args:
-        run: that is over.
-        besides: checkpoints that have proved to be of no use.
+        run: a run that is over.
+        besides: checkpoints that have proved useless.
 
     Raises:
-        StoreError: the storage refused.
+        StoreError: the storage refused a request.
     """
     beats = heartbeats(run.storage)
     complete = bool(beats) and all(beat.closed for beat in beats)
@@ -89,20 +88,20 @@ def last_checkpoint(run: Run, besides: Collection[SavedCheckpoint] = ()) -> Save
 
 
 def fetch_checkpoint(storage: Storage, saved: SavedCheckpoint, folder: Path) -> Path:
-    """Return the path of a checkpoint on this machine.
+    """Return the path of a checkpoint on this machine, fetched if necessary.
 
     Args:
-        storage: of the run that has it.
+        storage: storage of its run.
         saved: the checkpoint.
-        folder: for what has to be fetched from an object store, a folder for each run.
+        folder: folder for fetched checkpoints, with a folder for each run.
 
     Raises:
-        StoreError: the storage refused.
+        StoreError: the storage refused a request.
     """
     if isinstance(storage, LocalStorage):
         return Path(storage.location, saved.key).absolute()
     there = LocalStorage(folder / saved.run)
-    # It is a file, or a folder of files.
+    # A file or a folder of files.
     keys = [
         key
         for key in storage.list(saved.key)

@@ -1,4 +1,4 @@
-"""A prepared run as it travels to a worker of a cluster, and what comes back: plain JSON types."""
+"""A prepared run on its way to a worker of a cluster, and the delivery back: JSON types."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ __all__ = ["Delivery", "Shipment", "pack", "unpack"]
 
 @dataclass(frozen=True)
 class Shipment:
-    """A run that is prepared and not started.
+    """A run that is prepared but not started.
 
     Attributes:
-        name: of the run.
-        location: where it belongs: a URL, or the path of a directory that all machines share.
-        files: what is in its directory, by key; empty where that is shared.
-        python: the interpreter of the flow, in whose place the worker's is put.
-        groups: of rules, by which it is judged.
-        attach: capture what the command trains without a hook of its own.
-        store: has the flow's sign of life.
+        name: name of the run.
+        location: URL of the run, or the path of its directory on a shared file system.
+        files: text of each file in its directory by key; empty if the directory is shared.
+        python: interpreter of the flow, which the worker replaces with its own.
+        groups: rule groups that judge it.
+        attach: capture trainings that have no hook of their own.
+        store: store with the flow's heartbeat.
     """
 
     name: str
@@ -53,12 +53,12 @@ class Shipment:
 
 @dataclass(frozen=True)
 class Delivery:
-    """What became of a run on a worker.
+    """The result of a run on a worker.
 
     Attributes:
-        arrived: the URLs or paths of the runs of its script that are in the store to their end.
-        missing: those of which something is not there yet.
-        failures: what went wrong beside them.
+        arrived: URLs or paths of the runs of its script that are complete in the store.
+        missing: those that are not yet complete.
+        failures: messages of the stages that failed.
     """
 
     arrived: list[str] = field(default_factory=list)
@@ -72,10 +72,10 @@ def pack(
     """Return the shipment of a run.
 
     Args:
-        directory: in which it is prepared.
-        location: where it belongs.
-        groups: of rules.
-        attach: capture what the command trains without a hook of its own.
+        directory: directory in which it is prepared.
+        location: location at which readers find it.
+        groups: rule groups that judge it.
+        attach: capture trainings that have no hook of their own.
 
     Raises:
         StoreError: the directory cannot be read.
@@ -97,23 +97,23 @@ def pack(
 
 
 def unpack(shipment: Shipment, say: Any) -> RunPlace:
-    """Make the place of a run on this machine, ready to be started, unless another worker has it.
+    """Return the place of a run on this machine, ready to be launched.
 
     Args:
         shipment: the run.
-        say: says a sentence to a person.
+        say: reports a sentence to the user.
 
     Raises:
-        AlreadyARun: another worker has it, or had it.
-        StoreError: the store refused.
+        AlreadyARun: another worker has or had it.
+        StoreError: the store refused a request.
         OSError: the spool cannot be written.
     """
     ours = WorkerRecord(asdict(this_process()))
     try:
         write_record(open_storage(shipment.location), ours, exclusive=True)
     except KeyTaken as error:
-        # An engine hands on what a worker had that died; the flow begins it anew.
-        raise AlreadyARun(f"{shipment.location}: another worker has it, or had it") from error
+        # A cluster reassigns the task of a dead worker; the flow begins the run anew.
+        raise AlreadyARun(f"{shipment.location}: another worker has or had it") from error
     if not is_remote(shipment.location):
         place = RunPlace(Path(shipment.location))
     else:
@@ -127,7 +127,7 @@ def unpack(shipment: Shipment, say: Any) -> RunPlace:
 
 
 def _adapt(storage: LocalStorage, shipment: Shipment) -> None:
-    """Have a run start what is the same on this machine."""
+    """Adapt the launch of a run to this machine."""
     launch = read_record(storage, LaunchRecord)
     assert launch is not None, "it was prepared"
     program, *arguments = launch.argv
@@ -140,7 +140,7 @@ def _adapt(storage: LocalStorage, shipment: Shipment) -> None:
 
 
 def _here(argument: str, shipment: Shipment, storage: LocalStorage) -> str:
-    """Return an argument, or the copy here of the checkpoint on an object store that it names."""
+    """Return an argument, or the local copy of the checkpoint on an object store that it names."""
     saved = SavedCheckpoint.at(argument)
     if saved is None or not is_remote(shipment.location):
         return argument

@@ -1,6 +1,6 @@
-"""What is prepared here of runs that belong on an object store and that workers of a cluster make.
+"""Runs prepared on this machine that workers of a cluster make and that belong on an object store.
 
-They lie beside the sweep's journal, a folder for each, until they are over.
+Each has a folder in the state of its store until it is over.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FOLDER = "staged"
 
 
 def stage(store: StoreUrl, name: str) -> Path:
-    """Return an empty folder for what is prepared of a run, whose name in the store is ours."""
+    """Return an empty folder in which to prepare a run; its name in the store is reserved."""
     folder = local_state(store) / _FOLDER / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -29,23 +29,23 @@ def stage(store: StoreUrl, name: str) -> Path:
 
 
 def settle_unborn(staged: Path, location: str, reason: str) -> ExitRecord | None:
-    """Bring what was prepared of a run that no worker has begun to its store, with its end.
+    """End a prepared run that no worker has begun, in its store.
 
     Args:
-        staged: where it was prepared.
-        location: where it belongs.
+        staged: folder in which it was prepared.
+        location: location at which readers find it.
         reason: why it did not begin.
 
     Returns:
-        Its end; None where it has begun.
+        How it ended; None if it has begun.
 
     Raises:
-        StoreError: a store refused.
+        StoreError: a store refused a request.
     """
     prepared, storage = LocalStorage(staged), open_storage(location)
     if storage.exists(RunRecord.KEY):
         return None
-    # A worker that comes later finds it taken.
+    # A worker that begins later finds it taken.
     write_first(storage, WorkerRecord(asdict(this_process())))
     for key in prepared.list(""):
         storage.put(key, [prepared.get(key)])
@@ -53,13 +53,13 @@ def settle_unborn(staged: Path, location: str, reason: str) -> ExitRecord | None
 
 
 def settle_staged(store: StoreUrl) -> None:
-    """Settle what a killed flow had prepared on this machine, and no worker has begun.
+    """Settle the runs that a killed flow prepared on this machine and no worker has begun.
 
     Args:
-        store: on an object store.
+        store: URL of the store.
 
     Raises:
-        StoreError: the store refused.
+        StoreError: the store refused a request.
     """
     root = local_state(store) / _FOLDER
     for staged in sorted(root.iterdir()) if root.is_dir() else ():

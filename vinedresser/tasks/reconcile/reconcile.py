@@ -1,9 +1,9 @@
-"""Put right what a crash left behind, from what is on disk; every flow begins with it.
+"""Repair what a crash left behind, from the files on disk; every flow begins with it.
 
-Any process may have been killed at any moment. What is still owned by a living process is left
-alone; everything else is brought to its end: leftover processes are killed, the exit record is
-written, MLflow's run gets its metrics, its report and its final status, and Prefect's flow runs
-that nobody runs any more become Crashed. Doing it twice changes nothing.
+Any process may be killed at any moment. A run that a living process owns is left alone; every other
+is brought to its end: leftover processes are killed, the exit record is written, MLflow's run gets
+its metrics, its report and its final status, and Prefect's flow runs that no process runs become
+Crashed. Repeating it changes nothing.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ __all__ = ["Reconciled", "reconcile", "reconcile_spools"]
 
 _log = logging.getLogger(__name__)
 
-# Seconds that uploads are waited for before the runs themselves are looked at.
+# Seconds to wait for uploads before the runs are inspected, and between two looks.
 _UPLOADS, _LOOK = 60.0, 0.2
 
 
 @dataclass(frozen=True)
 class Reconciled:
-    """What `reconcile` put right.
+    """One repair.
 
     Attributes:
-        what: the name of a run, or of a flow run.
-        done: what was done, or why it could not be.
-        failed: it could not be done now, and is to be tried again.
+        what: name of the run or flow run.
+        done: what was done, or why it failed.
+        failed: whether it failed and is to be tried again.
     """
 
     what: str
@@ -67,12 +67,11 @@ def reconcile(store: Location) -> list[Reconciled]:
     """Bring every abandoned run, sweep and flow run of a store to its end.
 
     Args:
-        store: the directory that holds the run directories, or one run directory; or the URL of the
-            same on an object store. A sweep's trials are a store of their own.
+        store: a store or a single run. The trials of a sweep are a separate store.
 
     Returns:
-        What was put right; empty when there was nothing to do. What cannot be settled now, because
-        MLflow is away, is in the list as failed and does not keep the others from it.
+        The repairs; empty if nothing was to be done. A failed one, such as without MLflow, does not
+        prevent the others.
     """
     results = [*_reconcile_flows(local_state(store))]
     if not isinstance(store, Path):
@@ -87,7 +86,7 @@ def reconcile(store: Location) -> list[Reconciled]:
 
 
 def _attempt(what: str, action: Callable[[], str]) -> list[Reconciled]:
-    """Do what puts something right, and return what it did, if anything."""
+    """Try a repair, and return what it did, if anything."""
     try:
         done = action()
     except VinedresserError as error:
@@ -97,24 +96,24 @@ def _attempt(what: str, action: Callable[[], str]) -> list[Reconciled]:
 
 
 def reconcile_spools(patience: float = 300.0, *, store: str = "") -> list[Reconciled]:
-    """Upload what crashes left on this machine of runs that belong on an object store.
+    """Upload the spools that crashes left on this machine.
 
     Args:
-        patience: seconds to wait for it; what is not uploaded by then is being uploaded on.
-        store: only runs in this store; "": in any.
+        patience: seconds to wait; slower uploads continue by themselves.
+        store: only runs in this store; "" for all.
     """
     for folder in spools(store):
         if owner_is_gone(folder):
             _adopt_additional(folder)
     results = []
     for url, done in recover_spools(_log.warning, timeout=patience, store=store):
-        said = "uploaded to its end" if done else "not all of it is uploaded yet"
+        said = "upload completed" if done else "upload not yet complete"
         results.append(Reconciled(url, said, failed=not done))
     return results
 
 
 def _unsettled(store: Location) -> Sequence[Location]:
-    """Return the runs that may have to be settled; on an object store only MLflow may have to."""
+    """Return the runs that may need settling; on an object store those whose MLflow run does."""
     if isinstance(store, Path):
         return run_directories(store)
     storage = open_storage(store)
@@ -126,7 +125,7 @@ def _unsettled(store: Location) -> Sequence[Location]:
 
 
 def _adopt_additional(folder: Path) -> None:
-    """Make spools of what further trainings have left beside the spool of a killed script."""
+    """Turn what additional runs left beside the spool of a killed script into spools."""
     target = read_target(folder)
     for further in equip_additional(folder):
         if target is not None and read_target(further) is None:
@@ -135,14 +134,14 @@ def _adopt_additional(folder: Path) -> None:
 
 
 def _await_relays(store: StoreUrl) -> None:
-    """Wait for the uploads that have outlived their flow, of runs that are over or about to be."""
+    """Wait for uploads that have outlived their flow."""
     deadline = time.monotonic() + _UPLOADS
     while time.monotonic() < deadline and any(map(owner_is_gone, spools(store))):
         time.sleep(_LOOK)
 
 
 def _reconcile_run(location: Location) -> str:
-    """Bring one run to its end if nobody else will; return what was done, "" for nothing."""
+    """Bring a run without an owner to its end; return what was done, "" for nothing."""
     if is_owned(location):
         return ""
     try:
@@ -152,7 +151,7 @@ def _reconcile_run(location: Location) -> str:
 
 
 def _reconcile_flows(state: Path) -> list[Reconciled]:
-    """End what dead flows left running, and mark their Prefect runs as crashed."""
+    """End the processes of dead flows, and mark their Prefect runs as crashed."""
     results = []
     for flow in dead_flows(state):
         kill_marked(f"{FLOW_VARIABLE}={flow.marker}")
