@@ -156,7 +156,7 @@ def test_a_killed_flow_is_mended(s3: str, tmp_path: Path, mlflow_runs: ReadMlflo
     ("store", "message"),
     [
         ("s3://not-made/runs", "there is no bucket"),
-        ("s3://", "names no bucket"),
+        ("s3://", "has no bucket"),
     ],
 )
 def test_a_store_that_is_not_there_is_one_line(

@@ -48,33 +48,33 @@ class Store:
 
 def test_the_order_is_kept_and_several_are_under_way() -> None:
     store = Store(40)
-    found = list(read_ahead(store.spans(), store.read, at_once=4))
+    found = list(read_ahead(store.spans(), store.read, max_concurrent=4))
     assert found == [None if number == 7 else str(number).encode() for number in range(40)]
     assert 2 <= store.most <= 4
 
 
 def test_not_more_is_drawn_than_may_be_under_way() -> None:
     store = Store(40)
-    reading = read_ahead(store.spans(), store.read, at_once=4)
+    reading = read_ahead(store.spans(), store.read, max_concurrent=4)
     for taken in range(1, 30):
         next(reading)
         # And the one that is looked at whether there is room for it.
         assert store.drawn <= taken + 4 + 1
     first = Store(40)
-    next(read_ahead(first.spans(), first.read, at_once=16))
+    next(read_ahead(first.spans(), first.read, max_concurrent=16))
     assert first.drawn == 2
 
 
 @pytest.mark.parametrize(("length", "most"), [(16 << 20, 4), (40 << 20, 1), (100 << 20, 1)])
 def test_memory_is_bounded(length: int, most: int) -> None:
     store = Store(20, length=length)
-    assert len(list(read_ahead(store.spans(), store.read, at_once=16))) == 20
+    assert len(list(read_ahead(store.spans(), store.read, max_concurrent=16))) == 20
     assert store.most <= most
 
 
 def test_an_error_comes_in_its_turn_with_its_name() -> None:
     store = Store(20, fails=11)
-    reading = read_ahead(store.spans(), store.read, at_once=16)
+    reading = read_ahead(store.spans(), store.read, max_concurrent=16)
     assert len(list(islice(reading, 11))) == 11
     with pytest.raises(StoreError, match="s3://bucket/11"):
         next(reading)
@@ -82,7 +82,7 @@ def test_an_error_comes_in_its_turn_with_its_name() -> None:
 
 def test_who_takes_no_more_ends_it() -> None:
     store = Store(40)
-    reading = read_ahead(store.spans(), store.read, at_once=4)
+    reading = read_ahead(store.spans(), store.read, max_concurrent=4)
     next(reading)
     assert isinstance(reading, Iterator)
     reading.close()  # type: ignore[attr-defined]

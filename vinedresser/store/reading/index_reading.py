@@ -165,7 +165,7 @@ class IndexCursor:
         number, inside = divmod(self._seq, SPAN)
         if inside or number < self._untried:
             return False
-        count = _at_once(self._manifests)
+        count = _request_count(self._manifests)
         found = self._reader.manifests(number, count)
         self._ahead.extend(record for records in found for record in records)
         self._seq += len(found) * SPAN
@@ -176,7 +176,7 @@ class IndexCursor:
 
     def _fill_from_records(self) -> bool:
         # Not beyond the start of the next possible manifest.
-        count = min(_at_once(self._singles), SPAN - self._seq % SPAN)
+        count = min(_request_count(self._singles), SPAN - self._seq % SPAN)
         found = self._reader.records(self._seq, count)
         self._ahead.extend(found)
         self._seq += len(found)
@@ -203,6 +203,6 @@ class IndexCursor:
         self._seq = until
 
 
-def _at_once(streak: int) -> int:
+def _request_count(streak: int) -> int:
     """Return how many objects to request after a streak of existing ones."""
     return min(max(streak, 1), _MAX_CONCURRENT)

@@ -1,4 +1,4 @@
-"""Object storage: the one interface through which every process reads and writes a run.
+"""Object storage: the interface through which all processes read and write a run.
 
 Keys are relative, slash-separated names such as ``index/0/000000000012.json``.
 """

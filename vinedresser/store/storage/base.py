@@ -1,4 +1,4 @@
-"""The interface that every storage implements; `vinedresser.testing` has its conformance suite."""
+"""The interface of storages; `vinedresser.testing` contains its conformance suite."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from vinedresser.errors import StoreError
 
 __all__ = ["TEMPORARY", "Buffer", "Span", "Storage", "check_key"]
 
-# Names that begin so are objects being written, and none to anybody else.
+# Prefix of the names of objects being written, which readers ignore.
 TEMPORARY = ".tmp-"
 
-# What a put accepts: anything contiguous that the operating system can write as it lies.
+# Contiguous buffers that the operating system can write without a copy.
 Buffer = bytes | bytearray | memoryview
 
 
 class Span(NamedTuple):
-    """Bytes of an object.
+    """A range of bytes of an object.
 
     Attributes:
-        key: of the object.
-        start: where they begin.
-        length: how many there are.
+        key: key of the object.
+        start: offset of the first byte.
+        length: number of bytes.
     """
 
     key: str
@@ -31,85 +31,102 @@ class Span(NamedTuple):
 
 
 class Storage(Protocol):
-    """Named immutable or replaceable objects with atomic puts.
+    """Named objects with atomic puts.
 
-    A reader sees an object whole or not at all, whenever the writer is killed.
+    Readers see an object completely or not at all, even if its writer is killed.
     """
 
     @property
     def location(self) -> str:
-        """Where it is, as a user would write it: a directory path or a URL."""
+        """The directory or URL, as given by the user."""
 
     def put(self, key: str, parts: Iterable[Buffer], *, exclusive: bool = False) -> None:
         """Store the concatenation of ``parts`` under ``key``, atomically.
 
         Args:
-            key: relative name; missing parents are made.
-            parts: contiguous byte buffers, written in order without being joined; drawn once.
-            exclusive: refuse to replace an existing object.
+            key: relative name; missing parents are created.
+            parts: contiguous byte buffers, written in order without being joined; iterated once.
+            exclusive: do not replace an existing object.
 
         Raises:
-            KeyTaken: ``exclusive`` and the key is in use.
+            KeyTaken: ``exclusive`` and the object exists.
             StoreFull: no space left; nothing is stored under the key.
-            StoreError: the storage refused otherwise.
+            StoreError: the storage refused for another reason.
         """
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
-        """Return bytes of an object, from ``start``, ``length`` of them or all that follow.
+        """Return the content of an object or a range of it.
 
-        Fewer bytes come back where the object ends earlier.
+        Args:
+            key: key of the object.
+            start: offset of the first byte.
+            length: number of bytes, fewer if the object ends earlier; None: up to the end.
 
         Raises:
-            KeyMissing: there is no such object.
-            StoreError: the storage refused otherwise.
+            KeyMissing: no such object.
+            StoreError: the storage refused for another reason.
         """
 
     def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
-        """Return whole objects in the order of their keys, None for each that is not there.
+        """Return the contents of objects in the order of their keys, None for each missing one.
 
-        Where each look-up takes a journey, they travel together.
+        Remote storages send the requests concurrently.
 
         Raises:
             StoreError: the storage refused.
         """
 
     def get_spans(self, spans: Iterable[Span]) -> Iterator[bytes | None]:
-        """Yield what `get` returns of each span, in their order; None where there is no object.
+        """Yield the content of each span (see `get`), in order; None for each missing object.
 
-        Where each takes a journey, some travel ahead of what was yielded, as many as 16 and as much
-        as 64 MiB, or one that is larger; so spans are drawn earlier than they are yielded.
+        Remote storages read ahead, up to 16 spans and 64 MiB (or a single larger span), so spans
+        are drawn earlier than their contents are yielded.
 
         Raises:
-            StoreError: the storage refused one, in its turn; the message has its key.
+            StoreError: the storage refused a span, raised in its turn; the message has its key.
         """
 
     def exists(self, key: str) -> bool:
-        """Say whether an object is stored under ``key``."""
+        """Return whether an object exists.
+
+        Raises:
+            StoreError: the storage refused.
+        """
 
     def folders(self, prefix: str = "") -> list[str]:
-        """Return what the keys that start with ``prefix`` have up to the next slash, sorted.
+        """Return the folders after a prefix, sorted: the rest of the keys up to the next slash.
 
-        Of "a/x/1", "a/x/2" and "a/y" that is, for the prefix "a/", "x".
+        For the keys "a/x/1", "a/x/2" and "a/y" and the prefix "a/" that is "x".
+
+        Raises:
+            StoreError: the storage refused.
         """
 
     def list(self, prefix: str, after: str = "") -> list[str]:
         """Return the keys that start with ``prefix`` and sort after ``after``, sorted.
 
-        Objects being written are not listed.
+        Objects being written are not included.
+
+        Raises:
+            StoreError: the storage refused.
         """
 
     def delete(self, key: str) -> None:
-        """Remove an object; nothing happens where there is none."""
+        """Remove an object if it exists.
+
+        Raises:
+            StoreError: the storage refused.
+        """
 
 
 def check_key(key: str) -> None:
-    """Check that a key is a relative name that stays inside its storage.
+    """Check that a key is a relative name inside its storage.
 
     Raises:
-        StoreError: it is not; the message has it.
+        StoreError: the key is invalid.
     """
     parts = key.split("/")
     if "" in parts or "." in parts or ".." in parts or "\0" in key:
-        raise StoreError(f"{key!r}: a key is a relative name without '.', '..' or '//'")
+        raise StoreError(f"{key!r}: a key must be a relative name without '.', '..' or '//'")
     if parts[-1].startswith(TEMPORARY):
-        raise StoreError(f"{key!r}: names that begin with {TEMPORARY} are not for keys")
+        raise StoreError(f"{key!r}: a key must not begin with {TEMPORARY}")

@@ -13,31 +13,31 @@ from vinedresser.store.storage.base import TEMPORARY, Buffer, Span, check_key
 
 __all__ = ["LocalStorage"]
 
-# Storages of several threads, processes, containers and machines may put the same key at once, each
-# to a temporary name of its own. Process ids repeat between machines; a fork repeats the token.
+# Threads, processes, containers and machines may put the same key at once, each under its own
+# temporary name. Process ids repeat between machines; a fork repeats the token.
 _TOKEN = os.urandom(4).hex()
 _NUMBERS = itertools.count()
 # The kernel takes at most IOV_MAX buffers in one writev.
 _MOST_PARTS = min(os.sysconf("SC_IOV_MAX"), 1024)
-# Bytes that are drawn before they are written: few enough to be still in the processor's cache
-# then, if whoever yields them has just read them.
+# Bytes that are drawn before they are written: few enough to stay in the processor's cache if the
+# producer has just read them.
 _BATCH = 2 << 20
-# Bytes from which on it is looked up whether a file is so long before memory is taken for them.
+# Read length above which the size of the file is checked before memory is allocated.
 _MUCH = 64 << 20
-# No room on the device, in the quota, or below the process's limit of file sizes.
+# No space on the device, in the quota, or below the process's limit of file sizes.
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class LocalStorage:
     """A directory as object storage.
 
-    A put writes to a temporary name in the same directory and renames it (or links it, when
-    exclusive), so a reader or a crash never meets half an object. Data is not forced to the
-    device: it survives the death of any process, not of the machine.
+    A put writes a temporary file in the same directory and renames it (or links it, if exclusive),
+    so that neither readers nor crashes see half an object. Data is not synced to the device: it
+    survives the death of any process, but not of the machine.
 
     Args:
-        root: the directory; made at the first put. It stays the same when the process changes its
-            working directory.
+        root: the directory, created by the first put. A relative path is resolved now, so a later
+            change of the working directory has no effect.
     """
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
@@ -66,7 +66,7 @@ class LocalStorage:
                 else:
                     os.replace(temporary, path)
             finally:
-                # Gone already after a rename; left behind after a link or a failure.
+                # Missing after a rename; left over after a link or a failure.
                 with suppress(FileNotFoundError):
                     os.unlink(temporary)
 
@@ -94,7 +94,7 @@ class LocalStorage:
         return found
 
     def get_spans(self, spans: Iterable[Span]) -> Iterator[bytes | None]:
-        """See `Storage.get_spans`; each is read when it is its turn."""
+        """See `Storage.get_spans`; there is no read-ahead."""
         for span in spans:
             try:
                 content = self.get(*span)
@@ -107,7 +107,7 @@ class LocalStorage:
         return os.path.isfile(self._path(key))
 
     def folders(self, prefix: str = "") -> list[str]:
-        """See `Storage.folders`; a directory without any object counts, too."""
+        """See `Storage.folders`; includes empty directories."""
         folder, _, begin = prefix.rpartition("/")
         start = self._path(folder) if folder else self._root
         with _translated(start):
@@ -138,7 +138,7 @@ class LocalStorage:
 
 
 def _walk(folder: str, prefix: str) -> Iterator[str]:
-    """Yield the keys of the objects below a folder; ``prefix`` is the folder's own part of them."""
+    """Yield the keys of the objects below a folder, each with a prefix."""
     try:
         entries = os.scandir(folder)
     except (FileNotFoundError, NotADirectoryError):
@@ -153,7 +153,7 @@ def _walk(folder: str, prefix: str) -> Iterator[str]:
 
 @contextmanager
 def _translated(path: str) -> Iterator[None]:
-    """Turn the operating system's errors into ours, with the path in the message."""
+    """Raise errors of the operating system as `StoreError`, with the path in the message."""
     try:
         yield
     except StoreError:
@@ -168,7 +168,7 @@ def _translated(path: str) -> Iterator[None]:
 
 
 def _read(descriptor: int, start: int, length: int) -> bytes:
-    """Read that many bytes from a place, or up to the end of the file."""
+    """Read some bytes at an offset, fewer if the file ends earlier."""
     chunk = os.pread(descriptor, length, start)
     if len(chunk) == length or not chunk:
         return chunk
@@ -189,7 +189,7 @@ def _write(path: str, parts: Iterable[Buffer]) -> None:
         size = 0
         for part in parts:
             view = memoryview(part)
-            # A view with a zero in its shape cannot be cast, and has nothing to write.
+            # An empty view cannot be cast.
             if view.nbytes:
                 views.append(view.cast("B"))
                 size += view.nbytes
@@ -202,7 +202,7 @@ def _write(path: str, parts: Iterable[Buffer]) -> None:
 
 
 def _write_all(descriptor: int, views: list[memoryview]) -> None:
-    """Write views of bytes, however many system calls the kernel wants for it."""
+    """Write views of bytes, with as many system calls as needed."""
     while views:
         written = os.writev(descriptor, views)
         done = 0

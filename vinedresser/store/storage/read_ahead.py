@@ -1,4 +1,4 @@
-"""Reading what is far away ahead of its turn: several requests under way, the order kept."""
+"""Ordered read-ahead with concurrent requests."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from vinedresser.store.storage.base import Span
 
 __all__ = ["read_ahead"]
 
-# Bytes that may be under way or wait for their turn, unless a single span has more.
+# Maximum bytes in flight or waiting for their turn, unless a single span is larger.
 _MOST = 64 << 20
 
 
 def read_ahead(
-    spans: Iterable[Span], read: Callable[[Span], bytes | None], *, at_once: int
+    spans: Iterable[Span], read: Callable[[Span], bytes | None], *, max_concurrent: int
 ) -> Iterator[bytes | None]:
-    """Yield what is read of each span, in their order, while those that follow are on their way.
+    """Yield the content of each span in order while reading the following ones.
 
-    The first is read alone, and with each one that is taken two more at a time, so that whoever
-    wants a few only does not pay for many.
+    The read-ahead starts with one span and grows by two with each one yielded, so that readers of
+    only a few spans do not pay for many.
 
     Args:
-        spans: drawn in the caller's thread, ahead of what is yielded.
-        read: reads one, in any thread; what it raises is raised when it is the span's turn.
-        at_once: how many may be under way or wait for their turn.
+        spans: drawn in the caller's thread, earlier than their contents are yielded.
+        read: reads one span, in any thread; its errors are raised in the span's turn.
+        max_concurrent: maximum number of spans in flight or waiting for their turn.
     """
     ahead: deque[tuple[Span, Future[bytes | None]]] = deque()
     waiting = 0
     upcoming = iter(spans)
     following = next(upcoming, None)
     taken = 0
-    with ThreadPoolExecutor(at_once, thread_name_prefix="read-ahead") as pool:
+    with ThreadPoolExecutor(max_concurrent, thread_name_prefix="read-ahead") as pool:
         try:
             while ahead or following is not None:
                 while following is not None and _room(
-                    len(ahead), waiting, following, taken, at_once
+                    len(ahead), waiting, following, taken, max_concurrent
                 ):
                     waiting += following.length
                     ahead.append((following, pool.submit(read, following)))
@@ -47,13 +47,13 @@ def read_ahead(
                 taken += 1
                 yield content
         finally:
-            # Nobody waits for the rest: of what has not begun nothing is read.
+            # The generator was closed: cancel the reads that have not begun.
             for _, future in ahead:
                 future.cancel()
 
 
-def _room(under_way: int, waiting: int, span: Span, taken: int, at_once: int) -> bool:
-    """Say whether a further span may be on its way."""
-    if not under_way:
+def _room(in_flight: int, waiting: int, span: Span, taken: int, max_concurrent: int) -> bool:
+    """Return whether another span may be requested."""
+    if not in_flight:
         return True
-    return under_way < min(at_once, 2 * taken) and waiting + span.length <= _MOST
+    return in_flight < min(max_concurrent, 2 * taken) and waiting + span.length <= _MOST

@@ -1,4 +1,4 @@
-"""Storage on S3: objects are objects; a put is atomic by itself."""
+"""Storage on S3, where every put is atomic."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from vinedresser.store.storage.s3_upload import get_object, put_object, put_part
 
 __all__ = ["S3Storage"]
 
-# Bytes from which on an object goes up in several parts, and of each part but the last.
+# Size above which an object is uploaded in parts, and of each part but the last.
 _PART = 64 << 20
 
 
 class S3Storage:
-    """A prefix in a bucket as storage; it may be used by several threads, and after a fork.
+    """A prefix in a bucket as storage; usable by several threads and after a fork.
 
     Args:
         location: ``s3://bucket`` or ``s3://bucket/prefix``.
 
     Raises:
-        ConfigError: it names no bucket.
-        StoreError: what is configured for S3 cannot be used.
+        ConfigError: the URL has no bucket.
+        StoreError: the configuration for S3 is invalid.
     """
 
     def __init__(self, location: str) -> None:
         bucket, _, prefix = location.removeprefix("s3://").rstrip("/").partition("/")
         if not bucket:
-            raise ConfigError(f"{location}: names no bucket; write it as s3://bucket/prefix")
+            raise ConfigError(f"{location}: has no bucket; use s3://bucket/prefix")
         if prefix:
             check_key(prefix)
         self._location = location.rstrip("/")
@@ -47,7 +47,7 @@ class S3Storage:
                 s3_client()
             except ValueError as error:
                 raise StoreError(
-                    f"{location}: {error}; AWS_ENDPOINT_URL is to be like http://host:port"
+                    f"{location}: {error}; AWS_ENDPOINT_URL must have the form http://host:port"
                 ) from error
 
     @property
@@ -56,7 +56,7 @@ class S3Storage:
         return self._location
 
     def put(self, key: str, parts: Iterable[Buffer], *, exclusive: bool = False) -> None:
-        """See `Storage.put`; an object of more than 64 MiB goes up in parts of that size."""
+        """See `Storage.put`; an object of more than 64 MiB is uploaded in parts of that size."""
         where = self._where(key)
         pieces = split_chunks(parts, _PART)
         first = [next(pieces), *itertools.islice(pieces, 1)]
@@ -81,7 +81,7 @@ class S3Storage:
             return get_object(s3_client(), where)
 
     def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
-        """See `Storage.get_many`; up to 16 are under way at a time."""
+        """See `Storage.get_many`; sends up to 16 requests at a time."""
         if len(keys) < 2:
             return [self._get_or_none(key) for key in keys]
         with ThreadPoolExecutor(min(CONNECTIONS, len(keys))) as pool:
@@ -89,7 +89,7 @@ class S3Storage:
 
     def get_spans(self, spans: Iterable[Span]) -> Iterator[bytes | None]:
         """See `Storage.get_spans`."""
-        return read_ahead(spans, lambda span: self._get_or_none(*span), at_once=CONNECTIONS)
+        return read_ahead(spans, lambda span: self._get_or_none(*span), max_concurrent=CONNECTIONS)
 
     def exists(self, key: str) -> bool:
         """See `Storage.exists`."""
@@ -98,7 +98,7 @@ class S3Storage:
             try:
                 s3_client().head_object(**where)
             except boto.ClientError as error:
-                # The answer to HEAD has no body, and so no word for the reason.
+                # The response to HEAD has no body, and so no error code.
                 if code_of(error) in ("404", "NoSuchKey", "NotFound"):
                     return False
                 raise

@@ -1,4 +1,4 @@
-"""What S3 answers when it refuses, as one clear sentence of ours."""
+"""S3's errors as one clear sentence."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ _FULL = frozenset(
 )
 _PUTS = frozenset({"PutObject", "UploadPart", "CompleteMultipartUpload"})
 _REFUSED = {
-    "NoSuchBucket": "there is no bucket {bucket}; make it, or give another",
-    "InvalidAccessKeyId": "the server does not know the access key; check AWS_ACCESS_KEY_ID",
+    "NoSuchBucket": "there is no bucket {bucket}; create it or use another",
+    "InvalidAccessKeyId": "unknown access key; check AWS_ACCESS_KEY_ID",
     "SignatureDoesNotMatch": (
-        "the secret key does not belong to the access key; check AWS_SECRET_ACCESS_KEY"
+        "the secret key does not match the access key; check AWS_SECRET_ACCESS_KEY"
     ),
     "ExpiredToken": "the session token has expired; get new credentials",
-    "InvalidToken": "the session token is not valid; check AWS_SESSION_TOKEN",
-    "RequestTimeTooSkewed": "this machine's clock and the server's differ too much; set it",
-    "AccessDenied": "these credentials may not do that; they need s3:ListBucket on the bucket, and "
+    "InvalidToken": "invalid session token; check AWS_SESSION_TOKEN",
+    "RequestTimeTooSkewed": "the clocks of this machine and the server differ too much",
+    "AccessDenied": "access denied; the credentials need s3:ListBucket on the bucket, and "
     "s3:GetObject, s3:PutObject and s3:DeleteObject below the prefix",
-    "403": "these credentials are wrong, or may not do that",
+    "403": "the credentials are wrong or lack a permission",
 }
 _NO_CREDENTIALS = (
     "no credentials for S3; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
 )
-# Botocore's errors that are not answers, the more special first.
+# Botocore's errors without a response, the more specific first.
 _AWAY: tuple[tuple[type[Exception], str], ...] = (
     (boto.NoCredentialsError, _NO_CREDENTIALS),
     (boto.PartialCredentialsError, _NO_CREDENTIALS),
-    (boto.ProfileNotFound, "AWS_PROFILE names a profile that is not in ~/.aws"),
+    (boto.ProfileNotFound, "the profile in AWS_PROFILE is not in ~/.aws"),
     (boto.EndpointConnectionError, "no server answers at {endpoint}; check AWS_ENDPOINT_URL"),
     (boto.ConnectTimeoutError, "no server answers at {endpoint}; check AWS_ENDPOINT_URL"),
     (boto.SSLError, "no secure connection to {endpoint}; check AWS_ENDPOINT_URL and AWS_CA_BUNDLE"),
@@ -54,11 +54,11 @@ _AWAY: tuple[tuple[type[Exception], str], ...] = (
 
 @contextmanager
 def translated(url: str, endpoint: str = "") -> Iterator[None]:
-    """Turn botocore's errors into ours.
+    """Raise botocore's errors as `StoreError`.
 
     Args:
-        url: of the object or place that it is about, ``s3://bucket/…``.
-        endpoint: where the requests go.
+        url: URL of the object or prefix, ``s3://bucket/…``.
+        endpoint: URL of the server.
     """
     try:
         yield
@@ -72,12 +72,12 @@ def translated(url: str, endpoint: str = "") -> Iterator[None]:
 
 
 def code_of(error: boto.ClientError) -> str:
-    """Return S3's word for why it refused, or the HTTP status where the answer had no words."""
+    """Return S3's error code, or the HTTP status if the response has no body."""
     return str(error.response.get("Error", {}).get("Code", ""))
 
 
 def was_retried(error: boto.ClientError) -> bool:
-    """Say whether the request was sent more than once, so that an earlier one may have worked."""
+    """Return whether the request was sent more than once; an earlier attempt may have succeeded."""
     return bool(error.response.get("ResponseMetadata", {}).get("RetryAttempts", 0))
 
 
@@ -89,11 +89,11 @@ def _answer(url: str, error: boto.ClientError) -> StoreError:
     if code in _TAKEN:
         return KeyTaken(f"{url}: already exists")
     if code in _FULL or meta.get("HTTPStatusCode") == 507:
-        return StoreFull(f"{url}: the store has no room left ({code})")
+        return StoreFull(f"{url}: the store has no space left ({code})")
     server = str(meta.get("HTTPHeaders", {}).get("server", ""))
     if code == "InternalError" and error.operation_name in _PUTS and "SeaweedFS" in server:
-        # Its only answer when its disk or its volumes are full.
-        return StoreFull(f"{url}: SeaweedFS cannot store it ({code}): it has no room left")
+        # SeaweedFS's only response when its disk or its volumes are full.
+        return StoreFull(f"{url}: SeaweedFS cannot store it ({code}): no space left")
     if code in _REFUSED:
         bucket = url.removeprefix("s3://").partition("/")[0]
         return StoreError(f"{url}: {_REFUSED[code].format(bucket=bucket)} ({code})")

@@ -1,4 +1,4 @@
-"""Putting an object on S3: in one request, or in parts where it is large."""
+"""Storing an object on S3, in one request or in parts, and reading it back."""
 
 from __future__ import annotations
 
@@ -55,16 +55,16 @@ def put_object(client: Any, where: dict[str, Any], body: bytes, condition: dict[
 def put_parts(
     client: Any, where: dict[str, Any], bodies: Iterable[bytes], condition: dict[str, str]
 ) -> None:
-    """Put an object in parts; nobody sees any of it before the last of them is there.
+    """Store an object in parts; it becomes visible when the last part is complete.
 
     Args:
-        client: of boto3.
+        client: boto3's S3 client.
         where: bucket and key.
         bodies: the parts, each but the last of at least 5 MiB.
-        condition: under which it is put.
+        condition: condition of the put, such as ``{"IfNoneMatch": "*"}``.
 
     Raises:
-        botocore's errors.
+        botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError: the upload failed.
     """
     upload = client.create_multipart_upload(**where, ChecksumAlgorithm="CRC32C")["UploadId"]
     try:
@@ -77,7 +77,7 @@ def put_parts(
             **where, UploadId=upload, MultipartUpload={"Parts": sent}, **condition
         )
     except BaseException:
-        # Parts that nobody completes cost their room for ever.
+        # Parts of an incomplete upload would be stored, and billed, forever.
         with suppress(boto.ClientError, boto.BotoCoreError, boto.HTTPClientError):
             client.abort_multipart_upload(**where, UploadId=upload)
         raise
@@ -105,21 +105,21 @@ def get_object(client: Any, where: dict[str, Any]) -> bytes:
 
 
 def split_chunks(parts: Iterable[Buffer], size: int) -> Iterator[bytes]:
-    """Cut the concatenation of buffers into pieces of one size; at least one, the last smaller.
+    """Split the concatenation of buffers into chunks; at least one, the last may be smaller.
 
     Args:
-        parts: drawn once, in order; each must stay as it is until its piece was taken.
-        size: of a piece, in bytes.
+        parts: drawn once, in order; each must not be modified until its chunk was yielded.
+        size: size of a chunk in bytes.
 
     Yields:
-        The pieces; a buffer that makes a piece by itself and is of the type bytes is not copied.
+        The chunks; a `bytes` object that is a whole chunk is not copied.
     """
     views: list[memoryview] = []
     room = size
     none_yet = True
     for part in parts:
         view = memoryview(part)
-        # A view with a zero in its shape cannot be cast, and has nothing to give.
+        # An empty view cannot be cast.
         if not view.nbytes:
             continue
         view = view.cast("B")
@@ -142,5 +142,5 @@ def _joined(views: list[memoryview]) -> bytes:
 
 
 def _checksum(body: bytes) -> str:
-    """Return what S3 checks a body by: its CRC32C, big-endian, in base64."""
+    """Return the checksum that S3 verifies: CRC32C, big-endian, in base64."""
     return base64.b64encode(fastcrc.crc32.iscsi(body).to_bytes(4)).decode()

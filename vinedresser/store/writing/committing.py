@@ -1,4 +1,4 @@
-"""Making segments part of a run: first the segment, then the record that commits it."""
+"""Committing segments: first the segment, then its index record."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ __all__ = ["Committer"]
 
 
 class Committer:
-    """Commits one rank's segments, numbered from 0 without a gap.
+    """Commits the segments of one rank, numbered from 0 without gaps.
 
     Args:
-        storage: the run's.
-        rank: of the writing process, which must be the only one of this rank.
+        storage: the run's storage.
+        rank: rank of the writing process, which must be its only writer.
     """
 
     def __init__(self, storage: Storage, rank: int) -> None:
@@ -36,12 +36,12 @@ class Committer:
 
         Args:
             records: at least one.
-            dropped: records lost since the last commit.
+            dropped: number of records lost since the last commit.
 
         Raises:
-            SecondWriter: another process has committed a segment of this number.
-            StoreError: the storage refused; the number will be used again.
-            CorruptData, TypeError, ValueError: a record is not what it should be (see `pack`).
+            SecondWriter: another process has committed a segment with this number.
+            StoreError: the storage refused; the number will be reused.
+            CorruptData, TypeError, ValueError: a record is invalid (see `pack`).
         """
         packed = pack(records, rank=self._rank, seq=self._seq)
         self._storage.put(packed.key, packed.parts())
@@ -49,7 +49,7 @@ class Committer:
         try:
             self._put_once(record.key, encode_record(record))
         except StoreError:
-            # Where there is no room for the record, the segment had better not keep its own.
+            # Free the space of a segment that cannot be committed.
             with suppress(StoreError):
                 self._storage.delete(packed.key)
             raise
@@ -57,11 +57,11 @@ class Committer:
         self._manifest = self._builder.add(record)
 
     def compact(self) -> None:
-        """Store a manifest, if one is complete since the last commit.
+        """Store a manifest if the last commit completed one.
 
         Raises:
             SecondWriter: another process has stored this manifest.
-            StoreError: the storage refused; the run can be read without it.
+            StoreError: the storage refused; the run is readable without it.
         """
         manifest, self._manifest = self._manifest, None
         if manifest is not None:
@@ -71,7 +71,7 @@ class Committer:
         try:
             self._storage.put(key, [content], exclusive=True)
         except KeyTaken as error:
-            # Ours, if the put was carried out and only its answer lost.
+            # The content is equal if an earlier attempt of this put succeeded unnoticed.
             if self._storage.get(key) != content:
                 raise SecondWriter(
                     f"{self._storage.location}/{key}: another process writes rank {self._rank}"

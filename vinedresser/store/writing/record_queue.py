@@ -1,4 +1,4 @@
-"""The bounded queue between the training and the thread that writes."""
+"""The bounded queue between the training thread and the writer thread."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ __all__ = ["Queued", "QueuePolicy", "RecordQueue"]
 
 QueuePolicy = Literal["block", "drop"]
 
-# About what a number with its name takes in memory, and what a record takes by itself.
+# Approximate memory of a number with its name, and of an empty record.
 _BYTES_PER_NUMBER = 64
-# More than ever wait.
+# More bytes than ever wait.
 _NEVER = 1 << 62
 
 
 class Queued(NamedTuple):
-    """A record on its way, and the bytes that it is counted as."""
+    """A queued record and its size in bytes."""
 
     record: StepRecord | ScalarStep
     size: int
 
 
 class RecordQueue:
-    """Hands records from the training's thread to the writer's, bounded in bytes.
+    """Passes records from the training thread to the writer thread, bounded in bytes.
 
-    A record counts from `put` until `settle`, so that the bound holds for all memory that is kept
-    alive, wherever the record is.
+    A record counts from `put` until `settle`, so that the limit covers all memory kept alive,
+    including records that the writer has already taken.
 
     Args:
-        limit: most bytes in flight; a record that is larger by itself passes alone.
-        policy: whether `put` waits for room or refuses.
+        limit: maximum bytes in flight; a larger record is accepted when nothing else is in flight.
+        policy: whether `put` waits for space ("block") or refuses the record ("drop").
 
     Attributes:
-        refused: records that were not taken.
+        refused: number of refused records.
     """
 
     def __init__(self, limit: int, policy: QueuePolicy) -> None:
@@ -57,16 +57,16 @@ class RecordQueue:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more is taken."""
+        """Whether all further records are refused."""
         return self._ended
 
     @property
     def hurry(self) -> bool:
-        """Whether somebody waits for records to be settled."""
+        """Whether a thread waits for records to be settled."""
         return self._blocked > 0 or any(target > self._settled for target in self._targets)
 
     def put(self, record: StepRecord | ScalarStep) -> bool:
-        """Take a record; return False when it was refused."""
+        """Add a record; return False if it was refused."""
         size = _size(record)
         with self._lock:
             full = self._in_flight + size > self._limit
@@ -78,17 +78,17 @@ class RecordQueue:
             self._in_flight += size
             self._taken += 1
             if self._waiting_bytes >= self._wake_bytes:
-                # Once is enough: until the writer looks, all that comes waits for it alike.
+                # Notify once until the writer takes the records.
                 self._wake_bytes = _NEVER
                 self._work.notify()
         return True
 
     def take(self, timeout: float, wake_bytes: int) -> list[Queued]:
-        """Return all records that wait, as soon as that is worth while.
+        """Wait for records and return all that are queued.
 
         Args:
             timeout: seconds after which to return in any case.
-            wake_bytes: return at once when so many have come together, or when there is a hurry.
+            wake_bytes: return as soon as this many bytes are queued, or if there is a hurry.
         """
         with self._work:
             self._wake_bytes = wake_bytes
@@ -104,12 +104,16 @@ class RecordQueue:
         with self._room:
             self._in_flight -= sum(item.size for item in items)
             self._settled += len(items)
-            # Not at every turn: who is woken for nothing takes the interpreter from the writer.
+            # Only if needed: a thread woken for nothing takes the interpreter from the writer.
             if self._blocked or any(target <= self._settled for target in self._targets):
                 self._room.notify_all()
 
     def flush(self, timeout: float | None) -> bool:
-        """Wait until everything that was put before is settled; return False when out of time."""
+        """Wait until all records put so far are settled; return False on timeout.
+
+        Args:
+            timeout: maximum seconds to wait; None: unlimited.
+        """
         with self._room:
             target = self._taken
             self._targets.append(target)
@@ -121,7 +125,7 @@ class RecordQueue:
             return self._settled >= target
 
     def end(self) -> None:
-        """Refuse everything from now on, and wake everybody who waits."""
+        """Refuse all further records, and wake all waiting threads."""
         with self._room:
             self._ended = True
             self._room.notify_all()
@@ -131,7 +135,7 @@ class RecordQueue:
         return not self._in_flight or self._in_flight + size <= self._limit
 
     def _makes_room(self, size: int) -> bool:
-        """Say whether there is room after all, perhaps after a while."""
+        """Return whether there is space, waiting for it if the policy is "block"."""
         if self._policy == "block" and not self._fits(size) and not self._ended:
             self._blocked += 1
             try:
@@ -143,7 +147,7 @@ class RecordQueue:
 
 
 def _size(record: StepRecord | ScalarStep) -> int:
-    """Return as how many bytes a record counts."""
+    """Return the size of a record in bytes."""
     if isinstance(record, ScalarStep):
         return _BYTES_PER_NUMBER * (1 + len(record.scalars))
     numbers = 1 + len(record.scalars) + len(record.reductions)

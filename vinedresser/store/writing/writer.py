@@ -1,4 +1,4 @@
-"""Writing a run: a queue, a thread behind it, and a training that is never harmed by either."""
+"""Writing a run: a queue and a writer thread, neither of which can harm the training."""
 
 from __future__ import annotations
 
@@ -24,45 +24,45 @@ from vinedresser.store.writing.record_queue import Queued, QueuePolicy, RecordQu
 
 __all__ = ["RunWriter"]
 
-# Seconds between two heartbeats, and between two looks whether a reader waits (and so at the least
-# between two segments that are cut because one does).
+# Seconds between heartbeats, and between checks for waiting readers (the minimum between two
+# segments that are cut for a reader).
 _BEAT = 1.0
 _GLANCE = 0.05
-# A writer that has fallen behind makes segments up to so many times larger, since fewer files cost
-# less; but not of more tensors than these, each of which counts for itself in any case.
+# A writer that falls behind makes segments up to this factor larger, because fewer files cost less,
+# but not with more tensors than this, because each tensor has a cost of its own.
 _BEHIND = 4
 _MANY = 1000
 
 
 class RunWriter:
-    """Writes the records of one rank as immutable segments, on a thread of its own.
+    """Writes the records of one rank as immutable segments, on its own thread.
 
-    A segment is cut when `cut_bytes` have come together, when its first record is `cut_seconds`
-    old, and (at most every 50 ms) when a reader waits. Where the writer has fallen behind, what has
-    come meanwhile goes in too, up to four times `cut_bytes`. A record that cannot be stored is
-    counted as dropped and reported; nothing is raised into the training.
+    A segment is cut when it reaches `cut_bytes`, when its first record is `cut_seconds` old, and
+    (at most every 50 ms) when a reader waits. If the writer falls behind, a segment includes all
+    queued records, up to four times `cut_bytes`. A record that cannot be stored is counted as
+    dropped and reported; nothing is raised into the training.
 
     Args:
-        storage: the run's.
-        rank: of this process.
-        queue_bytes: most bytes in flight, from `add` until committed. A record that is larger by
-            itself is taken when nothing else is in flight.
-        policy: what `add` does when that is reached: "block" waits, "drop" refuses the record.
+        storage: the run's storage.
+        rank: rank of this process.
+        queue_bytes: maximum bytes in flight, from `add` until committed. A larger record is
+            accepted when nothing else is in flight.
+        policy: behaviour of `add` at that limit: "block" waits, "drop" refuses the record.
         cut_bytes: size at which a segment is cut.
         cut_seconds: age at which a segment is cut.
-        on_problem: called on the writer's thread with one sentence, once for each kind of problem.
-        on_release: called on the writer's thread once for each record that `add` has taken, when it
-            is committed or given up: its buffers may be used again.
+        on_problem: called on the writer's thread with one sentence, once per kind of problem.
+        on_release: called on the writer's thread for each accepted record when it is committed or
+            lost: its buffers may be reused.
         on_beat: called on the writer's thread after every heartbeat, about once a second; it must
             not raise.
 
     Attributes:
-        last_step: the last optimizer step that ended, for the heartbeat; -1 before the first. A
-            train record raises it; set it for steps at which nothing is captured.
-        problems: what went wrong, one sentence for each kind, in the order in which it was seen.
+        last_step: last completed optimizer step, for the heartbeat; -1 before the first. Train
+            records raise it; set it for steps without captured data.
+        problems: one sentence per kind of problem, in the order of occurrence.
 
     Raises:
-        SecondWriter: the run has, or had, a writer of this rank: there is a heartbeat of it.
+        SecondWriter: the run has, or had, a writer of this rank: its heartbeat exists.
         StoreError: the storage refused.
     """
 
@@ -104,11 +104,11 @@ class RunWriter:
 
     @property
     def dropped(self) -> int:
-        """Records that were not and will not be written."""
+        """Number of records that were lost."""
         return self._queue.refused + self._lost
 
     def add(self, record: StepRecord) -> bool:
-        """Hand over a record that nobody will change any more; return False when it was dropped.
+        """Queue a record, which must no longer be modified; return False if it was dropped.
 
         In a forked child, and after `close`, it does nothing and returns False.
         """
@@ -119,21 +119,28 @@ class RunWriter:
         return self._queue.put(record)
 
     def add_scalars(self, step: ScalarStep) -> bool:
-        """Do as `add` does with a train step of numbers alone; `on_release` is not told of it."""
+        """Queue a train step with only scalars, like `add`; `on_release` is not called for it."""
         if os.getpid() != self._process.pid:
             return False
         self.last_step = max(self.last_step, step.step)
         return self._queue.put(step)
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Commit everything that was added before; return False when that took too long.
+        """Wait until all records added so far are committed or lost; return False on timeout.
 
-        A record that cannot be stored is not waited for: look at `dropped`.
+        Lost records are counted in `dropped`.
+
+        Args:
+            timeout: maximum seconds to wait; None: unlimited.
         """
         return os.getpid() == self._process.pid and self._queue.flush(timeout)
 
     def close(self, timeout: float | None = None) -> bool:
-        """Flush, write the last heartbeat and end the thread; return False when out of time."""
+        """Flush, write the last heartbeat and end the thread; return False on timeout.
+
+        Args:
+            timeout: maximum seconds to wait; None: unlimited.
+        """
         if os.getpid() != self._process.pid:
             return False
         self._queue.end()
@@ -141,19 +148,19 @@ class RunWriter:
         return not self._thread.is_alive()
 
     def _claim(self) -> None:
-        """Make the rank ours, by the first heartbeat."""
+        """Claim the rank by writing the first heartbeat."""
         try:
             write_record(
                 self._storage, self._heartbeat(), key=heartbeat_key(self._rank), exclusive=True
             )
         except KeyTaken as error:
             raise SecondWriter(
-                f"{self._storage.location}: rank {self._rank} has a writer already; each process "
-                "needs a rank of its own, and each training a run of its own"
+                f"{self._storage.location}: rank {self._rank} already has a writer; each process "
+                "needs its own rank, and each training its own run"
             ) from error
         self._beaten_at = time.monotonic()
 
-    # What follows runs on the writer's thread.
+    # The methods below run on the writer's thread.
 
     def _run(self) -> None:
         try:
@@ -161,12 +168,12 @@ class RunWriter:
                 pass
             self._beat(closed=True)
         finally:
-            # However this thread ends, nobody may wait for it.
+            # However this thread ends, no other thread may wait for it.
             self._queue.end()
 
     def _turn(self) -> bool:
-        """Take what came, cut what is due, show a sign of life; return False after the last."""
-        # Looked up before taking: after this, nothing can come that is not taken below.
+        """Take new records, cut a due segment, send the heartbeat; return False at the end."""
+        # Checked before taking: no record can arrive later that is not taken below.
         last = self._queue.ended
         wake = self._cut_bytes - self._batch_bytes if self._batch else 1
         for item in self._queue.take(self._patience(), wake):
@@ -188,7 +195,7 @@ class RunWriter:
         return not last
 
     def _patience(self) -> float:
-        """Return how long there is nothing to do unless something comes, in seconds."""
+        """Return the seconds until the next action is due if no record arrives."""
         now = time.monotonic()
         rest = self._beaten_at + _BEAT - now
         if self._batch:
@@ -196,7 +203,7 @@ class RunWriter:
         return max(rest, 0.0)
 
     def _due(self) -> bool:
-        """Say whether the batch is to be cut although it is small."""
+        """Return whether the batch must be cut although it is small."""
         now = time.monotonic()
         if self._queue.hurry or now >= self._batch_since + self._cut_seconds:
             return True
@@ -214,7 +221,7 @@ class RunWriter:
         return waiting is not None and waiting.until > time.time()
 
     def _cut(self) -> None:
-        """Commit the batch and let go of it, whatever came of it."""
+        """Commit the batch, and release it even if that fails."""
         batch, self._batch = self._batch, []
         self._batch_bytes = self._batch_tensors = 0
         taken = [item.record for item in batch if isinstance(item.record, StepRecord)]
@@ -228,7 +235,7 @@ class RunWriter:
         self._queue.settle(batch)
 
     def _settle(self, record: StepRecord) -> None:
-        """Compute the statistics that the training left to us."""
+        """Compute the pending statistics of a record."""
         for what, error in record.settle().items():
             self._report(error, f"{what} at {record.mode} step {record.step} is lost: ")
 
@@ -248,7 +255,7 @@ class RunWriter:
                 self._usurped = True
                 self._queue.end()
         except (CorruptData, TypeError, ValueError) as error:
-            # One record is not what it should be; the others shall not be lost with it.
+            # One record is invalid; keep the others.
             if len(records) > 1:
                 for record in records:
                     self._commit([record])
