@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -323,7 +322,7 @@ def test_ranks_that_are_announced_later_are_found(tmp_path: Path) -> None:
     assert run.ranks == (0, 1)
 
 
-def test_a_long_run_opens_fast_and_a_look_costs_the_same_as_ever(tmp_path: Path) -> None:
+def test_a_long_run_opens_with_few_requests_and_polling_costs_the_same(tmp_path: Path) -> None:
     start_run(tmp_path)
     writer = RunWriter(LocalStorage(tmp_path))
     for step in range(2_000):
@@ -338,9 +337,11 @@ def test_a_long_run_opens_fast_and_a_look_costs_the_same_as_ever(tmp_path: Path)
     assert storage.asked["index"] == 3
     assert storage.asked["segments"] == 1
 
-    begun = time.perf_counter()
-    assert len(open_run(tmp_path).steps()) == 2_000
-    assert time.perf_counter() - begun < 2.0  # 0.08 s on an idle machine
+    whole = CountingStorage(tmp_path)
+    assert len(open_run(whole).steps()) == 2_000
+    # Twenty manifests stand for all index records.
+    assert whole.asked["index"] <= 2
+    assert whole.asked["segments"] == 0
 
     run.refresh()
     storage.asked.clear()
