@@ -56,6 +56,7 @@ def test_run_passes_on_arguments_output_and_exit_code(project: Path) -> None:
     assert not (project / "elsewhere").exists()
 
 
+@pytest.mark.thorough
 def test_a_crash_shows_the_traceback_unchanged(project: Path) -> None:
     done = vinedresser("run", "train.py", "--fail", cwd=project)
     assert done.returncode == 1
@@ -79,6 +80,7 @@ def test_a_run_gets_the_same_findings_offline_as_live(project: Path) -> None:
     assert healthy.returncode == 0
 
 
+@pytest.mark.thorough
 def test_the_first_interrupt_stops_the_run_with_a_checkpoint(project: Path) -> None:
     command = [sys.executable, "-m", "vinedresser", "run", "--name", "one", "train.py", "--long"]
     process = subprocess.Popen(command, cwd=project, stderr=subprocess.PIPE, text=True)
@@ -94,6 +96,7 @@ def test_the_first_interrupt_stops_the_run_with_a_checkpoint(project: Path) -> N
     assert len(list(run.glob("checkpoints/*.safetensors"))) == 1
 
 
+@pytest.mark.thorough
 def test_show_and_status(project: Path) -> None:
     vinedresser("run", "--name", "one", "--steps", "20", "train.py", cwd=project)
     shown = vinedresser("show", "runs/one", cwd=project)

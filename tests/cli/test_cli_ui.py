@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import psutil
+import pytest
 
 from vinedresser.infra.tracking import prepare_tracking
 from vinedresser.processes import marked_processes
@@ -19,6 +20,7 @@ from vinedresser.store.records import RunRecord, TrackingRecord, write_record
 from vinedresser.store.storage import LocalStorage
 
 
+@pytest.mark.thorough
 def test_ui_serves_the_store_and_leaves_no_process_behind(
     tmp_path: Path, mlflow_store: Callable[[Path], Path]
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,9 @@ from vinedresser.tasks.config.sweep_file import load_sweep
 pytestmark = pytest.mark.timeout(300)
 
 
-def test_the_example_experiment_runs_unchanged(tmp_path: Path) -> None:
+def test_the_example_experiment_runs_unchanged(
+    tmp_path: Path, mlflow_runs: Callable[[Path], dict[str, Any]]
+) -> None:
     done = vinedresser("init", "experiment", cwd=tmp_path)
     written = "wrote experiment.toml\nwrote train.py\n"
     assert done.stdout == f"{written}next: vinedresser train experiment.toml\n"
@@ -26,6 +29,13 @@ def test_the_example_experiment_runs_unchanged(tmp_path: Path) -> None:
     assert good.status.state == "finished"
     assert good.scalars("metrics", mode="eval")["metrics/accuracy"].values[-1] > 0.95
     assert open_run(tmp_path / "runs/spirals-too-fast").status.rule == "learning_rate_too_high"
+    recorded = mlflow_runs(tmp_path / "runs")
+    assert {name: entry["status"] for name, entry in recorded.items()} == {
+        "spirals-good": "FINISHED",
+        "spirals-too-fast": "KILLED",
+    }
+    assert recorded["spirals-too-fast"]["tags"]["stop.rule"] == "learning_rate_too_high"
+    assert "report.html" in recorded["spirals-good"]["files"]
 
 
 def test_the_example_sweep_runs_unchanged(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ def vinedresser(*words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
     return done
 
 
+@pytest.mark.thorough
 def test_readers_accept_a_url_instead_of_a_path(s3: str) -> None:
     with Hook(f"{s3}/first", collections={"inputs": SaveConfig(every=1)}) as hook:
         for step in range(3):
@@ -54,6 +55,7 @@ def test_readers_accept_a_url_instead_of_a_path(s3: str) -> None:
     assert "there is no bucket" in vinedresser("status", "s3://not-made/x", code=2).stderr
 
 
+@pytest.mark.thorough
 def test_reconcile_uploads_leftovers_of_a_crash(s3: str) -> None:
     code = (
         "import os, signal\nfrom pathlib import Path\nfrom vinedresser.capture import Hook\n"
@@ -99,6 +101,7 @@ def test_a_script_runs_with_its_run_on_s3(s3: str, tmp_path: Path) -> None:
     assert spools() == []
 
 
+@pytest.mark.thorough
 def test_a_rule_stops_a_script_whose_run_is_on_s3(s3: str, tmp_path: Path) -> None:
     (tmp_path / "fit.py").write_text(SCRIPT)
     rule = ("--rule", 'nonfinite:severity="stop"')
@@ -111,6 +114,7 @@ def test_a_rule_stops_a_script_whose_run_is_on_s3(s3: str, tmp_path: Path) -> No
     assert spools() == []
 
 
+@pytest.mark.thorough
 def test_additional_trainings_of_a_script_are_judged_on_s3(s3: str) -> None:
     script = str(SCRIPTS / "unhooked_training.py")
     words = ("--trainings", "3", "--nan", "2", "--pause", "0.01")
@@ -134,6 +138,7 @@ def no_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "data" / "vinedresser" / "s3"
 
 
+@pytest.mark.thorough
 def test_up_starts_a_server_once_and_down_stops_it(
     no_server: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

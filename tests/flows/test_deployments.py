@@ -62,6 +62,7 @@ def vinedresser(folder: Path, *words: str, code: int = 0) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.thorough
 def test_what_is_wrong_is_said_before_prefect_is_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -67,6 +67,7 @@ def sweep(folder: Path, *arguments: str) -> tuple[int, str]:
     return flow.returncode, output
 
 
+@pytest.mark.thorough
 def test_each_trial_has_its_end_and_none_ends_the_sweep(
     tmp_path: Path, mlflow_runs: Callable[[Path], dict[str, Any]]
 ) -> None:
@@ -95,6 +96,7 @@ def test_each_trial_has_its_end_and_none_ends_the_sweep(
     assert "accuracy is nan at epoch 2" in children["trial-0003"]["tags"]["stop.reason"]
 
 
+@pytest.mark.thorough
 def test_a_sweep_that_was_killed_or_interrupted_goes_on_and_repeats_nothing(tmp_path: Path) -> None:
     write(tmp_path, "x = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]", parameters="pause = 0.5")
     store = tmp_path / "runs" / "search"
@@ -132,6 +134,7 @@ def test_a_sweep_that_was_killed_or_interrupted_goes_on_and_repeats_nothing(tmp_
     assert xs == [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
 
 
+@pytest.mark.thorough
 def test_a_trial_that_a_rule_suspects_is_held_against_the_sound_ones(
     tmp_path: Path, mlflow_runs: Callable[[Path], dict[str, Any]]
 ) -> None:
@@ -170,6 +173,7 @@ print(state.result(raise_on_failure=False).problem)
 """
 
 
+@pytest.mark.thorough
 def test_prefect_says_that_a_sweep_came_to_nothing(tmp_path: Path) -> None:
     write(tmp_path, 'x = { float = [0.0, 1.0], grid = 9 }\nkind = ["crash"]', more="retries = 0")
     done = subprocess.run(
@@ -180,6 +184,7 @@ def test_prefect_says_that_a_sweep_came_to_nothing(tmp_path: Path) -> None:
     assert problem.startswith("the first 3 trials all failed: this one always crashes, with x = 0.")
 
 
+@pytest.mark.thorough
 def test_a_sweep_whose_trials_all_fail_came_to_nothing(tmp_path: Path) -> None:
     write(tmp_path, 'x = [0.25, 0.5]\nkind = ["crash"]', more="retries = 0")
     code, output = sweep(tmp_path)
@@ -187,6 +192,7 @@ def test_a_sweep_whose_trials_all_fail_came_to_nothing(tmp_path: Path) -> None:
     assert "vinedresser: all 2 trials failed: this one always crashes, with x = 0." in output
 
 
+@pytest.mark.thorough
 def test_a_sweep_of_which_nothing_works_ends_and_says_why(tmp_path: Path) -> None:
     write(tmp_path, 'x = { float = [0.0, 1.0], grid = 50 }\nkind = ["crash"]', more="retries = 0")
     code, output = sweep(tmp_path)
@@ -198,6 +204,7 @@ def test_a_sweep_of_which_nothing_works_ends_and_says_why(tmp_path: Path) -> Non
     assert 3 <= len(trials) <= 7
 
 
+@pytest.mark.thorough
 def test_what_is_wrong_is_said_before_anything_begins(tmp_path: Path) -> None:
     write(tmp_path, "x = [0.1]\npause = [0.0, 1.0]")
     code, output = sweep(tmp_path)

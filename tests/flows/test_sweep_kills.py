@@ -28,6 +28,7 @@ def test_a_sweep_whose_processes_are_killed_comes_out_right(tmp_path: Path) -> N
         world.close()
 
 
+@pytest.mark.thorough
 def test_trials_of_a_killed_flow_are_adopted(tmp_path: Path) -> None:
     world = World(tmp_path, remote=False, servers=False)
     try:

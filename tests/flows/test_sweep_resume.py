@@ -215,6 +215,7 @@ def test_runs_on_an_object_store_are_gone_on_with_from_their_checkpoint(
     assert not fetched.exists()
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 def test_mlflow_is_told_of_a_sweep_whose_process_is_gone(
     tmp_path: Path, mlflow_runs: ReadMlflow

@@ -61,6 +61,7 @@ def weights(said: str) -> list[str]:
     return re.findall("weights .*", said)
 
 
+@pytest.mark.thorough
 def test_unchanged_scripts_are_captured_judged_and_recorded(
     tmp_path: Path, mlflow_runs: Callable[[Path], dict[str, Any]]
 ) -> None:
@@ -121,6 +122,7 @@ def make(experiment: Experiment) -> RunPlace:
     return RunMaker(experiment, tracking, flow="").make(experiment.specs[0])
 
 
+@pytest.mark.thorough
 def test_attaching_is_turned_off_in_the_file(tmp_path: Path) -> None:
     path = tmp_path / "experiment.toml"
     for attach, expected in ((True, {"VINEDRESSER_ATTACH", "PYTHONPATH"}), (False, set())):
@@ -134,6 +136,7 @@ def test_attaching_is_turned_off_in_the_file(tmp_path: Path) -> None:
         assert set(launch.environment) - {"OMP_NUM_THREADS"} == expected
 
 
+@pytest.mark.thorough
 def test_a_path_of_the_file_s_own_stays(tmp_path: Path) -> None:
     path = tmp_path / "experiment.toml"
     text = EXPERIMENT.replace(
@@ -146,6 +149,7 @@ def test_a_path_of_the_file_s_own_stays(tmp_path: Path) -> None:
     assert launch.environment["PYTHONPATH"].endswith(f"{os.pathsep}mine")
 
 
+@pytest.mark.thorough
 def test_run_judges_each_training_and_stops_the_script_for_any(tmp_path: Path) -> None:
     words = (str(SCRIPT), "--trainings", "4", "--nan", "3", "--pause", "0.01")
     done = attached(*words, cwd=tmp_path, options=("--rule", "nonfinite"))
@@ -164,6 +168,7 @@ def test_run_judges_each_training_and_stops_the_script_for_any(tmp_path: Path) -
         assert (tmp_path / "runs" / name / "findings" / "default.jsonl").read_bytes() == b""
 
 
+@pytest.mark.thorough
 def test_what_a_killed_flow_did_not_tell_a_further_run_is_mended(tmp_path: Path) -> None:
     words = (str(SCRIPT), "--trainings", "2")
     assert attached(*words, cwd=tmp_path).returncode == 0

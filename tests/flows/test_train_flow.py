@@ -53,6 +53,7 @@ def lock_mlflow_until_healthy_has_ended(store: Path) -> None:
         until((healthy / "exit.json").exists)
 
 
+@pytest.mark.thorough
 def test_runs_are_judged_stopped_and_recorded(
     tmp_path: Path,
     mlflow_store: Callable[[Path], Path],

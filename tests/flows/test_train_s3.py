@@ -52,6 +52,7 @@ def vinedresser(tmp_path: Path, *words: str, code: int = 0) -> subprocess.Comple
     return done
 
 
+@pytest.mark.thorough
 def test_runs_on_s3_are_judged_stopped_and_recorded(
     s3: str, tmp_path: Path, mlflow_runs: ReadMlflow
 ) -> None:
@@ -107,6 +108,7 @@ def test_runs_on_s3_are_judged_stopped_and_recorded(
     assert "nothing to reconcile" in vinedresser(tmp_path, "reconcile", s3).stdout
 
 
+@pytest.mark.thorough
 def test_a_killed_flow_is_mended(s3: str, tmp_path: Path, mlflow_runs: ReadMlflow) -> None:
     write(
         tmp_path,

@@ -176,6 +176,7 @@ def run_sweep(folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.thorough
 def test_the_trials_of_a_sweep_share_the_gpus_out(tmp_path: Path, gpus: list[str]) -> None:
     # Not how many at once, but what each needs.
     write(tmp_path, "cpus = 1")
@@ -196,6 +197,7 @@ def test_the_trials_of_a_sweep_share_the_gpus_out(tmp_path: Path, gpus: list[str
             assert end <= other_begin or other_end <= begin
 
 
+@pytest.mark.thorough
 def test_more_gpus_than_the_machine_has_are_refused(tmp_path: Path, gpus: list[str]) -> None:
     write(tmp_path, "max_concurrent = 3")
     done = run_sweep(tmp_path)

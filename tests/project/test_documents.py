@@ -130,7 +130,15 @@ def follow_file(block: Block, directory: Path) -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "document",
+    [
+        # It runs the flow of the quick start.
+        pytest.param(path, marks=pytest.mark.thorough if path.name == "README.md" else ())
+        for path in DOCUMENTS
+    ],
+    ids=lambda path: path.name,
+)
 def test_blocks_work(document: Path, tmp_path: Path) -> None:
     for block in blocks(document):
         if block.reason:

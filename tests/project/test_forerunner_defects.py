@@ -235,6 +235,7 @@ def ended(path: Path, how: str) -> float:
         return time.monotonic() - since
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("how", "state", "reason"),
     [

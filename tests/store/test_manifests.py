@@ -137,6 +137,7 @@ def test_following_costs_the_same_at_every_step(tmp_path: Path) -> None:
     assert sum(storage.asked.values()) <= 3
 
 
+@pytest.mark.thorough
 def test_large_records_have_no_manifest(tmp_path: Path) -> None:
     """Reading them one by one costs no more, and the trainer need not keep them in mind."""
     start_run(tmp_path)

@@ -363,6 +363,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+@pytest.mark.thorough
 def test_a_killed_study_goes_on_where_it_was(tmp_path: Path) -> None:
     journal = tmp_path / "journal.log"
     killed = subprocess.run([sys.executable, "-c", SCRIPT, str(journal)], check=False, cwd=ROOT)

@@ -247,6 +247,7 @@ def test_a_second_hook_changes_neither_the_training_nor_what_the_first_sees(
     assert seen[0].equals(seen[1])
 
 
+@pytest.mark.thorough
 def test_the_command_judges_each_case_in_a_process_of_its_own(tmp_path: Path) -> None:
     file = tmp_path / "tiny.yaml"
     sick = {**IRIS, "id": "sick", "kind": "faulty", "fault_class": "exploding", "steps": 5}

@@ -42,6 +42,7 @@ RANKS = """
 """
 
 
+@pytest.mark.thorough
 def test_ranks_of_torchrun_share_the_run(tmp_path: Path) -> None:
     script(tmp_path, RANKS)
     torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
@@ -98,6 +99,7 @@ CHILDREN = """
 """
 
 
+@pytest.mark.thorough
 def test_every_process_that_trains_has_a_run_of_its_own(tmp_path: Path) -> None:
     script(tmp_path, CHILDREN)
     pair = Both(
@@ -137,6 +139,7 @@ OWN_HOOK = """
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("words", "runs"),
     [
@@ -170,6 +173,7 @@ ENDLESS = """
 """
 
 
+@pytest.mark.thorough
 def test_a_stop_is_obeyed_between_two_steps_with_a_checkpoint(tmp_path: Path) -> None:
     script(tmp_path, ENDLESS)
     command = [sys.executable, "-m", "vinedresser", "run", "--name", "run", "train.py"]

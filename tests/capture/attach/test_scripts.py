@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.capture.attach.runs import Both, alone, attached, both, ours, script
 
 # Without a framework, since importing one takes seconds.
@@ -78,6 +80,7 @@ def test_a_module_and_a_program_run_too(tmp_path: Path) -> None:
     assert again.attached.returncode == 6
 
 
+@pytest.mark.thorough
 def test_a_run_is_called_after_its_script(tmp_path: Path) -> None:
     script(tmp_path, "", "sub.py")
     command = (sys.executable, "-m", "vinedresser", "run")
@@ -87,6 +90,7 @@ def test_a_run_is_called_after_its_script(tmp_path: Path) -> None:
     assert names == {"sub-1", "sub-2", "sub-3", "true-1"}
 
 
+@pytest.mark.thorough
 def test_that_nothing_was_seen_is_said_once(tmp_path: Path) -> None:
     script(tmp_path, "print('nothing to learn')")
     done = attached("train.py", cwd=tmp_path)
@@ -109,6 +113,7 @@ def test_collections_are_asked_for_on_the_command_line(tmp_path: Path) -> None:
     assert "--collection gradients:every: expected NAME:KEY=VALUE" in unreadable.stderr
 
 
+@pytest.mark.thorough
 def test_what_a_sitecustomize_of_the_user_s_does_is_done(tmp_path: Path) -> None:
     own = tmp_path / "own"
     own.mkdir()

@@ -156,6 +156,7 @@ FAILING = """
 """
 
 
+@pytest.mark.thorough
 def test_a_traceback_is_that_of_the_unwatched_model(tmp_path: Path) -> None:
     script(tmp_path, FAILING)
     options = ("--collection", "outputs:every=1")

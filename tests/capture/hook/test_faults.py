@@ -80,6 +80,7 @@ def check_unharmed(done: subprocess.CompletedProcess[str], run: Path) -> list[st
     return reports
 
 
+@pytest.mark.thorough
 def test_a_file_size_limit_does_no_harm(tmp_path: Path) -> None:
     (report,) = check_unharmed(run_program(tmp_path / "run", "50000"), tmp_path / "run")
     assert "too large" in report
@@ -90,6 +91,7 @@ def test_a_file_size_limit_does_no_harm(tmp_path: Path) -> None:
     assert run.status.state == "finished"
 
 
+@pytest.mark.thorough
 def test_a_full_disk_does_no_harm(small_disk: Path) -> None:
     reports = check_unharmed(run_program(small_disk / "run", "0"), small_disk / "run")
     assert "No space left" in reports[0]

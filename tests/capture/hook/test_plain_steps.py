@@ -198,6 +198,7 @@ for step in itertools.count():
 """
 
 
+@pytest.mark.thorough
 def test_a_kill_loses_no_more_numbers_than_other_data(tmp_path: Path) -> None:
     command = [sys.executable, "-c", FOREVER, str(tmp_path / "run")]
     trainer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)

@@ -128,6 +128,7 @@ def outage(server: TestServer, url: str, seconds: float, *, pause: bool) -> list
     return hook.problems
 
 
+@pytest.mark.thorough
 def test_a_killed_and_restarted_server_loses_nothing(
     frail: tuple[TestServer, str],
 ) -> None:
@@ -152,6 +153,7 @@ def test_a_minute_without_the_server_loses_nothing(
     outage(*frail, 60.0, pause=pause)
 
 
+@pytest.mark.thorough
 def test_a_full_bucket_is_reported_once_and_uploads_resume_with_space(
     s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -197,6 +199,7 @@ def test_committed_data_of_a_killed_training_is_uploaded(s3: str) -> None:
     eventually(lambda: not spools())
 
 
+@pytest.mark.thorough
 def test_a_killed_relay_is_restarted(s3: str) -> None:
     url = f"{s3}/run"
     with Hook(url, collections=INPUTS) as hook:
@@ -214,6 +217,7 @@ def test_a_killed_relay_is_restarted(s3: str) -> None:
     assert spools() == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "pause", [0.03, 0.19, *(pytest.param(n / 37, marks=pytest.mark.slow) for n in range(10))]
 )
@@ -240,6 +244,7 @@ def test_the_spool_of_a_crashed_machine_is_uploaded_later(s3: str, pause: float)
     assert recover_spools(print, timeout=60) == []
 
 
+@pytest.mark.thorough
 def test_the_next_hook_uploads_abandoned_spools(s3: str) -> None:
     with start(f"{s3}/first", pause=0.0) as trainer:
         await_step(trainer, 30)
@@ -299,6 +304,7 @@ def test_a_full_spool_drops_steps_and_reports_it(
     assert 16 <= len(steps) < 40
 
 
+@pytest.mark.thorough
 def test_a_full_spool_waits_and_reports_it(
     frail: tuple[TestServer, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from safetensors.numpy import load_file
 from torch import nn
 
@@ -125,6 +126,7 @@ def test_a_stop_record_makes_it_a_stop_and_the_programs_own_handler_is_called(
     assert status.reason == "loss is not finite"
 
 
+@pytest.mark.thorough
 def test_a_stop_interrupts_an_evaluation(tmp_path: Path) -> None:
     with training(tmp_path / "run", "evaluating") as process:
         process.send_signal(signal.SIGTERM)
@@ -133,6 +135,7 @@ def test_a_stop_interrupts_an_evaluation(tmp_path: Path) -> None:
     check_saved(tmp_path / "run", output, evaluating=True)
 
 
+@pytest.mark.thorough
 def test_a_failing_on_stop_callback_is_reported_and_the_run_ends(tmp_path: Path) -> None:
     with training(tmp_path / "run", "callback") as process:
         process.send_signal(signal.SIGTERM)
@@ -148,6 +151,7 @@ def test_a_failing_on_stop_callback_is_reported_and_the_run_ends(tmp_path: Path)
     )
 
 
+@pytest.mark.thorough
 def test_a_second_sigterm_ends_at_once(tmp_path: Path) -> None:
     with training(tmp_path / "run", "stuck") as process:
         process.send_signal(signal.SIGTERM)

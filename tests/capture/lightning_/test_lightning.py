@@ -302,6 +302,7 @@ finally:
 """
 
 
+@pytest.mark.thorough
 def test_a_stop_saves_the_weights(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", STOPPED, tmp_path],

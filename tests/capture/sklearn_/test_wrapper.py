@@ -90,6 +90,7 @@ def test_copies_and_pickles_are_plain(tmp_path: Path, wine: tuple[Any, Any]) -> 
     )
 
 
+@pytest.mark.thorough
 def test_a_saved_model_needs_nothing_of_ours(tmp_path: Path, wine: tuple[Any, Any]) -> None:
     with Hook(tmp_path / "run") as hook:
         watched = hook.sklearn(LogisticRegression()).fit(*wine)

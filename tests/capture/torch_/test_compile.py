@@ -90,7 +90,7 @@ def compare(run: Run, eager: Run, *, exact: bool) -> None:
         ("eager", "method"),
         ("aot_eager", "function"),
         ("aot_eager", "method"),
-        ("inductor", "function"),
+        pytest.param("inductor", "function", marks=pytest.mark.thorough),
     ],
 )
 def test_all_is_captured_on_saved_steps_and_losses_on_all(
@@ -210,6 +210,7 @@ def whole_step(backend: str) -> tuple[nn.Module, torch.optim.Optimizer, Callable
     return model, optimizer, step
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_a_fully_compiled_step_is_reported_once(backend: str, tmp_path: Path) -> None:
     _, _, plain = whole_step(backend)

@@ -199,6 +199,7 @@ def test_the_first_found_optimizer_ends_the_step_and_the_second_is_reported(tmp_
     assert open_run(tmp_path / "run").steps("train").tolist() == [0, 1, 2]
 
 
+@pytest.mark.thorough
 def test_all_optimizers_are_recreated(tmp_path: Path) -> None:
     model = Coder()
 
@@ -225,6 +226,7 @@ def test_all_optimizers_are_recreated(tmp_path: Path) -> None:
     notes.check(run)
 
 
+@pytest.mark.thorough
 def test_the_last_optimizer_is_deleted_and_another_remains(tmp_path: Path) -> None:
     model = Coder()
     first = torch.optim.SGD(model.encoder.parameters(), lr=0.1)

@@ -332,6 +332,7 @@ finally:
 """
 
 
+@pytest.mark.thorough
 def test_a_stop_saves_the_booster_and_ends_between_rounds(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", STOPPED, tmp_path / "run"],

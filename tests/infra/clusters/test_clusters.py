@@ -189,6 +189,7 @@ def test_a_run_is_trained_and_judged_by_one_worker_only(s3: str, tmp_path: Path)
         unpack(Shipment(**shipment), print)
 
 
+@pytest.mark.thorough
 def test_a_worker_that_is_killed_leaves_a_checkpoint(s3: str, tmp_path: Path) -> None:
     argv = [sys.executable, str(SCRIPT), "--x", "0.5", "--epochs", "900", "--pause", "0.1"]
     launch = LaunchRecord(argv, str(tmp_path), owner=asdict(this_process()))
@@ -210,6 +211,7 @@ def test_a_worker_that_is_killed_leaves_a_checkpoint(s3: str, tmp_path: Path) ->
     until(lambda: not list(marked_processes(f"{RUN_ID_VARIABLE}={run.info.id}")), "its processes")
 
 
+@pytest.mark.thorough
 def test_a_sweep_on_dask_outlives_a_worker_and_repeats_nothing(
     s3: str, tmp_path: Path, start: Start
 ) -> None:

@@ -35,6 +35,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flow_heartbeat, "_PATIENCE", 2.0)
 
 
+@pytest.mark.thorough
 def test_a_killed_flow_is_noticed(tmp_path: Path) -> None:
     heard: SimpleQueue[str] = SimpleQueue()
     command = [sys.executable, "-c", FLOW, str(tmp_path)]

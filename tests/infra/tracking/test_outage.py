@@ -23,6 +23,7 @@ from vinedresser.tasks.lifecycle.recording import send_metrics
 from vinedresser.testing.s3_server import BUCKET, seaweed
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 def test_what_a_run_says_reaches_mlflow_and_the_rules_all_the_same(
     s3: str,

@@ -59,6 +59,7 @@ def history(url: str, run_id: str, key: str) -> list[dict[str, Any]]:
     return points
 
 
+@pytest.mark.thorough
 def test_an_outage_of_the_server_loses_nothing(
     server: LocalServer, store: str, tmp_path: Path
 ) -> None:
@@ -129,6 +130,7 @@ def test_a_port_in_use_is_named(store: str) -> None:
             start_mlflow_ui(store, port=port)
 
 
+@pytest.mark.thorough
 def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("not a database, but long enough to be one " * 100)
     with pytest.raises(LaunchError, match="file is not a database"):

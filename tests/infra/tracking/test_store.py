@@ -77,6 +77,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.thorough
 def test_processes_that_prepare_a_fresh_database_together_all_get_the_experiment(
     tmp_path: Path,
 ) -> None:
@@ -96,6 +97,7 @@ def test_processes_that_prepare_a_fresh_database_together_all_get_the_experiment
     ]
 
 
+@pytest.mark.thorough
 def test_a_preparation_killed_in_the_middle_is_made_good_by_the_next(tmp_path: Path) -> None:
     uri = f"sqlite:///{tmp_path}/mlflow.db"
     unfinished = tmp_path / "mlflow.db.new"

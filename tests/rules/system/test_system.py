@@ -81,6 +81,7 @@ def test_waiting_for_data_is_found_with_its_figures(tmp_path: Path) -> None:
     assert "pin_memory" in finding.remedy
 
 
+@pytest.mark.thorough
 def test_a_wait_that_is_short_or_a_small_share_is_left_alone(tmp_path: Path) -> None:
     rules: list[Rule] = [SlowInput()]
     short = train(tmp_path / "short", rules, 175, before=lambda _: spin(0.0005))

@@ -131,6 +131,7 @@ def test_what_is_wrong_is_named(
     assert faults <= {one.fault for one in found(run, *(kind() for kind in KINDS))}
 
 
+@pytest.mark.thorough
 def test_a_training_that_learns_is_left_alone(tmp_path: Path) -> None:
     run = trained(tmp_path / "run", usual, 5e-3, 1.0)
     assert found(run, *(kind() for kind in KINDS)) == []

@@ -53,6 +53,7 @@ def copied(folder: Path, to: Path) -> Path:
     return to
 
 
+@pytest.mark.thorough
 def test_every_step_is_right_and_little_is_held(large: Path) -> None:
     run = open_run(large)
     segment = next((large / "segments" / "0").iterdir()).stat().st_size

@@ -82,6 +82,7 @@ def test_a_missing_segment_is_named_and_the_rest_is_read(s3: str) -> None:
     assert all(f"{s3}/run/{name}" in one and "is missing" in one for one in run.problems)
 
 
+@pytest.mark.thorough
 def test_whoever_waits_asks_seldom_and_sees_a_step_soon(s3: str) -> None:
     url = f"{s3}/run"
     start_run(url)

@@ -43,6 +43,8 @@ def moto_url() -> Iterator[str]:
         server.kill()
 
 
+# The same tests as on SeaweedFS.
+@pytest.mark.thorough
 class TestMoto(StorageConformance):
     # moto 5 closes an object's buffer when it is replaced, also while another request reads it, and
     # answers 500; that is its own fault, and SeaweedFS above shows that ours are whole.
@@ -178,6 +180,7 @@ def test_a_server_that_is_not_there_is_named(s3: str, monkeypatch: pytest.Monkey
         open_storage(s3).put("key", [b"x"])
 
 
+@pytest.mark.thorough
 def test_a_full_server_says_so_and_keeps_what_it_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

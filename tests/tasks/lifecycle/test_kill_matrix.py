@@ -128,6 +128,7 @@ def assert_no_process(tmp_path: Path) -> None:
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 10))]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", SEEDS)
 def test_trainer_supervisor_and_judge(tmp_path: Path, seed: int, mlflow_runs: ReadMlflow) -> None:
     draw = random.Random(seed)
@@ -176,6 +177,7 @@ def test_trainer_supervisor_and_judge(tmp_path: Path, seed: int, mlflow_runs: Re
     assert "stop.rule" not in recorded["kill-trainer"]["tags"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", SEEDS)
 def test_flow(tmp_path: Path, seed: int, mlflow_runs: ReadMlflow) -> None:
     draw = random.Random(seed)

@@ -41,6 +41,7 @@ parameters = {{ epochs = 900, pause = 0.1 }}
 pytestmark = pytest.mark.timeout(300)
 
 
+@pytest.mark.thorough
 def test_a_sweep_that_gets_sigterm_ends_in_good_order(
     tmp_path: Path, mlflow_runs: Callable[[Path], dict[str, Any]]
 ) -> None:

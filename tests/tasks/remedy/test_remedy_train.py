@@ -75,6 +75,7 @@ def steps_of(store: Path, name: str) -> list[int]:
     return [int(step) for step in open_run(store / name).steps("train")]
 
 
+@pytest.mark.thorough
 def test_stopped_runs_are_begun_again_until_cured(tmp_path: Path, mlflow_runs: ReadMlflow) -> None:
     flow = start(
         tmp_path,
@@ -179,6 +180,7 @@ def check_words(output: str) -> None:
     )
 
 
+@pytest.mark.thorough
 def test_a_flow_that_is_killed_in_an_attempt(tmp_path: Path, mlflow_runs: ReadMlflow) -> None:
     tables = """
         [run.parameters]

@@ -230,6 +230,7 @@ def test_an_error_passes_and_leaves_nothing_behind(tmp_path: Path) -> None:
     assert hook.problems == []
 
 
+@pytest.mark.thorough
 def test_nothing_keeps_the_activations_alive(tmp_path: Path) -> None:
     seen: list[weakref.ref[Tensor]] = []
 

@@ -172,6 +172,7 @@ def test_readers_follow_all_ranks_in_the_same_order(trained: Path) -> None:
     assert seen == [(step, rank) for step in range(STEPS) for rank in RANKS]
 
 
+@pytest.mark.thorough
 def test_under_torchrun(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(
@@ -208,6 +209,7 @@ def test_under_torchrun(tmp_path: Path) -> None:
         assert run.tensor("gradients/weight").value(1, rank=rank).tolist() == [[2.0, 2.0]]
 
 
+@pytest.mark.thorough
 def test_a_killed_rank_is_reported_within_seconds(tmp_path: Path) -> None:
     with start_ranks("tests.capture.torch_.parallel.ddp_training", tmp_path, "die") as (
         survivor,

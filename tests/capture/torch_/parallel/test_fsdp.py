@@ -18,6 +18,9 @@ from tests.capture.torch_.parallel.ranks import run_ranks, start_ranks
 from vinedresser.capture import open_run
 from vinedresser.store.reading.reader import Run
 
+# Plain data-parallel trainings are the quick case.
+pytestmark = pytest.mark.thorough
+
 RANKS = (0, 1)
 
 

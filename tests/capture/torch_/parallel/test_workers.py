@@ -83,6 +83,7 @@ def test_a_forked_process_writes_nothing(tmp_path: Path) -> None:
     assert open_run(tmp_path / "run").steps(mode=None).tolist() == [0, 1]
 
 
+@pytest.mark.thorough
 def test_a_watched_model_goes_to_a_spawned_process(tmp_path: Path) -> None:
     hook, model, loss, optimizer = watched(tmp_path)
     # Between forward and update, when the most hooks are there.
