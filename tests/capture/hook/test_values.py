@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from tests.capture.hook.trainings import EVERYTHING, STEPS, TRAININGS, Residual, train
-from vinedresser.capture import Hook, SaveConfig, open_run
+from vinedresser.capture import Hook, Run, SaveConfig, open_run
 
 NUMPY: dict[str, Callable[[NDArray[np.float64]], float]] = {
     "l2": lambda x: float(np.sqrt(np.sum(x**2))),
@@ -157,18 +157,23 @@ def test_outputs_of_micro_batches_are_the_first_batch(tmp_path: Path) -> None:
     np.testing.assert_array_equal(run.tensor("outputs/Linear").value(0), expected)
 
 
-def test_a_step_skipped_by_a_scaler_does_not_count(tmp_path: Path) -> None:
-    model = nn.Linear(2, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def train_with_overflow(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> Run:
+    """Return the run of three scaled steps, of which the second has infinite gradients."""
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0)
-    hook = Hook(tmp_path / "run", collections=EVERYTHING).watch(model, optimizer=optimizer)
+    hook = Hook(path, collections=EVERYTHING).watch(model, optimizer=optimizer)
     for value in (1.0, float("inf"), 1.0):
         optimizer.zero_grad()
         scaler.scale((model(torch.ones(1, 2)) * value).sum()).backward()
         scaler.step(optimizer)
         scaler.update()
     hook.close()
-    run = open_run(tmp_path / "run")
+    return open_run(path)
+
+
+def test_a_step_skipped_by_a_scaler_does_not_count(tmp_path: Path) -> None:
+    model = nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    run = train_with_overflow(tmp_path / "run", model, optimizer)
     assert run.steps("train").tolist() == [0, 1]
     assert np.isfinite(run.tensor("gradients/weight").value(1)).all()
 
@@ -176,15 +181,7 @@ def test_a_step_skipped_by_a_scaler_does_not_count(tmp_path: Path) -> None:
 def test_gradients_that_a_fused_optimizer_will_skip_are_not_captured(tmp_path: Path) -> None:
     model = nn.Linear(2, 1)
     optimizer = torch.optim.Adam(model.parameters(), fused=True)
-    scaler = torch.amp.GradScaler("cpu", init_scale=2.0)
-    hook = Hook(tmp_path / "run", collections=EVERYTHING).watch(model, optimizer=optimizer)
-    for value in (1.0, float("inf"), 1.0):
-        optimizer.zero_grad()
-        scaler.scale((model(torch.ones(1, 2)) * value).sum()).backward()
-        scaler.step(optimizer)
-        scaler.update()
-    hook.close()
-    run = open_run(tmp_path / "run")
+    run = train_with_overflow(tmp_path / "run", model, optimizer)
     assert run.steps("train").tolist() == [0, 1, 2]
     assert run.tensor("gradients/weight").steps().tolist() == [0, 2]
 

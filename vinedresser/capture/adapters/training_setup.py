@@ -43,18 +43,14 @@ class TrainingSetup:
     @classmethod
     def joined(cls, setups: Iterable[TrainingSetup]) -> Self:
         """Return the combined setup of several models."""
-        losses: dict[str, dict[str, Any]] = {}
-        optimizers: dict[int, dict[str, Any]] = {}
-        frozen: list[str] = []
-        unoptimized: list[str] = []
-        dropout: dict[str, float] = {}
+        joined = cls()
         for one in setups:
-            losses |= one.losses
-            optimizers |= one.optimizers
-            frozen += one.frozen
-            unoptimized += one.unoptimized
-            dropout |= one.dropout
-        return cls(losses, optimizers, frozen, unoptimized, dropout)
+            joined.losses.update(one.losses)
+            joined.optimizers.update(one.optimizers)
+            joined.frozen.extend(one.frozen)
+            joined.unoptimized.extend(one.unoptimized)
+            joined.dropout.update(one.dropout)
+        return joined
 
 
 @runtime_checkable

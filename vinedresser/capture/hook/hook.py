@@ -24,10 +24,10 @@ from vinedresser.capture.recording.session import Session
 from vinedresser.capture.recording.stopping import TrainingStopped
 from vinedresser.capture.requests.control import CaptureControl
 from vinedresser.capture.requests.trainer_requests import TrainerRequests
+from vinedresser.capture.run.claims import yield_run
 from vinedresser.capture.run.environment import Environment
 from vinedresser.capture.run.exit_recorder import ExitRecorder
 from vinedresser.capture.run.opening import OpenedRun, create_run
-from vinedresser.capture.run.yielding import yield_run
 from vinedresser.errors import ConfigError
 from vinedresser.store.collections.collection import Collection
 from vinedresser.store.collections.schedule import SaveConfig

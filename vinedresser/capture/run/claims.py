@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 
+from vinedresser.capture.run.attachment import ATTACHMENT
 from vinedresser.capture.run.environment import Environment
 from vinedresser.capture.run.opening import OpenedRun, launched_run
 from vinedresser.errors import SecondWriter
@@ -21,7 +22,7 @@ from vinedresser.store.records import (
 )
 from vinedresser.store.storage import Storage, open_storage
 
-__all__ = ["MOST_RUNS", "claim", "additional_location"]
+__all__ = ["MOST_RUNS", "additional_location", "claim", "yield_run"]
 
 # A script that trains in a loop must not fill the store with runs.
 MOST_RUNS = 100
@@ -74,6 +75,24 @@ def claim(environment: Environment) -> OpenedRun:
         f"{environment.run}: the script started more than {MOST_RUNS} trainings; the "
         "others are not captured"
     )
+
+
+def yield_run(environment: Environment) -> OpenedRun:
+    """Open the run for a hook that a launched script creates itself.
+
+    Attached hooks of this process are closed. If an attached hook, in this or another process, has
+    already claimed the launched run, open an additional run.
+
+    Raises:
+        NotARun: the launched run is missing.
+        CorruptData: a record is invalid.
+        SecondWriter: there were too many trainings.
+        StoreError: the storage failed.
+    """
+    ATTACHMENT.retire()
+    if open_storage(environment.run).exists(ClaimRecord.KEY):
+        return claim(environment)
+    return launched_run(environment.run)
 
 
 def _candidates(location: str) -> Iterator[tuple[int, Storage]]:
