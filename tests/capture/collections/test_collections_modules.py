@@ -109,11 +109,11 @@ def test_missing_modules_are_reported_once(
 
 
 def test_invalid_collections_are_rejected() -> None:
-    with pytest.raises(ConfigError, match="kinds: no kind 'output'; did you mean outputs"):
+    with pytest.raises(ConfigError, match="unknown kind 'output'; did you mean outputs"):
         Collection(types=("Linear",), kinds=("output",))
     with pytest.raises(ConfigError, match="takes no regex, modules or types"):
         Collection("gradients", types=("Linear",))
-    with pytest.raises(ConfigError, match="types: 3 is no class"):
+    with pytest.raises(ConfigError, match="types: 3 is neither a class"):
         Collection(types=(3,))
     with pytest.raises(ConfigError, match="modules = 'conv1': must be a list"):
         Collection(modules="conv1")  # type: ignore[arg-type]

@@ -63,7 +63,7 @@ def test_the_tensor_is_kept_without_reductions() -> None:
         ({"start": 5, "stop": 5}, "stop = 5: must be greater than start = 5"),
         ({"steps": 3}, "steps = 3: must be a list"),
         ({"steps": [1, -2]}, "steps: -2 is not an integer"),
-        ({"modes": ["trian"]}, "modes: there is no 'trian'; did you mean train"),
+        ({"modes": ["trian"]}, "modes: invalid value 'trian'; did you mean train"),
         ({"modes": "train"}, "modes = 'train': must be a list"),
         ({"reductions": ["median"]}, "reductions: unknown reduction 'median'"),
         ({"reductions": [2]}, "reductions: unknown reduction 2"),

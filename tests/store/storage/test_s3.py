@@ -145,7 +145,7 @@ REFUSALS: list[tuple[dict[str, str | None], str]] = [
     ({"AWS_SECRET_ACCESS_KEY": "wrong"}, "check AWS_SECRET_ACCESS_KEY"),
     ({**NOTHING, "AWS_EC2_METADATA_DISABLED": "true"}, "no credentials for S3"),
     ({"AWS_SECRET_ACCESS_KEY": None}, "no credentials for S3"),
-    ({"AWS_PROFILE": "nobody"}, "AWS_PROFILE names a profile that is not in"),
+    ({"AWS_PROFILE": "nobody"}, "the profile in AWS_PROFILE is not in"),
     ({"AWS_ENDPOINT_URL": "nonsense"}, "AWS_ENDPOINT_URL must have the form"),
 ]
 

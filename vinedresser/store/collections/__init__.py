@@ -1,1 +1,1 @@
-"""Collections: named sets of tensors, and when each is saved."""
+"""Collections: named sets of tensors and their save schedules."""

@@ -15,7 +15,7 @@ from vinedresser.store.collections.schedule import SaveConfig
 
 __all__ = ["BUILT_IN", "KINDS", "Collection", "check_collection_name"]
 
-# The kinds of tensors: each is a collection of those whose names begin with its name and a slash.
+# The kinds of tensors; each is a collection of the tensors whose names begin with it and a slash.
 KINDS = (
     "losses",
     "metrics",
@@ -37,38 +37,35 @@ KINDS = (
     "timing",
     "state",
 )
-# Collections without names of their own: the outputs of activation functions; what a model as a
-# whole is called with, and what it returns.
+# Collections of tensors with other prefixes: the outputs of activation functions, and the inputs
+# and outputs of a model as a whole.
 _ACTIVATIONS = "activations"
 _OF_MODELS = {"model_inputs": "inputs", "model_outputs": "outputs"}
 BUILT_IN = (*KINDS, _ACTIVATIONS, *_OF_MODELS)
-# What a loop of its own reports by `hook.step` is called so, as if it were a model's path.
+# The path under which custom loops report tensors with `hook.step`.
 _REPORTED = "batch"
 
 
 @dataclass(frozen=True)
 class Collection:
-    """A set of tensors and when they are saved.
+    """A named set of tensors and when they are saved.
 
-    A tensor belongs to it when its name begins with the collection's name and a slash, or when the
-    regex is found in its name, or when it belongs to one of the modules or to a module of one of
-    the types. Several collections may hold the same tensor.
+    A tensor is a member if its name begins with the collection's name and a slash, if the regex
+    matches its name, or if it belongs to one of the modules or to a module of one of the types. A
+    tensor may be in several collections. A custom collection needs a regex, modules or types.
 
     Attributes:
-        name: its name; "" where the place it is given at names it.
-        regex: found (`re.search`) in the full names of its tensors, such as ``outputs/relu1``.
-        save: when its tensors are saved and what of them; several are united. Kept sorted and
-            without duplicates.
+        name: name of the collection; "" if it is given elsewhere, such as by a dict key.
+        regex: matches (`re.search`) the full names of its tensors, such as ``outputs/relu1``.
+        save: when and what to save; several are combined. Kept sorted and without duplicates.
         modules: paths of modules or layers, such as "encoder.conv1", or the objects themselves;
-            modules inside of them are not meant.
+            excludes their submodules.
         types: class names of modules or layers, such as "Conv2d", or the classes themselves.
-        kinds: which tensors of these modules: "inputs", "outputs", "weights", ...; () for all.
-
-    A collection that is not built in needs a regex, modules or types.
+        kinds: kinds of tensors of these modules: "inputs", "outputs", "weights", ...; (): all.
 
     Raises:
-        ConfigError: the regex is none, or one of these stands at a built-in collection; or there is
-            no such kind.
+        ConfigError: the regex is invalid, a built-in collection has a regex, modules or types, or a
+            kind does not exist.
     """
 
     name: str = ""
@@ -85,12 +82,12 @@ class Collection:
         object.__setattr__(self, "types", tuple(map(_class_name, self.types)))
         for kind in self.kinds:
             if kind not in KINDS:
-                hint = did_you_mean(str(kind), KINDS) or f"; there are {', '.join(KINDS)}"
-                raise ConfigError(f"{self.name or 'collection'}: kinds: no kind {kind!r}{hint}")
+                hint = did_you_mean(str(kind), KINDS) or f"; kinds are {', '.join(KINDS)}"
+                raise ConfigError(f"{self.name or 'collection'}: unknown kind {kind!r}{hint}")
         if self.name in KINDS and (self.regex or self.modules or self.types):
             raise ConfigError(
-                f"{self.name}: a built-in collection takes no regex, modules or types; give them "
-                "to a collection of another name"
+                f"{self.name}: a built-in collection takes no regex, modules or types; use another "
+                "name for a custom collection"
             )
         if self.regex is None:
             return
@@ -98,7 +95,7 @@ class Collection:
             re.compile(self.regex)
         except (re.error, TypeError) as error:
             raise ConfigError(
-                f"{self.name or 'collection'}: regex {self.regex!r} is not valid: {error}"
+                f"{self.name or 'collection'}: invalid regex {self.regex!r}: {error}"
             ) from error
 
     def _given(self, key: str) -> tuple[Any, ...]:
@@ -122,11 +119,11 @@ class Collection:
 
     @property
     def selects(self) -> bool:
-        """Whether it says itself which tensors it holds, by regex, modules or types."""
+        """Whether it selects its tensors by regex, modules or types."""
         return bool(self.regex is not None or self.modules or self.types)
 
     def holds(self, name: str) -> bool:
-        """Say whether a tensor of this full name belongs to the collection."""
+        """Return whether the tensor with this full name is a member."""
         if name.startswith(f"{self.name}/"):
             return True
         if self._pattern is not None and self._pattern.search(name) is not None:
@@ -134,7 +131,7 @@ class Collection:
         return self._holds_of_its_own(name) or self._of_its_modules(name)
 
     def _holds_of_its_own(self, name: str) -> bool:
-        """Say whether it is one without names of its own, and holds this without the modules."""
+        """Return whether a built-in collection with other prefixes has this tensor."""
         if self.name == _ACTIVATIONS:
             return name.startswith("outputs/") and bool(activation_of(name, {}))
         kind = _OF_MODELS.get(self.name)
@@ -146,7 +143,7 @@ class Collection:
         return module_of(name) in self._paths
 
     def reaches(self, kind: str) -> bool:
-        """Say whether it may hold tensors whose names begin with ``kind`` and a slash."""
+        """Return whether it may have tensors whose names begin with ``kind`` and a slash."""
         if self.name == kind:
             return True
         if self.name == _ACTIVATIONS:
@@ -161,7 +158,7 @@ class Collection:
         return not (slash and first in KINDS) or first == kind
 
     def only_at(self, kind: str) -> frozenset[str] | None:
-        """Return the paths of the modules of which it may hold tensors of a kind; None: of any."""
+        """Return the paths of the modules whose tensors of a kind it may have; None: any."""
         if not self.reaches(kind):
             return frozenset()
         if self.regex is not None or self.name in (*KINDS, _ACTIVATIONS):
@@ -171,11 +168,11 @@ class Collection:
     def resolved(
         self, modules: Mapping[str, ModuleInfo], path_of: Callable[[Any], str | None]
     ) -> Collection:
-        """Return it with the paths of its module objects and of all modules of its types.
+        """Return the collection with module objects and types replaced by paths.
 
         Args:
-            modules: what there is, by path.
-            path_of: returns the path of a module object; None for one that it does not know.
+            modules: all modules by path.
+            path_of: returns the path of a module object; None if unknown.
         """
         if self.name == _ACTIVATIONS:
             found = [path for path, info in modules.items() if info.activation]
@@ -192,14 +189,14 @@ class Collection:
         return replace(self, modules=tuple(paths))
 
     def merged(self, other: Collection) -> Collection:
-        """Return the collection of this name that saves what either of the two saves.
+        """Return the union of two collections with the same name.
 
         Raises:
             ConfigError: their regexes, modules, types or kinds differ.
         """
         if self.regex != other.regex:
             raise ConfigError(
-                f"{self.name}: asked for with two patterns, {self.regex!r} and {other.regex!r}"
+                f"{self.name}: defined with two regexes, {self.regex!r} and {other.regex!r}"
             )
         if self.name in BUILT_IN:
             modules = tuple(dict.fromkeys([*self.modules, *other.modules]))
@@ -207,13 +204,16 @@ class Collection:
         for key in ("modules", "types", "kinds"):
             if getattr(self, key) != getattr(other, key):
                 raise ConfigError(
-                    f"{self.name}: asked for with two sets of {key}, {getattr(self, key)!r} and "
+                    f"{self.name}: defined with different {key}, {getattr(self, key)!r} and "
                     f"{getattr(other, key)!r}"
                 )
         return replace(self, save=self.saves + other.saves)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain JSON types; module objects without a path yet are left out."""
+        """Return the collection as plain JSON types, without module objects whose path is unknown.
+
+        See `from_json`.
+        """
         document: dict[str, Any] = {
             "regex": self.regex,
             "save": [save.to_json() for save in self.saves],
@@ -225,15 +225,15 @@ class Collection:
 
     @classmethod
     def from_json(cls, name: str, document: Mapping[str, Any]) -> Self:
-        """Build it from a table.
+        """Create a collection from a table.
 
         Args:
-            name: its name.
+            name: name of the collection.
             document: ``regex``, ``modules``, ``types``, ``kinds``, and either ``save``, a list of
-                tables of `SaveConfig`'s attributes, or those attributes themselves.
+                tables with `SaveConfig`'s attributes, or these attributes themselves.
 
         Raises:
-            ConfigError: an unknown key, or a value that is not right; the message names it.
+            ConfigError: an unknown key or an invalid value; the message names it.
         """
         if not isinstance(document, Mapping):
             raise ConfigError(f"{name} = {document!r}: must be a table")
@@ -241,7 +241,7 @@ class Collection:
         rest = {key: value for key, value in document.items() if key not in _SELECTING}
         tables = rest.pop("save") if "save" in rest else [rest]
         if "save" in document and rest:
-            raise ConfigError(f"{name}.{next(iter(rest))}: stands beside save; put it inside")
+            raise ConfigError(f"{name}.{next(iter(rest))}: conflicts with save; put it inside save")
         if not isinstance(tables, list) or not all(isinstance(one, Mapping) for one in tables):
             raise ConfigError(f"{name}.save = {tables!r}: must be a list of tables")
         try:
@@ -252,18 +252,18 @@ class Collection:
 
 
 def check_collection_name(collection: Collection) -> None:
-    """Check that a collection can hold anything.
+    """Check that a collection can have members.
 
     Raises:
-        ConfigError: it is neither built in nor has it a regex, or its name is no name.
+        ConfigError: its name is invalid, or it is not built in and has no regex, modules or types.
     """
     name = collection.name
     if not name or "/" in name:
-        raise ConfigError(f"{name!r} is no name for a collection: it must be a word without '/'")
+        raise ConfigError(f"invalid collection name {name!r}: it must be a word without '/'")
     if name not in BUILT_IN and not collection.selects:
-        hint = did_you_mean(name, BUILT_IN) or f"; built in are {', '.join(BUILT_IN)}"
+        hint = did_you_mean(name, BUILT_IN) or f"; built-in collections: {', '.join(BUILT_IN)}"
         raise ConfigError(
-            f"{name}: no such collection, and no regex, modules or types to make it one{hint}"
+            f"{name}: no such collection, and no regex, modules or types to define it{hint}"
         )
 
 
@@ -271,15 +271,15 @@ _SELECTING = ("regex", "modules", "types", "kinds")
 
 
 def _class_name(given: Any) -> str:
-    """Return the name of a class that is given by its name, or itself."""
+    """Return the name of a class, given by name or as an object."""
     name = given.__name__ if isinstance(given, type) else given
     if not isinstance(name, str):
-        raise ConfigError(f"types: {given!r} is no class, nor the name of one")
+        raise ConfigError(f"types: {given!r} is neither a class nor the name of one")
     return name
 
 
 def _path(module: Any, path_of: Callable[[Any], str | None]) -> Any:
-    """Return the path of a module, or the object itself where nobody knows it (yet)."""
+    """Return the path of a module, or the object itself if its path is unknown."""
     if isinstance(module, str):
         return module
     path = path_of(module)
@@ -287,7 +287,7 @@ def _path(module: Any, path_of: Callable[[Any], str | None]) -> Any:
 
 
 def _ordered(name: str, save: object) -> tuple[SaveConfig, ...]:
-    """Return save configs without duplicates, in an order that does not depend on the asker's."""
+    """Return save configs without duplicates, in a canonical order."""
     saves = save if isinstance(save, (tuple, list)) else (save,)
     for one in saves:
         if not isinstance(one, SaveConfig):

@@ -1,4 +1,4 @@
-"""What the parts of a model are: the types of its modules or layers, and which are activations."""
+"""Modules of a model: their types, activation functions and tensors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 __all__ = ["ACTIVATIONS", "ModuleInfo", "activation_of", "module_of"]
 
-# Names of activation functions as the frameworks spell them; those with a softmax or a gate too.
+# Names of activation functions in the frameworks, including softmaxes and gates.
 ACTIVATIONS = frozenset(
     re.findall(
         r"\w+",
@@ -19,24 +19,24 @@ ACTIVATIONS = frozenset(
     )
 )
 
-# Of the kinds whose names end with what a module owns, such as a parameter: how many parts that is.
+# For kinds whose names end with a parameter of a module: the number of name parts after its path.
 _OWNED = {
     **dict.fromkeys(("weights", "biases", "gradients", "updates", "buffers"), 1),
     "optimizer_state": 2,
 }
 _CALLED = frozenset({"inputs", "outputs", "attention"})
-# After a module's path: the number of the call, the place in a nesting, the statistic.
+# The rest after a module's path: number of the call, position in a nesting, statistic.
 _REST = re.compile(r"[#\[|].*", re.DOTALL)
 _FUNCTION = re.compile(r"(?:^|\.)(\w+)\(\)$")
 
 
 class ModuleInfo(NamedTuple):
-    """What a module or layer is.
+    """A module or layer of a model.
 
     Attributes:
-        type: the name of its class, such as "Conv2d".
-        activation: what function its output is of, element by element or over classes, such as
-            "relu" or "softmax"; "" where it is none.
+        type: name of its class, such as "Conv2d".
+        activation: the activation function that it computes, such as "relu" or "softmax"; "" if it
+            is none.
         root: it is a watched model itself, not a part of one.
     """
 
@@ -45,16 +45,16 @@ class ModuleInfo(NamedTuple):
     root: bool = False
 
     def words(self) -> list[str]:
-        """Return it as a run's record has it (`RunRecord.modules`)."""
+        """Return the module as stored in `RunRecord.modules`."""
         return [self.type, self.activation, *(["model"] if self.root else [])]
 
 
 def module_of(name: str) -> str | None:
-    """Return the path of the module that a tensor belongs to; None where it belongs to none.
+    """Return the path of the module that a tensor belongs to; None if it belongs to none.
 
     Args:
-        name: the tensor's full name: ``outputs/block1.conv#1`` belongs to ``block1.conv``, and so
-            does ``gradients/block1.conv.weight``.
+        name: full name of the tensor: ``outputs/block1.conv#1`` and
+            ``gradients/block1.conv.weight`` both belong to ``block1.conv``.
     """
     kind, slash, rest = name.partition("/")
     if not slash:
@@ -68,12 +68,12 @@ def module_of(name: str) -> str | None:
 
 
 def activation_of(name: str, modules: Mapping[str, ModuleInfo]) -> str:
-    """Return the activation function that a tensor is the input or output of; "" where of none.
+    """Return the activation function that a tensor is the input or output of; "" if there is none.
 
     Args:
-        name: the tensor's full name.
-        modules: what the model's modules are, by path. A function that a module calls, such as
-            ``block1.relu()``, is known by its name.
+        name: full name of the tensor.
+        modules: the model's modules by path. A function that a module calls, such as
+            ``block1.relu()``, is recognized by its name.
     """
     path = module_of(name) if name.startswith(("inputs/", "outputs/")) else None
     if path is None:

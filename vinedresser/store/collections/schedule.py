@@ -1,4 +1,4 @@
-"""When something is saved, and what of it."""
+"""Save schedules: when tensors are saved, and in what form."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from vinedresser.store.step_record import MODES
 
 __all__ = ["Predicate", "SaveConfig"]
 
-# Says of a step number and a mode ("train", "eval", "predict") whether to save.
+# Returns whether to save at a step in a mode ("train", "eval", "predict").
 Predicate = Callable[[int, str], bool | None]
 
 
 @dataclass(frozen=True)
 class SaveConfig:
-    """When the tensors of a collection are saved, and what of them.
+    """When the tensors of a collection are saved, and in what form.
 
-    Sequences may be given as lists; they are kept as tuples.
+    Sequences may be given as lists; they are stored as tuples.
 
     Attributes:
-        every: save at ``start`` and every so many train steps after it; 0 saves at the explicit
-            ``steps`` only. Evaluations and predictions are rare already: each of them is saved.
+        every: save at ``start`` and every ``every`` train steps after it; 0: only at the explicit
+            ``steps``. Evaluations and predictions are rare, so each of them is saved.
         start: first step.
-        stop: first step no longer saved; None never ends.
-        steps: steps saved in any case.
-        modes: "train", "eval", "predict"; the modes in which it applies.
-        reductions: statistics to keep, by name (`vinedresser.store.reductions`).
-        tensor: keep the tensor itself; None: if and only if no reductions are asked for.
+        stop: first step that is no longer saved; None: no end.
+        steps: additional steps to save.
+        modes: the modes in which it applies: "train", "eval", "predict".
+        reductions: names of statistics to keep (`vinedresser.store.reductions`).
+        tensor: keep the tensor itself; None: only if there are no reductions.
         rows: maximum number of rows to keep of a tensor, evenly strided along its first axis
-            (`store.reductions.strided_rows`), so that all tensors with as many rows keep the same
-            samples. Of large rows fewer are kept, as many as fit into 1 MiB, and none if a single
-            row does not fit. Statistics cover all rows. None: all rows.
-        when: a predicate of step and mode that a step must fulfil besides; explicit ``steps`` need
-            not. As a word (in a run's record) it names a predicate that only the training has;
-            here nothing is due by it then.
+            (`store.reductions.strided_rows`), so that all tensors with the same number of rows keep
+            the same samples. Large rows are limited to 1 MiB in total; a larger row is not kept at
+            all. Statistics cover all rows. None: all rows.
+        when: additional condition, a predicate of step and mode; does not apply to explicit
+            ``steps``. A string (in a run's record) names a predicate known only to the training; it
+            selects no steps.
 
     Raises:
-        ConfigError: a value is not right; the message names it.
+        ConfigError: a value is invalid; the message names it.
     """
 
     every: int = 100
@@ -71,7 +71,7 @@ class SaveConfig:
         self._check_what()
 
     def _check_what(self) -> None:
-        """Check what is kept of a tensor."""
+        """Check the form in which tensors are kept."""
         for word in self.reductions:
             parse_reduction(word)
         if self.tensor is not None and not isinstance(self.tensor, bool):
@@ -86,16 +86,16 @@ class SaveConfig:
 
     @property
     def schedule(self) -> tuple[Any, ...]:
-        """What says when it is due: those that have it in common are so at the same steps."""
-        # Two equal predicates need not answer alike.
+        """Key of the schedule: save configs with equal keys are due at the same steps."""
+        # By identity: equal predicates may return different results.
         when = id(self.when) if callable(self.when) else self.when
         return (self.every, self.start, self.stop, self.steps, self.modes, when)
 
     def due(self, step: int, mode: str) -> bool:
-        """Say whether a step is saved.
+        """Return whether a step is saved.
 
         Args:
-            step: number of optimizer steps done before.
+            step: number of completed optimizer steps.
             mode: "train", "eval" or "predict".
         """
         if mode not in self.modes:
@@ -111,7 +111,7 @@ class SaveConfig:
         return not isinstance(self.when, str) and bool(self.when(step, mode))
 
     def guarded(self, guard: Callable[[str, Predicate], Predicate]) -> SaveConfig:
-        """Return it with a predicate that cannot harm the training, which saves nothing on error.
+        """Return the config with a guarded predicate, which saves nothing on errors.
 
         Args:
             guard: `Shield.guard`.
@@ -122,7 +122,7 @@ class SaveConfig:
         return replace(self, when=guarded)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain JSON types, every key written out; of a predicate, its name."""
+        """Return the config as plain JSON types with all keys; a predicate becomes its name."""
         document = {entry.name: getattr(self, entry.name) for entry in fields(self)}
         if callable(self.when):
             document["when"] = _spelled(self.when)
@@ -133,10 +133,10 @@ class SaveConfig:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """Build it from a table of its attributes.
+        """Create a config from a table of its attributes.
 
         Raises:
-            ConfigError: an unknown key, or a value that is not right.
+            ConfigError: an unknown key or an invalid value.
         """
         known = [entry.name for entry in fields(cls)]
         for key in document:
@@ -146,13 +146,13 @@ class SaveConfig:
 
 
 def _spelled(predicate: Predicate) -> str:
-    """Return the name of a predicate, for people to read."""
+    """Return the qualified name of a predicate."""
     name = getattr(predicate, "__qualname__", type(predicate).__qualname__)
     return f"{getattr(predicate, '__module__', '')}.{name}"
 
 
 def _is_step(value: object) -> bool:
-    """Say whether a value is a step number; True and False are none."""
+    """Return whether a value is a step number; booleans are not."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
@@ -167,5 +167,5 @@ def _check_words(key: str, words: tuple[str, ...], known: tuple[str, ...]) -> No
     """Raise `ConfigError` for the first word that is not known."""
     for word in words:
         if word not in known:
-            hint = did_you_mean(str(word), known) or f"; known are {', '.join(known)}"
-            raise ConfigError(f"{key}: there is no {word!r}{hint}")
+            hint = did_you_mean(str(word), known) or f"; valid values: {', '.join(known)}"
+            raise ConfigError(f"{key}: invalid value {word!r}{hint}")

@@ -1,32 +1,33 @@
-"""The run directory: the names in it and the small records by which processes meet.
+"""The run directory: its file names, and the small records that processes exchange.
 
 All processes of a run, the trainer with its hook, the supervisor, the judges and the recorder,
-share nothing but this directory (or the same keys on an object store). Any of them may be killed
-at any moment and started again. Only the standard library is used here: the supervisor needs no
-more, and stays small.
+share only this directory (or the same keys on an object store). Any of them may be killed and
+restarted at any time. This package uses only the standard library, which keeps the supervisor
+small.
 
-    run.json                        what this run is                        launcher or hook
-    launch.json                     what to start, and for whom             launcher
-    owner.json                      for whom it goes on                     who adopted it
-    supervisor.json, .lock, log.txt who starts it; its output               supervisor
+    file                            content                                 written by
+    run.json                        the run's own record                    launcher or hook
+    launch.json                     command, owner and settings             launcher
+    owner.json                      the new owner of an adopted run         new owner
+    supervisor.json, .lock, log.txt supervisor and trainer; output          supervisor
     segments/<rank>/<seq>.safetensors, index/<rank>/<seq>.json              hook's writer
-    manifests/<rank>/<number>.json  what a hundred index records say        hook's writer
-    heartbeat/<rank>.json           who writes, how far it got              hook's writer
-    waiting.json                    a reader waits: commit at once          judge
-    capture_requests/<number>.json  what else is to be captured             person
-    capture_changes/<rank>/<number>.json    what the hook made of that      hook's writer
-    claim.json                      which processes write to it             hook
-    trainer_requests/<number>.json  what is to be done between two steps    judge
-    trainer_answers/<rank>/<number>.json    what the hook made of that      hook's writer
-    findings/<group>.jsonl          what the rules of a group found         judge
-    suspicions/<group>.json         what they suspect, in a sweep           judge
-    actions/<group>.jsonl           what was done about it                  judge
-    tags/<group>.json               what the run is marked with             judge
-    stop.json                       who asks the run to end, and why        judge or person
-    checkpoints/                    what the trainer saved when stopped     trainer
-    exit.json                       how it ended; written last              supervisor
+    manifests/<rank>/<number>.json  copies of a hundred index records       hook's writer
+    heartbeat/<rank>.json           writing process, last step              hook's writer
+    waiting.json                    a waiting reader: commit immediately    judge
+    capture_requests/<number>.json  changes of the capture                  user
+    capture_changes/<rank>/<number>.json    answers to them                 hook's writer
+    claim.json                      the processes that write the run        hook
+    trainer_requests/<number>.json  requests to act between two steps       judge
+    trainer_answers/<rank>/<number>.json    answers to them                 hook's writer
+    findings/<group>.jsonl          findings of the rules of a group        judge
+    suspicions/<group>.json         their suspicions, in a sweep            judge
+    actions/<group>.jsonl           actions taken on findings               judge
+    tags/<group>.json               tags of the run                         judge
+    stop.json                       the stop request and its reason         judge or user
+    checkpoints/                    checkpoints saved when stopped          trainer
+    exit.json                       the run's end; written last             supervisor
     tracking.json                   its MLflow run                          recorder
-    report.html                     the picture of it all                   recorder
+    report.html                     the report                              recorder
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What follows a finding: what was done about it, and what is asked of the trainer."""
+"""Records of actions taken on findings, and of requests to the trainer."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ __all__ = ["ActionRecord", "TagsRecord", "TrainerAnswer", "TrainerRequest"]
 
 @dataclass(frozen=True)
 class ActionRecord(Record):
-    """An action that was taken because of a finding.
+    """An action taken on a finding.
 
     Attributes:
-        id: the same whenever this action is taken because of this finding of this run.
-        action: its name.
-        rule: whose finding it follows.
-        step: of the finding.
+        id: identifies this action on this finding of this run.
+        action: name of the action.
+        rule: name of the rule with the finding.
+        step: step of the finding.
         time: seconds since the epoch.
-        outcome: "done"; "refused", which another try would not change; or "failed".
-        detail: what came of it, one sentence.
+        outcome: "done"; "refused" (permanently) or "failed" (retrying may help).
+        detail: the result, one sentence.
     """
 
     KEY: ClassVar[str] = "actions"
@@ -37,10 +37,10 @@ class ActionRecord(Record):
 
 @dataclass(frozen=True)
 class TagsRecord(Record):
-    """What the rules of a group want the run to be marked with.
+    """Tags that the rules of a group give the run.
 
     Attributes:
-        tags: by a rule's name, what it says.
+        tags: tag by name of the rule.
     """
 
     KEY: ClassVar[str] = "tags"
@@ -50,16 +50,16 @@ class TagsRecord(Record):
 
 @dataclass(frozen=True)
 class TrainerRequest(Record):
-    """Somebody asks the trainer for something that it does between two steps.
+    """A request to the trainer, which it fulfils between two steps.
 
     Attributes:
-        id: who asks twice for the same gives the same.
-        kind: "checkpoint", or "adjust" a parameter that the user has declared tunable.
+        id: the same for repeated requests.
+        kind: "checkpoint", or "adjust" for a parameter that the user declared tunable.
         reason: one sentence.
         time: seconds since the epoch.
-        parameter: that is to be adjusted, "" where none is.
-        factor: what it is to be multiplied by, None where a value is given.
-        value: what it is to be, None where a factor is given.
+        parameter: name of the parameter to adjust, else "".
+        factor: factor to multiply the parameter by; None if a value is given.
+        value: new value of the parameter; None if a factor is given.
     """
 
     KEY: ClassVar[str] = "trainer_requests"
@@ -75,15 +75,15 @@ class TrainerRequest(Record):
 
 @dataclass(frozen=True)
 class TrainerAnswer(Record):
-    """What a rank's hook made of such a request.
+    """The answer of a rank's hook to a `TrainerRequest`.
 
     Attributes:
-        step: how many optimizer steps were done then, so the first step to which it applies.
+        step: number of optimizer steps done, which is the first step it applies to.
         time: seconds since the epoch.
-        refused: why nothing was done, "" where it was.
-        files: of a checkpoint, keys of what was saved.
-        old: of a parameter, what it was: a number for each group that the optimizer has.
-        new: what it is.
+        refused: reason for a refusal, else "".
+        files: keys of the files of a checkpoint.
+        old: previous value of a parameter, for each parameter group of the optimizer.
+        new: new value, likewise.
     """
 
     KEY: ClassVar[str] = "trainer_answers"

@@ -1,4 +1,4 @@
-"""What others ask of the hook of a run while it trains, and its answers."""
+"""Requests to the hook of a training run, and its answers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class WaitingRecord(Record):
-    """A reader waits for steps: until this time, commit them at once instead of in batches."""
+    """A waiting reader: commit steps immediately until this time, not in batches."""
 
     KEY: ClassVar[str] = "waiting.json"
 
@@ -26,12 +26,12 @@ class WaitingRecord(Record):
 
 @dataclass(frozen=True)
 class CaptureRequest(Record):
-    """Somebody asks a run to capture something else from now on, or for some steps.
+    """A request to change what a run captures.
 
     Attributes:
-        collections: the collections that change, with their new save configs.
+        collections: the changed collections, with their new save configs.
         time: seconds since the epoch.
-        steps: for how many steps; then all is as before. None: for good.
+        steps: number of steps after which the change is reverted; None: permanent.
     """
 
     KEY: ClassVar[str] = "capture_requests"
@@ -43,12 +43,12 @@ class CaptureRequest(Record):
 
 @dataclass(frozen=True)
 class CaptureChange(Record):
-    """What a rank's hook made of a capture request.
+    """The answer of a rank's hook to a `CaptureRequest`.
 
     Attributes:
-        step: the first step to which it applies.
-        capture: the capture configuration in force from there on.
-        refused: why nothing was changed, "" where it was.
+        step: first step with the new configuration.
+        capture: the capture configuration from this step on.
+        refused: reason for a refusal, else "".
         time: seconds since the epoch.
     """
 
@@ -62,10 +62,10 @@ class CaptureChange(Record):
 
 @dataclass(frozen=True)
 class ClaimRecord(Record):
-    """Which processes write to a run whose script has no hook of its own; the first ones win.
+    """The processes that write a run whose script creates no hook; the first ones win.
 
     Attributes:
-        processes: what they have in common: of one process its identity, of ranks their job.
+        processes: identity of a single process, or id of the job of several ranks.
     """
 
     KEY: ClassVar[str] = "claim.json"

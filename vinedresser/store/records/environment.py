@@ -1,4 +1,4 @@
-"""What a process of a run finds in its environment."""
+"""Environment variables of the processes of a run."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = [
     "environment_without_run",
 ]
 
-# What a launched trainer finds in its environment: where its run is, which one it is (by this all
-# its descendants are known), and, where somebody sets it, its rank.
+# Set for a launched trainer: the location of its run, the run's id (which marks all descendants),
+# and, for distributed trainings, the rank.
 RUN_VARIABLE = "VINEDRESSER_RUN"
 RUN_ID_VARIABLE = "VINEDRESSER_RUN_ID"
 RANK_VARIABLE = "VINEDRESSER_RANK"
-# Set where what a launched Python trains is to be captured without its script's doing.
+# Set to capture a script that creates no hook.
 ATTACH_VARIABLE = "VINEDRESSER_ATTACH"
-# What the helpers of a flow find: the flow. Supervisors and trainers do not carry it.
+# Set for helper processes of a flow: the flow's id. Supervisors and trainers do not have it.
 FLOW_VARIABLE = "VINEDRESSER_FLOW"
 
 _VARIABLES = frozenset(
@@ -29,5 +29,5 @@ _VARIABLES = frozenset(
 
 
 def environment_without_run() -> dict[str, str]:
-    """Return the environment, but for what says to which run and flow this process belongs."""
+    """Return the environment without the variables above."""
     return {name: value for name, value in os.environ.items() if name not in _VARIABLES}

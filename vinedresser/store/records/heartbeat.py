@@ -1,4 +1,4 @@
-"""The ranks' signs of life, and how far they got."""
+"""Heartbeats of the ranks, with their last step."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Heartbeat(Record):
-    """A rank's sign of life, written every second by the hook's writer thread.
+    """The heartbeat of a rank, written every second by the hook's writer thread.
 
     Attributes:
+        rank: the rank.
         process: identity of the writing process (`ProcessIdentity`).
-        last_step: last optimizer step that ended, -1 before the first.
+        last_step: last completed optimizer step, -1 before the first.
         time: seconds since the epoch.
-        dropped: step records that were not written, by a full queue or a full disk.
-        closed: the writer ended in good order; nothing more will come.
-        gone: its process has ended without a last word, as was seen where it ran.
+        dropped: number of step records lost to a full queue or disk.
+        closed: the writer shut down cleanly and writes nothing more.
+        gone: the process ended without closing, as observed on its machine.
     """
 
     KEY: ClassVar[str] = "heartbeat"
@@ -42,12 +43,12 @@ class Heartbeat(Record):
     gone: bool = False
 
     def identity(self) -> ProcessIdentity:
-        """Return who writes."""
+        """Return the identity of the writing process."""
         return ProcessIdentity(**self.process)
 
 
 def heartbeats(storage: Storage) -> list[Heartbeat]:
-    """Return the heartbeats of all ranks; one that cannot be read says nothing and is left out.
+    """Return the heartbeats of all ranks, without corrupt ones.
 
     Raises:
         StoreError: the storage refused.
@@ -60,7 +61,7 @@ def heartbeats(storage: Storage) -> list[Heartbeat]:
 
 
 def last_step(storage: Storage) -> int | None:
-    """Return the last optimizer step that any rank ended, by its heartbeat; None before the first.
+    """Return the last optimizer step completed by any rank; None before the first.
 
     Raises:
         StoreError: the storage refused.

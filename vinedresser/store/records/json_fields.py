@@ -1,7 +1,4 @@
-"""JSON against the fields of a dataclass, and JSON as its standard has it.
-
-Only the standard library is used here.
-"""
+"""Validating JSON, and strict JSON output (standard library only)."""
 
 from __future__ import annotations
 
@@ -17,15 +14,14 @@ _HINTS: dict[Any, dict[str, Any]] = {}
 
 
 def known_fields(kind: type[Any], document: Any) -> dict[str, Any]:
-    """Return what a JSON object says of the fields of a dataclass; other keys are left out.
+    """Return the values of a JSON object for the fields of a dataclass, without other keys.
 
     Args:
-        kind: the dataclass, whose annotations are plain JSON types, literals and unions of them.
-        document: what `json.loads` gave.
+        kind: the dataclass; its annotations are plain JSON types, literals and unions of them.
+        document: result of `json.loads`.
 
     Raises:
-        TypeError: it is no object, or a value does not have its field's type; which one, and what
-            it is.
+        TypeError: it is not an object, or a value has the wrong type.
     """
     if not isinstance(document, dict):
         raise TypeError(f"{_shown(document)} is not a JSON object")
@@ -39,7 +35,7 @@ def known_fields(kind: type[Any], document: Any) -> dict[str, Any]:
 
 
 def strict_json(value: Any) -> Any:
-    """Return a value in which numbers that JSON does not know, such as NaN, are written out."""
+    """Return a value in which numbers that JSON lacks, such as NaN, are strings."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, dict):
@@ -50,7 +46,7 @@ def strict_json(value: Any) -> Any:
 
 
 def _hints(kind: type[Any]) -> dict[str, Any]:
-    """Return the type of each field; working it out takes longer than all checks."""
+    """Return the type of each field, cached because resolving it is slow."""
     if kind not in _HINTS:
         hints = typing.get_type_hints(kind)
         _HINTS[kind] = {entry.name: hints[entry.name] for entry in fields(kind)}
@@ -58,7 +54,7 @@ def _hints(kind: type[Any]) -> dict[str, Any]:
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Say whether a JSON value has an annotated type; a whole number is also a float."""
+    """Return whether a JSON value has an annotated type; an integer is also a float."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Literal:
         return value in arguments

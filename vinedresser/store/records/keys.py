@@ -1,4 +1,4 @@
-"""The keys of a run directory that hold more than one record, or none."""
+"""Keys in a run directory that are not a record's own `KEY`."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def segment_key(rank: int, seq: int) -> str:
 
 
 def index_key(rank: int, seq: int) -> str:
-    """Return the key of the record that commits a segment."""
+    """Return the key of the index record that commits a segment."""
     return f"index/{rank}/{seq:012d}.json"
 
 
 def manifest_key(rank: int, number: int) -> str:
-    """Return the key of a manifest, which says again what many index records say."""
+    """Return the key of a manifest, a copy of many index records."""
     return f"manifests/{rank}/{number:012d}.json"
 
 
@@ -43,7 +43,7 @@ def heartbeat_key(rank: int) -> str:
 
 
 def capture_request_key(number: int) -> str:
-    """Return the key of a capture request; they are numbered from 0."""
+    """Return the key of a capture request, numbered from 0."""
     return f"capture_requests/{number:06d}.json"
 
 
@@ -58,12 +58,12 @@ def findings_key(group: str) -> str:
 
 
 def suspicions_key(group: str) -> str:
-    """Return the key of what one rule group suspects."""
+    """Return the key of the suspicions of one rule group."""
     return f"suspicions/{group}.json"
 
 
 def actions_key(group: str) -> str:
-    """Return the key of what was done about the findings of one rule group."""
+    """Return the key of the actions on the findings of one rule group."""
     return f"actions/{group}.jsonl"
 
 
@@ -73,7 +73,7 @@ def tags_key(group: str) -> str:
 
 
 def trainer_request_key(number: int) -> str:
-    """Return the key of a request to the trainer; they are numbered from 0."""
+    """Return the key of a request to the trainer, numbered from 0."""
     return f"trainer_requests/{number:06d}.json"
 
 

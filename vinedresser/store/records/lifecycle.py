@@ -1,4 +1,4 @@
-"""How a run is started, asked to end, and ends: the supervisor's records."""
+"""Records of a run's launch, stop request and exit."""
 
 from __future__ import annotations
 
@@ -26,17 +26,18 @@ StopBy = Literal["rule", "sweep", "person", "owner"]
 
 @dataclass(frozen=True)
 class LaunchRecord(Record):
-    """What the supervisor is to start.
+    """The program that the supervisor starts.
 
     Attributes:
         argv: the program and its arguments.
-        cwd: the directory to start it in.
+        cwd: working directory.
         environment: variables added to the inherited ones.
-        owner: the process for which it runs; when that dies, the training is asked to end.
-        grace: seconds between asking (SIGTERM) and killing (SIGKILL).
-        forward: pass the training's output through to the supervisor's own, beside the log.
-        patience: seconds for which it trains on without its owner, for another process to adopt it.
-        gpus: how many GPUs it gets for itself; 0: it sees all.
+        owner: identity of the process that owns the run; when it dies, the training is stopped.
+        grace: seconds between SIGTERM and SIGKILL.
+        forward: copy the training's output to the supervisor's own output.
+        patience: seconds that the training continues without its owner, so that another process
+            can adopt it.
+        gpus: number of GPUs reserved for it; 0: it sees all.
     """
 
     KEY: ClassVar[str] = "launch.json"
@@ -53,7 +54,7 @@ class LaunchRecord(Record):
 
 @dataclass(frozen=True)
 class OwnerRecord(Record):
-    """Who has adopted the run: a process identity, in the place of the launch record's owner."""
+    """The process that adopted the run; replaces the launch record's owner."""
 
     KEY: ClassVar[str] = "owner.json"
 
@@ -62,7 +63,7 @@ class OwnerRecord(Record):
 
 @dataclass(frozen=True)
 class WorkerRecord(Record):
-    """Which process of a cluster runs it for its owner; the first one has it, and no other will."""
+    """The worker process of a cluster that runs it; the first one wins."""
 
     KEY: ClassVar[str] = "worker.json"
 
@@ -71,7 +72,7 @@ class WorkerRecord(Record):
 
 @dataclass(frozen=True)
 class SupervisorRecord(Record):
-    """Who supervises: process identities of the supervisor and of the trainer it started."""
+    """Identities of the supervisor and of the trainer that it started."""
 
     KEY: ClassVar[str] = "supervisor.json"
 
@@ -82,16 +83,15 @@ class SupervisorRecord(Record):
 
 @dataclass(frozen=True)
 class StopRecord(Record):
-    """Who asks the run to end, and why. The first one wins; it is never replaced.
+    """The request to stop the run. The first one wins; it is never replaced.
 
     Attributes:
-        by: "rule", "sweep" (it is worse than other trials), "person" or "owner" (the process for
-            which it ran is gone).
-        rule: the rule's name, "" when it was none.
-        step: the step of the finding, None when there is none.
+        by: "rule", "sweep" (worse than other trials), "person" or "owner" (the owner is gone).
+        rule: name of the rule, else "".
+        step: step of the finding, None if there is none.
         reason: one sentence.
         time: seconds since the epoch.
-        finding: the finding as JSON, None when there is none.
+        finding: the finding as JSON, None if there is none.
     """
 
     KEY: ClassVar[str] = "stop.json"
@@ -106,17 +106,17 @@ class StopRecord(Record):
 
 @dataclass(frozen=True)
 class ExitRecord(Record):
-    """How the run ended. Written last: who reads it knows that nothing more will come.
+    """The end of the run. Written last: nothing follows it.
 
     Attributes:
-        cause: "finished" (exit code 0), "stopped" (asked to by stop.json), "crashed" (it failed by
-            itself) or "killed" (a signal from outside, or it vanished).
-        code: its exit code, None when a signal ended it or nobody saw it end.
-        signal: the signal's name, "" when there was none.
-        reason: one sentence; of a crash the last line of its traceback.
-        last_step: last optimizer step that ended, None when it never said.
+        cause: "finished" (exit code 0), "stopped" (by stop.json), "crashed" (failed on its own) or
+            "killed" (by a signal from outside, or it vanished).
+        code: exit code, None if a signal ended it or its end was not observed.
+        signal: name of the signal, else "".
+        reason: one sentence; for a crash, the last line of the traceback.
+        last_step: last completed optimizer step, None if unknown.
         ended: seconds since the epoch.
-        stop: the stop record when the cause is "stopped".
+        stop: the stop record if the cause is "stopped".
     """
 
     KEY: ClassVar[str] = "exit.json"
@@ -138,10 +138,10 @@ class ExitRecord(Record):
 
 
 def owner_of(storage: Storage) -> dict[str, Any] | None:
-    """Return the identity of the process for which a run goes on, the last one that there was.
+    """Return the identity of the process that owns a run, as JSON; None if it has no owner.
 
     Raises:
-        CorruptData: a record cannot be read.
+        CorruptData: a record is invalid.
         StoreError: the storage refused.
     """
     launch = read_record(storage, LaunchRecord)

@@ -1,4 +1,4 @@
-"""What all records have in common: small JSON objects that are stored and read whole."""
+"""Records: small JSON objects that are stored and read as a whole."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ R = TypeVar("R", bound="Record")
 
 @dataclass(frozen=True)
 class Record:
-    """A small JSON object under a fixed key; subclasses are the contract, field by field."""
+    """A small JSON object under a fixed key; subclasses define its fields."""
 
     KEY: ClassVar[str]
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> Self:
-        """Build the record; keys of a newer format are left out.
+        """Create the record from JSON, ignoring unknown keys of newer versions.
 
         Raises:
-            TypeError: a field without a default is missing, or has a value of another type.
+            TypeError: a field without a default is missing, or a value has the wrong type.
         """
         return cls(**known_fields(cls, document))
 
@@ -45,10 +45,16 @@ class Record:
 def write_record(
     storage: Storage, record: Record, *, key: str | None = None, exclusive: bool = False
 ) -> None:
-    """Store a record atomically under its key.
+    """Store a record atomically.
+
+    Args:
+        storage: the run's storage.
+        record: the record.
+        key: its key; None: the `KEY` of its class.
+        exclusive: do not replace an existing record.
 
     Raises:
-        KeyTaken: ``exclusive`` and there is one already.
+        KeyTaken: ``exclusive`` and the record exists.
         StoreError: the storage refused.
     """
     text = json.dumps(record.to_json(), indent=1, allow_nan=True) + "\n"
@@ -56,10 +62,15 @@ def write_record(
 
 
 def read_record(storage: Storage, kind: type[R], *, key: str | None = None) -> R | None:
-    """Return a record, or None when it is not there (yet).
+    """Return a record; None if it does not exist (yet).
+
+    Args:
+        storage: the run's storage.
+        kind: class of the record.
+        key: its key; None: the `KEY` of its class.
 
     Raises:
-        CorruptData: it is not a JSON object with the fields of its kind.
+        CorruptData: it is not a JSON object with the fields of its class.
         StoreError: the storage refused.
     """
     key = key or kind.KEY
@@ -74,10 +85,10 @@ def read_record(storage: Storage, kind: type[R], *, key: str | None = None) -> R
 
 
 def write_first(storage: Storage, record: R) -> R:
-    """Store a record unless there is one of its kind, and return the one that is there.
+    """Store a record unless it exists, and return the stored one.
 
     Raises:
-        CorruptData: the one that is there cannot be read.
+        CorruptData: the existing record is invalid.
         StoreError: the storage refused.
     """
     try:
@@ -88,12 +99,12 @@ def write_first(storage: Storage, record: R) -> R:
 
 
 def write_numbered(storage: Storage, record: Record, key: Callable[[int], str]) -> int:
-    """Store a record under the first free number, and return that.
+    """Store a record under the first free number, and return the number.
 
     Args:
-        storage: the run's.
-        record: of a kind that lies in a folder of its own, named like its `KEY`.
-        key: returns the key of a number; numbers begin at 0.
+        storage: the run's storage.
+        record: a record whose `KEY` is the name of a folder.
+        key: returns the key for a number from 0.
 
     Raises:
         StoreError: the storage refused.

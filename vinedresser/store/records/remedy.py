@@ -1,4 +1,4 @@
-"""What a run is that takes the place of one that a rule has stopped."""
+"""The record of a run that replaces one stopped by a rule."""
 
 from __future__ import annotations
 
@@ -13,17 +13,15 @@ __all__ = ["RemedyRecord", "describe_changes"]
 
 @dataclass(frozen=True)
 class RemedyRecord(Record):
-    """An attempt to remedy what a rule found; it lies in run.json, as the field of that name.
+    """An attempt to remedy a finding; stored in the field ``remedy`` of run.json.
 
     Attributes:
-        first: name of the run with which it began: the one as the user wanted it.
-        attempt: 1 for the first one in its place, and so on.
-        stopped: name of the run that the rule stopped: the first one, or the attempt before.
-        finding: that of the rule, as JSON, with the correction.
-        changed: of each hyperparameter that is another one than in the stopped run, the values
-            there and here.
-        checkpoint: of the stopped run, from which this one begins, as a key; "" where it begins
-            from the start.
+        first: name of the original run, as configured by the user.
+        attempt: number of the attempt, from 1.
+        stopped: name of the stopped run: the original run or the previous attempt.
+        finding: the finding as JSON, with its correction.
+        changed: old and new value of each changed hyperparameter.
+        checkpoint: key of the stopped run's checkpoint that this run resumes; "" to start anew.
     """
 
     KEY: ClassVar[str] = "remedy"
@@ -37,20 +35,20 @@ class RemedyRecord(Record):
 
     @property
     def change(self) -> str:
-        """What was changed, in words, such as "lr 1 instead of 100"."""
+        """Description of the change, such as "lr 1 instead of 100"."""
         return describe_changes(self.changed)
 
     @property
     def beginning(self) -> str:
-        """Where it begins, in words."""
+        """Description of the starting point."""
         return f"from {self.checkpoint} of {self.stopped}" if self.checkpoint else "from the start"
 
 
 def describe_changes(changed: Mapping[str, Sequence[Any]]) -> str:
-    """Return a change of hyperparameters in words.
+    """Return a description of changed hyperparameters.
 
     Args:
-        changed: by name, the old value and the new one.
+        changed: old and new value by name.
     """
     return ", ".join(
         f"{name} {_shown(new)} instead of {_shown(old)}" for name, (old, new) in changed.items()

@@ -1,7 +1,7 @@
-"""The lock by which a run has one supervisor at the most, and by which everybody knows if it lives.
+"""The lock that limits a run to one supervisor, and shows whether it is alive.
 
-The kernel releases it when its holder dies, however that happens. The launcher takes it and hands
-it over with the descriptor, so there is no moment between in which the run looks deserted.
+The kernel releases it when its holder dies. The launcher takes it and passes the descriptor to the
+supervisor, so the run never appears abandoned in between.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from pathlib import Path
 __all__ = ["acquire", "is_held", "share", "was_taken"]
 
 _NAME = "supervisor.lock"
-# Whoever looks holds it for microseconds; the fork of a supervisor that is killed before the fork
-# has become the trainer, for milliseconds. A refusal has to last longer than that.
+# Checking the lock holds it for microseconds; a fork of a supervisor that is killed before the fork
+# becomes the trainer, for milliseconds. A refusal must last longer than that.
 _PATIENCE = 0.2
 
 
@@ -23,11 +23,11 @@ def acquire(directory: Path) -> int | None:
     """Take the lock of a run directory.
 
     Returns:
-        Its descriptor, not inheritable; the lock is released when all copies are closed. None when
-        somebody has it.
+        Its descriptor, not inheritable; the lock is released when all copies are closed. None if
+        another process holds it.
 
     Raises:
-        OSError: the directory is not there or not writable.
+        OSError: the directory is missing or not writable.
     """
     descriptor = _lock(directory, fcntl.LOCK_EX)
     if descriptor is not None:
@@ -36,7 +36,7 @@ def acquire(directory: Path) -> int | None:
 
 
 def was_taken(directory: Path) -> bool:
-    """Say whether anybody ever took the lock, alive or not."""
+    """Return whether any process, alive or not, ever took the lock."""
     try:
         return (directory / _NAME).stat().st_size > 0
     except FileNotFoundError:
@@ -44,19 +44,19 @@ def was_taken(directory: Path) -> bool:
 
 
 def share(directory: Path) -> int | None:
-    """Keep supervisors away for a while, together with others who do so.
+    """Take the lock in shared mode, which keeps supervisors from starting.
 
     Returns:
-        A descriptor to close; None when a supervisor lives.
+        A descriptor to close; None if a supervisor is alive.
 
     Raises:
-        OSError: the directory is not there or not writable.
+        OSError: the directory is missing or not writable.
     """
     return _lock(directory, fcntl.LOCK_SH)
 
 
 def is_held(directory: Path) -> bool:
-    """Say whether a supervisor of this run lives."""
+    """Return whether a supervisor of this run is alive."""
     try:
         descriptor = os.open(directory / _NAME, os.O_RDONLY)
     except FileNotFoundError:

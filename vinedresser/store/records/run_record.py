@@ -1,4 +1,4 @@
-"""What a run is: its own record, and which run of MLflow it is."""
+"""The run's own record, and the record of its MLflow run."""
 
 from __future__ import annotations
 
@@ -15,47 +15,48 @@ __all__ = [
 
 FORMAT_VERSION = 1
 
-# More processes than any run has.
+# More ranks than any run has.
 _MOST_RANKS = 1 << 16
 
 
 @dataclass(frozen=True)
 class RunRecord(Record):
-    """What a run is.
+    """The run's own record.
 
-    Made by the launcher, or by the hook where there is no launcher; the hook replaces it once, when
-    it has seen the model, with framework, world size and capture filled in.
+    Created by the launcher, or by the hook if there is no launcher. The hook replaces it once, when
+    it knows the model, adding framework, world size and capture.
 
     Attributes:
         id: 32 hexadecimal digits.
-        name: what people call it.
+        name: name of the run.
         created: seconds since the epoch.
         command: the program and its arguments.
         parameters: hyperparameters, as given.
-        total_steps: steps it is expected to take, where somebody said so.
-        framework: "torch", … or "" as long as no hook has seen a model.
-        versions: of the framework, numpy, Python and vinedresser.
-        world_size: how many ranks write.
-        capture: the capture configuration in force (`CaptureConfig.to_json`).
-        capture_digest: SHA-256 of it.
-        needs: of the capture configuration, what the rules ask for.
-        modules: of the watched models, type and activation function ("" where the module is none)
-            of each module or layer by its path, and "model" after them for a watched model itself.
-        features: names of the input's features, in the order in which tensors have them.
-        classes: the classes, in the order of their numbers; both [] where a model has none.
-        losses: of each loss by its name (without ``losses/``), ``{"type": class or function,
-            "settings": {…}}``: plain settings such as reduction, label_smoothing, from_logits; of
-            weights for classes whether there are any.
-        optimizers: of each ``{"type": class, "settings": {"lr": …}, "parameters": elements that it
-            updates, "tensors": how many}``, in the order in which they were seen.
-        frozen: full names (weights/..., biases/...) of parameters that are not to be trained.
-        unoptimized: of those that are, but that no optimizer seen so far has; [] as long as
-            neither an optimizer nor a step was seen.
-        dropout: of each module or layer that drops something in training, the share, by its path.
-        code: the version control's id of the code, "" when there is none.
-        flow: id of the flow run that launched it, "" when there was none.
-        remedy: of which stopped run it takes the place, and what is different, as JSON
-            (`RemedyRecord`); {} where it takes no other's.
+        total_steps: expected number of steps, None if unknown.
+        framework: "torch", …; "" until a hook knows the model.
+        versions: versions of the framework, numpy, Python and vinedresser.
+        world_size: number of ranks that write.
+        capture: the current capture configuration (`CaptureConfig.to_json`).
+        capture_digest: its SHA-256.
+        needs: the part of the capture configuration that the rules require.
+        modules: type and activation function (else "") of each module or layer of the watched
+            models by path, followed by "model" for a watched model itself.
+        features: names of the input features, in the order of the tensors; [] if unknown.
+        classes: names of the classes, in the order of their numbers; [] if unknown.
+        losses: ``{"type": class or function, "settings": {…}}`` of each loss by name (without
+            ``losses/``): plain settings such as reduction, label_smoothing, from_logits; for class
+            weights, whether there are any.
+        optimizers: ``{"type": class, "settings": {"lr": …}, "parameters": number of elements,
+            "tensors": number of tensors}`` of each optimizer, in the order of first use.
+        frozen: full names (weights/..., biases/...) of parameters that are not trained.
+        unoptimized: full names of trainable parameters that no optimizer has so far; [] before the
+            first optimizer or step.
+        dropout: dropout rate of each module or layer by path.
+        code: id of the code in version control, "" if there is none.
+        flow: id of the flow run that launched it, "" if there is none.
+        remedy: the stopped run that this one replaces and the changes, as JSON (`RemedyRecord`);
+            {} if it replaces none.
+        format_version: version of the run directory's format.
     """
 
     KEY: ClassVar[str] = "run.json"
@@ -86,21 +87,21 @@ class RunRecord(Record):
     format_version: int = FORMAT_VERSION
 
     def __post_init__(self) -> None:
-        """Refuse what would have a reader look for ranks for ever, or for none."""
+        """Refuse a world size with which a reader would look for ranks forever, or for none."""
         if not 1 <= self.world_size <= _MOST_RANKS:
             raise ValueError(f"world_size is {self.world_size}, not from 1 to {_MOST_RANKS}")
 
 
 @dataclass(frozen=True)
 class TrackingRecord(Record):
-    """The MLflow run of this run, and how far it is up to date.
+    """The MLflow run of this run, and whether it is complete.
 
     Attributes:
         uri: tracking URI.
-        experiment_id: MLflow's experiment.
-        run_id: MLflow's run, made before the training starts.
-        settled: its final status, tags and report are all there.
-        parent: MLflow's run under which it is shown, "" for none.
+        experiment_id: id of the MLflow experiment.
+        run_id: id of the MLflow run, created before the training starts.
+        settled: its final status, tags and report are recorded.
+        parent: id of the parent run in MLflow, else "".
     """
 
     KEY: ClassVar[str] = "tracking.json"
