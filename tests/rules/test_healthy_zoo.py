@@ -38,6 +38,9 @@ _QUICK = (
     "xgboost_classes",
     "keras_cnn",
 )
+_THOROUGH = (
+    *("deep_sigmoid", "deep_tanh", "gan", "keras_cnn", "lstm", "tiny_batches", "transformer"),
+)
 # Of these, seeds were found that used to raise a false alarm.
 _REPAIRED = (("curriculum", 4), ("parity", 1), ("parity", 3), ("gan", 2), ("gan", 3))
 
@@ -48,6 +51,8 @@ def _trainings() -> Iterator[object]:
         marks: list[pytest.MarkDecorator] = []
         if seed or name not in _QUICK:
             marks.append(pytest.mark.slow)
+        elif name in _THOROUGH:
+            marks.append(pytest.mark.thorough)
         if name in KERAS:
             # Of Keras itself, whenever it makes an array of a variable.
             marks.append(

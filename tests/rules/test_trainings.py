@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 
 from tests.rules.runs import RunStore
@@ -24,7 +26,20 @@ def found_during(run: Run) -> list[Finding]:
     return [finding for step in run.follow() for finding in engine.update(step)]
 
 
-@pytest.mark.parametrize("name", HEALTHY)
+THOROUGH = (
+    *("cnn", "converged", "deep_tanh", "tiny_batches"),
+    *("lr_adam", "lr_momentum", "tiny_weights", "vanishing_adam"),
+)
+
+
+def cases(names: Iterable[str]) -> list[object]:
+    """Return the names of trainings, those marked that take seconds."""
+    return [
+        pytest.param(name, marks=pytest.mark.thorough if name in THOROUGH else ()) for name in names
+    ]
+
+
+@pytest.mark.parametrize("name", cases(HEALTHY))
 def test_a_sound_training_is_left_alone(name: str, runs: RunStore) -> None:
     assert [one for one in findings_of(name, runs) if one.severity != "info"] == []
 
@@ -48,7 +63,7 @@ REASONS = {
 }
 
 
-@pytest.mark.parametrize("name", FAULTY)
+@pytest.mark.parametrize("name", cases(FAULTY))
 def test_a_faulty_training_is_ended_by_the_right_rule(name: str, runs: RunStore) -> None:
     rule, cause, remedy = REASONS[name]
     found = found_during(open_run(trained(name, runs)))

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.rules.frameworks import Case, alarms, found, missed, uncovered, wrongly_told
-from tests.rules.keras_cases import FAULTY, QUICK, SOUND
-from tests.rules.keras_trainings import waiting
+from tests.rules.keras_.cases import FAULTY, QUICK, SOUND, THOROUGH
+from tests.rules.keras_.trainings import waiting
 
 pytestmark = [
     # Of Keras itself, whenever it makes an array of a variable.
@@ -24,15 +24,16 @@ ELSEWHERE = {
         "rules/optimisation/test_modes_keras.py::test_what_the_model_is_called_with",
     ),
     "slow_input": (
-        "rules/test_keras.py::test_a_loop_that_waits_for_its_rows",
-        "rules/test_keras.py::test_a_loop_that_waits_for_its_rows",
+        "rules/keras_/test_keras.py::test_a_loop_that_waits_for_its_rows",
+        "rules/keras_/test_keras.py::test_a_loop_that_waits_for_its_rows",
     ),
 }
 
 
 def cases(table: dict[str, Case]) -> list[object]:
-    """Return the names of cases, those marked that are not among the quick tests."""
-    return [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in table]
+    """Return the names of cases, marked unless they are quick."""
+    deep = {name: pytest.mark.thorough if name in THOROUGH else pytest.mark.slow for name in table}
+    return [pytest.param(name, marks=() if name in QUICK else deep[name]) for name in table]
 
 
 @pytest.mark.parametrize("name", cases(FAULTY))

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.rules.frameworks import Case
-from tests.rules.keras_trainings import Data, Fitting, dense, diabetes, digits, split, stack
+from tests.rules.keras_.trainings import Data, Fitting, dense, diabetes, digits, split, stack
 
 # The trainings have chosen the backend.
 import keras  # isort: skip
@@ -18,19 +18,17 @@ from keras import layers  # isort: skip
 __all__ = ["FAULTY", "SOUND"]
 
 Array = NDArray[Any]
-QUICK = frozenset(
+QUICK = frozenset({"a usual training", "labels of other rows", "one class"})
+THOROUGH = frozenset(
     {
         "a learning rate far too large",
         "a penalty far too strong",
         "a rare class",
-        "a usual training",
         "a weak penalty and a slow schedule",
         "an overflow now and then",
         "batches that overflow float16",
         "inputs far too large",
-        "labels of other rows",
         "no softmax",
-        "one class",
         "zeros",
     }
 )
