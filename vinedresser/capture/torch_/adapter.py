@@ -28,8 +28,8 @@ from vinedresser.capture.torch_.forward.module_hook import ModuleHook
 from vinedresser.capture.torch_.losses import Losses, batch_size
 from vinedresser.capture.torch_.model_state import ModelState
 from vinedresser.capture.torch_.names import Names, own_class, unwrapped
-from vinedresser.capture.torch_.optimizers.optimizer_steps import OptimizerHooks, updated
-from vinedresser.capture.torch_.optimizers.overdue import Overdue
+from vinedresser.capture.torch_.optimizers.optimizer_steps import OptimizerHooks
+from vinedresser.capture.torch_.optimizers.overdue import Overdue, described
 from vinedresser.capture.torch_.plain_steps import PlainSteps
 from vinedresser.capture.torch_.progress import ProgressOf
 from vinedresser.capture.torch_.scripting import let_script
@@ -360,7 +360,8 @@ class TorchAdapter:
     def _other_stepped(self, optimizer: Optimizer, adapter: TorchAdapter) -> None:
         """Note the step of an optimizer that does not end the train step."""
         if not self._overdue.others:
-            self._awaited = self._last_one()
+            last = self._optimizers.last
+            self._awaited = "" if last is None else described(last, self._model)
         instead = self._overdue.stepped(optimizer, adapter)
         if instead is not None:
             self._give_up(*instead)
@@ -380,16 +381,6 @@ class TorchAdapter:
                 f"does, so no step is captured{then}; pass watch(..., optimizer=...) only "
                 "optimizers that take steps, in the order of their steps"
             )
-
-    def _last_one(self) -> str:
-        """Return a description of the optimizer that ends steps; "" if it no longer exists."""
-        last = self._optimizers.last
-        if last is None:
-            return ""
-        updates = updated([last])
-        named = self._model.named_parameters()
-        of = next((name for name, one in named if id(one) in updates), "nothing of the model")
-        return f"{type(last).__name__} (of {of})"
 
     def _groups_before(self, optimizer: Optimizer) -> int:
         """Return the number of parameter groups of the optimizers before one."""

@@ -5,9 +5,12 @@ from __future__ import annotations
 import weakref
 from typing import Generic, TypeVar
 
+from torch import nn
 from torch.optim import Optimizer
 
-__all__ = ["Overdue"]
+from vinedresser.capture.torch_.optimizers.optimizer_steps import updated
+
+__all__ = ["Overdue", "described"]
 
 # Maximum number of steps of another optimizer meanwhile. The critic of the original Wasserstein GAN
 # takes 100 steps per generator step.
@@ -56,3 +59,11 @@ class Overdue(Generic[A]):
             return None
         latest = None if before is None else before[0]()
         return (optimizer, adapter) if before is None or latest is None else (latest, before[1])
+
+
+def described(optimizer: Optimizer, model: nn.Module) -> str:
+    """Return class and first parameter of an optimizer, such as ``Adam (of conv1.weight)``."""
+    updates = updated([optimizer])
+    named = model.named_parameters()
+    of = next((name for name, one in named if id(one) in updates), "nothing of the model")
+    return f"{type(optimizer).__name__} (of {of})"
