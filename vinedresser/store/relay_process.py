@@ -1,4 +1,4 @@
-"""The relay of a spool as its parent sees it: started, listened to, waited for."""
+"""Starting, monitoring and awaiting the relay process of a spool."""
 
 from __future__ import annotations
 
@@ -21,28 +21,31 @@ from vinedresser.store.storage.spool import PRIVATE, lock_spool, read_target, sp
 
 __all__ = ["RelayProcess", "recover_spools"]
 
-# Seconds that a relay may take to find its store and to claim the run.
+# Seconds that a relay may take to reach its store and claim the run.
 _START = 120.0
 # -P: a module beside the training script must not shadow the standard library's.
 _COMMAND = (sys.executable, "-P", "-m", "vinedresser.infra.relay")
-# How often one that was ended by force is started again.
-_LIVES = 5
+# Maximum number of starts of a relay that is killed.
+_STARTS = 5
 
 
 class RelayProcess:
-    """The relay of a spool at work, as its parent sees it; one that is killed is started again.
+    """A running relay of a spool, from the view of its parent; it is restarted if it is killed.
 
-    When everything is in the store the spool is removed, unless it is to be kept.
+    The spool is removed once everything is uploaded, unless ``keep`` is set.
 
     Args:
         folder: the spool.
-        lock: the descriptor of its lock, which is handed over to the relay.
-        keep: leave the spool where it is when everything is in the store.
+        lock: descriptor of its lock, which is passed to the relay.
+        keep: keep the spool after the upload.
+
+    Attributes:
+        folder: the spool.
 
     Raises:
-        AlreadyARun: the store has another run in this place.
-        SecondWriter: another process of this rank writes to the run.
-        StoreError: the store refused, or could not be reached.
+        AlreadyARun: the location already holds another run.
+        SecondWriter: another process writes the same rank.
+        StoreError: the store refused or is unreachable.
     """
 
     def __init__(self, folder: Path, lock: int, *, keep: bool = False) -> None:
@@ -52,7 +55,7 @@ class RelayProcess:
         self._on_message: Callable[[str], object] = self._unheard.append
         self._done = False
         self._process = _spawn(folder, lock)
-        # One that hears nothing from its store would be waited for without end.
+        # Without a response from the store, the relay would never report.
         timer = threading.Timer(_START, self._process.kill)
         timer.daemon = True
         timer.start()
@@ -69,39 +72,40 @@ class RelayProcess:
 
     @property
     def done(self) -> bool:
-        """Whether everything is in the store."""
+        """Whether everything is uploaded."""
         return self._done
 
     @property
     def alive(self) -> bool:
-        """Whether it is still at work."""
+        """Whether the relay is still running."""
         return self._thread.is_alive()
 
     @property
     def pid(self) -> int:
-        """The relay's process id, now."""
+        """The current process id of the relay."""
         return self._process.pid
 
     def listen(self, on_message: Callable[[str], object]) -> None:
-        """Have each sentence that it has to say handed to a function, on a thread."""
+        """Pass each message of the relay to a function, called on a thread."""
         self._on_message = on_message
         while self._unheard:
             on_message(self._unheard.pop(0))
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until everything is in the store.
+        """Wait until everything is uploaded.
 
         Args:
-            timeout: seconds to wait at the most; None: as long as it takes.
+            timeout: maximum seconds to wait; None: unlimited.
 
         Returns:
-            Whether it is. If not, the relay goes on by itself, or has said why it does not.
+            Whether everything is uploaded. If not, the relay continues in the background, or has
+            reported why it stopped.
         """
         self._thread.join(timeout)
         return self.done
 
     def leave(self) -> None:
-        """Let it go on by itself; nobody is to complain at our end that it still runs."""
+        """Leave the relay running; suppresses Python's warning about it at exit."""
         if self._process.returncode is None:
             self._process.returncode = 0
 
@@ -114,7 +118,7 @@ class RelayProcess:
         raise StoreError(f"{self.folder}: the upload could not be started: {_last_words(self)}")
 
     def _hear(self) -> None:
-        for life in range(_LIVES):
+        for life in range(_STARTS):
             for message in _messages(self._process):
                 if "say" in message:
                     self._on_message(message["say"])
@@ -124,29 +128,30 @@ class RelayProcess:
             self._process.stdout.close()
             if self._done and not self._keep:
                 shutil.rmtree(self.folder, ignore_errors=True)
-            if self._done or code >= 0 or life == _LIVES - 1:
+            if self._done or code >= 0 or life == _STARTS - 1:
                 break
             lock = lock_spool(self.folder)
             if lock is None:
                 break
-            self._on_message("the upload was killed; it is started again")
+            self._on_message("the upload process was killed; restarting it")
             self._process = _spawn(self.folder, lock)
         if code and not self._done:
-            self._on_message(f"nothing more is uploaded: {_last_words(self)}")
+            self._on_message(f"the upload has stopped: {_last_words(self)}")
 
 
 def recover_spools(
     on_message: Callable[[str], object], *, timeout: float | None = 0.0, store: str = ""
 ) -> list[tuple[str, bool]]:
-    """Have uploaded what crashes left behind on this machine.
+    """Upload the spools that crashes left behind on this machine.
 
     Args:
-        on_message: called with each sentence that there is to say.
-        timeout: seconds to wait for all of it; what is not done by then goes on by itself.
-        store: only what belongs in this store; "": in any.
+        on_message: called with each message to the user.
+        timeout: maximum seconds to wait for all uploads, which then continue in the background;
+            None: unlimited.
+        store: only spools of this store; "": all.
 
     Returns:
-        The URL of each run of which something was left, and whether all of it is there now.
+        The URL of each run, and whether it is completely uploaded.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     started: list[tuple[str, RelayProcess]] = []
@@ -189,10 +194,10 @@ def _spawn(folder: Path, lock: int) -> subprocess.Popen[bytes]:
 
 
 def _messages(process: subprocess.Popen[bytes]) -> Iterator[dict[str, Any]]:
-    """Yield what a relay says, until it ends."""
+    """Yield the messages of a relay until it ends."""
     assert process.stdout is not None
     for line in process.stdout:
-        # One that was killed may have left half a line.
+        # A killed relay may leave half a line.
         with suppress(ValueError):
             yield json.loads(line)
 
@@ -208,4 +213,4 @@ def _last_words(relay: RelayProcess) -> str:
         text = (relay.folder / PRIVATE / "errors.txt").read_text(errors="replace").strip()
     except FileNotFoundError:
         text = ""
-    return text.rpartition("\n")[2] or "the upload process ended without a word"
+    return text.rpartition("\n")[2] or "the upload process ended without a message"

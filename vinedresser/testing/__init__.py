@@ -1,1 +1,1 @@
-"""For tests, ours and those of who builds on us: conformance suites, made-up runs, faults."""
+"""Testing tools for vinedresser and its extensions: conformance suites, sample runs, faults."""

@@ -1,4 +1,4 @@
-"""A process that puts objects until it is killed, or races for one: `storage` starts it.
+"""A process that puts objects until it is killed, or races for keys; started by `storage`.
 
 python -m vinedresser.testing.putting LOCATION forever|race
 """
@@ -14,13 +14,13 @@ from vinedresser.store.storage import Storage, open_storage
 
 __all__ = ["ROUNDS", "is_whole"]
 
-# Keys that are raced for, and bytes of an object that is put forever.
+# Number of keys in a race, and bytes of an object put forever.
 ROUNDS = 20
 _SIZE = 4 << 20
 
 
 def is_whole(content: bytes) -> bool:
-    """Say whether an object is one that was put, from its first to its last byte."""
+    """Return whether the content is a complete object."""
     return len(content) == _SIZE + 4 and zlib.crc32(content[:-4]) == int.from_bytes(content[-4:])
 
 
@@ -29,14 +29,14 @@ def _put_forever(storage: Storage) -> None:
     while True:
         body = number.to_bytes(8) * (_SIZE // 8)
         parts = [body[: _SIZE // 3], body[_SIZE // 3 :], zlib.crc32(body).to_bytes(4)]
-        # Half of them replace each other, the others are new.
+        # Half of the puts replace one object, the others use several keys.
         storage.put(f"whole/{number % 2 and number % 20}", parts)
         number += 1
 
 
 def _race(storage: Storage) -> None:
-    """Put every key exclusively when told to on stdin, and say on stdout which were won."""
-    print("ready", flush=True)  # noqa: T201 (this is the answer)
+    """Put every key exclusively after a line on stdin, and print the keys won to stdout."""
+    print("ready", flush=True)  # noqa: T201 (the protocol)
     sys.stdin.readline()
     mine = str(os.getpid()).encode() * 1000
     won = []
@@ -46,7 +46,7 @@ def _race(storage: Storage) -> None:
         except KeyTaken:
             continue
         won.append(str(number))
-    print(" ".join(won), flush=True)  # noqa: T201 (this is the answer)
+    print(" ".join(won), flush=True)  # noqa: T201 (the protocol)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Runs made without a training: records go through the real writer into the real store."""
+"""Runs without a training: records written by the real writer to a real store."""
 
 from __future__ import annotations
 
@@ -27,7 +27,11 @@ __all__ = ["end_run", "host_tensor", "make_run", "start_run", "step_record"]
 
 
 def host_tensor(values: NDArray[Any]) -> HostTensor:
-    """Return an array, of numpy or `ml_dtypes`, as a hook hands it over."""
+    """Return an array as the tensor that a hook passes to the writer.
+
+    Args:
+        values: any shape; any dtype of numpy or `ml_dtypes`.
+    """
     return HostTensor(dtype_name(values.dtype), values.shape, np.ascontiguousarray(values))
 
 
@@ -47,8 +51,8 @@ def step_record(
         mode: "train", "eval" or "predict".
         tensors: full tensors by name.
         scalars: scalars by name.
-        reductions: for a tensor's name, its statistics by the reduction's name.
-        at: when it ended, seconds since the epoch; None: now.
+        reductions: scalar statistics by tensor name and reduction.
+        at: end of the step, seconds since the epoch; None: now.
     """
     return StepRecord(
         mode,
@@ -61,11 +65,11 @@ def step_record(
 
 
 def start_run(location: str | os.PathLike[str], **fields: Any) -> RunRecord:
-    """Write run.json, as a launcher or a hook does.
+    """Write run.json like a launcher or a hook.
 
     Args:
-        location: the run's directory.
-        fields: of `RunRecord`, such as ``world_size`` or ``capture``.
+        location: the run's directory or URL.
+        fields: fields of `RunRecord`, such as ``world_size`` or ``capture``.
     """
     defaults = {"id": uuid.uuid4().hex, "name": "made", "created": time.time()}
     record = RunRecord(**{**defaults, **fields})
@@ -74,17 +78,17 @@ def start_run(location: str | os.PathLike[str], **fields: Any) -> RunRecord:
 
 
 def end_run(location: str | os.PathLike[str], cause: ExitCause = "finished") -> None:
-    """Write exit.json, as a supervisor does."""
+    """Write exit.json like a supervisor."""
     write_record(open_storage(location), ExitRecord(cause, "", time.time()))
 
 
 def make_run(location: str | os.PathLike[str], *ranks: Iterable[StepRecord], **fields: Any) -> Run:
-    """Make a run that is over.
+    """Create a finished run, and open it.
 
     Args:
-        location: the run's directory, without a run.
-        ranks: for each rank, its records.
-        fields: of `RunRecord`, such as ``capture``.
+        location: directory or URL for the run, which must not exist.
+        ranks: the records of each rank.
+        fields: fields of `RunRecord`, such as ``capture``.
     """
     start_run(location, world_size=max(1, len(ranks)), **fields)
     for rank, records in enumerate(ranks):

@@ -1,4 +1,4 @@
-"""A real S3 server for tests: started, stopped, halted and killed at will."""
+"""A real S3 server for tests that can be paused, killed and restarted."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ BUCKET = "tests"
 
 
 class TestServer:
-    """SeaweedFS on a free port, with one bucket; it ends with this process, however that ends.
+    """SeaweedFS on a free port, with one bucket; it ends with this process, even if that is killed.
 
     Args:
-        folder: for its files, empty.
+        folder: empty folder for its files.
         volume_megabytes: size of the files in which it packs objects.
-        volumes: how many of them there may be: together with their size, how much room there is.
+        volumes: maximum number of these files.
 
     Attributes:
-        environment: the variables by which programs find it.
+        environment: environment variables for its clients.
     """
 
-    # What pytest would else take for a test.
+    # Not a test class, despite its name.
     __test__ = False
 
     def __init__(self, folder: Path, *, volume_megabytes: int = 64, volumes: int = 32) -> None:
@@ -58,11 +58,11 @@ class TestServer:
 
     @property
     def port(self) -> int:
-        """Where S3 is served, on loopback."""
+        """The port of the S3 API, on the loopback interface."""
         return int(self._server.url.rpartition(":")[2])
 
     def pause(self) -> None:
-        """Let it take connections, but answer nobody."""
+        """Suspend the server: it accepts connections, but does not respond."""
         os.killpg(self._server.process.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -70,18 +70,22 @@ class TestServer:
         os.killpg(self._server.process.pid, signal.SIGCONT)
 
     def kill(self) -> None:
-        """End it without a word; what it has stored stays."""
+        """Kill the server; stored objects remain."""
         self.resume()
         stop_server(self._server, grace=0.0)
 
     def restart(self, *, volumes: int | None = None) -> None:
-        """Start it anew after `kill`, where it was; with more room if told so."""
+        """Restart the server after `kill`, on the same port.
+
+        Args:
+            volumes: new maximum number of volumes; None: unchanged.
+        """
         megabytes, known = self._size
         self._size = (megabytes, volumes or known)
         self._server = self._start(self.port)
 
     def close(self) -> None:
-        """End it and the guard."""
+        """Stop the server and its guard."""
         stop_server(self._server, grace=0.0)
         remove_sockets(self._folder)
         self._guard.kill()
@@ -90,7 +94,7 @@ class TestServer:
 
 @contextmanager
 def seaweed(folder: Path, *, volume_megabytes: int = 64, volumes: int = 32) -> Iterator[TestServer]:
-    """Run a server as long as the block does; see `TestServer`."""
+    """Run a server during the block; see `TestServer`."""
     server = TestServer(folder, volume_megabytes=volume_megabytes, volumes=volumes)
     try:
         yield server

@@ -1,4 +1,4 @@
-"""A directory in which there is little room."""
+"""A directory with little space."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["small_disk"]
 
 @contextmanager
 def small_disk(folder: Path, size: int) -> Iterator[Path]:
-    """Make a directory in which no object larger than ``size`` has room.
+    """Limit a directory, so that an object larger than ``size`` does not fit.
 
-    It is a file system of that size where we may mount one. Else the process's limit of file sizes
-    is lowered meanwhile, which the kernel reports much the same.
+    If the user may mount one, a file system of this size is used. Otherwise the process's limit of
+    file sizes is lowered, which the kernel reports in a similar way.
 
     Args:
         folder: an existing, empty directory.
-        size: bytes; a multiple of the page size.
+        size: size in bytes; a multiple of the page size.
 
     Yields:
         The directory.

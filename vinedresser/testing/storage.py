@@ -1,4 +1,4 @@
-"""What every storage must do; a storage's own tests subclass `StorageConformance`."""
+"""The conformance suite of storages; the tests of a storage subclass `StorageConformance`."""
 
 # ruff: noqa: D102 (the name of a test is the sentence)
 
@@ -24,17 +24,17 @@ __all__ = ["StorageConformance"]
 
 
 class StorageConformance:
-    """Subclass it, and override the fixture `location`; `small_location` too where that can be."""
+    """Tests of a storage; override the fixture `location` and, if possible, `small_location`."""
 
     @pytest.fixture
     def location(self) -> str:
-        """A fresh place for objects, as `open_storage` takes it, in this process and others."""
+        """An empty location for `open_storage`, accessible from other processes."""
         raise NotImplementedError
 
     @pytest.fixture
     def small_location(self) -> Iterator[str]:
-        """A fresh place in which an object of 1 MiB has no room, but one of 64 KiB has."""
-        pytest.skip("no small place can be made for this storage")
+        """An empty location with space for an object of 64 KiB, but not of 1 MiB."""
+        pytest.skip("this storage cannot be limited in size")
 
     @pytest.fixture
     def storage(self, location: str) -> Storage:

@@ -1,10 +1,10 @@
-"""A process that writes a run of known content: tests start it, follow it and kill it.
+"""A process that writes a run with known content, for tests to follow and kill.
 
 python -m vinedresser.testing.writing LOCATION RANK STEPS PAUSE
 
-It writes that many steps (0: for ever) with a pause of so many seconds after each, and an
-evaluation after every tenth. From time to time, and at the end, it flushes and says on stdout which
-step is committed.
+It writes STEPS steps (0: without end) with a pause of PAUSE seconds after each, and an evaluation
+after every tenth. Regularly, and at the end, it flushes and prints the last committed step to
+stdout.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FLUSH_EVERY = 25
 
 
 def known_records(rank: int) -> Iterator[StepRecord]:
-    """Yield the records of a run without end; the content follows from rank and step."""
+    """Yield records without end; their contents are determined by rank and step."""
     for step in itertools.count():
         generator = np.random.default_rng((rank, step))
         weight = generator.standard_normal((16, 24), np.float32)
@@ -53,11 +53,11 @@ def _main(location: str, rank: int, steps: int, pause: float) -> None:
         writer.add(record)
         if record.mode == "train" and record.step % _FLUSH_EVERY == 0:
             writer.flush()
-            print(record.step, flush=True)  # noqa: T201 (this is the answer)
+            print(record.step, flush=True)  # noqa: T201 (the protocol)
         if pause:
             time.sleep(pause)
     writer.close()
-    print(writer.last_step, flush=True)  # noqa: T201 (this is the answer)
+    print(writer.last_step, flush=True)  # noqa: T201 (the protocol)
 
 
 if __name__ == "__main__":

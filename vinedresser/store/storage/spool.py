@@ -1,9 +1,9 @@
-"""The spool of a run on an object store: the run's directory as long as not all of it is there.
+"""The spool of a run on an object store: a local run directory until the upload is complete.
 
-The hook, the supervisor and the writer know this directory only, which is laid out like any run's.
-The relay, a process of its own (`vinedresser.infra.relay`), brings what is in it to the store and
-removes the segments that are safe there; so nothing that happens to the network or to the store is
-felt by the training, and what a crash left here is still brought there later.
+The hook, the supervisor and the writer only use this directory, whose layout is that of any run.
+The relay, a separate process (`vinedresser.infra.relay`), uploads its contents and removes uploaded
+segments. Failures of the network or the store thus do not affect the training, and data left by a
+crash is uploaded later.
 """
 
 from __future__ import annotations
@@ -39,27 +39,27 @@ __all__ = [
 SPOOL_VARIABLE = "VINEDRESSER_SPOOL"
 _LIMIT_VARIABLE = "VINEDRESSER_SPOOL_MIB"
 _LIMIT_MIB = 8192
-# The folder in a spool that is the relay's own: nothing in it is part of the run.
+# The relay's own folder in a spool, which is not part of the run.
 PRIVATE = ".relay"
 
 _TARGET = f"{PRIVATE}/target.json"
 _LOCK = f"{PRIVATE}/lock"
 _SEGMENTS = "segments/"
-# How often a writer that waits for room looks for it, and after which time it says that it waits.
+# Seconds between checks for space of a waiting writer, and before it reports that it waits.
 _LOOK = 0.05
 _QUIET = 1.0
 
 
 @dataclass(frozen=True)
 class Target:
-    """Where a spool's content belongs.
+    """The destination of a spool.
 
     Attributes:
-        url: of the run, ``s3://bucket/prefix``.
-        endpoint: ``AWS_ENDPOINT_URL`` when the spool was made, "" where there was none: whoever
-            brings it there later finds the same server. Credentials are never kept.
-        rank: whose spool it is, where each process of a run has its own; None: the whole run's.
-        owner: process identity of the training, where nobody supervises it.
+        url: URL of the run, ``s3://bucket/prefix``.
+        endpoint: ``AWS_ENDPOINT_URL`` when the spool was created, else "", so that a later upload
+            finds the same server. Credentials are never stored.
+        rank: rank of the spool if each process of a run has its own; None: the whole run.
+        owner: process identity of an unsupervised training, as JSON.
     """
 
     url: str
@@ -69,7 +69,7 @@ class Target:
 
 
 def spool_root() -> Path:
-    """Return the folder of all spools of this user on this machine."""
+    """Return the folder with all spools of this user on this machine."""
     if named := os.environ.get(SPOOL_VARIABLE):
         return Path(named).absolute()
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
@@ -79,16 +79,16 @@ def spool_root() -> Path:
 def make_spool(
     url: str, token: str, *, rank: int | None = None, owner: dict[str, Any] | None = None
 ) -> tuple[Path, int]:
-    """Make an empty spool for a run.
+    """Create an empty spool for a run.
 
     Args:
-        url: of the run.
-        token: makes it another one than that of any other attempt at this URL.
+        url: URL of the run.
+        token: distinguishes it from other spools for this URL.
         rank: see `Target`.
         owner: see `Target`.
 
     Returns:
-        Its folder, whose last part begins with the run's name, for people; and the relay's lock.
+        Its folder, whose name begins with the run's name, and the descriptor of the relay's lock.
 
     Raises:
         OSError: the folder cannot be written.
@@ -101,32 +101,32 @@ def make_spool(
 def adopt_spool(
     folder: Path, url: str, *, rank: int | None = None, owner: dict[str, Any] | None = None
 ) -> int:
-    """Make a directory, new or one that holds a run, the spool of a run on an object store.
+    """Turn a directory, new or with a run, into the spool of a run on an object store.
 
     Args:
         folder: the directory.
-        url: of the run.
+        url: URL of the run.
         rank: see `Target`.
         owner: see `Target`.
 
     Returns:
-        The relay's lock.
+        The descriptor of the relay's lock.
 
     Raises:
-        OSError: it is a spool already, or cannot be written.
+        OSError: the directory is already a spool or cannot be written.
     """
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
     target = Target(url, endpoint, rank, owner)
     (folder / PRIVATE).mkdir(parents=True)
-    # Before it can be found: else who looks for what was left behind would upload it, too.
+    # Locked before it can be found: otherwise a recovery would upload it, too.
     lock = lock_spool(folder)
-    assert lock is not None, "nobody else knows the folder"
+    assert lock is not None, "no other process knows the folder"
     LocalStorage(folder).put(_TARGET, [json.dumps(asdict(target)).encode()], exclusive=True)
     return lock
 
 
 def read_target(folder: Path) -> Target | None:
-    """Return where the content of a folder belongs; None when it is no spool."""
+    """Return the destination of a spool; None if a folder is not a spool."""
     try:
         text = (folder / _TARGET).read_bytes()
     except (FileNotFoundError, NotADirectoryError):
@@ -135,26 +135,26 @@ def read_target(folder: Path) -> Target | None:
 
 
 def spools(store: str = "") -> list[Path]:
-    """Return the spools that there are, by name.
+    """Return all spools of this user, sorted by name.
 
     Args:
-        store: only those of runs in this store, or of this very run; "": all.
+        store: only spools for this store or run; "": all.
     """
     folders = sorted(path.parent.parent for path in spool_root().glob(f"*/{_TARGET}"))
     return [folder for folder in folders if not store or _belongs(folder, store.rstrip("/"))]
 
 
 def _belongs(folder: Path, store: str) -> bool:
-    # One that was done may have been removed in between.
+    # It may have been removed in between.
     target = read_target(folder)
     return target is not None and f"{target.url}/".startswith(f"{store}/")
 
 
 def lock_spool(folder: Path) -> int | None:
-    """Take the relay's lock of a spool; it is held until the descriptor is closed.
+    """Take the relay's lock of a spool, which is held until the descriptor is closed.
 
     Returns:
-        The descriptor; None when a relay is at work, or the spool is gone.
+        The descriptor; None if a relay holds the lock or the spool is gone.
     """
     try:
         descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -169,16 +169,19 @@ def lock_spool(folder: Path) -> int | None:
 
 
 class SpoolStorage(LocalStorage):
-    """A spool as the writer's storage: as large as it may become, and no larger.
+    """A spool as the writer's storage, with a limited size.
 
     Args:
         folder: the spool.
 
     Attributes:
-        limit: bytes of segments that may wait in it: ``VINEDRESSER_SPOOL_MIB``, or else 8 GiB.
-        wait: when that is reached, wait until there is room; else refuse the segment.
-        patience: seconds that a segment waits at the most.
-        on_wait: called with a sentence when a segment has to wait; None: nobody is told.
+        limit: maximum bytes of waiting segments: ``VINEDRESSER_SPOOL_MIB`` (default: 8 GiB).
+        wait: at the limit, wait for space; otherwise refuse the segment.
+        patience: maximum seconds that a segment waits.
+        on_wait: called with a sentence when a segment has to wait, or None.
+
+    Raises:
+        ConfigError: ``VINEDRESSER_SPOOL_MIB`` is not a whole number.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
@@ -189,25 +192,25 @@ class SpoolStorage(LocalStorage):
         self.on_wait: Callable[[str], object] | None = None
 
     def put(self, key: str, parts: Iterable[Buffer], *, exclusive: bool = False) -> None:
-        """See `Storage.put`; a segment may have to wait for room."""
+        """See `Storage.put`; a segment may have to wait for space."""
         if key.startswith(_SEGMENTS):
             self._await_room()
         super().put(key, parts, exclusive=exclusive)
 
     def _await_room(self) -> None:
         since = time.monotonic()
-        said = False
+        reported = False
         while (size := self._size()) >= self.limit:
             waited = time.monotonic() - since
             if not self.wait or waited >= self.patience:
                 raise StoreFull(
-                    f"{self.location}: {size >> 20} MiB wait to be uploaded, which is all that may"
+                    f"{self.location}: the spool is full: {size >> 20} MiB wait to be uploaded"
                 )
-            if waited >= _QUIET and not said and self.on_wait is not None:
-                said = True
+            if waited >= _QUIET and not reported and self.on_wait is not None:
+                reported = True
                 self.on_wait(
-                    f"{self.location}: {size >> 20} MiB wait to be uploaded, which is all that "
-                    "may; the training may have to wait"
+                    f"{self.location}: the spool is full: {size >> 20} MiB wait to be uploaded; "
+                    "the training may have to wait"
                 )
             time.sleep(_LOOK)
 
