@@ -1,4 +1,4 @@
-"""Units that are dead or saturated, and statistics that lag behind."""
+"""Dead or saturated units, and lagging statistics."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from vinedresser.testing.runs import make_run, step_record
 
 
 def noise() -> Data:
-    """Return digits with labels that have nothing to do with them."""
+    """Return digits with random labels."""
     data = digits()
     order = torch.randperm(len(data.y), generator=torch.Generator().manual_seed(3))
     return Data(data.x, data.y[order], data.x_eval, data.y_eval)
@@ -49,8 +49,8 @@ def test_dead_units_are_found(tmp_path: Path, model: type[nn.Module]) -> None:
     assert "lr 0.0001 instead of 0.001" in finding.remedy
 
 
-def test_sparse_units_of_a_training_that_cannot_learn_are_not_dead(tmp_path: Path) -> None:
-    """Each unit is zero for most rows, and hardly one for all."""
+def test_sparse_active_units_are_not_dead(tmp_path: Path) -> None:
+    """Each unit is zero for most rows, and hardly any is zero for all."""
     rule = DyingRelu()
     model = lambda: stack((64, 64, 10), nn.ReLU, bias=-0.5)  # noqa: E731
     run = captured(tmp_path, [rule], model, sgd(1e-6), data=noise())
@@ -61,7 +61,7 @@ def test_sparse_units_of_a_training_that_cannot_learn_are_not_dead(tmp_path: Pat
 
 
 def relu_record(step: int, zero: list[bool]) -> StepRecord:
-    """Return a step with one relu layer, of which some units were zero, and a loss that stands."""
+    """Return a step with one relu layer with some zero units, and a flat loss."""
     shares = np.where(zero, 1.0, 0.3)
     return step_record(
         step,
@@ -71,10 +71,10 @@ def relu_record(step: int, zero: list[bool]) -> StepRecord:
 
 
 @pytest.mark.parametrize(("same", "fires"), [(True, True), (False, False)])
-def test_a_unit_is_dead_that_is_zero_at_all_of_the_last_looks(
+def test_a_unit_is_dead_if_it_is_zero_at_all_recent_checks(
     tmp_path: Path, *, same: bool, fires: bool
 ) -> None:
-    """Half of the units are zero at each look: always the same ones, or by turns."""
+    """Half of the units are zero at each check: always the same ones, or alternating."""
     halves = ([True, False] * 4, [False, True] * 4)
     made = [relu_record(step, halves[0 if same else (step // 20) % 2]) for step in range(400)]
     rule = DyingRelu()
@@ -99,7 +99,7 @@ def test_large_weights_saturate_a_sigmoid(tmp_path: Path) -> None:
     assert "weights" in finding.cause
 
 
-def test_unsaturated_layers_of_a_training_that_cannot_learn_are_left_alone(tmp_path: Path) -> None:
+def test_unsaturated_layers_are_ignored(tmp_path: Path) -> None:
     rule = SaturatedActivation()
     model = lambda: stack((64, 64, 64, 10), nn.Tanh)  # noqa: E731
     assert found(captured(tmp_path, [rule], model, adam(1e-3), data=noise()), rule) == []
@@ -108,7 +108,7 @@ def test_unsaturated_layers_of_a_training_that_cannot_learn_are_left_alone(tmp_p
 @pytest.mark.parametrize(
     ("function", "torch_function"), [("tanh", torch.tanh), ("sigmoid", torch.sigmoid)]
 )
-def test_the_mean_slope_is_that_of_autograd(function: str, torch_function: object) -> None:
+def test_mean_slope_equals_autograd(function: str, torch_function: object) -> None:
     z = torch.randn(1000, dtype=torch.float64, requires_grad=True)
     assert callable(torch_function)
     y = torch_function(3 * z + 1)
@@ -128,7 +128,7 @@ def normed(momentum: float) -> nn.Module:
 
 @pytest.mark.parametrize(("momentum", "fires"), [(1e-3, True), (0.1, False), (0.02, False)])
 @pytest.mark.parametrize("total", [300, None])
-def test_running_statistics_that_lag_are_found(
+def test_lagging_running_statistics_are_found(
     tmp_path: Path, momentum: float, total: int | None, *, fires: bool
 ) -> None:
     rule = StaleBatchNorm()
@@ -143,10 +143,8 @@ def test_running_statistics_that_lag_are_found(
 
 
 @pytest.mark.parametrize("momentum", [1e-4, 1e-3, 2e-3])
-def test_the_share_of_the_way_is_that_of_the_moving_average(
-    tmp_path: Path, momentum: float
-) -> None:
-    """Batches that all have the mean 1, and one channel."""
+def test_covered_distance_matches_the_moving_average(tmp_path: Path, momentum: float) -> None:
+    """All batches have the mean 1, in one channel."""
     name = "buffers/bn.running_mean"
     made = [
         step_record(step, reductions={name: {"l2": 1 - (1 - momentum) ** step}})
@@ -157,8 +155,8 @@ def test_the_share_of_the_way_is_that_of_the_moving_average(
     assert finding.value == pytest.approx(1 - (1 - momentum) ** 200)
 
 
-def test_a_long_run_is_not_judged_by_its_beginning(tmp_path: Path) -> None:
-    """With a momentum of 1e-3 the statistics are right after some thousand steps."""
+def test_the_beginning_of_a_long_run_is_ignored(tmp_path: Path) -> None:
+    """With a momentum of 1e-3 the statistics are correct after several thousand steps."""
     rule = StaleBatchNorm()
     run = captured(tmp_path, [rule], lambda: normed(1e-3), adam(1e-3), total=10_000)
     assert found(run, rule) == []

@@ -1,4 +1,4 @@
-"""Rules about inputs and targets: their scale, what was lost of them, and rows of evaluations."""
+"""Rules about inputs and targets: scale, lost information, and evaluated rows."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ from vinedresser.store.finding import Finding
 
 
 def with_inputs(change: Callable[[Tensor], Tensor], data: Data | None = None) -> Data:
-    """Return digits with other inputs."""
+    """Return digits with modified inputs."""
     data = data or digits()
     return replace(data, x=change(data.x), x_eval=change(data.x_eval))
 
 
 def tanh() -> nn.Module:
-    """Return a network whose units saturate when their inputs are large."""
+    """Return a network that saturates for large inputs."""
     return nn.Sequential(nn.Linear(64, 32), nn.Tanh(), nn.Linear(32, 10))
 
 
 def unnormalised(path: Path, scale: float, rate: float, model: Callable[[], nn.Module]) -> Finding:
-    """Return what the rule finds in digits times a factor, trained by gradient descent."""
+    """Return the finding for scaled digits, trained by gradient descent."""
     data = with_inputs(lambda x: x * scale)
     found = found_in(path, [UnnormalisedInputs()], data, model, optimizer=sgd(rate), batch=64)
     (finding,) = found
     return finding
 
 
-def test_inputs_that_saturate_a_network_are_named_with_their_figures(tmp_path: Path) -> None:
+def test_saturating_inputs_are_reported_with_statistics(tmp_path: Path) -> None:
     finding = unnormalised(tmp_path, 255.0, 1e-4, tanh)
     pixels = digits().x * 255
     assert (finding.fault, finding.tensor) == ("unnormalised_inputs", "inputs/Sequential")
@@ -54,7 +54,7 @@ def test_inputs_that_saturate_a_network_are_named_with_their_figures(tmp_path: P
     assert "255" in finding.remedy
 
 
-def test_inputs_are_named_at_once_where_they_blow_the_loss_up(tmp_path: Path) -> None:
+def test_inputs_with_a_diverging_loss_are_reported_immediately(tmp_path: Path) -> None:
     data = with_inputs(lambda x: x * 255)
     data = replace(data, y=data.y[:, None].float() / 10)
     (finding,) = found_in(
@@ -70,20 +70,18 @@ def test_inputs_are_named_at_once_where_they_blow_the_loss_up(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("scale", [1.0, 4.0])
-def test_inputs_of_a_usual_size_are_not_what_keeps_a_training_from_learning(
-    scale: float, tmp_path: Path
-) -> None:
+def test_inputs_of_usual_size_are_ignored(scale: float, tmp_path: Path) -> None:
     data = with_inputs(lambda x: (x - 0.3) / 0.38 * scale)
     rules = [UnnormalisedInputs()]
     assert found_in(tmp_path, rules, data, tanh, optimizer=sgd(1e-6), batch=64) == []
 
 
-def test_large_inputs_that_are_learned_from_are_left_alone(tmp_path: Path) -> None:
+def test_large_inputs_of_a_learning_network_are_ignored(tmp_path: Path) -> None:
     data = with_inputs(lambda x: x * 255)
     assert found_in(tmp_path, [UnnormalisedInputs()], data, network(), optimizer=adam(1e-3)) == []
 
 
-def test_the_limit_is_a_parameter(tmp_path: Path) -> None:
+def test_the_threshold_is_a_parameter(tmp_path: Path) -> None:
     found = found_in(
         tmp_path, [UnnormalisedInputs(size=0.1)], digits(), tanh, optimizer=sgd(1e-6), batch=64
     )
@@ -91,7 +89,7 @@ def test_the_limit_is_a_parameter(tmp_path: Path) -> None:
 
 
 def scaled_targets(scale: float, shift: float = 0.0) -> Data:
-    """Return patients with targets of variance 1, times a factor, and a summand."""
+    """Return patients with targets of variance 1, scaled and shifted."""
     data = diabetes()
     mean, std = data.y.mean(), data.y.std()
     return replace(
@@ -102,7 +100,7 @@ def scaled_targets(scale: float, shift: float = 0.0) -> Data:
 
 
 def of_targets(path: Path, data: Data, optimizer: Callable[[nn.Module], object]) -> list[Finding]:
-    """Return what is found in a regression."""
+    """Return the findings in a regression."""
     return found_in(
         path,
         [UnnormalisedTargets()],
@@ -114,7 +112,7 @@ def of_targets(path: Path, data: Data, optimizer: Callable[[nn.Module], object])
     )
 
 
-def test_targets_out_of_reach_are_named_with_what_would_normalise_them(tmp_path: Path) -> None:
+def test_unreachable_targets_are_reported_with_their_normalisation(tmp_path: Path) -> None:
     (finding,) = of_targets(tmp_path, scaled_targets(8e3, 2e4), adam(3e-3))
     assert finding.fault == "unnormalised_targets"
     assert finding.evidence["mean"] == pytest.approx(2e4, rel=0.2)
@@ -123,31 +121,31 @@ def test_targets_out_of_reach_are_named_with_what_would_normalise_them(tmp_path:
     assert "targets - " in finding.remedy
 
 
-def test_targets_that_blow_the_loss_up_are_named_at_once(tmp_path: Path) -> None:
+def test_targets_with_a_diverging_loss_are_reported_immediately(tmp_path: Path) -> None:
     (finding,) = of_targets(tmp_path, scaled_targets(1e4), sgd(0.1))
     assert finding.step <= 30
     assert "not finite" in finding.seen
 
 
-def test_tiny_targets_that_are_not_learned_are_named(tmp_path: Path) -> None:
+def test_tiny_targets_are_reported(tmp_path: Path) -> None:
     (finding,) = of_targets(tmp_path, scaled_targets(1e-4), sgd(1e-3))
     assert finding.threshold == 0.01
     assert finding.value < 0.01
 
 
 @pytest.mark.parametrize(("scale", "shift", "rate"), [(77.0, 152.0, 3e-2), (1.0, 0.0, 1e-7)])
-def test_targets_that_are_learned_or_on_a_usual_scale_are_left_alone(
+def test_learned_or_usual_targets_are_ignored(
     scale: float, shift: float, rate: float, tmp_path: Path
 ) -> None:
     assert of_targets(tmp_path, scaled_targets(scale, shift), adam(rate)) == []
 
 
 def corrupt(path: Path, data: Data, **options: object) -> list[Finding]:
-    """Return what is found about inputs."""
+    """Return the findings about inputs."""
     return found_in(path, [CorruptInputs()], data, network(), batch=64, **options)  # type: ignore[arg-type]
 
 
-def test_batches_in_the_wrong_order_of_their_axes_are_found(tmp_path: Path) -> None:
+def test_wrong_axis_order_is_found(tmp_path: Path) -> None:
     (finding,) = corrupt(tmp_path, digits(), prepare=lambda x: x.T.reshape(x.shape))
     assert (finding.fault, finding.severity) == ("corrupt_inputs", "warning")
     assert finding.statistic == "order"
@@ -155,34 +153,34 @@ def test_batches_in_the_wrong_order_of_their_axes_are_found(tmp_path: Path) -> N
     assert "permute" in finding.remedy
 
 
-def test_inputs_that_are_all_zero_are_found(tmp_path: Path) -> None:
+def test_zero_inputs_are_found(tmp_path: Path) -> None:
     (finding,) = corrupt(tmp_path, digits(), prepare=torch.zeros_like)
     assert "are zero" in finding.seen
 
 
-def test_one_row_copied_over_the_batch_is_found(tmp_path: Path) -> None:
+def test_a_row_copied_to_the_whole_batch_is_found(tmp_path: Path) -> None:
     (finding,) = corrupt(tmp_path, digits(), prepare=lambda x: x[:1].expand_as(x))
     assert "the same for all rows of a batch" in finding.seen
 
 
-def test_inputs_of_which_nearly_all_features_were_lost_are_found(tmp_path: Path) -> None:
+def test_mostly_constant_features_are_found(tmp_path: Path) -> None:
     data = with_inputs(lambda x: torch.cat([torch.full((len(x), 60), 7.0), x[:, :4]], 1))
     (finding,) = corrupt(tmp_path, data)
     assert finding.statistic == "share"
     assert finding.value > 0.9
 
 
-def test_sound_inputs_are_not_corrupt_though_nothing_is_learned(tmp_path: Path) -> None:
+def test_valid_inputs_without_learning_are_ignored(tmp_path: Path) -> None:
     assert corrupt(tmp_path, digits(), optimizer=sgd(1e-6)) == []
 
 
-def test_the_same_rows_at_each_step_have_places_of_their_own(tmp_path: Path) -> None:
+def test_a_repeated_batch_has_no_position_effect(tmp_path: Path) -> None:
     rows = torch.arange(64)
     found = corrupt(tmp_path, digits(), optimizer=sgd(1e-6), order=iter([rows] * 300))
     assert found == []
 
 
-def test_the_part_that_goes_with_the_place_is_that_of_the_analysis_of_variance() -> None:
+def test_position_effect_matches_analysis_of_variance() -> None:
     generator = np.random.default_rng(0)
     batches = generator.normal(size=(9, 12, 30)) + 0.2 * np.arange(12)[None, :, None] + 1e4
     positions = RowPositions()
@@ -198,13 +196,13 @@ def test_the_part_that_goes_with_the_place_is_that_of_the_analysis_of_variance()
 
 
 def leaking(data: Data, rows: int) -> Data:
-    """Return digits of whose evaluation rows so many are training rows."""
+    """Return digits with some training rows among the evaluated rows."""
     x = torch.cat([data.x[:rows], data.x_eval[: 64 - rows]])
     return replace(data, x_eval=x, y_eval=torch.cat([data.y[:rows], data.y_eval[: 64 - rows]]))
 
 
 @pytest.mark.parametrize("rows", [64, 24])
-def test_evaluated_rows_that_were_trained_on_are_found(rows: int, tmp_path: Path) -> None:
+def test_evaluated_training_rows_are_found(rows: int, tmp_path: Path) -> None:
     data = leaking(digits(), rows)
     (finding,) = found_in(tmp_path, [DataLeakage()], data, network(), batch=64, every=50)
     assert (finding.fault, finding.severity) == ("data_leakage", "warning")
@@ -212,11 +210,11 @@ def test_evaluated_rows_that_were_trained_on_are_found(rows: int, tmp_path: Path
     assert finding.value > 0.1
 
 
-def test_rows_that_were_split_are_no_leak(tmp_path: Path) -> None:
+def test_split_rows_are_no_leak(tmp_path: Path) -> None:
     assert found_in(tmp_path, [DataLeakage()], digits(), network(), batch=64, every=50) == []
 
 
-def test_training_rows_may_be_evaluated_besides(tmp_path: Path) -> None:
+def test_extra_evaluations_of_training_rows_are_ignored(tmp_path: Path) -> None:
     data = digits()
     found = found_in(
         tmp_path,
@@ -230,15 +228,15 @@ def test_training_rows_may_be_evaluated_besides(tmp_path: Path) -> None:
     assert found == []
 
 
-def test_rows_that_are_common_are_no_leak(tmp_path: Path) -> None:
-    # Four yes or no: there are no more than sixteen different rows.
+def test_common_rows_are_no_leak(tmp_path: Path) -> None:
+    # Four binary features: at most sixteen distinct rows.
     data = with_inputs(lambda x: (x[:, [20, 28, 36, 44]] > 0.5).float())
     found = found_in(tmp_path, [DataLeakage()], data, network(4), batch=64, every=50)
     assert found == []
 
 
 class Tokens(nn.Module):
-    """The mean of embedded tokens, and a layer on it."""
+    """A linear layer on the mean of embedded tokens."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -251,12 +249,12 @@ class Tokens(nn.Module):
 
 
 def padded(x: Tensor, places: int) -> Tensor:
-    """Return the pixels of a digit as tokens, 16 of them and so much padding."""
+    """Return the pixels of a digit as 16 tokens with padding."""
     tokens = (x[:, 24:40] * 15).long() + 1
     return torch.cat([tokens, torch.zeros(len(x), places, dtype=torch.long)], 1)
 
 
-def test_padding_that_is_most_of_the_tokens_is_a_hint(tmp_path: Path) -> None:
+def test_mostly_padding_is_a_hint(tmp_path: Path) -> None:
     data = with_inputs(lambda x: padded(x, 24))
     (finding,) = found_in(tmp_path, [TokenRatio()], data, Tokens, steps=60, batch=64)
     assert (finding.fault, finding.severity) == ("token_ratio", "info")
@@ -264,13 +262,13 @@ def test_padding_that_is_most_of_the_tokens_is_a_hint(tmp_path: Path) -> None:
     assert finding.value == pytest.approx(24 / 40)
 
 
-def test_some_padding_is_not_told(tmp_path: Path) -> None:
+def test_some_padding_is_ignored(tmp_path: Path) -> None:
     data = with_inputs(lambda x: padded(x, 4))
     assert found_in(tmp_path, [TokenRatio()], data, Tokens, steps=60, batch=64) == []
 
 
 class Pixels(nn.Module):
-    """A network that is given whole numbers."""
+    """A network with integer inputs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -281,7 +279,7 @@ class Pixels(nn.Module):
         return out
 
 
-def test_whole_numbers_without_an_embedding_are_no_tokens(tmp_path: Path) -> None:
+def test_integers_without_an_embedding_are_no_tokens(tmp_path: Path) -> None:
     data = with_inputs(lambda x: (x * 16).long() * (x > 0.8))
     assert found_in(tmp_path, [TokenRatio()], data, Pixels, steps=60, batch=64) == []
 
@@ -297,6 +295,6 @@ def test_whole_numbers_without_an_embedding_are_no_tokens(tmp_path: Path) -> Non
         (lambda: TokenRatio(share=1.0), "share = 1"),
     ],
 )
-def test_parameters_out_of_range_are_refused(make: type[Rule], message: str) -> None:
+def test_invalid_parameters_raise(make: type[Rule], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         make()

@@ -1,4 +1,4 @@
-"""Rules about labels: one only, sorted, wrong, rare, or numbers of classes taken for values."""
+"""Rules about labels: constant, sorted, wrong, rare, or class numbers used as quantities."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from vinedresser.rules.data.single_label import SingleLabel
 from vinedresser.rules.losses.class_numbers import ClassNumbers, order_of_classes
 
 
-def test_a_single_label_that_is_learned_is_found_after_a_thousand_rows(tmp_path: Path) -> None:
+def test_a_single_label_is_found_after_1000_rows(tmp_path: Path) -> None:
     data = relabelled(torch.zeros_like)
     (finding,) = found_in(tmp_path, [SingleLabel()], data, network())
     assert (finding.fault, finding.severity) == ("single_label", "warning")
@@ -29,8 +29,8 @@ def test_a_single_label_that_is_learned_is_found_after_a_thousand_rows(tmp_path:
     assert "all 1024 labels" in finding.seen
 
 
-def test_the_right_one_of_candidates_may_always_be_the_first(tmp_path: Path) -> None:
-    # A contrastive loss: which of ten rows, the first, goes with a noisy copy of it.
+def test_a_constant_label_of_a_contrastive_loss_is_ignored(tmp_path: Path) -> None:
+    # A contrastive loss: the first of ten rows matches a noisy copy.
     class Pairs(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -64,12 +64,12 @@ def test_batches_sorted_by_class_are_found(tmp_path: Path) -> None:
     assert "shuffle" in finding.remedy
 
 
-def test_a_rare_class_and_shuffled_batches_are_no_single_label(tmp_path: Path) -> None:
+def test_shuffled_batches_with_a_rare_class_are_ignored(tmp_path: Path) -> None:
     data = relabelled(lambda y: (y == 0).long())
     assert found_in(tmp_path, [SingleLabel()], data, network(out=2)) == []
 
 
-def test_labels_of_other_rows_are_found_while_they_are_learned_by_heart(tmp_path: Path) -> None:
+def test_memorised_shuffled_labels_are_found(tmp_path: Path) -> None:
     data = relabelled(shuffled)
     (finding,) = found_in(
         tmp_path, [CorruptLabels()], data, network(inner=128), steps=600, batch=64, every=20
@@ -80,7 +80,7 @@ def test_labels_of_other_rows_are_found_while_they_are_learned_by_heart(tmp_path
     assert f"chance level: {math.log(10):.1f}" in finding.seen
 
 
-def test_labels_of_other_rows_that_are_not_learned_are_found_without_evaluations(
+def test_unlearned_shuffled_labels_are_found_without_evaluations(
     tmp_path: Path,
 ) -> None:
     data = relabelled(shuffled)
@@ -90,7 +90,7 @@ def test_labels_of_other_rows_that_are_not_learned_are_found_without_evaluations
     assert (finding.statistic, finding.confidence) == ("loss", 0.6)
 
 
-def test_targets_of_other_rows_are_found_in_a_regression(tmp_path: Path) -> None:
+def test_shuffled_regression_targets_are_found(tmp_path: Path) -> None:
     data = diabetes()
     mean, std = data.y.mean(), data.y.std()
     made = Data(data.x, shuffled((data.y - mean) / std), data.x_eval, (data.y_eval - mean) / std)
@@ -106,7 +106,7 @@ def test_targets_of_other_rows_are_found_in_a_regression(tmp_path: Path) -> None
     assert finding.statistic == "gain"
 
 
-def test_wrong_labels_of_training_rows_are_told_by_their_neighbours(tmp_path: Path) -> None:
+def test_wrong_training_labels_are_found_by_neighbours(tmp_path: Path) -> None:
     data = relabelled(lambda y: shuffled(y, 0.6), evaluated=False)
     order = torch.randperm(len(data.x), generator=torch.Generator().manual_seed(3))
     data = replace(data, x=data.x[order], y=data.y[order]).subset(700)
@@ -127,8 +127,8 @@ def test_wrong_labels_of_training_rows_are_told_by_their_neighbours(tmp_path: Pa
 @pytest.mark.parametrize(
     ("inner", "rows", "rate"), [(32, 1437, 3e-3), (256, 100, 1e-2), (4, 1437, 1e-5)]
 )
-def test_right_labels_are_not_corrupt(inner: int, rows: int, rate: float, tmp_path: Path) -> None:
-    # One that learns, one that learns few rows by heart, and one that hardly moves.
+def test_correct_labels_are_ignored(inner: int, rows: int, rate: float, tmp_path: Path) -> None:
+    # A training that learns, one that memorises few rows, and one that hardly moves.
     found = found_in(
         tmp_path,
         [CorruptLabels()],
@@ -141,14 +141,14 @@ def test_right_labels_are_not_corrupt(inner: int, rows: int, rate: float, tmp_pa
 
 
 def rare(kept: int, *, noise: float = 0.0) -> Data:
-    """Return digits: 0 and 1, and every so many of the others with 2; inputs with noise."""
+    """Return digits 0 and 1 and every ``kept``-th 2, with noisy inputs."""
     data = digits()
     keep = (data.y < 2) | ((data.y == 2) & (torch.arange(len(data.y)) % kept == 0))
     x = data.x + noise * torch.randn(data.x.shape, generator=torch.Generator().manual_seed(0))
     return replace(data, x=x[keep], y=data.y[keep])
 
 
-def test_a_rare_class_that_is_not_learned_is_named(tmp_path: Path) -> None:
+def test_an_unlearned_rare_class_is_found(tmp_path: Path) -> None:
     (finding,) = found_in(
         tmp_path,
         [ClassImbalance()],
@@ -164,11 +164,11 @@ def test_a_rare_class_that_is_not_learned_is_named(tmp_path: Path) -> None:
     assert finding.step >= 200
 
 
-def test_a_rare_class_that_is_learned_late_is_left_alone(tmp_path: Path) -> None:
+def test_a_rare_class_that_is_learned_late_is_ignored(tmp_path: Path) -> None:
     assert found_in(tmp_path, [ClassImbalance()], rare(12), network(out=3), steps=400) == []
 
 
-def test_classes_that_are_as_frequent_are_never_rare(tmp_path: Path) -> None:
+def test_balanced_classes_are_ignored(tmp_path: Path) -> None:
     untrained = sgd(1e-6)
     found = found_in(tmp_path, [ClassImbalance()], digits(), network(), optimizer=untrained)
     assert found == []
@@ -184,8 +184,8 @@ def test_a_squared_error_of_class_numbers_is_found(tmp_path: Path) -> None:
     assert finding.step <= 40
 
 
-def test_quantities_in_steps_are_no_class_numbers(tmp_path: Path) -> None:
-    # How far diabetes has gone, in ten steps.
+def test_binned_quantities_are_no_class_numbers(tmp_path: Path) -> None:
+    # Progress of diabetes, in ten bins.
     data = diabetes()
     limits = data.y.flatten().quantile(torch.linspace(0.1, 0.9, 9))
     steps = torch.bucketize(data.y, limits).float()
@@ -194,7 +194,7 @@ def test_quantities_in_steps_are_no_class_numbers(tmp_path: Path) -> None:
     assert found == []
 
 
-def test_the_order_of_classes_is_the_correlation_over_pairs() -> None:
+def test_order_of_classes_is_a_correlation_over_pairs() -> None:
     places = np.array([0.0, 1.0, 2.0, 4.0])
     inputs = np.repeat(places, 5)[:, None]
     numbers = np.repeat(np.arange(4), 5)
@@ -217,6 +217,6 @@ def test_the_order_of_classes_is_the_correlation_over_pairs() -> None:
         (lambda: ClassNumbers(order=1.0), "order = 1"),
     ],
 )
-def test_parameters_out_of_range_are_refused(make: type[Rule], message: str) -> None:
+def test_invalid_parameters_raise(make: type[Rule], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         make()

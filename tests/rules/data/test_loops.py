@@ -1,4 +1,4 @@
-"""The rules about data where there is no torch: a loop in plain numpy, and Keras."""
+"""Rules about data without torch: a loop in plain numpy, and Keras."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def rows() -> tuple[Array, Labels, Array, Labels]:
 
 
 def judged(run: Path) -> list[Finding]:
-    """Return what the rules find."""
+    """Return the findings of the rules."""
     findings = judge(open_run(run), [kind() for kind in KINDS])
     assert not [one for one in findings if "the rule itself failed" in one.seen]
     return [one for one in findings if one.statistic]
@@ -89,7 +89,7 @@ def reported(
     leak: bool = False,
     prepare: Callable[[Array], Array] = lambda x: x,
 ) -> list[Finding]:
-    """Train softmax regression for 400 steps, report by hand; return what the rules find."""
+    """Train softmax regression for 400 steps with manual reports; return the findings."""
     x, y, x_eval, y_eval = rows()
     y, y_eval = labels(y), labels(y_eval)
     if leak:
@@ -109,11 +109,11 @@ def reported(
     return judged(directory)
 
 
-def test_a_sound_loop_is_left_alone(tmp_path: Path) -> None:
+def test_a_correct_loop_is_ignored(tmp_path: Path) -> None:
     assert reported(tmp_path / "run") == []
 
 
-def test_rows_of_evaluations_that_were_trained_on(tmp_path: Path) -> None:
+def test_evaluated_training_rows(tmp_path: Path) -> None:
     (finding,) = reported(tmp_path / "run", leak=True)
     assert finding.fault == "data_leakage"
 
@@ -125,18 +125,18 @@ def test_rows_sorted_by_class(tmp_path: Path) -> None:
     assert finding.fault == "single_label"
 
 
-def test_labels_of_other_rows(tmp_path: Path) -> None:
+def test_shuffled_labels(tmp_path: Path) -> None:
     found = reported(tmp_path / "run", lambda y: np.random.default_rng(1).permutation(y))
     assert [one.fault for one in found] == ["corrupt_labels"]
 
 
-def test_batches_in_the_wrong_order_of_their_axes(tmp_path: Path) -> None:
+def test_wrong_axis_order(tmp_path: Path) -> None:
     found = reported(tmp_path / "run", prepare=lambda x: np.ascontiguousarray(x.T).reshape(x.shape))
     assert "corrupt_inputs" in {one.fault for one in found}
 
 
 def fitted(directory: Path, y: Labels, validation: tuple[Array, Labels]) -> list[Finding]:
-    """Fit a network of Keras to digits for 184 steps; return what the rules find."""
+    """Fit a Keras network to digits for 184 steps; return the findings."""
     import keras
 
     keras.utils.set_random_seed(0)
@@ -157,7 +157,7 @@ def fitted(directory: Path, y: Labels, validation: tuple[Array, Labels]) -> list
 
 
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
-def test_keras_and_evaluations_of_training_rows(tmp_path: Path) -> None:
+def test_evaluated_training_rows_in_keras(tmp_path: Path) -> None:
     x, y, x_eval, y_eval = rows()
     assert fitted(tmp_path / "sound", y, (x_eval, y_eval)) == []
     (finding,) = fitted(tmp_path / "leak", y, (x[:200], y[:200]))
@@ -165,7 +165,7 @@ def test_keras_and_evaluations_of_training_rows(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
-def test_keras_and_labels_of_other_rows(tmp_path: Path) -> None:
+def test_shuffled_labels_in_keras(tmp_path: Path) -> None:
     _, y, x_eval, y_eval = rows()
     (finding,) = fitted(tmp_path / "run", np.random.default_rng(1).permutation(y), (x_eval, y_eval))
     assert finding.fault == "corrupt_labels"

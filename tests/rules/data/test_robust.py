@@ -1,4 +1,4 @@
-"""Whatever inputs, labels and predictions a training shows, no rule about data fails on them."""
+"""No rule about data fails for any inputs, labels and predictions."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def rules() -> list[Rule]:
 
 
 def array(draw: st.DrawFn, generator: np.random.Generator) -> NDArray[np.generic]:
-    """Return numbers of any kind in any shape."""
+    """Return an array of any dtype and shape."""
     shape = draw(st.sampled_from(SHAPES))
     kind = draw(st.sampled_from(("normal", "classes", "one", "special", "bool", "large")))
     if kind == "normal":
@@ -67,7 +67,7 @@ def array(draw: st.DrawFn, generator: np.random.Generator) -> NDArray[np.generic
 
 @st.composite
 def records(draw: st.DrawFn) -> list[StepRecord]:
-    """Return a training with evaluations in between."""
+    """Return a training with evaluations."""
     generator = np.random.default_rng(draw(st.integers(0, 99)))
     loss = draw(st.sampled_from(LOSSES))
     shown = [[array(draw, generator) for _ in range(3)] for _ in range(draw(st.integers(1, 3)))]
@@ -89,7 +89,7 @@ def records(draw: st.DrawFn) -> list[StepRecord]:
 
 @given(records())
 @settings(examples(60), suppress_health_check=list(HealthCheck))
-def test_no_rule_fails_whatever_the_data(made: list[StepRecord]) -> None:
+def test_no_rule_fails_for_any_data(made: list[StepRecord]) -> None:
     with tempfile.TemporaryDirectory() as directory:
         found = judge(make_run(Path(directory) / "run", made), rules())
     assert [one.seen for one in found if one.seen.startswith("the rule itself failed")] == []

@@ -1,4 +1,4 @@
-"""Small trainings in torch for the rules about data: digits, and what can be wrong with them."""
+"""Small torch trainings for the rules about data: digits with various faults."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ __all__ = ["found_in", "network", "relabelled", "shuffled", "sorted_batches"]
 
 
 def network(wide: int = 64, out: int = 10, inner: int = 32) -> Callable[[], nn.Module]:
-    """Return what makes a small network."""
+    """Return a function that creates a small network."""
     return lambda: nn.Sequential(nn.Linear(wide, inner), nn.ReLU(), nn.Linear(inner, out))
 
 
 def relabelled(change: Callable[[Tensor], Tensor], *, evaluated: bool = True) -> Data:
-    """Return digits with other labels, in training only unless they are evaluated by them too."""
+    """Return digits with modified labels, in training only unless ``evaluated``."""
     data = digits()
     return replace(data, y=change(data.y), y_eval=change(data.y_eval) if evaluated else data.y_eval)
 
 
 def shuffled(labels: Tensor, share: float = 1.0) -> Tensor:
-    """Return labels of which the first rows, a share of them, have those of others."""
+    """Return labels whose first rows, by share, are shuffled."""
     count = round(share * len(labels))
     order = torch.randperm(count, generator=torch.Generator().manual_seed(0))
     return torch.cat([labels[:count][order], labels[count:]])
 
 
 def sorted_batches(labels: Tensor, size: int) -> Iterator[Tensor]:
-    """Yield row numbers of batches in the order of the labels, again and again."""
+    """Yield row numbers of batches sorted by label, endlessly."""
     order = labels.argsort(stable=True)
     while True:
         yield from torch.split(order, size)
@@ -58,21 +58,21 @@ def found_in(
     evaluations: Callable[[int], Data] | None = None,
     prepare: Callable[[Tensor], Tensor] = lambda x: x,
 ) -> list[Finding]:
-    """Train, and return what rules find.
+    """Train, and return the findings of some rules.
 
     Args:
-        directory: to leave the run in.
-        rules: to judge by.
+        directory: parent directory of the run.
+        rules: rules to judge by.
         data: rows.
-        model: makes it.
-        loss: None: cross-entropy.
-        optimizer: None: Adam, 3e-3.
-        steps: of the optimizer, which the run says it will take.
-        batch: rows of a step.
-        every: evaluate every so many steps; 0: never.
-        order: row numbers of each batch; None: shuffled.
-        evaluations: by their number, what is evaluated; None: the evaluation rows.
-        prepare: what is done to the inputs of a batch.
+        model: creates the model.
+        loss: loss; default: cross-entropy.
+        optimizer: creates the optimizer; default: Adam, 3e-3.
+        steps: optimizer steps, also the expected steps of the run.
+        batch: rows per step.
+        every: steps between evaluations; 0 for none.
+        order: row numbers of each batch; default: shuffled.
+        evaluations: evaluated data by number of the evaluation; default: the evaluation rows.
+        prepare: transformation of the inputs of a batch.
     """
     torch.manual_seed(0)
     torch.set_num_threads(1)

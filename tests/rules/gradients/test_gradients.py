@@ -1,4 +1,4 @@
-"""Gradients that fade or grow: told from those of plateaus, and of trainings that learn."""
+"""Vanishing or exploding gradients, as opposed to plateaus and trainings that learn."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SIGMOIDS = (64, *[32] * 8, 10)
 
 
 def steps_of(norms: list[float], sizes: list[list[float]]) -> list[StepRecord]:
-    """Return a training without labels whose loss stands still, with gradients of these sizes."""
+    """Return a training without labels and with a flat loss, with gradients of these sizes."""
     made = []
     for step in range(len(norms) * 20):
         look, rest = divmod(step, 20)
@@ -38,7 +38,7 @@ def steps_of(norms: list[float], sizes: list[list[float]]) -> list[StepRecord]:
     return made
 
 
-def test_a_plateau_that_is_left_is_no_vanishing_gradient(tmp_path: Path) -> None:
+def test_a_temporary_plateau_is_no_vanishing_gradient(tmp_path: Path) -> None:
     """Nine sigmoid layers whose gradient ratio is 3e-5 for 400 steps, and which then learn."""
     rule = VanishingGradient()
     model = lambda: stack(SIGMOIDS, nn.Sigmoid)  # noqa: E731
@@ -59,13 +59,13 @@ def test_a_gradient_too_small_for_the_optimizer_is_found_early(tmp_path: Path) -
     (finding,) = found(captured(tmp_path, [rule], model, sgd(0.1)), rule)
     assert finding.fault == "vanishing_gradient"
     assert finding.since == 0
-    # No gradient of such size moves the first layers: nothing is waited for.
+    # Gradients this small do not move the first layers, so the rule does not wait.
     assert finding.step < 300
     assert "activations saturate" in finding.cause
 
 
-def test_a_gradient_that_grows_on_its_way_back_explodes(tmp_path: Path) -> None:
-    """Sixteen tanh layers with weights so large that each of them about doubles the gradient."""
+def test_a_gradient_that_grows_with_depth_explodes(tmp_path: Path) -> None:
+    """Sixteen tanh layers whose weights are so large that each about doubles the gradient."""
     rule = ExplodingGradient()
 
     def model() -> nn.Module:
@@ -85,8 +85,8 @@ class Square(nn.Module):
         return ((output - nn.functional.one_hot(label, 10)) ** 2).mean()
 
 
-def test_a_gradient_that_grows_with_the_steps_explodes_before_it_overflows(tmp_path: Path) -> None:
-    """A linear model with a learning rate a little above 2 over the greatest curvature."""
+def test_a_gradient_that_grows_over_steps_explodes_before_overflow(tmp_path: Path) -> None:
+    """A linear model with a learning rate slightly above 2 over the largest curvature."""
     rule = ExplodingGradient()
     model = lambda: stack((64, 10), nn.ReLU)  # noqa: E731
     run = captured(tmp_path, [rule], model, sgd(1.0), loss=Square(), steps=200, total=200)
@@ -100,7 +100,7 @@ def test_a_gradient_that_grows_with_the_steps_explodes_before_it_overflows(tmp_p
     assert finding.correction == {"lr": 0.01}
 
 
-def test_a_deep_tanh_network_that_learns_is_left_alone(tmp_path: Path) -> None:
+def test_a_learning_deep_tanh_network_is_ignored(tmp_path: Path) -> None:
     rules = [VanishingGradient(), ExplodingGradient()]
     model = lambda: stack((64, *[32] * 10, 10), nn.Tanh)  # noqa: E731
     assert found(captured(tmp_path, rules, model, adam(3e-3)), *rules) == []
@@ -110,9 +110,9 @@ def test_a_deep_tanh_network_that_learns_is_left_alone(tmp_path: Path) -> None:
     ("norms", "fires"),
     [
         ([1.0] * 20, False),
-        # A hundredfold growth at one look only.
+        # Hundredfold growth at a single check.
         ([1.0] * 15 + [500.0] + [1.0] * 4, False),
-        # 99-fold, and 101-fold, of the least of the first three.
+        # 99-fold and 101-fold growth over the smallest of the first three.
         ([3.0, 1.0] + [3.0] * 3 + [99.0] * 15, False),
         ([3.0, 1.0] + [3.0] * 3 + [101.0] * 15, True),
         # An overflow of the square of a finite norm.
@@ -120,7 +120,7 @@ def test_a_deep_tanh_network_that_learns_is_left_alone(tmp_path: Path) -> None:
         ([0.0] * 5 + [101.0] * 15, False),
     ],
 )
-def test_growth_is_held_against_the_first_looks(
+def test_growth_is_relative_to_the_first_checks(
     tmp_path: Path, norms: list[float], *, fires: bool
 ) -> None:
     # One tensor has the whole norm.
@@ -133,19 +133,19 @@ def test_growth_is_held_against_the_first_looks(
     [
         ([1.1e3, 1e2, 1e1, 1.0], True),
         ([0.9e3, 1e2, 1e1, 1.0], False),
-        # One odd layer is no depth.
+        # A single unusual layer is no depth.
         ([1.1e3, 1.0, 2.0, 1.0], False),
         ([1.0, 1e1, 1e2, 1.1e3], False),
     ],
 )
-def test_growth_along_the_depth_is_steady(
+def test_growth_over_depth_must_be_steady(
     tmp_path: Path, sizes: list[float], *, fires: bool
 ) -> None:
     made = steps_of([1.0] * 20, [sizes] * 20)
     assert bool(found(make_run(tmp_path / "run", made), ExplodingGradient())) is fires
 
 
-def test_parameters_are_checked() -> None:
+def test_invalid_parameters_raise() -> None:
     for wrong in ({"growth": 1.0}, {"depth": 0.5}, {"every": 0}, {"patience": 0}):
         with pytest.raises(ConfigError):
             ExplodingGradient(**wrong)

@@ -1,4 +1,4 @@
-"""The rule on last activation, loss, width of the output and labels."""
+"""The rule about mismatches of last activation, loss, output width and labels."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ def found(case: Case, directory: Path) -> Finding | None:
     return findings[0] if findings else None
 
 
-def test_a_softmax_before_a_loss_on_logits_is_told_of_with_the_floor(tmp_path: Path) -> None:
+def test_softmax_before_a_loss_on_logits_reports_the_lower_bound(tmp_path: Path) -> None:
     finding = found(digits_case(network(10, nn.Softmax(1)), steps=60), tmp_path)
     assert finding is not None
     assert finding.evidence["kind"] == "double_softmax"
-    # It learns, so it is no reason to end the run.
+    # It learns, so it does not stop the run.
     assert finding.severity == "warning"
     assert finding.step <= 15
     # The loss of perfect probabilities: -ln(e / (e + 9)).
     assert f"{-math.log(math.e / (math.e + 9)):.3g}" in finding.cause
 
 
-def test_it_ends_the_run_when_nothing_can_be_learned(tmp_path: Path) -> None:
+def test_a_hopeless_mismatch_stops_the_run(tmp_path: Path) -> None:
     case = digits_case(network(1, nn.Softmax(1)), nn.BCELoss(), steps=60)
     case.y = (case.y > 4).float()[:, None]
     finding = found(case, tmp_path)
@@ -77,7 +77,7 @@ def test_shapes_that_broadcast_in_a_plain_function(tmp_path: Path) -> None:
     assert finding.evidence["kind"] == "broadcast"
 
 
-def test_a_relu_that_cannot_reach_the_targets(tmp_path: Path) -> None:
+def test_relu_with_unreachable_targets(tmp_path: Path) -> None:
     finding = found(regression_case(network(1, nn.ReLU(), inner=10), steps=60), tmp_path)
     assert finding is not None
     assert finding.evidence["kind"] == "out_of_reach"
@@ -85,7 +85,7 @@ def test_a_relu_that_cannot_reach_the_targets(tmp_path: Path) -> None:
 
 
 def test_one_unit_for_three_classes(tmp_path: Path) -> None:
-    # A plain function, since torch's own refuses such labels.
+    # A custom loss, since torch's own rejects such labels.
     class BinaryCrossentropy(nn.Module):
         def forward(self, outputs: Tensor, labels: Tensor) -> Tensor:
             p = outputs.clamp(1e-7, 1 - 1e-7)
@@ -108,11 +108,11 @@ def test_one_unit_for_three_classes(tmp_path: Path) -> None:
         (1, nn.Sigmoid(), nn.BCELoss(), "binary"),
         # More outputs than classes.
         (12, None, nn.CrossEntropyLoss(), "numbers"),
-        # An odd choice that learns well.
+        # An unusual choice that learns well.
         (10, nn.Softmax(1), nn.MSELoss(), "one_hot"),
     ],
 )
-def test_what_goes_together_is_left_alone(
+def test_matching_losses_and_outputs_are_ignored(
     out: int, last: nn.Module | None, loss: nn.Module, labels: str, tmp_path: Path
 ) -> None:
     case = digits_case(network(out, last), loss, steps=250)
@@ -124,14 +124,14 @@ def test_what_goes_together_is_left_alone(
 
 
 @pytest.mark.parametrize("last", [nn.ReLU(), nn.Sigmoid()])
-def test_targets_within_reach_are_left_alone(last: nn.Module, tmp_path: Path) -> None:
+def test_reachable_targets_are_ignored(last: nn.Module, tmp_path: Path) -> None:
     case = regression_case(network(1, last, inner=10), steps=200)
     case.y = (case.y - case.y.min()) / (case.y.max() - case.y.min())
     assert found(case, tmp_path) is None
 
 
-def test_a_name_that_the_values_contradict_is_not_believed(tmp_path: Path) -> None:
-    # A class of the user's own, called like Keras's, that takes logits.
+def test_a_name_contradicted_by_values_is_ignored(tmp_path: Path) -> None:
+    # A custom class with the name of a Keras loss, which takes logits.
     class SparseCategoricalCrossentropy(nn.CrossEntropyLoss):
         pass
 
@@ -143,7 +143,7 @@ def test_rows_without_a_class(tmp_path: Path) -> None:
     records = []
     for step in range(0, 30, 5):
         shares = generator.dirichlet(np.ones(3), size=16)
-        # Classes 3 and 4 are none of the three outputs.
+        # Classes 3 and 4 are not among the three outputs.
         labels = np.eye(5)[generator.integers(5, size=16)][:, :3]
         records.append(
             step_record(
@@ -165,7 +165,7 @@ def test_rows_without_a_class(tmp_path: Path) -> None:
     assert "have no class" in finding.seen
 
 
-def test_the_form_of_outputs() -> None:
+def test_output_form() -> None:
     logits = torch.randn(50, 7, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     raw = output_form(logits.numpy())
     shares = output_form(logits.softmax(1).numpy())
@@ -182,7 +182,7 @@ def test_the_form_of_outputs() -> None:
     assert output_form(np.array([[math.nan]])) is None
 
 
-def test_a_patience_of_nothing_is_refused() -> None:
+def test_patience_0_raises() -> None:
     with pytest.raises(ConfigError, match="patience = 0"):
         LossOutputMismatch(patience=0)
 

@@ -1,4 +1,4 @@
-"""What a loss has to look like to count as learned, standing still or blown up."""
+"""When a loss counts as learned, flat or blown up."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = np.arange(2000)
 
 
 def noisy(level: Series | float, share: float, seed: int = 3) -> Series:
-    """Return a loss with normal noise of some share of it."""
+    """Return a loss with relative normal noise."""
     return np.asarray(level * (1 + share * np.random.default_rng(seed).normal(size=len(T))))
 
 
@@ -34,7 +34,7 @@ def verdict(values: Iterable[float]) -> tuple[str, int]:
     return "learned" if progress.learned() else "open", -1
 
 
-def test_the_spread_leaves_a_trend_out() -> None:
+def test_spread_excludes_a_trend() -> None:
     noise = np.random.default_rng(0).normal(size=5000)
     trend = np.linspace(0, 100, 5000)
     assert spread(list(noise + trend)) == pytest.approx(noise.std(), rel=0.05)
@@ -42,7 +42,7 @@ def test_the_spread_leaves_a_trend_out() -> None:
 
 
 @pytest.mark.parametrize(("noise", "latest"), [(0.0, 200), (0.005, 250), (0.05, 600), (0.1, 900)])
-def test_a_loss_that_stands_still_is_told_the_later_the_noisier(noise: float, latest: int) -> None:
+def test_noise_delays_the_finding_of_a_flat_loss(noise: float, latest: int) -> None:
     verdicts = [verdict(noisy(2.3, noise, seed)) for seed in range(9)]
     assert {what for what, _ in verdicts} == {"stuck"}
     assert median(step for _, step in verdicts) <= latest
@@ -66,12 +66,12 @@ def test_a_loss_that_stands_still_is_told_the_later_the_noisier(noise: float, la
     ],
 )
 @pytest.mark.parametrize("noise", [0.0, 0.003, 0.02])
-def test_a_loss_that_comes_down_is_not_stuck(loss: Series, noise: float) -> None:
+def test_a_decreasing_loss_is_not_stuck(loss: Series, noise: float) -> None:
     assert verdict(noisy(loss, noise))[0] == "learned"
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.003])
-def test_a_long_plateau_that_slopes_is_not_stuck(noise: float) -> None:
+def test_a_sloping_plateau_is_not_stuck(noise: float) -> None:
     loss = 0.693 * (1 - 0.5 / (1 + np.exp(-(T - 500) / 80)))
     assert verdict(noisy(loss, noise))[0] == "learned"
 
@@ -92,17 +92,17 @@ def test_a_long_plateau_that_slopes_is_not_stuck(noise: float) -> None:
         ),
     ],
 )
-def test_a_loss_that_does_not_come_down_is_told(loss: Series, expected: str) -> None:
+def test_a_loss_that_does_not_decrease_is_found(loss: Series, expected: str) -> None:
     assert verdict(noisy(loss, 0.01))[0] == expected
 
 
-def test_single_samples_are_too_noisy_to_tell_of_a_standstill_by_chance() -> None:
+def test_noise_of_single_samples_causes_no_finding() -> None:
     generator = np.random.default_rng(1)
     loss = (0.3 + 0.7 * np.exp(-T / 200)) * generator.chisquare(1, size=len(T))
     assert verdict(loss)[0] != "stuck"
 
 
-def test_values_that_are_not_finite_are_left_out() -> None:
+def test_nonfinite_values_are_ignored() -> None:
     progress = LossProgress(patience=20, drop=0.1)
     for step, value in enumerate([1.0, math.nan, math.inf, 1.0]):
         progress.add(step, value)
@@ -126,7 +126,7 @@ def test_sparse_losses_fill_blocks_by_steps() -> None:
         ("metrics/lr", 0),
     ],
 )
-def test_the_name_of_a_metric_says_which_way_is_better(name: str, expected: int) -> None:
+def test_direction_of_a_metric_by_name(name: str, expected: int) -> None:
     assert direction(name) == expected
 
 

@@ -1,4 +1,4 @@
-"""The rules about losses and accuracy, on trainings that go wrong and on some that only look so."""
+"""Rules about losses and accuracy, on faulty trainings and near misses."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def network(out: int = 10, inner: int = 64, act: type[nn.Module] = nn.ReLU) -> n
 
 
 def shuffled(case: Case) -> Case:
-    """Return it with labels that belong to other rows."""
+    """Return the case with shuffled labels."""
     case.y = case.y[torch.randperm(len(case.y), generator=torch.Generator().manual_seed(0))]
     return case
 
@@ -46,19 +46,19 @@ def one(case: Case, directory: Path, rule: Rule) -> Finding | None:
     return findings[0] if findings else None
 
 
-def test_underfitting_is_found_in_mid_run_with_what_simple_models_reach(tmp_path: Path) -> None:
+def test_underfitting_is_found_during_the_run(tmp_path: Path) -> None:
     finding = one(digits_case(network(), lr=1e-5, sgd=True), tmp_path, Underfitting())
     assert finding is not None
     assert finding.severity == "stop"
     assert 150 < finding.step < 300
     assert "simple models reach 0.9" in finding.seen
-    # The weights do not move, so the rate is what is wrong.
+    # The weights do not move, so the learning rate is the fault.
     assert finding.fault == "learning_rate_too_low"
     assert finding.correction == {"lr": 1e-4}
 
 
-def test_underfitting_is_found_when_the_run_is_over(tmp_path: Path) -> None:
-    # Too short to be without hope before its end.
+def test_underfitting_is_found_at_the_end(tmp_path: Path) -> None:
+    # Too short to be hopeless before its end.
     finding = one(digits_case(network(), lr=3e-3, sgd=True, steps=150), tmp_path, Underfitting())
     assert finding is not None
     assert finding.step == 149
@@ -69,13 +69,11 @@ def test_underfitting_is_found_when_the_run_is_over(tmp_path: Path) -> None:
     [
         lambda: digits_case(network()),
         lambda: regression_case(network(1, 10), steps=300),
-        # Nothing can be learned of these, so nothing is less than it should be.
+        # Nothing can be learned here, so nothing is missing.
         lambda: shuffled(regression_case(network(1, 10), steps=300, lr=1e-3)),
     ],
 )
-def test_a_training_that_does_what_can_be_done_does_not_underfit(
-    case: Callable[[], Case], tmp_path: Path
-) -> None:
+def test_reaching_the_possible_is_no_underfitting(case: Callable[[], Case], tmp_path: Path) -> None:
     assert one(case(), tmp_path, Underfitting()) is None
 
 
@@ -84,17 +82,17 @@ def test_a_sum_instead_of_a_mean(tmp_path: Path) -> None:
     finding = one(case, tmp_path, InitialLoss())
     assert finding is not None
     assert finding.fault == "loss_scale"
-    # As many rows as a batch has.
+    # The factor is the number of rows in a batch.
     assert finding.evidence["factor"] == pytest.approx(32, rel=1e-4)
     assert "multiply the learning rate by 1/32" in finding.remedy
 
 
-def test_a_sum_with_a_learning_rate_that_goes_with_it_is_left_alone(tmp_path: Path) -> None:
+def test_a_sum_with_a_matching_learning_rate_is_ignored(tmp_path: Path) -> None:
     case = digits_case(network(), nn.CrossEntropyLoss(reduction="sum"), lr=3e-3, sgd=True)
     assert one(case, tmp_path, InitialLoss()) is None
 
 
-def test_outputs_that_are_sure_from_the_start_are_a_hint(tmp_path: Path) -> None:
+def test_confident_initial_outputs_are_a_hint(tmp_path: Path) -> None:
     case = digits_case(network(), lr=1e-6, sgd=True, steps=400)
     case.x = case.x * 500
     finding = one(case, tmp_path, InitialLoss())
@@ -104,8 +102,8 @@ def test_outputs_that_are_sure_from_the_start_are_a_hint(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("kind", ["classes", "values"])
-def test_predictions_that_are_all_the_same(kind: str, tmp_path: Path) -> None:
-    # Its units are dead, so nothing of the input comes through.
+def test_constant_predictions(kind: str, tmp_path: Path) -> None:
+    # Its units are dead, so no input passes.
     model = network(10) if kind == "classes" else network(1, 10)
     case = digits_case(model, steps=400) if kind == "classes" else regression_case(model)
     case.steps = 400
@@ -115,15 +113,15 @@ def test_predictions_that_are_all_the_same(kind: str, tmp_path: Path) -> None:
     assert finding.fault == "constant_predictions"
 
 
-def test_predictions_that_differ_are_left_alone(tmp_path: Path) -> None:
+def test_varying_predictions_are_ignored(tmp_path: Path) -> None:
     assert one(digits_case(network()), tmp_path / "digits", ConstantPredictions()) is None
-    # A rare class that is never said yet: it is the majority that is learned.
+    # A rare class that is never predicted at first: the majority is learned first.
     case = digits_case(network(1), nn.BCEWithLogitsLoss())
     case.y = (case.y == 0).float()[:, None]
     assert one(case, tmp_path / "rare", ConstantPredictions()) is None
 
 
-def test_a_loss_that_swings(tmp_path: Path) -> None:
+def test_an_oscillating_loss(tmp_path: Path) -> None:
     case = digits_case(network(), lr=0.4, sgd=True, batch=1, steps=1500)
     finding = one(case, tmp_path, OscillatingLoss())
     assert finding is not None
@@ -131,12 +129,12 @@ def test_a_loss_that_swings(tmp_path: Path) -> None:
     assert finding.correction == {"lr": 0.04}
 
 
-def test_the_noise_of_small_batches_is_left_alone(tmp_path: Path) -> None:
+def test_noise_of_small_batches_is_ignored(tmp_path: Path) -> None:
     case = digits_case(network(), lr=0.02, sgd=True, batch=2, steps=1500)
     assert one(case, tmp_path, OscillatingLoss()) is None
 
 
-def test_an_input_that_is_the_label_is_a_hint(tmp_path: Path) -> None:
+def test_a_label_among_the_inputs_is_a_hint(tmp_path: Path) -> None:
     case = digits_case(nn.Linear(64, 10), lr=0.1, batch=64)
     case.x = torch.cat([nn.functional.one_hot(case.y, 10) * 3.0, case.x[:, 10:] * 0.01], 1)
     finding = one(case, tmp_path, PerfectAtOnce())
@@ -144,13 +142,13 @@ def test_an_input_that_is_the_label_is_a_hint(tmp_path: Path) -> None:
     assert (finding.fault, finding.severity) == ("data_leakage", "info")
 
 
-def test_what_has_to_be_learned_is_not_perfect_at_once(tmp_path: Path) -> None:
+def test_learned_predictions_are_not_perfect_at_once(tmp_path: Path) -> None:
     assert one(digits_case(network()), tmp_path, PerfectAtOnce()) is None
 
 
-def test_the_cells_of_classes_that_are_mixed_up_are_named(tmp_path: Path) -> None:
+def test_confused_classes_are_reported(tmp_path: Path) -> None:
     case = digits_case(network(3), batch=64, steps=400)
-    # Classes 1 and 2 cannot be told apart; each of the three is as frequent.
+    # Classes 1 and 2 cannot be separated; all three are equally frequent.
     case.y = case.y % 3
     case.x = nn.functional.one_hot(case.y, 3).float()
     case.x[case.y == 2] = torch.tensor([0.0, 1.0, 0.0])
@@ -161,13 +159,13 @@ def test_the_cells_of_classes_that_are_mixed_up_are_named(tmp_path: Path) -> Non
     assert {frozenset(cell[:2]) for cell in finding.evidence["cells"]} == {frozenset({1, 2})}
 
 
-def test_classes_that_are_told_apart_are_not_mixed_up(tmp_path: Path) -> None:
+def test_separated_classes_are_ignored(tmp_path: Path) -> None:
     case = digits_case(network(), batch=64, steps=600, lr=1e-2)
     assert one(case, tmp_path, ClassifierConfusion()) is None
 
 
-def test_what_gets_no_better_is_overtraining(tmp_path: Path) -> None:
-    # The floor of the noise is reached soon.
+def test_no_improvement_is_overtraining(tmp_path: Path) -> None:
+    # The noise floor is reached soon.
     case = regression_case(nn.Linear(10, 1), lr=0.05, steps=800, batch=350, evaluate=20)
     finding = one(case, tmp_path, Overtraining())
     assert finding is not None
@@ -175,7 +173,7 @@ def test_what_gets_no_better_is_overtraining(tmp_path: Path) -> None:
     assert finding.step - finding.since == 10 * 20
 
 
-def test_what_gets_better_is_no_overtraining(tmp_path: Path) -> None:
+def test_improvement_is_no_overtraining(tmp_path: Path) -> None:
     case = digits_case(network(), lr=0.05, sgd=True, steps=400, evaluate=20)
     assert one(case, tmp_path, Overtraining()) is None
 
@@ -184,7 +182,7 @@ def test_what_gets_better_is_no_overtraining(tmp_path: Path) -> None:
     ("name", "fault", "rate"),
     [("lr_adam", "learning_rate_too_high", 0.1), ("lr_too_low", "learning_rate_too_low", 1e-5)],
 )
-def test_loss_not_decreasing_names_the_fault(
+def test_loss_not_decreasing_reports_the_fault(
     name: str, fault: str, rate: float, tmp_path: Path
 ) -> None:
     run = open_run(FAULTY[name].run(tmp_path / "run"))
@@ -193,8 +191,8 @@ def test_loss_not_decreasing_names_the_fault(
     assert finding.correction == {"lr": rate}
 
 
-def test_swing_is_that_of_block_means(tmp_path: Path) -> None:
-    # Blocks of five that go up and down by a half of their level, far above the start.
+def test_swing_is_computed_from_block_means(tmp_path: Path) -> None:
+    # Blocks of five that vary by half of their level, far above the start.
     losses = [1.0] * 20 + [10.0 + 5.0 * (-1) ** (step // 5) for step in range(280)]
     records = [
         step_record(step, scalars={"losses/loss": value}) for step, value in enumerate(losses)
@@ -221,6 +219,6 @@ def test_swing_is_that_of_block_means(tmp_path: Path) -> None:
         (lambda: Overtraining(delta=1), "delta = 1"),
     ],
 )
-def test_parameters_that_cannot_be(make: Callable[[], Rule], message: str) -> None:
+def test_invalid_parameters_raise(make: Callable[[], Rule], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         make()

@@ -1,4 +1,4 @@
-"""Small trainings in torch for the rules about losses and outputs, sound ones and others."""
+"""Small torch trainings for the rules about losses and outputs, correct and faulty."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ __all__ = ["Case", "digits_case", "judged", "regression_case"]
 
 @dataclass
 class Case:
-    """A training to be judged.
+    """A training to judge.
 
     Attributes:
         x: rows.
-        y: labels, as the loss takes them.
-        model: to train.
-        loss: of outputs and labels, a module or a plain function.
-        lr: learning rate of Adam, or of SGD where `sgd`.
-        sgd: plain gradient descent.
+        y: labels in the form that the loss takes.
+        model: model to train.
+        loss: loss of outputs and labels, a module or a plain function.
+        lr: learning rate of Adam, or of SGD if `sgd`.
+        sgd: whether to use plain gradient descent.
         steps: optimizer steps.
         batch: rows per step.
-        evaluate: evaluate the first rows every so many steps; 0: never.
+        evaluate: steps between evaluations of the first rows; 0 for none.
     """
 
     x: Tensor
@@ -46,7 +46,10 @@ class Case:
 
 
 def digits_case(model: nn.Module, loss: nn.Module | None = None, **options: object) -> Case:
-    """Return a training on the digits; seeds the model before it is made elsewhere."""
+    """Return a training on digits.
+
+    The model is seeded before its creation elsewhere.
+    """
     data = digits()
     case = Case(data.x, data.y, model, loss or nn.CrossEntropyLoss())
     for name, value in options.items():
@@ -55,7 +58,7 @@ def digits_case(model: nn.Module, loss: nn.Module | None = None, **options: obje
 
 
 def regression_case(model: nn.Module, **options: object) -> Case:
-    """Return a training on the diabetes rows, targets of mean 0 and variance 1."""
+    """Return a training on diabetes rows, with targets of mean 0 and variance 1."""
     data = diabetes()
     y = (data.y - data.y.mean()) / data.y.std()
     case = Case(data.x, y, model, nn.MSELoss())
@@ -65,7 +68,7 @@ def regression_case(model: nn.Module, **options: object) -> Case:
 
 
 def judged(case: Case, directory: Path, *rules: Rule) -> list[Finding]:
-    """Train a case and judge what it left."""
+    """Train a case and return the findings."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     for module in case.model.modules():

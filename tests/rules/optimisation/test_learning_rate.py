@@ -1,4 +1,4 @@
-"""The learning rate is named as the cause where it is one, and left alone where it is not."""
+"""The learning rate is reported as the cause only if it is the cause."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def net() -> nn.Module:
 
 
 class Keeps(Rule):
-    """Says nothing; the signals that it holds can be looked at afterwards."""
+    """A rule without findings, whose signals can be inspected afterwards."""
 
     needs = ()
 
@@ -57,7 +57,7 @@ def kept(run: Run) -> Keeps:
 
 
 def quadratic(path: Path, lr: float, curvature: float, steps: int = 320) -> Run:
-    """Descend curvature / 2 · w² from w = 1 on a loss of its own."""
+    """Descend curvature / 2 · w² from w = 1."""
     model = nn.Linear(1, 1, bias=False)
     nn.init.ones_(model.weight)
     optimizer = torch.optim.SGD(model.parameters(), lr=lr)
@@ -72,12 +72,12 @@ def quadratic(path: Path, lr: float, curvature: float, steps: int = 320) -> Run:
     return open_run(path)
 
 
-def test_overshoot_and_agreement_are_those_of_a_quadratic(tmp_path: Path) -> None:
+def test_overshoot_and_agreement_of_a_quadratic(tmp_path: Path) -> None:
     lr, curvature = 1e-3, 2.0
     rule = kept(quadratic(tmp_path / "run", lr, curvature))
     # lr (c w)² over c w² / 2.
     assert rule.overshoots == pytest.approx([2 * lr * curvature] * len(rule.overshoots), rel=1e-4)
-    # Of the fall that the gradient promises, half the step times the curvature is lost.
+    # Half of step times curvature is lost of the predicted decrease.
     whole = rule.predicted.agreements()[0]
     assert whole.share == pytest.approx(1 - lr * curvature / 2, rel=0.1)
     assert whole.fall > 10 * whole.error
@@ -87,11 +87,11 @@ def test_the_learning_rate_is_known_without_hyperparameters(tmp_path: Path) -> N
     rule = kept(quadratic(tmp_path / "run", 1e-3, 1.0, steps=40))
     assert rule.rate.captured == {"optimizer_state/lr": 1e-3}
     assert rule.rate.scaled(0.1) == "lr 0.0001 instead of 0.001"
-    # Nobody knows what the script calls it.
+    # The name in the script is unknown.
     assert rule.rate.corrected(0.1) == {}
 
 
-def test_a_rate_that_is_too_high_is_the_root_of_all_that_follows(tmp_path: Path) -> None:
+def test_a_high_learning_rate_is_the_root_cause(tmp_path: Path) -> None:
     rules = [LearningRateTooHigh(), UpdateRatio(), LossNotDecreasing()]
     run = captured(tmp_path / "run", rules, net, sgd(100.0), steps=400, total=400)
     (root,) = root_causes(found(run, *rules))
@@ -103,7 +103,7 @@ def test_a_rate_that_is_too_high_is_the_root_of_all_that_follows(tmp_path: Path)
     assert {one.rule for one in root.symptoms} == {"update_ratio", "loss_not_decreasing"}
 
 
-def test_a_loss_that_was_thrown_up_is_enough(tmp_path: Path) -> None:
+def test_a_diverged_loss_is_sufficient(tmp_path: Path) -> None:
     losses = [1.0 + step % 2 / 10 for step in range(50)] + [40.0 + step % 3 for step in range(300)]
     made = [step_record(step, scalars={"losses/a": loss}) for step, loss in enumerate(losses)]
     run = make_run(tmp_path / "run", made, parameters={"learning_rate": 0.5})
@@ -113,7 +113,7 @@ def test_a_loss_that_was_thrown_up_is_enough(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("optimizer", [sgd(1e-3), adam(1e-6)])
-def test_a_rate_that_is_too_low_is_told(
+def test_a_low_learning_rate_is_found(
     tmp_path: Path, optimizer: Callable[[nn.Module], torch.optim.Optimizer]
 ) -> None:
     rule = LearningRateTooLow()
@@ -125,14 +125,14 @@ def test_a_rate_that_is_too_low_is_told(
 
 
 @pytest.mark.parametrize("optimizer", [sgd(0.5), adam(2e-2), adam(1e-3)])
-def test_rates_with_which_a_network_learns_are_left_alone(
+def test_good_learning_rates_are_ignored(
     tmp_path: Path, optimizer: Callable[[nn.Module], torch.optim.Optimizer]
 ) -> None:
     rules = [LearningRateTooHigh(), LearningRateTooLow()]
     assert found(captured(tmp_path / "run", rules, net, optimizer), *rules) == []
 
 
-def test_a_usual_rate_is_not_to_blame_for_labels_that_cannot_be_learned(tmp_path: Path) -> None:
+def test_a_good_learning_rate_with_random_labels_is_ignored(tmp_path: Path) -> None:
     rules = [LearningRateTooHigh(), LearningRateTooLow()]
     data = digits()
     mixed = torch.randperm(len(data.y), generator=torch.Generator().manual_seed(1))
@@ -142,7 +142,7 @@ def test_a_usual_rate_is_not_to_blame_for_labels_that_cannot_be_learned(tmp_path
 
 
 def adversaries(path: Path, losses: tuple[float, float]) -> list[str]:
-    """Return the rules that fire on two models whose losses go from 0.7 to these, and stay."""
+    """Return the rules that fire on two models whose losses go from 0.7 to these values."""
     models = [nn.Linear(2, 2), nn.Linear(2, 2)]
     optimizers = [torch.optim.SGD(one.parameters(), lr=0.0) for one in models]
     rules = [LossNotDecreasing(), LearningRateTooHigh()]
@@ -157,11 +157,11 @@ def adversaries(path: Path, losses: tuple[float, float]) -> list[str]:
     return [one.rule for one in judge(open_run(path), rules) if one.statistic]
 
 
-def test_losses_of_adversaries_that_stand_are_no_finding(tmp_path: Path) -> None:
+def test_flat_adversarial_losses_are_ignored(tmp_path: Path) -> None:
     assert adversaries(tmp_path / "run", (0.69, 1.1)) == []
 
 
-def test_losses_of_adversaries_that_all_blow_up_are(tmp_path: Path) -> None:
+def test_diverging_adversarial_losses_are_found(tmp_path: Path) -> None:
     assert set(adversaries(tmp_path / "run", (20.0, 9.0))) == {
         "loss_not_decreasing",
         "learning_rate_too_high",
@@ -169,7 +169,7 @@ def test_losses_of_adversaries_that_all_blow_up_are(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("moves", "earliest", "latest"), [(True, 400, 450), (False, 160, 260)])
-def test_what_may_be_a_plateau_is_given_half_of_the_run(
+def test_a_possible_plateau_gets_half_of_the_run(
     moves: bool, earliest: int, latest: int, tmp_path: Path
 ) -> None:
     made = []
@@ -190,7 +190,7 @@ def test_what_may_be_a_plateau_is_given_half_of_the_run(
     ("rate", "expected"),
     [(2.0, "learning_rate_too_high"), (1e-7, "learning_rate_too_low"), (3e-3, None)],
 )
-def test_rates_of_keras(rate: float, expected: str | None, tmp_path: Path) -> None:
+def test_learning_rates_in_keras(rate: float, expected: str | None, tmp_path: Path) -> None:
     import keras
 
     keras.utils.set_random_seed(0)
@@ -207,11 +207,11 @@ def test_rates_of_keras(rate: float, expected: str | None, tmp_path: Path) -> No
     findings = found(open_run(tmp_path / "run"), *rules)
     assert [one.rule for one in findings] == ([] if expected is None else [expected])
     for one in findings:
-        # The hyperparameters do not name it: the optimizer's own value.
+        # The hyperparameters do not contain it: the optimizer's value is used.
         assert f"instead of {rate:g}" in one.remedy
 
 
-def test_capturing_for_these_rules_changes_nothing(tmp_path: Path) -> None:
+def test_capture_does_not_change_the_training(tmp_path: Path) -> None:
     def trained(hook: Hook | None) -> list[torch.Tensor]:
         torch.manual_seed(0)
         model, data, loss = net(), digits(), nn.CrossEntropyLoss()
@@ -243,6 +243,6 @@ def test_capturing_for_these_rules_changes_nothing(tmp_path: Path) -> None:
         (lambda: LearningRateTooLow(share=1), "share = 1"),
     ],
 )
-def test_parameters_that_cannot_be(make: Callable[[], Rule], message: str) -> None:
+def test_invalid_parameters_raise(make: Callable[[], Rule], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         make()

@@ -28,15 +28,15 @@ def judged(
     growth: int = 2000,
     factor: float = 1.0,
 ) -> list[Finding]:
-    """Train with autocast and a scaler on the CPU, and judge.
+    """Train with autocast and a scaler on the CPU; return the findings.
 
     Args:
-        directory: of the run.
-        dtype: of autocast; without a scaler where it is no float16.
-        overflows: every so many batches the loss overflows; 0: never.
-        scale: at first.
-        growth: of the scaler: steps after which it doubles the scale.
-        factor: of the loss.
+        directory: directory of the run.
+        dtype: dtype of autocast; no scaler unless it is float16.
+        overflows: number of batches between overflows of the loss; 0 for none.
+        scale: initial scale.
+        growth: steps after which the scaler doubles the scale.
+        factor: factor of the loss.
     """
     torch.manual_seed(0)
     torch.set_num_threads(1)
@@ -63,7 +63,7 @@ def judged(
     return found(open_run(directory), rule)
 
 
-def test_steps_that_are_skipped_again_and_again(tmp_path: Path) -> None:
+def test_repeatedly_skipped_steps(tmp_path: Path) -> None:
     (finding,) = judged(tmp_path / "run", overflows=4)
     assert (finding.severity, finding.fault) == ("warning", "mixed_precision")
     assert (finding.tensor, finding.statistic) == ("state/grad_scale", "skipped")
@@ -72,7 +72,7 @@ def test_steps_that_are_skipped_again_and_again(tmp_path: Path) -> None:
     assert "bfloat16" in finding.remedy
 
 
-def test_a_scale_that_has_fallen_to_one(tmp_path: Path) -> None:
+def test_a_scale_of_one(tmp_path: Path) -> None:
     # A loss of 2.3 overflows float16 from 28,500 on; gradients of it sooner.
     (finding,) = judged(tmp_path / "run", scale=16.0, overflows=15, growth=10_000)
     assert finding.statistic == "scale"
@@ -82,13 +82,11 @@ def test_a_scale_that_has_fallen_to_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "case", [{}, {"dtype": torch.bfloat16}, {"overflows": 100}, {"growth": 25}, {"scale": 1.0}]
 )
-def test_an_overflow_now_and_then_is_as_it_should_be(
-    case: dict[str, float], tmp_path: Path
-) -> None:
+def test_occasional_overflows_are_ignored(case: dict[str, float], tmp_path: Path) -> None:
     assert judged(tmp_path / "run", **case) == []  # type: ignore[arg-type]
 
 
-def test_a_scale_of_keras_that_falls_and_falls(tmp_path: Path) -> None:
+def test_a_decreasing_scale_in_keras(tmp_path: Path) -> None:
     def of(scales: list[float], directory: str) -> list[Finding]:
         records = [
             step_record(20 * place, scalars={"losses/loss": 1.0, "optimizer_state/loss_scale": one})
@@ -102,7 +100,7 @@ def test_a_scale_of_keras_that_falls_and_falls(tmp_path: Path) -> None:
     assert of([32768.0] * 6 + [65536.0, 32768.0, 16384.0, 16384.0, 32768.0], "moves") == []
 
 
-def test_a_counter_of_skipped_steps_that_falls(tmp_path: Path) -> None:
+def test_a_decreasing_counter_of_skipped_steps(tmp_path: Path) -> None:
     """A resumed training counts from 0 again; here as far as the steps of the look go forward."""
     scalars = [{"state/grad_scale": 8.0, "state/skipped_steps": skipped} for skipped in (20.0, 0.0)]
     records = [

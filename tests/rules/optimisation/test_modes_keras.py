@@ -1,4 +1,4 @@
-"""Loops of one's own with Keras: which mode they train in, and what they train."""
+"""Custom Keras loops: their mode, and the layers they train."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:Depreca
 def trained(
     directory: Path | None, training: bool | None, *, only: str = "", frozen: bool = False
 ) -> list[NDArray[Any]]:
-    """Train line by line; return the final weights.
+    """Train in a custom loop; return the final weights.
 
     Args:
-        directory: of the run; None: without a hook.
-        training: what the model is called with in train steps; None: nothing.
-        only: layers to update, by what their names begin with; "": all.
-        frozen: the first layer is not trainable.
+        directory: directory of the run; None for no hook.
+        training: ``training`` argument of the call in train steps; None for no argument.
+        only: prefix of the names of the layers to update; "" for all.
+        frozen: whether the first layer is frozen.
     """
     import keras
     import tensorflow as tf
@@ -75,7 +75,7 @@ def trained(
         pytest.param(None, True, marks=pytest.mark.slow),
     ],
 )
-def test_what_the_model_is_called_with(training: bool | None, fires: bool, tmp_path: Path) -> None:
+def test_training_argument_of_the_call(training: bool | None, fires: bool, tmp_path: Path) -> None:
     trained(tmp_path / "run", training)
     run = open_run(tmp_path / "run")
     assert run.steps("train").tolist() == [*range(90)]
@@ -88,7 +88,7 @@ def test_what_the_model_is_called_with(training: bool | None, fires: bool, tmp_p
 
 
 @pytest.mark.slow
-def test_what_is_updated(tmp_path: Path) -> None:
+def test_updated_layers(tmp_path: Path) -> None:
     trained(tmp_path / "some", True, only="second")
     (finding,) = found(open_run(tmp_path / "some"), UntrainedParameters())
     assert (finding.severity, finding.fault) == ("warning", "untrained_parameters")
@@ -98,7 +98,7 @@ def test_what_is_updated(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_training_is_the_same_bit_for_bit(tmp_path: Path) -> None:
+def test_the_training_is_bitwise_identical(tmp_path: Path) -> None:
     ours, plain = trained(tmp_path / "run", False), trained(None, False)
     for one, other in zip(ours, plain, strict=True):
         np.testing.assert_array_equal(one, other)

@@ -1,4 +1,4 @@
-"""Gradients that add up, and inputs that are too large: told from trainings that learn."""
+"""Accumulating gradients and large inputs, as opposed to trainings that learn."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from vinedresser.testing.runs import make_run, step_record
 
 
 def scaled(factor: float) -> Data:
-    """Return digits times a factor."""
+    """Return scaled digits."""
     data = digits()
     return Data(data.x * factor, data.y, data.x_eval * factor, data.y_eval)
 
@@ -29,7 +29,7 @@ def network() -> nn.Sequential:
     return stack((64, 32, 10), nn.Tanh)
 
 
-def test_large_inputs_that_keep_a_training_from_learning_are_found(tmp_path: Path) -> None:
+def test_harmful_large_inputs_are_found(tmp_path: Path) -> None:
     rule = UnnormalisedInputs()
     run = captured(tmp_path, [rule], network, sgd(1e-4), data=scaled(255))
     (finding,) = found(run, rule)
@@ -37,7 +37,7 @@ def test_large_inputs_that_keep_a_training_from_learning_are_found(tmp_path: Pat
     assert finding.value > 50
 
 
-def test_large_inputs_of_a_training_that_learns_are_left_alone(tmp_path: Path) -> None:
+def test_harmless_large_inputs_are_ignored(tmp_path: Path) -> None:
     rule = UnnormalisedInputs()
     run = captured(tmp_path, [rule], network, adam(1e-2), data=scaled(30))
     assert torch.isfinite(scaled(30).x).all()
@@ -45,12 +45,12 @@ def test_large_inputs_of_a_training_that_learns_are_left_alone(tmp_path: Path) -
 
 
 def accumulated(path: Path, *, clears: bool, batches: int) -> list[Finding]:
-    """Return what is found of a training on digits.
+    """Return the findings in a training on digits.
 
     Args:
-        path: of the run.
-        clears: the gradients are cleared before each step.
-        batches: whose gradients are added up in a step.
+        path: parent directory of the run.
+        clears: whether the gradients are cleared before each step.
+        batches: batches per step whose gradients are added up.
     """
     torch.manual_seed(0)
     data, rule = digits(), GradientsNotCleared()
@@ -68,18 +68,18 @@ def accumulated(path: Path, *, clears: bool, batches: int) -> list[Finding]:
     return found(open_run(path), rule)
 
 
-def test_a_training_that_never_clears_its_gradients_is_found(tmp_path: Path) -> None:
+def test_uncleared_gradients_are_found(tmp_path: Path) -> None:
     (finding,) = accumulated(tmp_path / "run", clears=False, batches=1)
     assert finding.fault == "gradients_not_cleared"
     assert "zero_grad" in finding.remedy
 
 
-def test_gradients_that_are_accumulated_over_batches_are_left_alone(tmp_path: Path) -> None:
+def test_gradient_accumulation_is_ignored(tmp_path: Path) -> None:
     assert accumulated(tmp_path / "run", clears=True, batches=4) == []
 
 
 def grown(path: Path, loss: float) -> list[Finding]:
-    """Return what is found where the gradient grows 30-fold, and the loss by a factor."""
+    """Return the findings if the gradient grows 30-fold and the loss by a factor."""
     rule = GradientsNotCleared()
     made = [
         step_record(
@@ -92,11 +92,11 @@ def grown(path: Path, loss: float) -> list[Finding]:
     return found(make_run(path / "run", made), rule)
 
 
-def test_a_gradient_that_grows_by_itself_adds_up(tmp_path: Path) -> None:
+def test_a_gradient_that_grows_alone_accumulates(tmp_path: Path) -> None:
     (finding,) = grown(tmp_path, 1.0)
     assert (finding.fault, finding.value) == ("gradients_not_cleared", 30.0)
     assert "zero_grad" in finding.remedy
 
 
-def test_a_gradient_that_grows_with_the_loss_does_not(tmp_path: Path) -> None:
+def test_a_gradient_that_grows_with_the_loss_is_ignored(tmp_path: Path) -> None:
     assert grown(tmp_path, 20.0) == []

@@ -1,4 +1,4 @@
-"""The rule about weight decay, penalties and dropout that are too strong, on real trainings."""
+"""The rule about too strong weight decay, penalties and dropout, on real trainings."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def adamw(decay: float) -> Callable[[nn.Module], torch.optim.Optimizer]:
 
 
 def penalise(strength: float) -> Callable[[nn.Module, int], None]:
-    """Return what adds the gradient of strength * |W|² to the gradients."""
+    """Return a function that adds the gradient of strength * |W|² to the gradients."""
 
     def add(model: nn.Module, step: int) -> None:
         for one in model.parameters():
@@ -48,7 +48,7 @@ def penalise(strength: float) -> Callable[[nn.Module, int], None]:
 
 
 def nothing(model: nn.Module, step: int) -> None:
-    """Leave the gradients as they are."""
+    """Leave the gradients unchanged."""
 
 
 def judged(
@@ -65,7 +65,7 @@ def judged(
     ("optimizer", "before_step", "decay"),
     [(adam(1.0), nothing, 1.0), (adamw(300.0), nothing, 300.0), (adam(0.0), penalise(1.0), None)],
 )
-def test_weights_that_are_pulled_to_zero(
+def test_vanishing_weights(
     optimizer: Callable[[nn.Module], torch.optim.Optimizer],
     before_step: Callable[[nn.Module, int], None],
     decay: float | None,
@@ -83,8 +83,8 @@ def test_weights_that_are_pulled_to_zero(
         assert f"{decay / 100:g} instead of {decay:g}" in finding.remedy
 
 
-def test_dropout_that_leaves_nothing(tmp_path: Path) -> None:
-    # Of three layers each drops what would still do in one.
+def test_too_much_dropout(tmp_path: Path) -> None:
+    # Each of three layers drops a share that would be harmless in one.
     def model() -> nn.Module:
         layers: list[nn.Module] = []
         for _ in range(3):
@@ -103,12 +103,12 @@ def test_dropout_that_leaves_nothing(tmp_path: Path) -> None:
         (net(), adam(1e-4), nothing),
         (net(), adamw(0.1), nothing),
         (net(), adam(0.0), penalise(1e-3)),
-        # More than is usual, and it learns all the same.
+        # More than usual, but it still learns.
         (net(0.8), adam(0.0), nothing),
         (net(), adamw(3.0), nothing),
     ],
 )
-def test_what_still_learns_is_silent(
+def test_regularised_trainings_that_learn_are_ignored(
     model: Callable[[], nn.Module],
     optimizer: Callable[[nn.Module], torch.optim.Optimizer],
     before_step: Callable[[nn.Module, int], None],
@@ -117,7 +117,7 @@ def test_what_still_learns_is_silent(
     assert judged(tmp_path / "run", model, optimizer, before_step) == []
 
 
-def test_a_training_that_learns_nothing_for_another_reason_is_silent(tmp_path: Path) -> None:
+def test_a_poor_training_with_another_cause_is_ignored(tmp_path: Path) -> None:
     slow = judged(
         tmp_path / "run", net(0.5), lambda model: torch.optim.SGD(model.parameters(), lr=1e-6)
     )
@@ -150,7 +150,7 @@ def keras_run(directory: Path, strength: float) -> Any:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 @pytest.mark.parametrize(("strength", "fires"), [(10.0, True), (1e-4, False)])
-def test_regularisers_of_keras(strength: float, fires: bool, tmp_path: Path) -> None:
+def test_regularisers_in_keras(strength: float, fires: bool, tmp_path: Path) -> None:
     run = keras_run(tmp_path / "run", strength)
     assert run.info.dropout == {"dropout": 0.1}
     findings = found(run, OverRegularisation())

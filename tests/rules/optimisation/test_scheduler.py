@@ -1,4 +1,4 @@
-"""A schedule that stands still or runs ahead is told; one that runs along is left alone."""
+"""Schedules that are not stepped or run ahead are found; correct ones are ignored."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def trained(
     total: int | None = 300,
     lr: float = 0.1,
 ) -> Run:
-    """Train on digits; the scheduler is stepped every so many steps, never where that is 0."""
+    """Train on digits; step the scheduler at an interval, or never if it is 0."""
     torch.manual_seed(0)
     torch.set_num_threads(1)
     data, loss = digits(), nn.CrossEntropyLoss()
@@ -56,9 +56,7 @@ def trained(
 
 
 @pytest.mark.parametrize(("total", "step"), [(300, 160), (None, 280)])
-def test_a_scheduler_that_is_never_stepped_is_told(
-    total: int | None, step: int, tmp_path: Path
-) -> None:
+def test_an_unstepped_scheduler_is_found(total: int | None, step: int, tmp_path: Path) -> None:
     run = trained(tmp_path / "run", lambda o: lr_scheduler.StepLR(o, 1), total=total)
     (finding,) = found(run, SchedulerNotStepped())
     assert (finding.severity, finding.fault) == ("warning", "scheduler_not_stepped")
@@ -70,9 +68,9 @@ def test_a_scheduler_that_is_never_stepped_is_told(
 @pytest.mark.parametrize(
     ("make", "every"),
     [
-        # Stepped each epoch, and its first change is yet to come.
+        # Stepped each epoch, but not yet at its first change.
         (lambda o: lr_scheduler.StepLR(o, 100), 23),
-        # A schedule of schedules, which takes no steps of its own.
+        # A composite schedule, which has no step count of its own.
         (
             lambda o: lr_scheduler.SequentialLR(
                 o, [lr_scheduler.ConstantLR(o, 1.0), lr_scheduler.StepLR(o, 50)], [200]
@@ -86,30 +84,28 @@ def test_a_scheduler_that_is_never_stepped_is_told(
         (lambda o: lr_scheduler.CosineAnnealingLR(o, 300), 1),
     ],
 )
-def test_schedulers_that_do_what_they_should_are_left_alone(
-    make: Make, every: int, tmp_path: Path
-) -> None:
+def test_correct_schedulers_are_ignored(make: Make, every: int, tmp_path: Path) -> None:
     assert found(trained(tmp_path / "run", make, every=every), SchedulerNotStepped()) == []
 
 
-def test_a_schedule_by_epochs_that_is_stepped_at_each_batch_is_told(tmp_path: Path) -> None:
+def test_an_epoch_schedule_stepped_per_batch_is_found(tmp_path: Path) -> None:
     decaying = lambda o: lr_scheduler.ExponentialLR(o, 0.8)  # noqa: E731
     run = trained(tmp_path / "run", decaying, every=1, steps=800, total=800, lr=0.01)
     (finding,) = found(run, SchedulerNotStepped())
     assert finding.fault == "learning_rate_too_low"
-    # 0.8 ** 31 is the first below a thousandth; it is looked at every 20 steps.
+    # 0.8 ** 31 is the first value below a thousandth; checked every 20 steps.
     assert finding.evidence["since"] == 40
     assert "once per epoch" in finding.remedy
 
 
-def test_the_same_schedule_by_epochs_is_left_alone(tmp_path: Path) -> None:
+def test_the_same_schedule_stepped_per_epoch_is_ignored(tmp_path: Path) -> None:
     decaying = lambda o: lr_scheduler.ExponentialLR(o, 0.8)  # noqa: E731
     run = trained(tmp_path / "run", decaying, every=23, steps=800, total=800, lr=0.1)
     assert found(run, SchedulerNotStepped()) == []
 
 
-def test_a_rate_that_falls_as_far_in_a_good_training_is_left_alone(tmp_path: Path) -> None:
-    """A short warm restart: the loss has fallen, whatever the schedule does."""
+def test_a_decayed_rate_in_a_good_training_is_ignored(tmp_path: Path) -> None:
+    """A short warm restart: the loss has decreased, so the schedule does not matter."""
     made = []
     for step in range(1000):
         rates = {"optimizer_state/lr": 1e-6 if step > 50 else 0.1}
@@ -118,7 +114,7 @@ def test_a_rate_that_falls_as_far_in_a_good_training_is_left_alone(tmp_path: Pat
     assert found(make_run(tmp_path / "run", made, total_steps=1000), SchedulerNotStepped()) == []
 
 
-def test_steps_are_counted_as_torch_counts_them(tmp_path: Path) -> None:
+def test_step_count_equals_that_of_torch(tmp_path: Path) -> None:
     parameter = nn.Parameter(torch.ones(1))
     optimizer = torch.optim.SGD([parameter], lr=0.1)
     assert Schedulers().steps(optimizer) is None
@@ -135,7 +131,7 @@ def test_steps_are_counted_as_torch_counts_them(tmp_path: Path) -> None:
     assert schedulers.steps(optimizer) is None
 
 
-def test_it_is_captured_beside_the_learning_rate(tmp_path: Path) -> None:
+def test_step_count_is_captured_with_the_learning_rate(tmp_path: Path) -> None:
     model = nn.Linear(2, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     scheduler = lr_scheduler.ExponentialLR(optimizer, 0.5)
@@ -154,7 +150,7 @@ def test_it_is_captured_beside_the_learning_rate(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 @pytest.mark.parametrize(("decay_steps", "fires"), [(1, True), (60, False)])
-def test_schedules_of_keras(decay_steps: int, fires: bool, tmp_path: Path) -> None:
+def test_schedules_in_keras(decay_steps: int, fires: bool, tmp_path: Path) -> None:
     import keras
 
     keras.utils.set_random_seed(0)
@@ -173,6 +169,6 @@ def test_schedules_of_keras(decay_steps: int, fires: bool, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("settings", [{"decay": 1.0}, {"share": 0.0}, {"patience": 0}])
-def test_parameters_that_cannot_be(settings: dict[str, Any]) -> None:
+def test_invalid_parameters_raise(settings: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(settings))):
         SchedulerNotStepped(**settings)

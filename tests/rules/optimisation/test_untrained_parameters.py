@@ -1,4 +1,4 @@
-"""The rule about parameters that are not trained, on real trainings."""
+"""The rule about untrained parameters, on real trainings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Optimizer = Callable[[nn.Module], torch.optim.Optimizer]
 
 
 class Net(nn.Module):
-    """Three layers on digits; the graph may be cut behind one, and one may not be used."""
+    """Three layers on digits; the graph may be cut after one, and one may be unused."""
 
     def __init__(self, *, cut: bool = False, spare: bool = False, tied: bool = False) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class Net(nn.Module):
 
 
 def some(*names: str) -> Optimizer:
-    """Return what makes an optimizer of some layers."""
+    """Return a function that creates an optimizer of some layers."""
     return lambda model: torch.optim.Adam(
         [one for name in names for one in model.get_submodule(name).parameters()], lr=3e-3
     )
@@ -68,7 +68,7 @@ def without_rate(model: nn.Module) -> torch.optim.Optimizer:
 
 
 def dark() -> nn.Module:
-    """Return a network whose first layer puts out nothing, and cannot be trained to."""
+    """Return a network whose first layer outputs zeros and cannot be trained."""
     model = Net()
     nn.init.constant_(model.first.weight, 1e-20)
     nn.init.zeros_(model.first.bias)
@@ -83,7 +83,7 @@ def freeze(model: nn.Module, step: int) -> None:
 
 
 def take_turns(model: nn.Module, step: int) -> None:
-    """Leave the first layer out of every second step, those that are looked at among them."""
+    """Skip the first layer in every second step, including the checked ones."""
     if step % 2 == 0:
         for one in model.get_submodule("first").parameters():
             one.grad = None
@@ -110,7 +110,7 @@ def judged(
         (lambda: Net(cut=True), everything, "no gradient reaches them", ["first", "second"]),
     ],
 )
-def test_what_should_be_trained_and_is_not_is_a_warning(
+def test_untrained_parameters_are_a_warning(
     model: Callable[[], nn.Module],
     optimizer: Optimizer,
     cause: str,
@@ -131,15 +131,15 @@ def test_what_should_be_trained_and_is_not_is_a_warning(
 @pytest.mark.parametrize(
     ("model", "optimizer", "before_step", "trouble"),
     [
-        # A new head on what is taken as it is; it would be cheaper to say so.
+        # A new head on unchanged layers; freezing them would be cheaper.
         (Net, some("head"), None, "left_out"),
-        # What is not used is not trained.
+        # Unused layers are not trained.
         (lambda: Net(spare=True), everything, None, "cut_off"),
         (Net, without_rate, None, "unmoved"),
         (Net, everything, freeze, "cut_off"),
     ],
 )
-def test_what_may_be_meant_is_only_told(
+def test_possibly_intended_cases_are_info(
     model: Callable[[], nn.Module],
     optimizer: Optimizer,
     before_step: Callable[[nn.Module, int], None] | None,
@@ -162,7 +162,7 @@ def test_what_may_be_meant_is_only_told(
         (Net, everything, take_turns),
     ],
 )
-def test_what_is_trained_or_declared_is_silent(
+def test_trained_or_frozen_parameters_are_ignored(
     model: Callable[[], nn.Module],
     optimizer: Optimizer,
     before_step: Callable[[nn.Module, int], None] | None,
@@ -172,14 +172,14 @@ def test_what_is_trained_or_declared_is_silent(
     assert judged(tmp_path / "run", model, optimizer, before_step=before_step) == []
 
 
-def test_where_it_keeps_the_training_from_learning_it_is_a_stop(tmp_path: Path) -> None:
+def test_harmful_untrained_parameters_stop_the_run(tmp_path: Path) -> None:
     first, then = judged(tmp_path / "run", dark, some("head"), steps=300)
     assert (first.severity, then.severity) == ("info", "stop")
     assert then.value > 0.9
     assert "where guessing gives" in then.seen
 
 
-def test_a_teacher_and_an_average_are_none(tmp_path: Path) -> None:
+def test_teachers_and_averages_are_ignored(tmp_path: Path) -> None:
     torch.manual_seed(0)
     rule, data, loss = UntrainedParameters(), digits(), nn.CrossEntropyLoss()
     model, teacher, average = Net(), Net(), Net()
@@ -202,7 +202,7 @@ def test_a_teacher_and_an_average_are_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("steps", [False, True])
-def test_no_step_at_all_shows_in_the_evaluations(steps: bool, tmp_path: Path) -> None:
+def test_missing_steps_are_found_in_evaluations(steps: bool, tmp_path: Path) -> None:
     torch.manual_seed(0)
     rule, data, model, loss = UntrainedParameters(), digits(), Net(), nn.CrossEntropyLoss()
     optimizer = everything(model)

@@ -35,7 +35,7 @@ def both() -> nn.Module:
 
 
 def fitted() -> nn.Module:
-    """Return a network that comes with statistics of batch norm."""
+    """Return a network with pretrained batch norm statistics."""
     model = norming()
     with torch.no_grad():
         for _ in range(60):
@@ -60,7 +60,7 @@ def always_train(model: nn.Module, moment: str) -> None:
 
 
 def not_back(model: nn.Module, moment: str) -> None:
-    """Put it into training mode once, and not again after the first evaluation."""
+    """Switch to training mode once, but not after the first evaluation."""
     model.train(moment == "start" or (moment == "train" and model.training))
 
 
@@ -125,7 +125,7 @@ def test_training_in_eval_mode(model: Callable[[], nn.Module], block: bool, tmp_
 
 
 @pytest.mark.parametrize("block", [True, False])
-def test_training_that_is_not_resumed_after_an_evaluation(block: bool, tmp_path: Path) -> None:
+def test_training_mode_missing_after_an_evaluation(block: bool, tmp_path: Path) -> None:
     (finding,) = judged(tmp_path / "run", dropping, not_back, block=block)
     assert (finding.severity, finding.since) == ("warning", 20)
     assert "in training mode before" in finding.seen
@@ -150,26 +150,26 @@ def test_evaluation_in_training_mode(
     [
         (dropping, right),
         (norming, right),
-        # It makes no difference.
+        # The mode makes no difference.
         (plain, always_eval),
         (plain, always_train),
-        # It is meant.
+        # The mode is intended.
         (both, frozen_norms),
         (both, sampling_dropout),
     ],
 )
-def test_what_is_right_or_does_not_matter_is_silent(
+def test_correct_or_irrelevant_modes_are_ignored(
     model: Callable[[], nn.Module], modes: Modes, tmp_path: Path
 ) -> None:
     assert judged(tmp_path / "run", model, modes) == []
 
 
-def test_looks_without_a_figure_and_looks_at_every_step_are_no_evaluations(tmp_path: Path) -> None:
-    # As a generator shows its pictures, and as rows are weighed by their loss.
+def test_passes_without_a_metric_or_at_every_step_are_ignored(tmp_path: Path) -> None:
+    # Such as pictures of a generator, or rows weighted by their loss.
     assert judged(tmp_path / "shows", norming, always_train, metric=False) == []
     assert judged(tmp_path / "weighs", norming, always_train, every=1, block=False, steps=15) == []
 
 
-def test_fine_tuning_with_statistics_that_it_came_with_is_only_told(tmp_path: Path) -> None:
+def test_fine_tuning_with_pretrained_statistics_is_info(tmp_path: Path) -> None:
     (finding,) = judged(tmp_path / "run", fitted, always_eval)
     assert finding.severity == "info"

@@ -1,4 +1,4 @@
-"""Replicas that part are told from healthy ones, on trainings of two processes with gloo."""
+"""Diverging replicas are distinguished from healthy ones, in trainings of two gloo processes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def judged(path: Path) -> list[Finding]:
     return judge(run, [ReplicaDivergence(every=EVERY)])
 
 
-def test_one_bit_of_one_rank_is_found_and_named(trained: Path) -> None:
+def test_a_single_bit_on_one_rank_is_found(trained: Path) -> None:
     (finding,) = judged(trained / "altered")
     assert (finding.tensor, finding.since) == ("weights/3.weight", 15)
     assert finding.since == ALTERED_AT + EVERY - ALTERED_AT % EVERY
@@ -38,17 +38,17 @@ def test_one_bit_of_one_rank_is_found_and_named(trained: Path) -> None:
     assert "changed on one rank only" in finding.cause
 
 
-def test_gradients_that_nobody_reduces_are_told_from_that(trained: Path) -> None:
+def test_unreduced_gradients_are_distinguished(trained: Path) -> None:
     (finding,) = judged(trained / "unwrapped")
     assert finding.since == EVERY
     assert "gradients are not reduced" in finding.cause
 
 
 @pytest.mark.parametrize("name", ["healthy", "averaged", "sharded"])
-def test_replicas_that_are_as_they_should_be_are_left_alone(trained: Path, name: str) -> None:
+def test_correct_replicas_are_ignored(trained: Path, name: str) -> None:
     path = trained / name
     if name == "healthy":
-        # There was something to compare.
+        # Fingerprints were compared.
         prints = [
             open_run(path).reductions("fingerprint", rank=rank)["weights/0.weight"].values
             for rank in (0, 1)
@@ -58,7 +58,7 @@ def test_replicas_that_are_as_they_should_be_are_left_alone(trained: Path, name:
     assert judged(path) == []
 
 
-def test_of_three_ranks_the_odd_one_is_named(tmp_path: Path) -> None:
+def test_the_odd_rank_of_three_is_reported(tmp_path: Path) -> None:
     def rank(odd: bool) -> list:  # type: ignore[type-arg]
         return [
             step_record(
@@ -77,7 +77,7 @@ def test_of_three_ranks_the_odd_one_is_named(tmp_path: Path) -> None:
     assert finding.step == 300
 
 
-def test_a_single_process_is_no_business_of_it(tmp_path: Path) -> None:
+def test_a_single_process_is_ignored(tmp_path: Path) -> None:
     records = [
         step_record(step, reductions={"weights/a": {"fingerprint": float(step)}})
         for step in range(0, 500, 100)
@@ -85,6 +85,6 @@ def test_a_single_process_is_no_business_of_it(tmp_path: Path) -> None:
     assert judge(make_run(tmp_path / "run", records), [ReplicaDivergence()]) == []
 
 
-def test_parameters_that_make_no_sense_are_refused() -> None:
+def test_invalid_parameters_raise() -> None:
     with pytest.raises(ConfigError, match="every = 0: must be at least 1 step"):
         ReplicaDivergence(every=0)

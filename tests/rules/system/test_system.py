@@ -1,4 +1,4 @@
-"""The rules about how a training runs: waiting for data, slow steps, silence."""
+"""Rules about the progress of a training: waiting for data, slow steps, silence."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from vinedresser.testing.runs import make_run, step_record
 
 
 def spin(seconds: float) -> None:
-    """Be busy for a time, as loading data is."""
+    """Compute for some time, like data loading."""
     until = time.perf_counter() + seconds
     while time.perf_counter() < until:
         pass
@@ -41,7 +41,7 @@ def train(
     after: Callable[[int], None] = lambda step: None,
     **parameters: int,
 ) -> Path:
-    """Train a small model; what is done before each step is no part of its forward."""
+    """Train a small model; ``before`` runs before each step, outside the forward pass."""
     torch.manual_seed(0)
     model = nn.Linear(4, 3)
     loss, optimizer = nn.CrossEntropyLoss(), torch.optim.SGD(model.parameters(), lr=0.1)
@@ -60,7 +60,7 @@ def train(
 
 
 def timed(path: Path, seconds: Iterator[float], waits: float = 0.0) -> Path:
-    """Make a run of steps that took so long."""
+    """Create a run with steps of these durations."""
     records = [
         step_record(step, scalars={"timing/step": took, "timing/wait": waits * took})
         for step, took in enumerate(seconds)
@@ -69,7 +69,7 @@ def timed(path: Path, seconds: Iterator[float], waits: float = 0.0) -> Path:
     return path
 
 
-def test_waiting_for_data_is_found_with_its_figures(tmp_path: Path) -> None:
+def test_waiting_for_data_is_found(tmp_path: Path) -> None:
     rules: list[Rule] = [SlowInput()]
     path = train(tmp_path / "run", rules, 175, before=lambda _: spin(0.008), num_workers=0)
     (finding,) = judge(open_run(path), rules)
@@ -82,17 +82,17 @@ def test_waiting_for_data_is_found_with_its_figures(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_a_wait_that_is_short_or_a_small_share_is_left_alone(tmp_path: Path) -> None:
+def test_short_waits_are_ignored(tmp_path: Path) -> None:
     rules: list[Rule] = [SlowInput()]
     short = train(tmp_path / "short", rules, 175, before=lambda _: spin(0.0005))
     assert judge(open_run(short), rules) == []
-    # As long as in the faulty one, beside a step that takes twice that.
+    # The same wait as in the faulty run, but steps take twice as long.
     path = tmp_path / "small"
     share = train(path, rules, 175, before=lambda _: spin(0.006), after=lambda _: spin(0.014))
     assert judge(open_run(share), rules) == []
 
 
-def test_the_share_is_that_of_the_sums(tmp_path: Path) -> None:
+def test_share_is_computed_from_sums(tmp_path: Path) -> None:
     path = timed(tmp_path / "run", iter([0.02] * 175), waits=0.5)
     (finding,) = judge(open_run(path), [SlowInput(share=0.49)])
     assert finding.value == pytest.approx(0.5)
@@ -101,7 +101,7 @@ def test_the_share_is_that_of_the_sums(tmp_path: Path) -> None:
     assert judge(open_run(path), [SlowInput(seconds=0.011)]) == []
 
 
-def test_steps_that_take_long_every_so_often_are_found(tmp_path: Path) -> None:
+def test_periodic_slow_steps_are_found(tmp_path: Path) -> None:
     rules: list[Rule] = [StepOutlier()]
     slow = 25
     path = train(
@@ -119,7 +119,7 @@ def noisy(steps: int) -> np.ndarray[Any, Any]:
     return np.random.default_rng(0).normal(0.1, 0.01, steps)
 
 
-def test_noise_rare_outliers_and_a_change_of_pace_are_left_alone(tmp_path: Path) -> None:
+def test_noise_rare_outliers_and_pace_changes_are_ignored(tmp_path: Path) -> None:
     rules: list[Rule] = [StepOutlier()]
     assert judge(open_run(timed(tmp_path / "noise", iter(noisy(700)))), rules) == []
     rare = noisy(700)
@@ -130,11 +130,11 @@ def test_noise_rare_outliers_and_a_change_of_pace_are_left_alone(tmp_path: Path)
     assert judge(open_run(timed(tmp_path / "pace", iter(pace))), rules) == []
 
 
-def test_what_slow_steps_cost_is_counted(tmp_path: Path) -> None:
+def test_cost_of_slow_steps(tmp_path: Path) -> None:
     times = np.full(320, 0.1)
     times[20::10] = 1.1
     (finding,) = judge(open_run(timed(tmp_path / "run", iter(times))), [StepOutlier()])
-    # Of 100 steps ten take 1 s more: 10 s of 20.
+    # Ten of 100 steps take 1 s longer: 10 s of 20.
     assert "50% of the time" in finding.seen
     assert "every 10 steps" in finding.seen
     assert finding.step == 319
@@ -145,7 +145,7 @@ def paused(*times: float, **fields: Any) -> list[StepRecord]:
     return [step_record(step, at=1e9 + at, **fields) for step, at in enumerate(times)]
 
 
-def test_silence_is_found_by_the_times_of_the_steps(tmp_path: Path) -> None:
+def test_silence_is_found_by_step_times(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", paused(0, 1, 2, 3, 2000, 2001))
     finding, *more = judge(run, [StalledTraining()])
     assert not more
@@ -153,9 +153,9 @@ def test_silence_is_found_by_the_times_of_the_steps(tmp_path: Path) -> None:
     assert "more than 1800 s after train step 3 (longest previous pause: 1 s)" in (finding.seen)
 
 
-def test_pauses_that_are_usual_and_the_end_are_no_silence(tmp_path: Path) -> None:
+def test_usual_pauses_and_the_end_are_no_silence(tmp_path: Path) -> None:
     now = time.time() - 1e9
-    # An hour for each evaluation, and an hour of work after the last step but one.
+    # One hour for each evaluation, and one after the last step but one.
     usual = make_run(tmp_path / "usual", paused(now - 10790, now - 9000, now - 5400, now - 1))
     assert judge(usual, [StalledTraining()]) == []
     done = make_run(tmp_path / "done", paused(now - 9001, now - 9000), total_steps=2)
@@ -164,7 +164,7 @@ def test_pauses_that_are_usual_and_the_end_are_no_silence(tmp_path: Path) -> Non
     assert [one.step for one in judge(open_end, [StalledTraining()])] == [1]
 
 
-def test_silence_is_found_while_it_lasts_and_the_same_afterwards(tmp_path: Path) -> None:
+def test_silence_is_found_live_and_later(tmp_path: Path) -> None:
     rules: list[Rule] = [StalledTraining(seconds=0.5, times=1.0)]
     silent = threading.Event()
     live: list[Finding] = []
@@ -177,7 +177,7 @@ def test_silence_is_found_while_it_lasts_and_the_same_afterwards(tmp_path: Path)
         if step == 0:
             watcher.start()
         if step == 5:
-            # It goes on when the rule has seen that it does not.
+            # It continues when the rule has fired.
             assert silent.wait(60)
 
     def watch() -> None:
@@ -202,6 +202,6 @@ def test_silence_is_found_while_it_lasts_and_the_same_afterwards(tmp_path: Path)
         (lambda: StalledTraining(times=0.5), r"times = 0\.5: must be at least 1"),
     ],
 )
-def test_parameters_that_make_no_sense_are_refused(make: Callable[[], Rule], message: str) -> None:
+def test_invalid_parameters_raise(make: Callable[[], Rule], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         make()

@@ -1,4 +1,4 @@
-"""NaN and infinity: at the first, by what came first, and never for what is merely large."""
+"""NaN and infinity are found at the first occurrence; large finite values are ignored."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOSS = "losses/MSELoss"
 
 
 def record(step: int, loss: float, *, bad: tuple[str, ...] = (), norm: float = 1.0) -> StepRecord:
-    """Return a step with a loss, two layers, and some tensors that hold three bad entries."""
+    """Return a step with a loss, two layers, and some tensors with three bad entries."""
     names = [f"{kind}/{layer}.weight" for kind in ("gradients", "weights") for layer in (0, 1)]
     return step_record(
         step,
@@ -42,7 +42,7 @@ def findings(directory: Path, *records: StepRecord, **parameters: float) -> list
     return judge(run, [Nonfinite(every=1)])
 
 
-def test_fires_once_and_at_the_first(tmp_path: Path) -> None:
+def test_fires_once_at_the_first_occurrence(tmp_path: Path) -> None:
     losses = [1.0, 0.9, math.nan, math.nan]
     (finding,) = findings(tmp_path, *(record(step, loss) for step, loss in enumerate(losses)))
     assert (finding.step, finding.tensor, finding.value) == (2, LOSS, 1.0)
@@ -58,7 +58,7 @@ def test_fires_once_and_at_the_first(tmp_path: Path) -> None:
         (math.nan, ("weights/1.weight", "gradients/0.weight"), "weights/1.weight"),
     ],
 )
-def test_names_what_was_first_in_the_order_of_cause_and_effect(
+def test_reports_the_first_tensor_in_causal_order(
     tmp_path: Path, loss: float, bad: tuple[str, ...], first: str
 ) -> None:
     (finding,) = findings(tmp_path, record(0, 1.0), record(1, loss, bad=bad))
@@ -66,7 +66,7 @@ def test_names_what_was_first_in_the_order_of_cause_and_effect(
     assert set(finding.evidence["all"]) == {*bad, *([] if math.isfinite(loss) else [LOSS])}
 
 
-def test_growth_before_is_told_from_a_sudden_fault(tmp_path: Path) -> None:
+def test_growth_is_distinguished_from_a_sudden_fault(tmp_path: Path) -> None:
     rising = [2.0, 1.9, 2.1, 50.0, 4e4, math.inf]
     grown = findings(tmp_path / "a", *(record(*pair) for pair in enumerate(rising)), lr=0.5)[0]
     assert "overflow after growth (losses/MSELoss rose" in grown.cause
@@ -85,12 +85,12 @@ def test_growth_before_is_told_from_a_sudden_fault(tmp_path: Path) -> None:
     assert derived[0].cause.startswith("the loss is finite but its derivative is not")
 
 
-def test_what_is_large_but_finite_is_left_alone(tmp_path: Path) -> None:
+def test_large_finite_values_are_ignored(tmp_path: Path) -> None:
     steps = [record(step, 1e300, norm=math.inf) for step in range(5)]
     assert findings(tmp_path, *steps) == []
 
 
-def test_a_gradient_of_torch_whose_norm_overflows_is_left_alone(tmp_path: Path) -> None:
+def test_a_torch_gradient_with_an_overflowing_norm_is_ignored(tmp_path: Path) -> None:
     rule = Nonfinite(every=1)
     model = nn.Linear(4, 4, bias=False)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-38)
@@ -108,7 +108,7 @@ def test_a_gradient_of_torch_whose_norm_overflows_is_left_alone(tmp_path: Path) 
     assert judge(run, [rule]) == []
 
 
-def test_each_rank_is_watched(tmp_path: Path) -> None:
+def test_every_rank_is_checked(tmp_path: Path) -> None:
     sound = [record(step, 1.0) for step in range(4)]
     ill = [record(0, 1.0), record(1, 1.0), record(2, math.inf), record(3, 1.0)]
     run = make_run(tmp_path, sound, ill)
@@ -116,7 +116,7 @@ def test_each_rank_is_watched(tmp_path: Path) -> None:
     assert (finding.rank, finding.step) == (1, 2)
 
 
-def test_an_evaluation_that_is_nan_counts(tmp_path: Path) -> None:
+def test_a_nan_evaluation_counts(tmp_path: Path) -> None:
     steps = [record(0, 1.0), step_record(1, mode="eval", scalars={LOSS: math.nan})]
     (finding,) = findings(tmp_path, *steps)
     assert (finding.mode, finding.step) == ("eval", 1)

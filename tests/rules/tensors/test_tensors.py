@@ -1,4 +1,4 @@
-"""Tensors that are zero, flat or unchanged, and runs that depart from each other."""
+"""Zero, nearly constant or unchanged tensors, and deviating runs."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ WIDTHS = (64, 32, 32, 10)
 
 
 def dead() -> nn.Module:
-    """Return a network through which nothing comes."""
+    """Return a network that passes no signal."""
     return stack(WIDTHS, nn.ReLU, bias=-10.0)
 
 
-def test_gradients_of_zeros_are_found(tmp_path: Path) -> None:
+def test_zero_gradients_are_found(tmp_path: Path) -> None:
     rules = [AllZero(), UnchangedTensor()]
     findings = found(captured(tmp_path, rules, dead, adam(1e-3)), *rules)
     assert [one.fault for one in findings] == ["all_zero", "unchanged_tensor"]
-    # Of the last layer the bias alone has a gradient.
+    # In the last layer, only the bias has a gradient.
     assert findings[0].evidence["zero"] == [
         f"gradients/{layer}.{kind}"
         for layer in (0, 2, 4)
@@ -39,7 +39,7 @@ def test_gradients_of_zeros_are_found(tmp_path: Path) -> None:
     assert all(one.severity == "warning" for one in findings)
 
 
-def test_some_zeros_in_a_training_that_cannot_learn_are_left_alone(tmp_path: Path) -> None:
+def test_some_zeros_are_ignored(tmp_path: Path) -> None:
     data = digits()
     order = torch.randperm(len(data.y), generator=torch.Generator().manual_seed(3))
     shuffled = Data(data.x, data.y[order], data.x_eval, data.y_eval)
@@ -48,7 +48,7 @@ def test_some_zeros_in_a_training_that_cannot_learn_are_left_alone(tmp_path: Pat
     assert found(captured(tmp_path, rules, model, sgd(1e-3), data=shuffled), *rules) == []
 
 
-def test_outputs_that_hardly_vary_are_found(tmp_path: Path) -> None:
+def test_nearly_constant_outputs_are_found(tmp_path: Path) -> None:
     rule = LowVariance()
     small = lambda weight: nn.init.normal_(weight, std=1e-6)  # noqa: E731
     model = lambda: stack(WIDTHS, nn.Tanh, small, bias=0.5)  # noqa: E731
@@ -56,7 +56,7 @@ def test_outputs_that_hardly_vary_are_found(tmp_path: Path) -> None:
     assert (finding.fault, finding.severity) == ("low_variance", "warning")
 
 
-def test_frozen_weights_are_not_said_to_be_unchanged(tmp_path: Path) -> None:
+def test_frozen_weights_are_not_reported_as_unchanged(tmp_path: Path) -> None:
     """Two layers are frozen, and the third learns far too slowly."""
     rule = UnchangedTensor()
 
@@ -70,7 +70,7 @@ def test_frozen_weights_are_not_said_to_be_unchanged(tmp_path: Path) -> None:
     assert found(run, rule) == []
 
 
-def test_weights_that_a_step_is_lost_on_are_found(tmp_path: Path) -> None:
+def test_updates_below_the_precision_are_found(tmp_path: Path) -> None:
     """Steps below the precision of float32."""
     rule = UnchangedTensor()
     model = lambda: stack(WIDTHS, nn.ReLU)  # noqa: E731
@@ -78,7 +78,7 @@ def test_weights_that_a_step_is_lost_on_are_found(tmp_path: Path) -> None:
     assert finding.tensor == "weights/0.weight"
 
 
-def test_a_run_that_repeats_another_is_told_from_one_that_departs(tmp_path: Path) -> None:
+def test_a_repeated_run_is_distinguished_from_a_deviating_one(tmp_path: Path) -> None:
     rule = SimilarAcrossRuns(other="nowhere")
     model = lambda: stack(WIDTHS, nn.ReLU)  # noqa: E731
     runs = [
@@ -90,7 +90,7 @@ def test_a_run_that_repeats_another_is_told_from_one_that_departs(tmp_path: Path
     (finding,) = found(runs[2], other)
     assert (finding.step, finding.severity) == (0, "warning")
     assert "seed" in finding.cause
-    # By default there is nothing to compare with, and nothing is asked for.
+    # By default there is no other run and no need.
     assert SimilarAcrossRuns().all_needs == ()
     assert found(runs[2], SimilarAcrossRuns()) == []
 

@@ -1,4 +1,4 @@
-"""Each rule that applies to estimators, on a training that it is right about and one beside it."""
+"""Each rule for estimators, on a faulty training and on a near miss."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def digits() -> Rows:
 
 
 def patients(scaled: bool = True) -> Rows:
-    """Return ten measurements of patients, standardised or as they are."""
+    """Return ten measurements of patients, standardised or raw."""
     x, y = load_diabetes(return_X_y=True, scaled=False)
     order = np.random.default_rng(0).permutation(len(x))
     x, y = x[order], y[order]
@@ -51,7 +51,7 @@ def one_class() -> Rows:
 
 
 def told() -> Rows:
-    """Return digits that have their labels beside the pixels."""
+    """Return digits with their labels among the inputs."""
     x, y = digits()
     return np.concatenate([x, 10 * np.eye(10)[y]], 1), y
 
@@ -62,14 +62,14 @@ def lost() -> Rows:
 
 
 def copied() -> Rows:
-    """Return rows of which those that are evaluated are among those trained on."""
+    """Return rows with evaluated rows among the training rows."""
     x, y = digits()
     order = np.r_[0:600, 0:300]
     return x[order], y[order]
 
 
 def rare(apart: float) -> Rows:
-    """Return rows of which 4 in 100 are of another class, as far from the others as this."""
+    """Return rows with a class of 4 %, at a distance from the others."""
     rng = np.random.default_rng(0)
     y = (rng.random(3000) < 0.04).astype(int)
     x = rng.normal(size=(3000, 20))
@@ -78,14 +78,14 @@ def rare(apart: float) -> Rows:
 
 
 def twins() -> Rows:
-    """Return two classes; four in ten of what should be of one of them are called the other."""
+    """Return two classes; four in ten rows of one are labelled as the other."""
     x, y = digits()
     x, y = x[y < 2], y[y < 2]
     return x, np.where(np.random.default_rng(0).random(len(y)) < 0.4, 0, y)
 
 
 def few() -> Rows:
-    """Return 60 rows to train on, a third of them with wrong labels."""
+    """Return 60 training rows, a third of them with wrong labels."""
     x, y = digits()
     y = np.where((np.arange(len(y)) < 60) & (np.arange(len(y)) % 3 == 0), 9 - y, y)
     return np.concatenate([x[:60], x[1400:1430]]), np.concatenate([y[:60], y[1400:1430]])
@@ -107,14 +107,14 @@ def network(rate: float = 3e-3, kind: Any = MLPClassifier, **more: Any) -> Any:
 
 @dataclass(frozen=True)
 class Learning:
-    """Shows an estimator batches of the first two thirds of some rows.
+    """Trains an estimator on batches of the first two thirds of some rows.
 
     Attributes:
-        make: the estimator.
-        rows: makes them.
-        steps: calls of ``partial_fit``; 0: one of ``fit``.
-        batch: rows of a call.
-        evaluate: after each call.
+        make: creates the estimator.
+        rows: creates the rows.
+        steps: calls of ``partial_fit``; 0 for one call of ``fit``.
+        batch: rows per call.
+        evaluate: whether to evaluate after each call.
     """
 
     make: Callable[[], Any] = sgd
@@ -283,12 +283,12 @@ THOROUGH = (
     "name",
     [pytest.param(name, marks=pytest.mark.thorough if name in THOROUGH else ()) for name in FAULTY],
 )
-def test_what_is_wrong_is_found(name: str, tmp_path: Path) -> None:
+def test_a_faulty_training_is_found(name: str, tmp_path: Path) -> None:
     assert missed(FAULTY[name], tmp_path / "run") == []
 
 
 @pytest.mark.parametrize("name", SOUND)
-def test_what_is_right_is_left_alone(name: str, tmp_path: Path) -> None:
+def test_a_correct_training_is_ignored(name: str, tmp_path: Path) -> None:
     assert wrongly_told(SOUND[name], tmp_path / "run") == []
 
 

@@ -1,4 +1,4 @@
-"""The rules about trees fire on real faulty boosting, and are silent on its near misses."""
+"""The rules about trees fire on faulty boosting and ignore near misses."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ def test_deep_trees_on_noisy_labels_are_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "params",
     [
-        # As deep as they may be without the rule; and deep, but hardly better on their own rows.
+        # As deep as the rule allows; and deep, but hardly better on their own rows.
         {"max_depth": 6},
         {"max_depth": 16, "eta": 0.01, "min_child_weight": 5, "rounds": 30},
-        # Long and lean.
+        # Long but small.
         {"max_depth": 0, "grow_policy": "lossguide", "max_leaves": 31, "tree_method": "hist"},
     ],
 )
-def test_trees_that_are_not_too_deep_are_left_alone(tmp_path: Path, params: dict[str, Any]) -> None:
+def test_shallow_trees_are_ignored(tmp_path: Path, params: dict[str, Any]) -> None:
     assert boost(tmp_path / "run", [TreeDepth()], mislabelled(), **params) == []
 
 
-def test_a_deep_forest_is_left_alone(tmp_path: Path) -> None:
+def test_a_deep_forest_is_ignored(tmp_path: Path) -> None:
     x, y = mislabelled(1500)
     rules = [TreeDepth()]
     with hook_for(tmp_path / "run", rules) as hook:
@@ -55,21 +55,23 @@ def test_a_deep_forest_is_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("parameter", [{"gamma": 1e5}, {"min_child_weight": 1e5}])
-def test_what_forbids_every_split_is_named(tmp_path: Path, parameter: dict[str, Any]) -> None:
+def test_the_parameter_that_prevents_splits_is_reported(
+    tmp_path: Path, parameter: dict[str, Any]
+) -> None:
     (finding,) = boost(tmp_path / "run", [EmptyTrees()], tumours(), rounds=30, **parameter)
     ((name, value),) = parameter.items()
     assert (finding.fault, finding.severity, finding.step) == ("underfitting", "stop", 20)
     assert f"{name} = {value:g} prevents every split" in finding.cause
 
 
-def test_labels_without_a_pattern_in_the_features_are_told(tmp_path: Path) -> None:
+def test_constant_features_are_found(tmp_path: Path) -> None:
     x, y = tumours()
     (finding,) = boost(tmp_path / "run", [EmptyTrees()], (np.zeros_like(x), y), rounds=30)
     assert "constant" in finding.cause
 
 
-def test_boosting_that_has_learned_all_may_add_empty_trees(tmp_path: Path) -> None:
-    # The weights of the rows vanish as they are learned, until none are left to split.
+def test_empty_trees_after_learning_are_ignored(tmp_path: Path) -> None:
+    # The weights of learned rows vanish until there are none left to split.
     x, y = tumours()
     path = tmp_path / "run"
     assert boost(path, [EmptyTrees()], (x, y), rounds=150, min_child_weight=3, eta=1.0) == []
@@ -77,11 +79,11 @@ def test_boosting_that_has_learned_all_may_add_empty_trees(tmp_path: Path) -> No
     assert depths[-1] == 0
 
 
-def test_stumps_that_learn_are_left_alone(tmp_path: Path) -> None:
+def test_learning_stumps_are_ignored(tmp_path: Path) -> None:
     assert boost(tmp_path / "run", [EmptyTrees()], tumours(), max_depth=1) == []
 
 
-def test_a_feature_made_from_the_label_is_named(tmp_path: Path) -> None:
+def test_a_feature_derived_from_the_label_is_found(tmp_path: Path) -> None:
     x, y = tumours()
     leak = y + np.random.default_rng(0).normal(0, 0.2, len(y))
     names = [*(f"measure_{n}" for n in range(30)), "outcome_code"]
@@ -92,13 +94,13 @@ def test_a_feature_made_from_the_label_is_named(tmp_path: Path) -> None:
     assert "whether outcome_code is known" in finding.remedy
 
 
-def test_few_features_or_even_ones_dominate_nothing(tmp_path: Path) -> None:
+def test_few_or_balanced_features_are_ignored(tmp_path: Path) -> None:
     x, y = tumours()
     assert boost(tmp_path / "few", [FeatureDominance()], (x[:, :5], y)) == []
     assert boost(tmp_path / "even", [FeatureDominance()], mislabelled()) == []
 
 
-def test_shares_are_those_of_the_totals(tmp_path: Path) -> None:
+def test_shares_are_computed_from_totals(tmp_path: Path) -> None:
     gains = np.array([6.0, 1.0, 3.0, *[0.25] * 8])
     records = [
         step_record(step, tensors={"feature_importance/total_gain": gains})
@@ -114,7 +116,7 @@ def test_shares_are_those_of_the_totals(tmp_path: Path) -> None:
     assert found(tmp_path / "run", [FeatureDominance(threshold=0.84)]) == []
 
 
-def test_features_that_no_tree_uses_are_named(tmp_path: Path) -> None:
+def test_unused_features_are_reported(tmp_path: Path) -> None:
     x, y = tumours()
     padded = np.column_stack([x[:, :8], np.zeros((len(x), 12))])
     names = [*(f"measure_{n}" for n in range(8)), *(f"empty_{n}" for n in range(12))]
@@ -124,7 +126,7 @@ def test_features_that_no_tree_uses_are_named(tmp_path: Path) -> None:
     assert boost(tmp_path / "all", [UnusedFeatures()], (x, y)) == []
 
 
-def test_boosting_that_overfits_is_found_and_shallow_boosting_is_not(tmp_path: Path) -> None:
+def test_overfitting_boosting_is_found(tmp_path: Path) -> None:
     rows = mislabelled(1200)
     (finding,) = boost(tmp_path / "run", [Overfitting()], rows, rounds=120, max_depth=8)
     assert finding.tensor == "losses/valid-logloss"
@@ -133,7 +135,7 @@ def test_boosting_that_overfits_is_found_and_shallow_boosting_is_not(tmp_path: P
     assert boost(tmp_path / "shallow", [Overfitting()], rows, **params) == []
 
 
-def test_a_training_without_trees_is_no_business_of_theirs(tmp_path: Path) -> None:
+def test_a_training_without_trees_is_ignored(tmp_path: Path) -> None:
     records = [step_record(step, scalars={"losses/l": 1.0}) for step in range(50)]
     make_run(tmp_path / "run", records)
     assert found(tmp_path / "run", [kind() for kind in ALL]) == []
@@ -148,6 +150,6 @@ def test_a_training_without_trees_is_no_business_of_theirs(tmp_path: Path) -> No
         (lambda: EmptyTrees(drop=1.0), "drop = 1: must lie between 0 and 1"),
     ],
 )
-def test_parameters_that_make_no_sense_are_refused(make: Any, message: str) -> None:
+def test_invalid_parameters_raise(make: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         make()

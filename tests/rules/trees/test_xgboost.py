@@ -1,4 +1,4 @@
-"""Each rule that applies to boosting, on a training that it is right about and on one beside it."""
+"""Each rule for boosting, on a faulty training and on a near miss."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def lost() -> Rows:
 
 
 def rare(apart: float) -> Rows:
-    """Return rows of which 4 in 100 are of another class, as far apart from the others as this."""
+    """Return rows with a class of 4 %, at a distance from the others."""
     x, y = make_classification(
         6000, 20, n_informative=4, weights=[0.96], class_sep=apart, flip_y=0, random_state=0
     )
@@ -68,21 +68,21 @@ def rare(apart: float) -> Rows:
 
 
 def copied() -> Rows:
-    """Return rows of which half of those that are evaluated are among those trained on."""
+    """Return rows with half of the evaluated rows among the training rows."""
     x, y = digits()
     order = np.r_[0:600, 0:150, 600:750]
     return x[order], y[order]
 
 
 def steps_of_a_quantity() -> Rows:
-    """Return whole numbers that are quantities."""
+    """Return integers that are quantities."""
     x, _ = patients()
     size = x[:, 2] + x[:, 8]
     return x, np.digitize(size, np.quantile(size, np.arange(1, 8) / 8)).astype(float)
 
 
 def twins() -> Rows:
-    """Return two classes; four in ten of what should be of one of them are called the other."""
+    """Return two classes; four in ten rows of one are labelled as the other."""
     x, y = digits()
     keep = np.isin(y, (0, 1))
     x, y = x[keep], y[keep]
@@ -94,9 +94,9 @@ class Boosting:
     """Boosts trees on the first two thirds of some rows.
 
     Attributes:
-        rows: makes them.
-        rounds: of boosting.
-        params: of the booster.
+        rows: creates the rows.
+        rounds: rounds of boosting.
+        params: parameters of the booster.
     """
 
     rows: Callable[[], Rows] = tumours
@@ -206,7 +206,7 @@ SOUND = {
     ),
 }
 
-# The rules about trees, and what is told by the numbers of the steps alone.
+# The rules about trees, and those based on step numbers alone.
 ELSEWHERE = {
     name: (f"rules/trees/test_trees.py::{fires}", f"rules/trees/test_trees.py::{silent}")
     for name, fires, silent in (
@@ -230,12 +230,12 @@ ELSEWHERE = {
 
 
 @pytest.mark.parametrize("name", FAULTY)
-def test_what_is_wrong_is_found(name: str, tmp_path: Path) -> None:
+def test_a_faulty_training_is_found(name: str, tmp_path: Path) -> None:
     assert missed(FAULTY[name], tmp_path / "run") == []
 
 
 @pytest.mark.parametrize("name", SOUND)
-def test_what_is_right_is_left_alone(name: str, tmp_path: Path) -> None:
+def test_a_correct_training_is_ignored(name: str, tmp_path: Path) -> None:
     assert wrongly_told(SOUND[name], tmp_path / "run") == []
 
 

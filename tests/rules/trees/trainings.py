@@ -1,4 +1,4 @@
-"""Small real trainings of boosted trees and forests, for the tests of the rules about trees."""
+"""Small trainings of boosted trees and forests for the rules about trees."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ Rows = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 def tumours() -> Rows:
-    """Return 569 tumours of 30 measurements, shuffled; benign or not."""
+    """Return 569 shuffled tumours with 30 measurements, benign or not."""
     x, y = load_breast_cancer(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(x))
     return x[order], y[order].astype(float)
 
 
 def mislabelled(rows: int = 3000) -> Rows:
-    """Return rows of 20 features in two classes, a quarter of them with the wrong class."""
+    """Return rows of 20 features in two classes, a quarter of them mislabelled."""
     x, y = make_classification(rows, 20, n_informative=8, flip_y=0.5, random_state=0)
     return x, y.astype(float)
 
 
 def hook_for(path: Path, rules: Iterable[Rule]) -> Hook:
-    """Return a hook that captures what rules need."""
+    """Return a hook that captures what the rules need."""
     return Hook(path, collections=capture_for(rules).collections)
 
 
 def found(path: Path, rules: Iterable[Rule]) -> list[Finding]:
-    """Return what rules find in a run."""
+    """Return the findings of some rules in a run."""
     return judge(open_run(path), rules)
 
 
@@ -54,7 +54,7 @@ def boost(
     evaluate: bool = True,
     **params: Any,
 ) -> list[Finding]:
-    """Boost trees on the first two thirds of the rows; return what rules find in it."""
+    """Boost trees on the first two thirds of the rows; return the findings."""
     x, y = rows
     split = len(x) * 2 // 3
     train = xgboost.DMatrix(x[:split], y[:split], feature_names=names)

@@ -1,4 +1,4 @@
-"""Small real trainings for the rules about weights, gradients, activations and other tensors."""
+"""Small trainings for the rules about weights, gradients, activations and other tensors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def stack(
     init: Init = nn.init.xavier_normal_,
     bias: float = 0.0,
 ) -> nn.Sequential:
-    """Return a multilayer perceptron; of the last layer there is no activation."""
+    """Return a multilayer perceptron without an activation after the last layer."""
     layers: list[nn.Module] = []
     for wide, narrow in pairwise(widths):
         linear = nn.Linear(wide, narrow)
@@ -50,19 +50,19 @@ def captured(
     seed: int = 0,
     before_step: Callable[[nn.Module, int], None] = lambda model, step: None,
 ) -> Run:
-    """Train on digits, with what some rules need captured; return the run.
+    """Train on digits with capture for some rules; return the run.
 
     Args:
-        directory: of the run.
-        rules: whose needs are captured.
-        model: returns it, freshly initialised.
-        optimizer: of the model.
-        data: None: digits.
-        steps: of the optimizer.
-        total: that the training says it will take.
-        loss: None: cross-entropy.
-        seed: of the weights.
-        before_step: called before each step of the optimizer.
+        directory: directory of the run.
+        rules: rules whose needs are captured.
+        model: creates the model.
+        optimizer: creates the optimizer.
+        data: data; default: digits.
+        steps: optimizer steps.
+        total: expected steps of the run.
+        loss: loss; default: cross-entropy.
+        seed: seed of the weights.
+        before_step: called before each optimizer step.
     """
     torch.manual_seed(seed)
     torch.set_num_threads(1)
@@ -87,7 +87,7 @@ def captured(
 
 
 def found(run: Run, *rules: Rule) -> list[Finding]:
-    """Return what rules find in a run, without what they say about themselves."""
+    """Return the findings of rules in a run, without those about the rules themselves."""
     findings = judge(run, rules)
     assert not [one for one in findings if "the rule itself failed" in one.seen]
     return [one for one in findings if one.statistic]

@@ -1,4 +1,4 @@
-"""The rules about the inside of a model, on trainings with Keras."""
+"""Rules about the inside of a model, on Keras trainings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from vinedresser.rules.weights.identical_units import IdenticalUnits
 from vinedresser.rules.weights.update_ratio import UpdateRatio
 from vinedresser.store.reading.reader import Run, open_run
 
-# Of Keras itself, whenever it makes an array of a variable.
+# Raised by Keras itself when it converts a variable to an array.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 
 KINDS: tuple[type[Rule], ...] = (
@@ -47,10 +47,10 @@ def trained(directory: Path, hidden: Callable[[Any], list[Any]], rate: float, sc
     """Fit a classifier of digits for 207 steps.
 
     Args:
-        directory: of the run.
+        directory: directory of the run.
         hidden: returns the layers before the last, given ``keras.layers``.
         rate: learning rate of Adam.
-        scale: of the inputs.
+        scale: factor of the inputs.
     """
     import keras
 
@@ -74,7 +74,7 @@ def trained(directory: Path, hidden: Callable[[Any], list[Any]], rate: float, sc
 
 
 def zeros(layers: Any) -> list[Any]:
-    """Return layers that begin with zeros."""
+    """Return layers with zero weights."""
     return [
         layers.Dense(32, activation="relu", kernel_initializer="zeros"),
         layers.Dense(32, activation="relu", kernel_initializer="zeros"),
@@ -100,7 +100,7 @@ def normed(layers: Any) -> list[Any]:
 
 
 def usual(layers: Any) -> list[Any]:
-    """Return what has every kind of thing that the rules look at, and nothing wrong with it."""
+    """Return healthy layers of every kind that the rules check."""
     return [
         layers.Dense(32),
         layers.BatchNormalization(momentum=0.9),
@@ -120,7 +120,7 @@ def usual(layers: Any) -> list[Any]:
         pytest.param(normed, 1e-3, 1.0, {"stale_statistics"}, marks=pytest.mark.slow),
     ],
 )
-def test_what_is_wrong_is_named(
+def test_a_faulty_training_is_found(
     tmp_path: Path,
     hidden: Callable[[Any], list[Any]],
     rate: float,
@@ -132,6 +132,6 @@ def test_what_is_wrong_is_named(
 
 
 @pytest.mark.thorough
-def test_a_training_that_learns_is_left_alone(tmp_path: Path) -> None:
+def test_a_correct_training_is_ignored(tmp_path: Path) -> None:
     run = trained(tmp_path / "run", usual, 5e-3, 1.0)
     assert found(run, *(kind() for kind in KINDS)) == []

@@ -1,4 +1,4 @@
-"""How weights begin and how far they move: told from trainings that learn all the same."""
+"""Initial weights and size of updates, as opposed to trainings that learn anyway."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ def normal(std: float) -> object:
     return lambda weight: nn.init.normal_(weight, std=std)
 
 
-def test_weights_that_are_too_small_are_named_with_the_size_to_use(tmp_path: Path) -> None:
+def test_small_weights_are_reported_with_the_size_to_use(tmp_path: Path) -> None:
     rule = BadInitialisation()
     model = lambda: stack(DEEP, nn.ReLU, normal(0.01))  # type: ignore[arg-type]  # noqa: E731
     (finding,) = found(captured(tmp_path, [rule], model, adam(1e-3)), rule)
     assert (finding.fault, finding.since) == ("bad_initialisation", 0)
-    # sqrt(2 / 32), He's for a layer of 32 inputs.
+    # sqrt(2 / 32), He initialisation of a layer with 32 inputs.
     assert "a standard deviation of 0.25 (before relu)" in finding.remedy
     assert finding.value == pytest.approx(0.01 * math.sqrt(32), rel=0.1)
 
 
-def test_weights_that_are_too_large_are_found(tmp_path: Path) -> None:
+def test_large_weights_are_found(tmp_path: Path) -> None:
     rule = BadInitialisation()
     model = lambda: stack(DEEP, nn.Tanh, normal(1.5))  # type: ignore[arg-type]  # noqa: E731
     (finding,) = found(captured(tmp_path, [rule], model, sgd(0.01)), rule)
@@ -45,7 +45,7 @@ def test_weights_that_are_too_large_are_found(tmp_path: Path) -> None:
     assert "too large" in finding.cause
 
 
-def test_zeros_are_the_root_of_what_they_bring_about(tmp_path: Path) -> None:
+def test_zero_weights_are_the_root_cause(tmp_path: Path) -> None:
     rules = [BadInitialisation(), IdenticalUnits()]
     model = lambda: stack((64, 32, 32, 10), nn.ReLU, nn.init.zeros_)  # noqa: E731
     findings = found(captured(tmp_path, rules, model, adam(1e-3)), *rules)
@@ -55,7 +55,7 @@ def test_zeros_are_the_root_of_what_they_bring_about(tmp_path: Path) -> None:
     assert "are all zero" in root.finding.seen
 
 
-def test_a_last_layer_of_zeros_and_large_weights_that_learn_are_left_alone(tmp_path: Path) -> None:
+def test_a_zero_last_layer_and_large_weights_that_learn_are_ignored(tmp_path: Path) -> None:
     rules = [BadInitialisation(), IdenticalUnits(), UpdateRatio()]
 
     def model() -> nn.Module:
@@ -66,8 +66,8 @@ def test_a_last_layer_of_zeros_and_large_weights_that_learn_are_left_alone(tmp_p
     assert found(captured(tmp_path, rules, model, adam(5e-3)), *rules) == []
 
 
-def test_small_weights_behind_normalisation_are_left_alone(tmp_path: Path) -> None:
-    """The same weights, and labels that cannot be learned: the initialisation is not to blame."""
+def test_small_weights_with_normalisation_are_ignored(tmp_path: Path) -> None:
+    """The same weights with random labels: the initialisation is not the cause."""
     rule = BadInitialisation()
 
     def model() -> nn.Module:
@@ -85,8 +85,8 @@ def test_equal_units_stay_equal(tmp_path: Path) -> None:
     assert (finding.fault, finding.tensor) == ("identical_units", "weights/0.weight")
 
 
-def test_units_that_become_alike_are_not_said_to_have_begun_so(tmp_path: Path) -> None:
-    """One step far too large throws all units into the direction of one gradient."""
+def test_units_that_become_equal_are_ignored(tmp_path: Path) -> None:
+    """One far too large step moves all units to the direction of one gradient."""
     rule = IdenticalUnits()
     model = lambda: stack((64, 32, 32, 10), nn.ReLU)  # noqa: E731
     run = captured(tmp_path, [rule], model, sgd(1e4), steps=200, total=200)
@@ -96,7 +96,9 @@ def test_units_that_become_alike_are_not_said_to_have_begun_so(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("rate", "fault"), [(1e-7, "learning_rate_too_low"), (1.0, "learning_rate_too_high")]
 )
-def test_a_learning_rate_is_told_by_the_updates(tmp_path: Path, rate: float, fault: str) -> None:
+def test_a_learning_rate_fault_shows_in_the_updates(
+    tmp_path: Path, rate: float, fault: str
+) -> None:
     rule = UpdateRatio()
     model = lambda: stack((64, 32, 32, 10), nn.ReLU)  # noqa: E731
     (finding,) = found(captured(tmp_path, [rule], model, adam(rate)), rule)
@@ -107,7 +109,7 @@ def test_a_learning_rate_is_told_by_the_updates(tmp_path: Path, rate: float, fau
     assert 1e-4 <= corrected <= 1e-2
 
 
-def test_usual_updates_in_a_training_that_cannot_learn_are_left_alone(tmp_path: Path) -> None:
+def test_usual_updates_are_ignored(tmp_path: Path) -> None:
     rules = [UpdateRatio(), BadInitialisation(), IdenticalUnits()]
 
     def model() -> nn.Module:
@@ -117,13 +119,13 @@ def test_usual_updates_in_a_training_that_cannot_learn_are_left_alone(tmp_path: 
 
 
 class Shuffled(nn.Module):
-    """Gives each row the inputs of its neighbour."""
+    """Replaces the inputs of each row by those of its neighbour."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x.roll(1, 0)
 
 
-def test_the_scale_is_that_of_the_matrix(tmp_path: Path) -> None:
+def test_weight_scale_is_that_of_the_matrix(tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
     dense = generator.normal(0.02, 0.3, (48, 48))
     reductions = {
@@ -143,6 +145,6 @@ def test_the_scale_is_that_of_the_matrix(tmp_path: Path) -> None:
 
 
 def statistics(values: np.ndarray) -> dict[str, float]:
-    """Return the statistics that the rules about weights ask for."""
+    """Return the statistics that the rules about weights need."""
     norm = math.sqrt((values**2).sum())
     return {"l2": norm, "std": float(values.std()), "mean": float(values.mean())}
