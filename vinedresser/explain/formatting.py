@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-__all__ = ["MINUS", "count", "decade", "duration", "evidence_rows", "number", "plain"]
+__all__ = ["MINUS", "count", "decade", "duration", "evidence_rows", "number", "plain", "shortened"]
 
 MINUS = "\N{MINUS SIGN}"
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -51,6 +51,11 @@ def duration(seconds: float) -> str:
     if whole < 86400:
         return f"{whole // 3600} h {whole % 3600 // 60} min"
     return f"{whole // 86400} d {whole % 86400 // 3600} h"
+
+
+def shortened(text: str, most: int) -> str:
+    """Return a text, cut to ``most`` characters."""
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def plain(value: object) -> str:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from vinedresser.explain.charts.axes import TICK_ROOM, Frame, Size, grid
 from vinedresser.explain.charts.markers import marker_room
 from vinedresser.explain.charts.scale import Scale
-from vinedresser.explain.charts.svg import Svg, element
+from vinedresser.explain.charts.svg import Svg, chart, element
 
 __all__ = ["bar_chart"]
 
@@ -31,12 +31,10 @@ def bar_chart(counts: NDArray[np.int64], edges: NDArray[np.float64], size: Size,
         for left, right, height in zip(x(edges[:-1]), x(edges[1:]), y(counts), strict=True)
         if height < bottom
     )
-    return element(
-        "svg",
+    return chart(
+        label,
+        size.width,
+        bottom + TICK_ROOM,
         *grid(Frame(x, y, top, bottom), size, values=True),
         element("path", d=bars, class_="bars"),
-        viewBox=f"0 0 {size.width:g} {bottom + TICK_ROOM:g}",
-        class_="chart",
-        role="img",
-        aria_label=label,
     )

@@ -21,7 +21,7 @@ from vinedresser.explain.charts.palette import (
     indexed_png,
 )
 from vinedresser.explain.charts.scale import Scale
-from vinedresser.explain.charts.svg import Svg, element
+from vinedresser.explain.charts.svg import Svg, chart, element
 from vinedresser.explain.formatting import decade, number
 
 __all__ = ["colour_scale", "heat_map", "value_range"]
@@ -60,16 +60,15 @@ def heat_map(data: GradientMap, markers: Sequence[Marker], width: float) -> Svg:
     top = marker_room(places)
     row = min(_TALLEST_ROW, max(_LOWEST_ROW, _MOST_HEIGHT / len(data.names)))
     frame = _Frame(left, right, top, row, top + row * len(data.names))
-    return element(
-        "svg",
+    return chart(
+        f"Size of the gradients of {len(data.names)} parameters by step",
+        width,
+        frame.bottom + _TICK_ROOM,
         _cells(data, frame),
         *_row_labels(data, frame),
         *_step_labels(data, frame),
         *draw_markers(markers, places, frame.bottom),
-        viewBox=f"0 0 {width:g} {frame.bottom + _TICK_ROOM:g}",
-        class_="chart heat",
-        role="img",
-        aria_label=f"Size of the gradients of {len(data.names)} parameters by step",
+        kind="heat",
     )
 
 

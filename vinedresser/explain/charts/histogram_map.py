@@ -20,7 +20,7 @@ from vinedresser.explain.charts.axes import (
 from vinedresser.explain.charts.markers import Marker, draw_markers, marker_room
 from vinedresser.explain.charts.palette import FIRST_LEVEL, LEVELS, NONE, indexed_png
 from vinedresser.explain.charts.scale import Scale
-from vinedresser.explain.charts.svg import Svg, element, path_data
+from vinedresser.explain.charts.svg import Svg, chart, element, path_data
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.reductions import Histogram
 
@@ -127,18 +127,17 @@ def histogram_chart(data: HistogramMap, markers: Sequence[Marker], size: Size, l
         "height": size.height,
     }
     href = indexed_png(_indices(data.shares))
-    return element(
-        "svg",
+    return chart(
+        label,
+        size.width,
+        bottom + TICK_ROOM,
         element("rect", class_="nothing", **box),
         element("image", href=href, preserveAspectRatio="none", class_="cells", **box),
         element("path", d=path_data(x(data.steps), y(_medians(data))), class_="median"),
         *nonfinite_strokes(x(data.not_finite), bottom),
         *grid(Frame(x, y, top, bottom), size, values=True),
         *draw_markers(markers, places, bottom),
-        viewBox=f"0 0 {size.width:g} {bottom + TICK_ROOM:g}",
-        class_="chart histograms",
-        role="img",
-        aria_label=label,
+        kind="histograms",
     )
 
 

@@ -13,7 +13,7 @@ from vinedresser.explain.charts.axes import TICK_ROOM, Frame, Size, grid, step_a
 from vinedresser.explain.charts.layer_series import LayerSeries
 from vinedresser.explain.charts.markers import Marker, draw_markers, marker_room
 from vinedresser.explain.charts.scale import Scale, nice_scale
-from vinedresser.explain.charts.svg import Svg, element, path_data
+from vinedresser.explain.charts.svg import Svg, chart, element, path_data
 from vinedresser.explain.formatting import number
 
 __all__ = ["Band", "MOST_LINES", "extremes", "layer_lines"]
@@ -65,18 +65,17 @@ def layer_lines(
     values = np.where(data.values > 0, data.values, np.nan) if log else data.values
     frame = Frame(x, _value_axis(values, band, log, top + size.height, top), top, top + size.height)
     shown = bool(np.isfinite(values).any())
-    return element(
-        "svg",
+    return chart(
+        label,
+        size.width,
+        frame.bottom + TICK_ROOM,
         *_band(band, frame, size),
         *grid(frame, size, values=shown),
         *_envelope(data, values, frame),
         *_lines(data, values, frame),
         *([] if shown else [_nothing(frame)]),
         *draw_markers(markers, places, frame.bottom),
-        viewBox=f"0 0 {size.width:g} {frame.bottom + TICK_ROOM:g}",
-        class_="chart layers",
-        role="img",
-        aria_label=label,
+        kind="layers",
     )
 
 

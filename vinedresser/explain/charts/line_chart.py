@@ -18,7 +18,7 @@ from vinedresser.explain.charts.axes import (
 from vinedresser.explain.charts.curves import smoothed, thinned
 from vinedresser.explain.charts.markers import Marker, draw_markers, marker_room
 from vinedresser.explain.charts.scale import Scale, nice_scale
-from vinedresser.explain.charts.svg import Svg, element, path_data
+from vinedresser.explain.charts.svg import Svg, chart, element, path_data
 from vinedresser.explain.formatting import number
 from vinedresser.store.reading.series import Column
 
@@ -45,18 +45,16 @@ def line_chart(
     top = marker_room(places)
     bottom = top + size.height
     frame = Frame(x, nice_scale(column.values, bottom, top), top, bottom)
-    return element(
-        "svg",
+    return chart(
+        label,
+        size.width,
+        bottom + TICK_ROOM,
         *grid(frame, size, values=bool(np.isfinite(column.values).any())),
         *_training(column.of("train"), frame),
         *_evaluations(column.of("eval"), frame, "eval"),
         *_evaluations(column.of("predict"), frame, "predict"),
         *_not_finite(column, frame),
         *draw_markers(markers, places, bottom),
-        viewBox=f"0 0 {size.width:g} {bottom + TICK_ROOM:g}",
-        class_="chart",
-        role="img",
-        aria_label=label,
     )
 
 

@@ -8,7 +8,7 @@ from math import isnan
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Svg", "element", "path_data"]
+__all__ = ["Svg", "chart", "element", "path_data"]
 
 
 class Svg(str):
@@ -39,6 +39,35 @@ def element(tag: str, *children: str, **attributes: object) -> Svg:
         child if isinstance(child, Svg) else escape(child, quote=False) for child in children
     )
     return Svg(f"<{tag}{written}>{content}</{tag}>" if children else f"<{tag}{written}/>")
+
+
+def chart(
+    label: str,
+    width: float,
+    height: float,
+    *children: str,
+    kind: str = "",
+    style: str | None = None,
+) -> Svg:
+    """Return the root element of a chart.
+
+    Args:
+        label: accessible name of the chart.
+        width: pixels, before the page scales it.
+        height: pixels, before the page scales it.
+        children: contents.
+        kind: additional CSS class.
+        style: CSS declarations.
+    """
+    return element(
+        "svg",
+        *children,
+        viewBox=f"0 0 {width:g} {height:g}",
+        style=style,
+        class_=f"chart {kind}".rstrip(),
+        role="img",
+        aria_label=label,
+    )
 
 
 def path_data(x: NDArray[np.float64], y: NDArray[np.float64]) -> str:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.explain.charts.svg import Svg, element
+from vinedresser.explain.charts.svg import Svg, chart, element
+from vinedresser.explain.formatting import shortened
 from vinedresser.explain.reports.last_batches import Batch, LastBatches
 from vinedresser.rules.signals.losses.loss_formulas import class_indices
 
@@ -99,7 +100,7 @@ def _pair(seen: LastBatches, batch: Batch) -> tuple[NDArray[np.int64], NDArray[n
 
 def confusion_chart(data: Confusion) -> Svg:
     """Return the chart: a row per true class, cells shaded by their share of the row."""
-    names = [name if len(name) <= _LONGEST else name[: _LONGEST - 1] + "…" for name in data.classes]
+    names = [shortened(name, _LONGEST) for name in data.classes]
     cell = min(_WIDEST_CELL, _MOST_WIDTH / len(names))
     left = 30.0 + _CHARACTER * max(map(len, names))
     size = cell * len(names)
@@ -120,21 +121,20 @@ def confusion_chart(data: Confusion) -> Svg:
     room = max(int(cell / _CHARACTER), 2)
     for place, name in enumerate(names):
         at = cell * (place + 0.5)
-        column = name if len(name) <= room else name[: room - 1] + "…"
+        column = shortened(name, room)
         drawn.append(element("text", column, x=left + at, y=_TOP - 8, class_="tick x"))
         drawn.append(element("text", name, x=left - 8, y=_TOP + at + 3.5, class_="tick y"))
     for row, column_ in zip(*np.nonzero(data.counts), strict=True):
         corner = left + cell * int(column_), _TOP + cell * int(row)
         drawn.append(_cell(data, int(row), int(column_), corner, cell))
-    return element(
-        "svg",
+    return chart(
+        f"Confusion matrix of {len(names)} classes",
+        left + size + 12,
+        _TOP + size + _BOTTOM,
         *drawn,
-        viewBox=f"0 0 {left + size + 12:g} {_TOP + size + _BOTTOM:g}",
         # Not the width of the page: few classes need little space.
         style=f"max-width:{left + size + 12:.0f}px",
-        class_="chart confusion",
-        role="img",
-        aria_label=f"Confusion matrix of {len(names)} classes",
+        kind="confusion",
     )
 
 

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from vinedresser.explain.charts.axes import TICK_ROOM, Frame, Size, grid, step_axis
 from vinedresser.explain.charts.scale import Scale
-from vinedresser.explain.charts.svg import Svg, element
+from vinedresser.explain.charts.svg import Svg, chart, element
+from vinedresser.explain.formatting import shortened
 from vinedresser.store.finding import Finding
 
 __all__ = ["Entry", "MOST_ROWS", "severity_sign", "timeline"]
@@ -44,7 +45,7 @@ def timeline(entries: Sequence[Entry], extent: tuple[int, int], width: float) ->
         width: pixels.
     """
     entries = entries[:MOST_ROWS]
-    names = [_shortened(f"{entry.number}  {entry.title}") for entry in entries]
+    names = [shortened(f"{entry.number}  {entry.title}", _LONGEST) for entry in entries]
     left = 26.0 + _INDENT + _CHARACTER * max(map(len, names))
     size = Size(width, _ROW * len(entries), left=left, right=18.0)
     x = step_axis(extent, size)
@@ -53,14 +54,13 @@ def timeline(entries: Sequence[Entry], extent: tuple[int, int], width: float) ->
     drawn = []
     for place, (entry, name) in enumerate(zip(entries, names, strict=True)):
         drawn.append(_row(entry, name, x, _TOP + _ROW * (place + 0.5)))
-    return element(
-        "svg",
+    return chart(
+        f"{len(entries)} findings over the steps",
+        width,
+        bottom + TICK_ROOM,
         *grid(frame, size, values=False),
         *drawn,
-        viewBox=f"0 0 {width:g} {bottom + TICK_ROOM:g}",
-        class_="chart timeline",
-        role="img",
-        aria_label=f"{len(entries)} findings over the steps",
+        kind="timeline",
     )
 
 
@@ -103,7 +103,3 @@ def _row(entry: Entry, name: str, x: Scale, y: float) -> Svg:
         data_since=finding.since,
         data_step=finding.step,
     )
-
-
-def _shortened(name: str) -> str:
-    return name if len(name) <= _LONGEST else name[: _LONGEST - 1] + "…"

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from vinedresser.explain.charts.axes import Size
 from vinedresser.explain.charts.scale import Scale
-from vinedresser.explain.charts.svg import Svg, element, path_data
+from vinedresser.explain.charts.svg import Svg, chart, element, path_data
 from vinedresser.explain.reports.sweep.trial_labels import in_drawing_order, trial_label
 from vinedresser.sweeps.dimension import Choice, Dimension
 from vinedresser.sweeps.space import Space
@@ -41,15 +41,13 @@ def coordinates(trials: Sequence[Trial], space: Space, metric: str, size: Size, 
     lines = [_line(trial, axes, last, places) for trial in in_drawing_order(trials)]
     drawn = [_axis(axis.name, axis.ticks(), x) for axis, x in zip(axes, places, strict=False)]
     results = {tick.label: float(last(tick.value)) for tick in last.ticks(_RANGE_TICKS)}
-    return element(
-        "svg",
+    return chart(
+        label,
+        size.width,
+        bottom + _FOOT,
         *lines,
         *drawn,
         _axis(metric, results, float(places[-1])),
-        viewBox=f"0 0 {size.width:g} {bottom + _FOOT:g}",
-        class_="chart",
-        role="img",
-        aria_label=label,
     )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from vinedresser.explain.charts.axes import TICK_ROOM, Frame, Size, grid, step_axis
 from vinedresser.explain.charts.scale import nice_scale
-from vinedresser.explain.charts.svg import Svg, element, path_data
+from vinedresser.explain.charts.svg import Svg, chart, element, path_data
 from vinedresser.explain.reports.sweep.trial_labels import in_drawing_order, trial_label
 from vinedresser.sweeps.trial import Trial
 
@@ -36,14 +36,12 @@ def learning_curves(trials: Sequence[Trial], size: Size, label: str) -> Svg | No
     bottom = _TOP + size.height
     scale = nice_scale(values[(values >= low) & (values <= high)], bottom, _TOP)
     frame = Frame(step_axis((1, last), size), scale, _TOP, bottom)
-    return element(
-        "svg",
+    return chart(
+        label,
+        size.width,
+        bottom + TICK_ROOM,
         *grid(frame, size, values=True),
         *(_curve(trial, frame) for trial in shown),
-        viewBox=f"0 0 {size.width:g} {bottom + TICK_ROOM:g}",
-        class_="chart",
-        role="img",
-        aria_label=label,
     )
 
 
