@@ -4,45 +4,15 @@ from __future__ import annotations
 
 import math
 import random
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.paths import ROOT
-from vinedresser.errors import ConfigError, CorruptData, StillRunning
-from vinedresser.infra.configuration import build
-from vinedresser.sweeps.settings import SweepTable
+from tests.sweeps.studies import FINISHED, begin, run, study
+from vinedresser.errors import ConfigError
 from vinedresser.sweeps.space import Space
 from vinedresser.sweeps.study import Study
-from vinedresser.sweeps.trial import Proposal, TrialEnd
-
-SPACE = Space.parse({"lr": {"log": [1e-3, 1.0]}, "act": ["relu", "tanh"]}, "space")
-FINISHED = TrialEnd("finished")
-
-
-def study(path: Path | None = None, space: Space = SPACE, **settings: Any) -> Study:
-    """Return a study of accuracies."""
-    table = {"metric": "accuracy", "direction": "maximize", "trials": 30, **settings}
-    return Study(build(SweepTable, table, "sweep.toml: sweep"), space, path)
-
-
-def begin(one: Study) -> Proposal:
-    """Return the next trial, which there has to be."""
-    proposal = one.ask()
-    assert proposal is not None
-    return proposal
-
-
-def run(one: Study, values: list[float]) -> TrialEnd:
-    """Run a trial that reports some values, unless it is ended before."""
-    number = begin(one).number
-    for epoch, value in enumerate(values, start=1):
-        if ending := one.report(number, epoch, value):
-            return one.tell(number, ending).ending
-    return one.tell(number, FINISHED, [values[-1]]).ending
+from vinedresser.sweeps.trial import TrialEnd
 
 
 def survivors(curves: list[list[float]], eta: int, grace: int) -> list[int]:
@@ -348,67 +318,3 @@ def test_several_objectives_make_a_front() -> None:
 def test_what_is_wrong_is_said_with_its_key(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         study(**settings)
-
-
-SCRIPT = """
-import os, signal, sys
-from pathlib import Path
-from tests.sweeps.test_study import begin, run, study
-sweep = study(Path(sys.argv[1]))
-for value in (0.5, 0.9):
-    run(sweep, [value])
-number = begin(sweep).number
-sweep.report(number, 1, 0.95)
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-@pytest.mark.thorough
-def test_a_killed_study_goes_on_where_it_was(tmp_path: Path) -> None:
-    journal = tmp_path / "journal.log"
-    killed = subprocess.run([sys.executable, "-c", SCRIPT, str(journal)], check=False, cwd=ROOT)
-    assert killed.returncode == -9
-    with journal.open("ab") as file:
-        file.write(b'{"op_code": 4, "tri')  # and a kill in the middle of a line
-    sweep = study(journal)
-    assert [one.ending.state for one in sweep.trials()] == ["finished", "finished", "running"]
-    [left] = sweep.again()
-    assert left == Proposal(2, sweep.trial(2).parameters)
-    # What was reported is known, and not reported twice.
-    assert sweep.report(2, 1, 0.0) is None
-    assert sweep.trial(2).values == {1: 0.95}
-    sweep.tell(2, FINISHED, [0.97])
-    assert begin(sweep).number == 3
-    sweep.close()
-    assert study(journal).best()[0].result == (0.97,)
-
-
-def test_two_processes_cannot_run_one_sweep(tmp_path: Path) -> None:
-    held = study(tmp_path / "journal.log")
-    with pytest.raises(StillRunning, match="another process is running this sweep"):
-        study(tmp_path / "journal.log")
-    held.close()
-    study(tmp_path / "journal.log").close()
-
-
-def test_a_damaged_journal_is_named_with_its_line(tmp_path: Path) -> None:
-    journal = tmp_path / "journal.log"
-    study(journal).close()
-    lines = journal.read_bytes().splitlines(keepends=True)
-    journal.write_bytes(b"".join([lines[0], b"nonsense\n", *lines[1:]]))
-    with pytest.raises(CorruptData, match=r"journal.log: line 2 is not valid JSON"):
-        study(journal)
-
-
-def test_the_journal_is_one_of_optuna(tmp_path: Path) -> None:
-    from optuna import load_study
-    from optuna.storages import JournalStorage
-    from optuna.storages.journal import JournalFileBackend
-
-    sweep = study(tmp_path / "journal.log")
-    run(sweep, [0.5, 0.6])
-    sweep.close()
-    storage = JournalStorage(JournalFileBackend(str(tmp_path / "journal.log")))
-    other = load_study(study_name="sweep", storage=storage)
-    assert other.trials[0].intermediate_values == {1: 0.5, 2: 0.6}
-    assert other.best_value == 0.6

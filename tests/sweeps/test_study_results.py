@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.sweeps.test_study import FINISHED, SUSPECTED, begin, run, sound, study
+from tests.sweeps.studies import FINISHED, SUSPECTED, begin, run, sound, study
 from vinedresser.sweeps.space import Space
 from vinedresser.sweeps.study import Study
 from vinedresser.sweeps.trial import TrialEnd
