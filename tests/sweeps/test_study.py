@@ -11,7 +11,6 @@ import pytest
 from tests.sweeps.studies import FINISHED, begin, run, study
 from vinedresser.errors import ConfigError
 from vinedresser.sweeps.space import Space
-from vinedresser.sweeps.study import Study
 from vinedresser.sweeps.trial import TrialEnd
 
 
@@ -54,16 +53,6 @@ def test_a_trial_that_is_pruned_says_with_what_it_was_compared() -> None:
     assert run(sweep, [0.9]) == FINISHED
     ending = run(sweep, [0.1, 0.2])
     assert ending == TrialEnd("pruned", "not among the best 1 of 3 trials at epoch 1")
-
-
-SUSPECTED = TrialEnd("stopped", "the weights are zero", "all_zero", "dead", "do not")
-
-
-def sound(one: Study, values: list[float]) -> None:
-    """Run trials that nobody suspects, of one epoch each."""
-    for value in values:
-        number = begin(one).number
-        one.tell(number, one.report(number, 1, value) or FINISHED, [value])
 
 
 def test_a_suspected_trial_behind_the_sound_ones_is_stopped_and_counts_for_no_rung() -> None:

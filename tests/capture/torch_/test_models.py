@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from tests.capture.torch_.notes import ALL, ALWAYS, STEPS, Notes
+from tests.capture.torch_.notes import ALL, STEPS, Notes
 from vinedresser.capture import Hook, open_run
 from vinedresser.errors import ConfigError
 
