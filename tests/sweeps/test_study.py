@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.sweeps.studies import FINISHED, begin, run, study
+from tests.sweeps.studies import FINISHED, SUSPECTED, begin, run, sound, study
 from vinedresser.errors import ConfigError
 from vinedresser.sweeps.space import Space
 from vinedresser.sweeps.trial import TrialEnd
