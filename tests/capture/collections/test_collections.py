@@ -1,4 +1,4 @@
-"""Which tensors a collection holds, and what a run's collections ask of them together."""
+"""The tensors of a collection, and the union of several collections."""
 
 from __future__ import annotations
 

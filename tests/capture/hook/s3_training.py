@@ -1,4 +1,4 @@
-"""A loop of known content, for tests that kill it.
+"""A loop with known values, for tests that kill it.
 
 Usage: python tests/capture/hook/s3_training.py URL STEPS PAUSE.
 
@@ -22,12 +22,12 @@ __all__ = ["batch", "check_steps"]
 
 
 def batch(step: int) -> NDArray[np.float32]:
-    """Return what is captured at a step; 1 MiB."""
+    """Return the 1 MiB array captured at a step."""
     return np.random.default_rng(step).standard_normal((256, 1024), np.float32)
 
 
 def check_steps(run: Any) -> int:
-    """Compare all that a run captured with what it should have; return how many steps that are."""
+    """Check all captured steps of a run; return their number."""
     steps = run.steps().tolist()
     assert steps == list(range(len(steps)))
     for step in steps:

@@ -1,4 +1,4 @@
-"""Host memory is used again, and never by two at once."""
+"""Host memory is reused, but never shared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A fault of the capture is told once, and the training goes on as if nothing were there."""
+"""Capture errors are reported once and do not affect the training."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def run_program(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """Mount a file system of 200 KiB, which a full step of the program does not fit into."""
+    """Mount a file system of 200 KiB, too small for a full step of the program."""
     disk = tmp_path / "disk"
     disk.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", str(disk)]
@@ -67,7 +67,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def check_unharmed(done: subprocess.CompletedProcess[str], run: Path) -> list[str]:
-    """Check the training and what is left of its run; return what was reported."""
+    """Check the training and its run; return the reported problems."""
     assert done.returncode == 0
     assert done.stdout == run_program().stdout
     reports = done.stderr.splitlines()
@@ -86,7 +86,7 @@ def test_a_file_size_limit_does_no_harm(tmp_path: Path) -> None:
     assert "too large" in report
     assert report.endswith("training continues")
     run = open_run(tmp_path / "run")
-    # The steps with weights are too large for it; those with a loss alone are all there.
+    # Steps with weights are too large; all steps with only a loss are stored.
     assert run.steps("train").tolist() == [1, 2, 4, 5, 7]
     assert run.status.state == "finished"
 
@@ -95,12 +95,12 @@ def test_a_file_size_limit_does_no_harm(tmp_path: Path) -> None:
 def test_a_full_disk_does_no_harm(small_disk: Path) -> None:
     reports = check_unharmed(run_program(small_disk / "run", "0"), small_disk / "run")
     assert "No space left" in reports[0]
-    # What came before is there.
+    # Earlier steps are stored.
     assert open_run(small_disk / "run").tensor("weights/0.weight").steps().tolist()[0] == 0
 
 
 class Odd(nn.Module):
-    """Returns what safetensors cannot store, beside what it can."""
+    """Returns tensors that safetensors can and cannot store."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -227,5 +227,5 @@ def test_steps_that_a_full_queue_drops_are_counted(tmp_path: Path) -> None:
         model(torch.ones(4, 64)).sum().backward()
         optimizer.step()
     hook.close()
-    # Far from the limit of the queue, none is.
+    # Far from the limit of the queue, no step is dropped.
     assert len(open_run(tmp_path / "run").steps("train")) == 50

@@ -1,4 +1,4 @@
-"""Which step or evaluation a value belongs to."""
+"""The step or evaluation that a value belongs to."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_an_evaluation_is_one_record_weighted_by_batch_size(fit: Fit, tmp_path: 
     batches = [torch.randn(7, 2), torch.randn(3, 2)]
     first, second = fit.evaluate(*batches)
     fit.step()
-    # Without a `with` block, it is over when training goes on.
+    # Without a `with` block, it ends when training resumes.
     assert fit.hook.flush(30)
     run = open_run(tmp_path / "run")
     assert run.steps("eval").tolist() == [2]
@@ -149,7 +149,7 @@ def test_user_values(fit: Fit, tmp_path: Path) -> None:
     assert run.scalars("losses")["losses/kl"].values.tolist() == [0.25]
     assert run.tensor("saved/latent").value(0).any()
     assert run.tensor("saved/counts").value(0).tolist() == [0, 1, 2]
-    # What is told after the last step carries the number of steps done.
+    # Values after the last step have the number of finished steps.
     assert run.scalars("metrics")["metrics/late"].steps.tolist() == [1]
     assert run.status.step == 0
 

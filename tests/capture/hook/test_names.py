@@ -1,4 +1,4 @@
-"""Names are stable and unique, whatever a model returns and is wrapped in."""
+"""Names are stable and unique for all outputs and wrappers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Answer:
 
 
 class Returns(nn.Module):
-    """Returns what it is told to make of its output."""
+    """Applies a function to its output."""
 
     def __init__(self, wrap: Callable[[Tensor], Any]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Steps of which only numbers are due take a short way, and store what the long way does."""
+"""Plain steps store the same data as full steps."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from vinedresser.capture.config.timetable import Timetable
 
 ALWAYS = SaveConfig(every=1)
 NUMBERS = dict.fromkeys(("losses", "metrics", "saved", "timing"), ALWAYS)
-# No network has any; so all that this asks for is the long way.
+# No network has such tensors; this only disables plain steps.
 LONG = NUMBERS | {"shap": ALWAYS}
 
 
@@ -66,7 +66,7 @@ def loop(hook: Hook, body: Callable[[Hook, nn.Module, int], None], *, steps: int
     hook.watch(model, loss, optimizer)
     generator = torch.Generator().manual_seed(1)
     for step in range(steps):
-        # Now and then in several batches.
+        # Some steps have several batches.
         for _ in range(1 + step % 3):
             x = torch.randn(5, 3, generator=generator)
             optimizer.zero_grad()
@@ -98,7 +98,7 @@ def implicit_evaluation(_: Hook, model: nn.Module, step: int) -> None:
 
 
 def eval_mode(_: Hook, model: nn.Module, step: int) -> None:
-    # What an optimizer's step ends is training, in whatever mode the model is.
+    # An optimizer's step ends a train step in any mode of the model.
     model.train(step % 5 < 3)
 
 
@@ -203,7 +203,7 @@ def test_a_kill_loses_no_more_numbers_than_other_data(tmp_path: Path) -> None:
     command = [sys.executable, "-c", FOREVER, str(tmp_path / "run")]
     trainer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 100
-    # A segment comes a second after the one before; the third is about to.
+    # Segments are written every second; the third is due.
     while not (tmp_path / "run" / "index" / "0" / f"{1:012}.json").exists():
         assert trainer.poll() is None
         assert time.monotonic() < deadline
@@ -217,7 +217,7 @@ def test_a_kill_loses_no_more_numbers_than_other_data(tmp_path: Path) -> None:
     stored = list(run.follow())
     assert run.problems == []
     assert run.status.state == "dead"
-    # All up to some step, and that not long ago: a second, and what a busy machine takes.
+    # All steps up to a recent one: a second ago, plus delays of a busy machine.
     assert [step.step for step in stored] == list(range(len(stored)))
     assert all(step.scalars["losses/number"] == step.step for step in stored)
     assert min(at for step, at in ended.items() if step >= len(stored)) > killed - 3

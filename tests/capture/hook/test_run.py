@@ -1,4 +1,4 @@
-"""Which run a hook writes to, what it says of it, and how the run is said to have ended."""
+"""The run of a hook, its record and its exit record."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_path_is_needed() -> None:
 
 
 def launch(path: Path, monkeypatch: pytest.MonkeyPatch, config: CaptureConfig) -> None:
-    """Do what a launcher does before it starts the program."""
+    """Prepare a run like a launcher."""
     record = RunRecord("0" * 32, "launched", 0.0, capture=config.to_json(), code="abc")
     write_record(LocalStorage(path), record)
     monkeypatch.setenv("VINEDRESSER_RUN", str(path))
@@ -87,10 +87,10 @@ def test_a_launched_program_writes_to_its_run_and_captures_what_both_ask(
     assert run.tensor("weights/weight").steps().tolist() == [0]
     assert run.tensor("weights/weight").reductions == ("l2",)
     config = CaptureConfig.from_json(run.info.capture)
-    # What the launcher says of the losses stands; the default is for what nobody speaks of.
+    # The launcher's config of losses remains; defaults apply to missing collections only.
     assert [save.every for save in config.collections["losses"].saves] == [5]
     assert [save.every for save in config.collections["metrics"].saves] == [1]
-    # How it ended is the supervisor's to say.
+    # The supervisor writes the exit record.
     assert read_record(run.storage, ExitRecord) is None
 
 
@@ -174,7 +174,7 @@ def test_an_uncaught_error_is_a_crash_with_its_traceback_shown(tmp_path: Path) -
     assert done.stderr.endswith("RuntimeError: shapes differ\n")
     record = exit_record(tmp_path / "run")
     assert (record.cause, record.reason) == ("crashed", "RuntimeError: shapes differ")
-    # What was captured is there, although nobody closed the hook.
+    # Captured data is complete although the hook was not closed.
     run = open_run(tmp_path / "run")
     assert run.scalars("metrics")["metrics/a"].values.tolist() == [1.0]
 

@@ -1,4 +1,4 @@
-"""A store that goes away, is full or is killed for; trainings and relays that are killed."""
+"""Unreachable, full and killed stores; killed trainings and relays."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ INPUTS = {"inputs": SaveConfig(every=1)}
 
 @pytest.fixture(scope="module")
 def frail_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestServer]:
-    """Return a server that nobody else uses, so that it can be killed."""
+    """Return a server for one test, which may kill it."""
     with seaweed(tmp_path_factory.mktemp("frail")) as server:
         yield server
 
@@ -39,14 +39,14 @@ def frail_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestServe
 def frail(
     frail_server: TestServer, s3: str, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[TestServer, str]:
-    """Return that server and the URL of a place on it."""
+    """Return the server and the URL of a location on it."""
     for name, value in frail_server.environment.items():
         monkeypatch.setenv(name, value)
     return frail_server, f"{s3}/run"
 
 
 def eventually(condition: Callable[[], object], seconds: float = 60.0) -> None:
-    """Wait until something holds."""
+    """Wait until a condition is true."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it never came to be"
@@ -54,7 +54,7 @@ def eventually(condition: Callable[[], object], seconds: float = 60.0) -> None:
 
 
 def start(url: str, steps: int = 0, pause: float = 0.02) -> subprocess.Popen[str]:
-    """Start a training; STEPS 0: for ever."""
+    """Start a training; STEPS=0 means endless."""
     return subprocess.Popen(
         [sys.executable, str(SCRIPT), url, str(steps), str(pause)],
         stdout=subprocess.PIPE,
@@ -65,7 +65,7 @@ def start(url: str, steps: int = 0, pause: float = 0.02) -> subprocess.Popen[str
 
 
 def await_step(trainer: subprocess.Popen[str], step: int) -> None:
-    """Read what a training says until it has ended a step."""
+    """Read a training's output until it has finished a step."""
     assert trainer.stdout is not None
     for line in trainer.stdout:
         if int(line) >= step:
@@ -88,7 +88,7 @@ def relay_of(folder: Path) -> int:
 
 
 def another_relay(folder: Path, former: int) -> bool:
-    """Say whether a spool has a relay other than that process."""
+    """Return whether a spool has a relay other than a process."""
     try:
         return relay_of(folder) != former
     except AssertionError:
@@ -96,7 +96,7 @@ def another_relay(folder: Path, former: int) -> bool:
 
 
 def is_busy(folder: Path) -> bool:
-    """Say whether a relay is at work on a spool."""
+    """Return whether a spool has a relay."""
     lock = lock_spool(folder)
     if lock is not None:
         os.close(lock)
@@ -104,7 +104,7 @@ def is_busy(folder: Path) -> bool:
 
 
 def outage(server: TestServer, url: str, seconds: float, *, pause: bool) -> list[str]:
-    """Train while the server is away for a time; return what was said of it."""
+    """Train while the server is temporarily unavailable; return the reported problems."""
     with Hook(url, collections=INPUTS) as hook:
         step = 0
         until = time.monotonic() + 1.2
@@ -191,11 +191,11 @@ def test_committed_data_of_a_killed_training_is_uploaded(s3: str) -> None:
         await_step(trainer, 60)
         trainer.kill()
         trainer.communicate()
-    # Before the relay has told its end, the run is merely dead.
+    # Until the relay has reported the end, the run counts as dead.
     eventually(lambda: open_run(url).status.state == "killed")
     run = open_run(url)
     assert check_steps(run) >= 20
-    # Nobody was there any more to whom the relay could have left the rest.
+    # No process was left that could take over from the relay.
     eventually(lambda: not spools())
 
 
@@ -234,7 +234,7 @@ def test_the_spool_of_a_crashed_machine_is_uploaded_later(s3: str, pause: float)
         trainer.kill()
         trainer.communicate()
     eventually(lambda: not is_alive(relay))
-    # Nothing torn is to be read at any moment.
+    # Readers never see incomplete data.
     assert open_run(url).status.state == "dead"
     first = check_steps(open_run(url))
     assert recover_spools(print, timeout=60) == [(url, True)]
@@ -276,7 +276,7 @@ def test_another_writer_is_reported_and_overwrites_nothing(s3: str) -> None:
 
 
 def take_forty_steps(hook: Hook, server: TestServer, *, one_by_one: bool) -> None:
-    """Take steps of which the server answers for the first only.
+    """Take steps, of which the server accepts only the first.
 
     Args:
         one_by_one: a segment for each, so that some of them find the spool full: a writer that

@@ -1,4 +1,4 @@
-"""A run whose store is on S3: the same run, an unchanged training, errors before it begins."""
+"""Runs on S3: same contents, unchanged trainings, early errors."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_run_on_s3_is_the_run_in_a_directory_and_the_training_the_same(
             assert np.array_equal(here.tensor(name).value(step), there.tensor(name).value(step))
     assert list(there.scalars()) == list(here.scalars())
     assert there.problems == []
-    # What was uploaded is kept nowhere else.
+    # Uploaded data is not kept elsewhere.
     assert spools() == []
 
 
@@ -173,7 +173,7 @@ def test_requests_reach_a_training_through_the_store(s3: str) -> None:
 
 
 def test_the_store_says_who_requested_the_stop(s3: str) -> None:
-    """Nobody supervises this training; SIGTERM stops it, and stop.json in the store says why."""
+    """An unsupervised training is stopped by SIGTERM, and stop.json in the store has the reason."""
     script = Path(__file__).with_name("s3_training.py")
     command = [sys.executable, str(script), f"{s3}/run", "0", "0.01"]
     environment = {**os.environ, "PYTHONPATH": str(script.parent.parent)}

@@ -1,4 +1,4 @@
-"""A loop that nothing can be hooked to reports its steps, in whatever framework it computes."""
+"""Loops without a watched model report their steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A training that is asked to stop ends between two steps, with its weights saved."""
+"""A stopped training ends between two steps and saves its weights."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def training(path: Path, how: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def check_saved(path: Path, output: str, *, evaluating: bool = False) -> None:
-    """Check that all was saved as of the last step, and that the program could clean up."""
+    """Check that the last step was saved and that the program could clean up."""
     assert "finally\n" in output
     assert output.endswith("atexit\n")
     (checkpoint,) = (path / "checkpoints").iterdir()
@@ -155,7 +155,7 @@ def test_a_failing_on_stop_callback_is_reported_and_the_run_ends(tmp_path: Path)
 def test_a_second_sigterm_ends_at_once(tmp_path: Path) -> None:
     with training(tmp_path / "run", "stuck") as process:
         process.send_signal(signal.SIGTERM)
-        # It is still there after the first, since no step ends.
+        # It survives the first SIGTERM, since no step ends.
         assert process.stdout is not None
         assert process.stdout.readline() == "own handler\n"
         process.send_signal(signal.SIGTERM)
@@ -179,7 +179,7 @@ def test_sigterm_still_kills_a_forked_child(tmp_path: Path) -> None:
             os.write(writing, b"!")
             signal.pause()
             os._exit(0)
-        # Python forgets a signal that comes while it forks.
+        # Python loses a signal that arrives during a fork.
         assert os.read(reading, 1) == b"!"
         os.kill(child, signal.SIGTERM)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGTERM

@@ -18,7 +18,7 @@ ALWAYS = SaveConfig(every=1)
 
 
 def spin(seconds: float) -> None:
-    """Be busy for a time, as a slow data loader is."""
+    """Busy-wait for some seconds, like a slow data loader."""
     until = time.perf_counter() + seconds
     while time.perf_counter() < until:
         pass
@@ -49,7 +49,7 @@ def test_steps_and_waiting(tmp_path: Path) -> None:
             ends.append(time.perf_counter())
     assert hook.problems == []
     steps, waits = scalars(tmp_path / "run", "step"), scalars(tmp_path / "run", "wait")
-    # When the first one began, nobody knows.
+    # The start of the first step is unknown.
     assert list(steps) == list(waits) == [2, 4, 6]
     assert scalars(tmp_path / "run", "evaluation") == {}
     for step in (2, 4, 6):
@@ -79,7 +79,7 @@ def test_an_evaluation_is_neither_waiting_nor_part_of_a_step(tmp_path: Path) -> 
     assert list(took) == [1, 2]
     assert all(0.1 <= one < 0.3 for one in took.values())
     steps, waits = scalars(tmp_path / "run", "step"), scalars(tmp_path / "run", "wait")
-    # The batch after an evaluation that no block ends is fetched within it.
+    # Without a block, the evaluation includes fetching the next batch.
     assert min(waits[1], waits[3]) >= 0.01
     assert steps[1] >= waits[1]
     assert StepTiming().times() == {}

@@ -1,4 +1,4 @@
-"""The run's record says how the training is set up: losses, optimizers, what is not trained."""
+"""The setup of the training in the run's record: losses, optimizers, untrained parameters."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_known_setup_is_recorded_before_the_first_step(tmp_path: Path) -> None:
 def test_setup_seen_in_the_first_step_is_recorded_before_its_commit(tmp_path: Path) -> None:
     model = net()
     hook = Hook(tmp_path / "run").watch(model)
-    # Nobody knows yet that nothing updates it.
+    # It is not known yet that no optimizer updates it.
     assert record_of(hook)["unoptimized"] == []
     loss = hook.loss(partial(F.cross_entropy, reduction="sum"))
     optimizer = torch.optim.SGD(model[2].parameters(), lr=0.1, momentum=0.9)
@@ -77,7 +77,7 @@ def test_setup_seen_in_the_first_step_is_recorded_before_its_commit(tmp_path: Pa
     assert found["unoptimized"] == [
         *("weights/0.weight", "biases/0.bias", "weights/1.weight", "biases/1.bias")
     ]
-    # A second optimizer takes the rest; the first is remembered although it is gone.
+    # A second optimizer updates the rest; the deleted first one remains recorded.
     second = torch.optim.Adam([*model[0].parameters(), *model[1].parameters()])
     del optimizer
     for _ in range(3):

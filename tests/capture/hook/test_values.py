@@ -1,4 +1,4 @@
-"""What the hook captures is what the training computed and used."""
+"""Captured values are those that the training computed and used."""
 
 from __future__ import annotations
 

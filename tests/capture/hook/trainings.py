@@ -1,4 +1,4 @@
-"""Trainings of every shape that a hook must neither disturb nor misread.
+"""Trainings of many kinds, which a hook must not disturb or misread.
 
 Each trains a small model and notes, by plain clones in its own loop, what the hook should have
 captured: the weights before the update, the gradients that the optimizer is given, the loss.
@@ -26,7 +26,7 @@ EVERYTHING = dict.fromkeys(
 
 @dataclass
 class Notes:
-    """What a training's own loop saw, by step.
+    """The values that a training's own loop saw, by step.
 
     Attributes:
         losses: the values that the loop has computed itself.
@@ -41,7 +41,7 @@ class Notes:
     final: dict[str, Tensor] = field(default_factory=dict)
 
     def before_update(self, model: nn.Module, scale: float = 1.0) -> None:
-        """Note weights and gradients as they are now."""
+        """Note the current weights and gradients."""
         named = dict(model.named_parameters())
         self.weights.append({name: one.detach().clone() for name, one in named.items()})
         self.gradients.append(
@@ -240,7 +240,7 @@ def _closure_step(
     notes.before_update(model)
     optimizer.step(closure)
     notes.losses.append(values[0])
-    # What it consumed last is what it leaves behind.
+    # The gradients that it consumed last remain.
     notes.gradients[-1] = {
         name: one.grad.clone() for name, one in model.named_parameters() if one.grad is not None
     }

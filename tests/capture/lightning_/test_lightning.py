@@ -25,7 +25,7 @@ from vinedresser.capture import Hook, SaveConfig, open_run
 from vinedresser.store.reading.reader import Run
 
 pytestmark = [
-    # Lightning's own advice on loaders without workers, and what it calls of torch.
+    # Lightning's advice on loaders without workers, and its calls of torch.
     pytest.mark.filterwarnings("ignore:.*does not have many workers"),
     pytest.mark.filterwarnings("ignore:.*number of training batches"),
     pytest.mark.filterwarnings("ignore:You .* Skipping val loop"),
@@ -171,12 +171,12 @@ def test_manual_optimization_with_two_optimizers(tmp_path: Path) -> None:
     fit(tmp_path, plain)
     run = fitted(tmp_path, hooked)
     assert bits(hooked) == bits(plain)
-    # A batch is one step, with the gradients that each optimizer has consumed.
+    # A batch is one step with the gradients that each optimizer consumed.
     check_gradients(run, hooked.seen)
     losses = run.scalars("losses")
     both = [losses[name].values.tolist() for name in ("losses/loss", "losses/loss#1")]
     assert both == [pytest.approx(list(one)) for one in zip(*hooked.losses, strict=True)]
-    # Logged when both optimizers were done, but in that step.
+    # Logged after both optimizers, but in the same step.
     assert run.scalars("metrics")["metrics/late"].steps.tolist() == list(range(BATCHES))
     assert run.scalars("metrics")["metrics/late"].values.tolist() == [0.0, 1.0, 2.0, 3.0]
 
@@ -220,7 +220,7 @@ def test_a_module_is_copied_and_pickled_in_mid_training(tmp_path: Path) -> None:
     with make_hook(tmp_path) as hook:
         trainer(tmp_path, hook.lightning(), Copying(), max_steps=1).fit(module, loader(1))
     for one in copies:
-        # A copy's methods are its own, and nobody watches them.
+        # The methods of a copy are not watched.
         assert one.predict_step.__self__ is one
         assert one.log.__self__ is one
     assert open_run(tmp_path / "run").steps("train").tolist() == [0]
@@ -316,7 +316,7 @@ def test_a_stop_saves_the_weights(tmp_path: Path) -> None:
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGTERM)
         output, errors = process.communicate(timeout=60)
-    # Ours, or Lightning's own where it sees the signal first.
+    # The hook's exit, or Lightning's if it handles the signal first.
     assert process.returncode in (128 + signal.SIGTERM, 0), errors
     assert output.endswith("finally\n")
     run = open_run(tmp_path / "run")

@@ -27,7 +27,7 @@ def loader(seed: int = 0) -> DataLoader[Any]:
 
 
 def trainer(folder: Path, *callbacks: Any, **arguments: Any) -> Trainer:
-    """Return a trainer that says nothing and leaves nothing behind but in a folder."""
+    """Return a quiet trainer that writes only to a folder."""
     quiet: dict[str, Any] = dict.fromkeys(
         ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False
     )
@@ -36,7 +36,7 @@ def trainer(folder: Path, *callbacks: Any, **arguments: Any) -> Trainer:
 
 
 class Classifier(LightningModule):
-    """Calls a part of itself in its steps, as most people do, not its own forward."""
+    """Calls a submodule in its steps instead of its own forward, as is common."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class Classifier(LightningModule):
             nn.Linear(8, 3),
         )
         self.mean = MeanMetric()
-        # What the steps have seen, for the tests.
+        # Values seen in the steps, for the tests.
         self.losses: list[float] = []
         self.gradients: list[dict[str, Tensor]] = []
 
@@ -84,13 +84,13 @@ class Classifier(LightningModule):
 
     def optimizer_step(self, *args: Any, **kwargs: Any) -> None:
         super().optimizer_step(*args, **kwargs)
-        # What Adam has consumed it leaves as it was.
+        # Adam does not modify the gradients it consumes.
         named = self.named_parameters()
         self.gradients.append({k: p.grad.clone() for k, p in named if p.grad is not None})
 
 
 class Adversaries(LightningModule):
-    """A GAN: two optimizers, called by hand."""
+    """A GAN with two manually called optimizers."""
 
     def __init__(self) -> None:
         super().__init__()

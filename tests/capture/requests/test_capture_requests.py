@@ -1,4 +1,4 @@
-"""A running training is told to capture something else, and does so from its next step on."""
+"""Requests change the capture of a running training from its next step on."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ while True:
 
 @pytest.fixture
 def training(tmp_path: Path) -> Iterator[Path]:
-    """The run directory of a training that goes on until the test is over."""
+    """Run directory of a training that lasts until the end of the test."""
     script = tmp_path / "train.py"
     script.write_text(TRAINING)
     process = subprocess.Popen([sys.executable, str(script), str(tmp_path / "run")])

@@ -1,4 +1,4 @@
-"""Mixed precision: gradients are those that are consumed; a skipped step is an ordinary event."""
+"""Mixed precision: consumed gradients, skipped steps."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_a_skipped_step_leaves_no_infinite_gradients(how: str, tmp_path: Path) -
     gradients = run.tensor("gradients/0.weight")
     for step in gradients.steps():
         assert np.isfinite(gradients.value(int(step))).all()
-    # A fused optimizer is called and skips by itself; another one is not even called.
+    # A fused optimizer is called and skips itself; others are not called.
     steps, taken = (4, [0, 2, 3]) if how == "fused" else (3, [0, 1, 2])
     assert run.steps("train").tolist() == list(range(steps))
     assert gradients.steps().tolist() == taken

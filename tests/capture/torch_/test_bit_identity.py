@@ -1,4 +1,4 @@
-"""A training computes the same bits with everything captured as with no hook at all."""
+"""Trainings are bit-identical with and without capture."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def test_weights_optimizer_and_generators_end_as_without_a_hook(
     assert [name for name, bits in plain.items() if hooked[name] != bits] == []
     run = open_run(tmp_path / "run")
     assert run.problems == []
-    # Not because nothing was captured.
+    # Something was captured.
     assert run.steps("train").tolist() == list(range(STEPS))
     for kind in ("weights", "gradients", "inputs", "outputs", "optimizer_state"):
         assert run.tensor_names(collection=kind), kind
 
 
 def test_capture_does_not_mark_tensors(tmp_path: Path) -> None:
-    # Whoever hands a tensor to numpy takes the right to resize it, which `fully_shard` needs.
+    # `Tensor.numpy` makes the storage unresizable, which breaks `fully_shard`.
     model, loss = nn.Sequential(nn.Linear(6, 4), nn.ReLU(), nn.Linear(4, 3)), nn.CrossEntropyLoss()
     optimizer = torch.optim.Adam(model.parameters())
     x, y = torch.randn(8, 6), torch.randint(0, 3, (8,))

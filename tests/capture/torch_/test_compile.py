@@ -1,4 +1,4 @@
-"""Compiled trainings in the wild: saved steps run eagerly, and nothing is lost in silence."""
+"""Compiled trainings: saved steps run eagerly, and losses of data are reported."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from vinedresser.store.reading.reader import Run
 
 pytestmark = [
     pytest.mark.usefixtures("fresh_compiler"),
-    # What the compiler itself still uses.
+    # Used by the compiler itself.
     pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated"),
     pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf"),
 ]
@@ -71,7 +71,7 @@ def fit(
 
 
 def compare(run: Run, eager: Run, *, exact: bool) -> None:
-    """Check that a run of a compiled training holds what one of the plain training does."""
+    """Check that the run of a compiled training equals that of the eager training."""
     assert set(run.tensor_names()) == set(eager.tensor_names())
     for name in eager.tensor_names():
         one, other = eager.tensor(name), run.tensor(name)
@@ -149,7 +149,7 @@ def test_a_model_that_is_compiled_after_it_was_watched(tmp_path: Path) -> None:
     values = fit(compiled, hook, watched=model)
     hook.close()
     assert backend.graphs == 1
-    # Its forward cannot be seen, and that is told; all else is there.
+    # Its forward cannot be captured, which is reported; everything else is captured.
     (problem,) = hook.problems
     assert "watch the object that the training calls" in problem
     run = open_run(tmp_path / "run")

@@ -1,4 +1,4 @@
-"""A watched model is copied, averaged, pickled and exported as if nobody watched it."""
+"""A watched model is copied, averaged, pickled and exported like an unwatched one."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def trace(model: nn.Module) -> None:
 
 
 def script(model: nn.Module) -> None:
-    """Compile the model, and one that holds it; both go by its parameters."""
+    """Compile the model, and a model that contains it."""
     x = torch.ones(5, 2)
     model.eval()
     for one in (torch.jit.script(model), torch.jit.script(nn.Sequential(model))):
@@ -106,7 +106,7 @@ def test_processing_copies_does_not_affect_the_training(
     run = open_run(tmp_path / "run")
     assert run.steps(mode=None).tolist() == [0, 1, 2]
     for step in range(3):
-        # The training's own batch, of 8 rows.
+        # The training's batch of 8 rows.
         expected = np.full((8, 2), 1.0 + step)
         np.testing.assert_array_equal(run.tensor("inputs/0").value(step), expected)
         assert run.tensor("outputs/3").value(step).shape == (8, 1)
@@ -128,7 +128,7 @@ def test_torchscript_compiles_a_watched_model_with_the_users_hooks(
         torch.jit.script(model)
         assert {name: dict(getattr(model, name)) for name in before} == before
         model.register_forward_hook(lambda *_: None)
-        # What is not ours is refused as ever.
+        # Other hooks are rejected as before.
         with pytest.raises(RuntimeError):
             torch.jit.script(model)
 

@@ -1,4 +1,4 @@
-"""Labels and predictions are what the loss compares."""
+"""Labels and predictions are the arguments of the loss."""
 
 from __future__ import annotations
 

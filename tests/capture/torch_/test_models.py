@@ -20,7 +20,7 @@ from vinedresser.errors import ConfigError
 
 
 def adversarial(hook: Hook | None, notes: Notes, critic_steps: int = 1) -> list[Tensor]:
-    """Train a generator against a critic, which may take several steps to its one."""
+    """Train a generator and a critic, which may take several steps per generator step."""
     torch.manual_seed(2)
     generator = nn.Sequential(nn.Linear(2, 4), nn.BatchNorm1d(4), nn.ReLU(True), nn.Linear(4, 3))
     critic = nn.Sequential(nn.Linear(3, 4), nn.LeakyReLU(0.2, True), nn.Linear(4, 1))
@@ -93,7 +93,7 @@ class Coder(nn.Module):
 def code(
     watch: Callable[[Coder, list[torch.optim.Optimizer]], Hook | None], notes: Notes
 ) -> list[Tensor]:
-    """Train the parts of a model by an optimizer each, and one parameter by none."""
+    """Train each part of a model by its own optimizer, and one parameter by none."""
     model = Coder()
     optimizers: list[torch.optim.Optimizer] = [
         torch.optim.SGD(model.encoder.parameters(), lr=0.1, momentum=0.9),
@@ -124,7 +124,7 @@ def test_two_optimizers_of_one_model(form: Callable[[Any], Any], tmp_path: Path)
     assert all(torch.equal(one, other) for one, other in zip(plain, hooked, strict=True))
     run = open_run(tmp_path / "run")
     assert run.steps("train").tolist() == list(range(STEPS))
-    # Also of the parameter that none of them updates.
+    # Also for the parameter without an optimizer.
     assert ("gradients/scale", 0) in notes.tensors
     notes.check(run)
     columns = run.scalars("optimizer_state")
@@ -206,7 +206,7 @@ def test_the_last_optimizer_is_deleted_and_another_remains(tmp_path: Path) -> No
         for _ in range(4):
             model(torch.ones(1, 4)).sum().backward()
             first.step()
-    # The step in which it was missed went to the next one.
+    # The step without an end became part of the next one.
     assert open_run(tmp_path / "run").steps("train").tolist() == [0, 1, 2, 3, 4]
 
 
@@ -234,14 +234,14 @@ def test_one_optimizer_of_two_models(tmp_path: Path) -> None:
     columns = run.scalars("optimizer_state")
     assert set(columns["optimizer_state/encoder.lr"].values) == {0.1}
     assert set(columns["optimizer_state/decoder.lr[1]"].values) == {0.2}
-    # What is between the two models is stored once.
+    # The tensor between the two models is stored once.
     np.testing.assert_array_equal(
         run.tensor("inputs/decoder").value(2), run.tensor("outputs/encoder").value(2)
     )
 
 
 def distil(hook: Hook | None, notes: Notes) -> list[Tensor]:
-    """Train a student on its teacher, and keep an average of it that is evaluated."""
+    """Train a student on its teacher, and evaluate an average of it."""
     torch.manual_seed(4)
     teacher = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Tanh()).eval()
     student = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Tanh())
@@ -260,7 +260,7 @@ def distil(hook: Hook | None, notes: Notes) -> list[Tensor]:
         loss(student(x), wanted).backward()
         notes.of(step, "student.", student)
         optimizer.step()
-        # At the end of the step it is still the one before.
+        # At the end of the step it is not yet updated.
         notes.note(step, "weights/average.0.weight", average.get_parameter("module.0.weight"))
         notes.note(
             step, "buffers/average.1.running_var", average.get_buffer("module.1.running_var")
@@ -285,7 +285,7 @@ def test_models_that_are_watched_but_not_updated(tmp_path: Path) -> None:
     assert all(torch.equal(one, other) for one, other in zip(plain, hooked, strict=True))
     run = open_run(tmp_path / "run")
     assert run.steps("train").tolist() == list(range(STEPS))
-    # The teacher is no evaluation, the average is one where it is said to be.
+    # The teacher is not an evaluation; the average is one in its block.
     assert run.steps("eval").tolist() == [2]
     notes.check(run)
     assert run.tensor("outputs/average").steps("eval").tolist() == [2]

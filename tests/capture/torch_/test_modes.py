@@ -1,4 +1,4 @@
-"""What a step of an optimizer ends is training, in whatever mode the model is."""
+"""An optimizer's step ends a train step in any mode of the model."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_training_in_eval_mode_is_training(micro: int, tmp_path: Path) -> None:
     for step in range(4):
         assert run.tensor("outputs/Sequential").value(step).shape == (5, 1)
         assert run.tensor("gradients/0.weight").reduction("l2").values[step] > 0
-    # What is asked for in evaluations only was taken as long as it might have been one.
+    # Tensors due in evaluations only were captured while it might have been one.
     assert not [name for name in run.tensor_names() if name.startswith("inputs/")]
 
 
@@ -94,7 +94,7 @@ def test_an_evaluation_between_steps_is_recognized(tmp_path: Path) -> None:
     loop.step()
     loop.model.eval()
     first = loop.evaluate()
-    # Nobody has put it back into training mode.
+    # The model stays in eval mode.
     second = loop.step()
     third = loop.evaluate()
     fourth = loop.step()
@@ -181,7 +181,7 @@ def test_a_teacher_of_a_model_that_is_trained_in_eval_mode(tmp_path: Path) -> No
         loop.optimizer.step()
     run = loop.close(tmp_path / "run")
     assert run.steps("train").tolist() == [0, 1, 2]
-    # Of the first step nobody could know yet that it was one.
+    # The first step could not be recognized yet.
     assert run.tensor("outputs/teacher").value(1).shape == (4, 1)
 
 

@@ -1,4 +1,4 @@
-"""Buffers, and the weights and gradients of models of every make."""
+"""Buffers, weights and gradients of all kinds of models."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_complex_parameters(tmp_path: Path) -> None:
 
 def test_lazy_modules_from_their_first_forward_on(tmp_path: Path) -> None:
     model = nn.Sequential(nn.LazyLinear(3), nn.LazyBatchNorm1d())
-    # Torch itself hands them over while they have no shape.
+    # Torch returns them while they have no shape.
     with Hook(tmp_path / "run", collections=ALL) as hook:
         hook.watch(model)
         for _ in range(2):
@@ -173,7 +173,7 @@ def test_lazy_modules_from_their_first_forward_on(tmp_path: Path) -> None:
     assert hook.problems == []
     run = open_run(tmp_path / "run")
     assert run.tensor("weights/0.weight").steps().tolist() == [0, 1]
-    # What was no tensor before the first forward.
+    # Uninitialized before the first forward.
     assert run.tensor("buffers/1.running_mean").steps().tolist() == [1]
     assert run.tensor("inputs/0").steps().tolist() == [0, 1]
 
@@ -232,7 +232,7 @@ def test_a_torchscript_model(tmp_path: Path) -> None:
     run = open_run(tmp_path / "run")
     assert run.tensor("gradients/0.weight").steps().tolist() == [0, 1, 2]
     assert run.tensor("weights/0.weight").steps().tolist() == [0, 1, 2]
-    # They change in calls that are not seen.
+    # They change in calls that cannot be observed.
     assert run.tensor_names(collection="buffers") == []
 
 
@@ -262,7 +262,7 @@ def test_a_step_that_the_scaler_skips_gives_the_first_batchs_tensors(tmp_path: P
     assert hook.problems == []
     run = open_run(tmp_path / "run")
     assert run.steps("train").tolist() == [0, 1]
-    # As with micro-batches, of which nobody can tell it: the first forward of the step.
+    # Like micro-batches, from which it cannot be told apart: the first forward of the step.
     assert run.tensor("inputs/Linear").value(0).tolist() == [[0.0, 0.0]]
     assert run.tensor("gradients/weight").value(0).tolist() == [[1.0, 1.0]]
     assert run.tensor("inputs/Linear").value(1).tolist() == [[2.0, 2.0]]

@@ -1,4 +1,4 @@
-"""Small trainings of many kinds, as people write them; each can be run with a hook or without.
+"""Small trainings of many common kinds, each with or without a hook.
 
 A training is a function of a `Watch`: it makes its models and optimizers, hands them over, trains,
 and returns whatever is left at the end: models, optimizers, scalers, losses.
@@ -35,12 +35,12 @@ STEPS = 4
 
 
 class Watch(Protocol):
-    """What a training is given: `Hook.watch`, or nothing that looks the same."""
+    """Passed to a training: `Hook.watch`, or a no-op with the same interface."""
 
     def __call__(
         self, model: nn.Module, loss: Any = None, optimizer: Any = None, name: str | None = None
     ) -> Callable[[str], AbstractContextManager[None]]:
-        """Watch a model; return what opens a block of a mode."""
+        """Watch a model; return the function that opens a block of a mode."""
 
 
 def watching(hook: Hook | None) -> Watch:

@@ -269,7 +269,7 @@ class Hook(ReportedValues):
         atexit.unregister(self.close)
         guard = self._session.shield.guard
         for adapter in self._control.adapters:
-            guard("leaving the model", adapter.detach)()
+            guard("detaching from the model", adapter.detach)()
         upload = self._run.upload
         if upload is not None:
             upload.end_soon()

@@ -45,7 +45,7 @@ class LightningCallback(CALLBACK):  # type: ignore[misc]
         self._attach = guard("watching the Lightning module", self._watch)
         self._open = guard("the start of an evaluation", self._begin_evaluation)
         self._close = guard("the end of an evaluation", self._end_evaluation)
-        self._leave = guard("leaving the Lightning module", self._detach)
+        self._leave = guard("detaching from the Lightning module", self._detach)
         self._lose = guard("the loss", self._take_loss)
         self._end_batch = guard("the end of a batch", self._end_manual_step)
         self._block = ExitStack()

@@ -74,8 +74,8 @@ class Session:
         guard = self.shield.guard
         self.recorder = Recorder(
             config,
-            guard("handing over a step", self._deliver),
-            guard("handing over a step", self._deliver_plain),
+            guard("delivering a step", self._deliver),
+            guard("delivering a step", self._deliver_plain),
         )
         self.signal = StopSignal()
         self._stop = stop

@@ -1,4 +1,4 @@
-"""In which order streams wait for each other, on a device that only notes what it is told.
+"""The order in which streams wait for each other, on a simulated device.
 
 `test_torch_gpu` does the same on a real one.
 """
@@ -33,7 +33,7 @@ class Queue:
 
 
 class Device:
-    """Stands for `torch.cuda`: notes what is asked of it, with the memory of this machine."""
+    """Simulates `torch.cuda`: records calls and uses host memory."""
 
     def __init__(self) -> None:
         self.log: list[str] = []
@@ -98,7 +98,7 @@ def test_without_room_the_device_waits_but_not_the_host() -> None:
     for _ in range(2):
         copies.begin(on_device(1, 2, 3), torch.zeros(3))
     assert device.log[4:] == ["side waits for compute", "in side", "compute waits for side"]
-    # What has arrived makes room.
+    # Completed copies make room.
     device.done = True
     device.log.clear()
     copies.begin(on_device(1, 2, 3), torch.zeros(3))
@@ -121,7 +121,7 @@ def test_the_arrival_follows_all_started_copies() -> None:
     assert device.log == ["side waits for compute", "event in side"]
     arrival.wait()
     assert device.log[-1] == "host waits"
-    # A step in which nothing is begun may still have to wait for what was begun for it before.
+    # A step without new copies may still wait for earlier ones.
     assert copies.arrival() is not None
 
 

@@ -1,4 +1,4 @@
-"""On a CUDA device: copies beside the computation are of the right moment, and nobody waits."""
+"""On a CUDA device: asynchronous copies have the right values, and the training never waits."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_pinned_memory_stays_bounded(tmp_path: Path) -> None:
         optimizer.step()
     hook.close()
     size = 2048 * 2048 * 4
-    # What is in flight (256 MiB), what is being filled, and what lies idle (512 MiB).
+    # In transit (256 MiB), being filled, and unused (512 MiB).
     assert torch.cuda.host_memory_stats()["allocated_bytes.peak"] <= (768 << 20) + 2 * size
     assert open_run(tmp_path / "run").steps("train").tolist() == list(range(100))
 

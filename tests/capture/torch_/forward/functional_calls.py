@@ -1,4 +1,4 @@
-"""What tests of functions that modules call share."""
+"""Shared helpers of tests of function calls."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Calls(nn.Module):
 def step_on(
     model: nn.Module, path: Path, x: Tensor, collections: dict[str, Any] | None = None
 ) -> tuple[Run, list[str]]:
-    """Take one step of a model and return the run and what was complained of."""
+    """Take one step of a model; return the run and the reported problems."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     with Hook(path, collections=collections or BOTH) as hook:
         hook.watch(model, optimizer=optimizer)

@@ -1,4 +1,4 @@
-"""Attention probabilities are those with which the model weighs its values."""
+"""Attention probabilities are those that the model uses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SLOW = pytest.mark.filterwarnings("ignore:Support for mismatched key_padding_mas
 
 
 class Calls(nn.Module):
-    """Calls something with an attention of its own."""
+    """Calls a function with its own attention."""
 
     def __init__(self, call: Callable[[], Any], *parts: nn.Module) -> None:
         super().__init__()
@@ -234,7 +234,7 @@ def test_under_autocast_they_are_in_float32(tmp_path: Path) -> None:
 
 
 class Decoder(nn.Module):
-    """Two layers of torch's own, and one of somebody else's."""
+    """Two layers of torch and a custom one."""
 
     def __init__(self) -> None:
         super().__init__()

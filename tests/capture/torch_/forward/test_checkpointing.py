@@ -1,4 +1,4 @@
-"""Activation checkpointing computes parts twice; what is captured is the first, and once."""
+"""Activation checkpointing computes parts twice; only the first computation is captured."""
 
 from __future__ import annotations
 

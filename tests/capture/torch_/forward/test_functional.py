@@ -1,4 +1,4 @@
-"""Functions that modules call are captured, under names of their own."""
+"""Functions that modules call are captured under their own names."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_calls_are_numbered_and_belong_to_the_innermost_module(tmp_path: Path) -
     run, problems = step_on(nn.Sequential(block, block), tmp_path / "run", torch.randn(2, 3))
     assert problems == []
     calls = {name for name in run.tensor_names(collection="outputs") if "()" in name}
-    # Twice the block, and nothing of the function inside of nn.GELU.
+    # The block twice, and nothing of the function inside nn.GELU.
     assert calls == {f"outputs/0.relu(){n}" for n in ("", "#1", "#2", "#3")} | {
         "outputs/0.sigmoid()",
         "outputs/0.sigmoid()#1",
@@ -149,7 +149,7 @@ def test_a_compiled_function_stays_compiled(first: int, tmp_path: Path) -> None:
     # Once for the first time, and once more at most where it meets the mode.
     assert len(graphs) <= (2 if first else 1)
     run = open_run(tmp_path / "run")
-    # From then on modules only.
+    # From then on only modules.
     assert run.tensor("outputs/Calls.tanh()").steps().tolist() == [first]
     assert run.tensor("outputs/linear").steps().tolist() == list(range(first, 8))
 

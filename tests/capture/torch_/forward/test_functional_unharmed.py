@@ -1,4 +1,4 @@
-"""A training whose functions are captured knows nothing of it."""
+"""Capturing functions does not affect the training."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def not_reentrant(function: Callable[[Tensor], Tensor], y: Tensor) -> Tensor:
 
 
 def selective(function: Callable[[Tensor], Tensor], y: Tensor) -> Tensor:
-    """Save the results of all operations, and count on meeting the same ones again."""
+    """Save the results of all operations, and expect the same operations again."""
 
     def contexts() -> Any:
         return create_selective_checkpoint_contexts(lambda *_, **__: CheckpointPolicy.MUST_SAVE)
@@ -102,7 +102,7 @@ def test_the_training_is_bit_identical(
     assert same(plain, hooked)
     names = open_run(tmp_path / "run").tensor_names(collection="outputs")
     assert ("outputs/Random.gelu()" if wrapped is selective else "outputs/Random.relu()") in names
-    # Nothing from computing it again.
+    # Nothing from the recomputation.
     assert "outputs/Random.relu()#1" not in names
 
 
@@ -164,7 +164,7 @@ def test_with_torchscript(tmp_path: Path) -> None:
 
     run, problems = step_on(Mixed(), tmp_path / "run", torch.randn(2, 3))
     assert problems == []
-    # What runs without Python is not to be seen.
+    # Code without Python cannot be captured.
     outputs = run.tensor_names(collection="outputs")
     assert set(outputs) == {"outputs/Mixed.gelu()", "outputs/Mixed"}
 

@@ -1,4 +1,4 @@
-"""Of a net that writes in place, what is captured is what a net without that captures."""
+"""Networks with and without in-place operations are captured the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inputs of modules are what they were called with, each under a name of its own."""
+"""Inputs of modules are their arguments, with unique names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BOTH = {"inputs": ALWAYS, "outputs": ALWAYS}
 
 
 def run_of(model: nn.Module, tmp_path: Path, call: Callable[[], Any]) -> Run:
-    """Capture one evaluation, in which nothing may be left to complain of."""
+    """Capture one evaluation without problems."""
     with Hook(tmp_path / "run", collections=BOTH) as hook:
         hook.watch(model)
         with hook.mode("eval"), torch.no_grad():
@@ -34,7 +34,7 @@ def value(run: Run, name: str) -> Any:
 
 
 class Takes(nn.Module):
-    """Takes anything, and hands it to a part that is called in many ways."""
+    """Calls a submodule in many ways."""
 
     def __init__(self, call: Callable[[nn.Module], Any]) -> None:
         super().__init__()

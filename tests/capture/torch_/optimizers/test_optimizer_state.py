@@ -1,4 +1,4 @@
-"""What an optimizer keeps, and by which numbers it steps, as it is when its step begins."""
+"""Optimizer state and hyperparameters at the start of the step."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def fit(
 
 
 def known(optimizer: Optimizer, model: nn.Module) -> dict[str, Any]:
-    """Return by name what an optimizer keeps now, as its own state dictionary tells it."""
+    """Return an optimizer's state by name, from its state dictionary."""
     names = [name for name, _ in model.named_parameters()]
     found = copy.deepcopy(optimizer.state_dict()["state"])
     return {
@@ -103,7 +103,7 @@ def test_slots_are_those_before_the_step(maker: str, tmp_path: Path) -> None:
         for step in steps:
             np.testing.assert_array_equal(view.value(step), noted[step][name].numpy())
     assert (maker == "sgd") == (not slots)
-    # Before its first step an optimizer keeps nothing, but for Adagrad.
+    # Before its first step, only Adagrad has state.
     assert bool(noted[0]) == (maker == "adagrad")
 
 
@@ -116,7 +116,7 @@ def test_the_learning_rate_is_that_of_the_step(tmp_path: Path) -> None:
     assert set(columns["optimizer_state/beta1"].values) == {0.9}
     assert set(columns["optimizer_state/beta2"].values) == {0.999}
     assert set(columns["optimizer_state/weight_decay"].values) == {0.0}
-    # Switches are no numbers.
+    # Booleans are not numbers.
     assert "optimizer_state/amsgrad" not in columns
 
 

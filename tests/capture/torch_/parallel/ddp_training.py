@@ -1,4 +1,4 @@
-"""One rank of data-parallel trainings, each with and without a hook: `test_torch_ddp` starts it.
+"""One rank of data-parallel trainings, each with and without a hook: started by `test_ddp`.
 
 python -m tests.capture.torch_.parallel.ddp_training FOLDER [NAME …]
 """
@@ -92,7 +92,7 @@ TRAININGS = ("plain", "accumulated", "unused", "compiled")
 
 
 def die(folder: Path, rank: int) -> None:
-    """Let rank 1 be killed in mid-training, while rank 0 waits for what never comes."""
+    """Kill rank 1 during the training, while rank 0 waits for it."""
     hook = Hook(folder / "run")
     model = nn.Linear(2, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -109,7 +109,7 @@ def die(folder: Path, rank: int) -> None:
 
 
 def main() -> None:
-    """Train all trainings, and write how each ended, with and without a hook."""
+    """Run all trainings with and without a hook, and write the results."""
     folder = Path(sys.argv[1])
     if sys.argv[2:] == ["die"]:
         die(folder, int(os.environ["RANK"]))

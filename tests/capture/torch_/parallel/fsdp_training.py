@@ -1,4 +1,4 @@
-"""One rank of a fully sharded training, with and without a hook: `test_torch_fsdp` starts it.
+"""One rank of a fully sharded training, with and without a hook: started by `test_fsdp`.
 
 python -m tests.capture.torch_.parallel.fsdp_training FOLDER [stop]
 """
@@ -48,7 +48,7 @@ class Net(nn.Module):
 
 
 def local(value: Tensor) -> Tensor:
-    """Return what this rank has of a tensor."""
+    """Return this rank's shard of a tensor."""
     part = value.to_local() if isinstance(value, DTensor) else value
     return part.detach().clone().contiguous()
 
@@ -81,7 +81,7 @@ def train(rank: int, path: Path | None, *, stop: bool = False) -> dict[str, Tens
             hook._session.signal.requested = True
         optimizer.step()
     for _ in range(2):
-        # The ranks need not do the same: nothing of ours may wait for the other.
+        # Ranks may differ: the hook must not wait for the other rank.
         model.eval()
         with torch.no_grad():
             model(batch(99, rank)[0])

@@ -28,7 +28,7 @@ def rank_environment(rank: int, world: int = 2) -> dict[str, str]:
 def start_ranks(
     module: str, *arguments: str | Path, world: int = 2
 ) -> Iterator[list[subprocess.Popen[str]]]:
-    """Start a module of the tests once for each rank; whatever lives at the end is killed."""
+    """Start a test module once per rank; kill the remaining processes at the end."""
     command = [sys.executable, "-m", module, *map(str, arguments)]
     started = [
         subprocess.Popen(
@@ -65,7 +65,7 @@ def join(folder: Path) -> int:
     torch.set_num_threads(1)
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     meeting = f"file://{folder.resolve() / 'meeting'}"
-    # Whoever waits for a rank that is gone shall not wait for long.
+    # Do not wait long for a rank that is gone.
     patience = timedelta(seconds=60)
     dist.init_process_group("gloo", meeting, patience, world_size=world, rank=rank)
     return rank

@@ -1,4 +1,4 @@
-"""One rank of data-parallel trainings, healthy or not: `test_rules_replicas` starts it.
+"""One rank of data-parallel trainings, healthy or not: started by `test_replicas`.
 
 python -m tests.capture.torch_.parallel.replica_training FOLDER
 """

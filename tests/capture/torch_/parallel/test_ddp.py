@@ -111,7 +111,7 @@ def test_gradients_of_parameters_used_by_one_rank_only(trained: Path) -> None:
             return out
 
         check_gradients(run, step, joint_gradients(twin, forward, step, 1))
-    # Where no rank has used the second head, there is nothing that its optimizer consumes.
+    # If no rank used the second head, its optimizer consumes nothing.
     used = run.tensor("gradients/heads.1.weight")
     outputs = run.tensor("outputs/heads.1")
     assert used.steps(rank=0).tolist() == used.steps(rank=1).tolist() == [1, 3]
@@ -223,7 +223,7 @@ def test_a_killed_rank_is_reported_within_seconds(tmp_path: Path) -> None:
         while "rank 1 is gone" not in (status := open_run(tmp_path / "run").status).reason:
             assert time.monotonic() < deadline
             time.sleep(0.05)
-        # The other one lives, so the run does.
+        # The other rank is alive, so the run is.
         assert status.state == "running"
         survivor.kill()
         survivor.wait()
@@ -231,7 +231,7 @@ def test_a_killed_rank_is_reported_within_seconds(tmp_path: Path) -> None:
         steps = [(step.step, step.rank) for step in open_run(tmp_path / "run").follow()]
         assert time.monotonic() - started < 5
         assert open_run(tmp_path / "run").status.state == "dead"
-    # What both have flushed is there.
+    # Data flushed by both ranks is stored.
     assert steps == [(step, rank) for step in range(3) for rank in RANKS]
 
 
@@ -266,7 +266,7 @@ def test_a_rank_that_outlives_rank_0_is_read_to_its_end(tmp_path: Path) -> None:
             assert process.stdout.readline() == "ready\n"
         started[0].communicate("\n", timeout=60)
         assert open_run(path).status.state == "running"
-        # What is left is told when nobody will write any more.
+        # The rest is reported when no rank can write any more.
         end = threading.Timer(1.0, started[1].communicate, ("\n",))
         end.start()
         assert [step.rank for step in open_run(path).follow()] == [0, 1]

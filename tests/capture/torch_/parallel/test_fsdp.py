@@ -61,7 +61,7 @@ def test_each_rank_writes_its_shards(trained: Path) -> None:
                 assert gradient.tobytes() == seen[f"gradients/{name}.{step}"].tobytes()
                 weight = run.tensor(f"{kind_of(name)}/{name}").value(step, rank=rank)
                 assert weight.tobytes() == seen[f"weights/{name}.{step}"].tobytes()
-                # The statistics beside it are those of the shard.
+                # Its statistics are those of the shard.
                 l2 = run.tensor(f"gradients/{name}").reduction("l2", rank=rank)
                 exact = np.linalg.norm(gradient.astype(np.float64))
                 assert l2.values[step] == pytest.approx(exact, rel=1e-5)

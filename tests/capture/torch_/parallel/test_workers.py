@@ -56,7 +56,7 @@ def test_workers_that_run_the_watched_model(start: str, persistent: bool, tmp_pa
     assert len(processes) == (1 if persistent else 2)
     run = open_run(tmp_path / "run")
     assert run.steps(mode=None).tolist() == list(range(8))
-    # What a worker computes is none of the training's: the batch's outputs have 4 rows.
+    # Outputs in a worker are not captured: those of the training have 4 rows.
     assert run.tensor("outputs/0").value(3).shape == (4, 2)
     assert run.status.state == "finished"
 
@@ -74,7 +74,7 @@ def test_a_forked_process_writes_nothing(tmp_path: Path) -> None:
     child.join(60)
     assert child.exitcode == 0
     assert noted.value == child.pid
-    # Its training is real, but not ours to tell of.
+    # It trains, but is not captured.
     assert not torch.equal(next(model.parameters()), before)
     loss(model(torch.ones(4, 2)), torch.zeros(4, 1)).backward()
     optimizer.step()
@@ -86,7 +86,7 @@ def test_a_forked_process_writes_nothing(tmp_path: Path) -> None:
 @pytest.mark.thorough
 def test_a_watched_model_goes_to_a_spawned_process(tmp_path: Path) -> None:
     hook, model, loss, optimizer = watched(tmp_path)
-    # Between forward and update, when the most hooks are there.
+    # Between forward and update, when most hooks are installed.
     value = loss(model(torch.ones(4, 2)), torch.zeros(4, 1))
     model.share_memory()
     noted = mp.get_context("spawn").Value("i", 0)

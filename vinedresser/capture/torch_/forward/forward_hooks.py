@@ -275,7 +275,7 @@ class ForwardHooks:
                 self._keep(recording, name, tensor, ask)
 
     def _counted(self, path: str) -> str:
-        """Return the name of a further call of what has a path."""
+        """Count a call; return its name, with a number unless it is the first."""
         count = self._counts[path]
         self._counts[path] = count + 1
         return f"{path}#{count}" if count else path

@@ -1,4 +1,4 @@
-"""Where only activations are asked for, few modules are looked at, and none of them is missed."""
+"""If only activations are due, few modules get hooks, and none is missed."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from vinedresser.capture import Collection, Hook, SaveConfig, open_run
 
 L2 = SaveConfig(every=1, reductions=("l2", "zero_share"))
 FEW = {"activations": L2, "model_inputs": L2}
-# Asks for no more by its regex, which has to be looked for in all names.
+# Requests the same by a regex, which must be searched in all names.
 ALL = FEW | {"none": Collection(regex="^outputs/never$", save=L2)}
 
 
 class Block(nn.Module):
-    """Calls its activation as a module, as a function, and inside of a module of its own."""
+    """Calls its activation as a module, as a function, and in a custom module."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class Doubled(nn.ReLU):
 
 
 class Linear(nn.Linear):
-    """Not the one of torch: it calls an activation function."""
+    """A subclass that calls an activation function."""
 
     def forward(self, x: Tensor) -> Tensor:
         return functional.relu(super().forward(x))
@@ -119,7 +119,7 @@ def test_selected_hooks_capture_as_much_as_hooks_on_all_modules(
 ) -> None:
     handle = None
     if make is with_a_hook_on_all_modules:
-        # Torch takes its result for the module's, whatever its annotation says.
+        # Torch uses its result as the module's, regardless of its annotation.
         handle = nn.modules.module.register_module_forward_hook(activated)  # type: ignore[arg-type]
     try:
         few, weights = captured(make, tmp_path / "few", dict(FEW))
