@@ -86,14 +86,16 @@ def test_ranks_without_a_launcher_are_known_by_their_parent(
     assert [writes(rank) for rank in ranks] == ["run.2", "run.2"]
 
 
-def test_the_run_of_somebody_else_is_passed_over(environment: Environment) -> None:
+def test_a_run_of_another_launch_is_skipped(environment: Environment) -> None:
     other = LocalStorage(f"{environment.run}.2")
     write_record(other, RunRecord("1" * 32, "mine", 0.0))
     assert [writes(environment) for _ in range(2)] == ["run", "run.3"]
     assert not other.exists(ClaimRecord.KEY)
 
 
-def test_there_is_an_end_to_it(environment: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_runs_is_limited(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(claims, "MOST_RUNS", 2)
     assert [writes(environment) for _ in range(2)] == ["run", "run.2"]
     with pytest.raises(SecondWriter, match="more than 2 trainings; the others are not"):

@@ -114,7 +114,7 @@ def test_every_process_that_trains_has_a_run_of_its_own(tmp_path: Path) -> None:
         assert run.steps("train").tolist() == list(range(6))
         assert run.info.name == run.path.rpartition("/")[2]
     assert len({run.info.id for run in runs}) == 5
-    assert pair.attached.stderr.count("a further training is captured in") == 4
+    assert pair.attached.stderr.count("another training is captured in") == 4
     assert not pair.run.with_name("run.6").exists()
 
 
@@ -147,7 +147,7 @@ OWN_HOOK = """
         (("plain", "hooked"), {"run": ["losses/loss"], "run.2": []}),
     ],
 )
-def test_a_hook_of_the_script_s_own_is_made_way_for(
+def test_the_attached_hook_yields_to_one_of_the_script(
     words: tuple[str, ...], runs: dict[str, list[str]], tmp_path: Path
 ) -> None:
     script(tmp_path, OWN_HOOK)

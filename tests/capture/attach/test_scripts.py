@@ -91,7 +91,7 @@ def test_a_run_is_called_after_its_script(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_that_nothing_was_seen_is_said_once(tmp_path: Path) -> None:
+def test_a_missing_training_is_reported_once(tmp_path: Path) -> None:
     script(tmp_path, "print('nothing to learn')")
     done = attached("train.py", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "nothing to learn\n")
@@ -114,7 +114,7 @@ def test_collections_are_asked_for_on_the_command_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_what_a_sitecustomize_of_the_user_s_does_is_done(tmp_path: Path) -> None:
+def test_a_sitecustomize_of_the_user_is_run(tmp_path: Path) -> None:
     own = tmp_path / "own"
     own.mkdir()
     (own / "sitecustomize.py").write_text("answer = 42\n", encoding="utf-8")
@@ -149,7 +149,7 @@ def test_a_python_without_this_package_is_left_alone(tmp_path: Path) -> None:
     command = (sys.executable, "-c", "import sys; sys.path.append('.'); import train")
     done = attached(*command, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "1\n")
-    assert "trains with torch is not captured: " in done.stderr
+    assert "torch trainings are not captured: " in done.stderr
 
 
 def test_the_start_costs_next_to_nothing(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def test_the_trainings_do_what_they_do_by_themselves(trained: Both) -> None:
     known = trained.alone.stderr.splitlines()
     said = [line for line in ours(trained.attached.stderr)[0].splitlines() if line not in known]
     # Compiled code does not show the calls of a model.
-    expected = ("a further training is captured in", "no call of the watched")
+    expected = ("another training is captured in", "no call of the watched")
     assert [line for line in said if not any(words in line for words in expected)] == []
 
 

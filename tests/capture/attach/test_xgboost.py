@@ -40,7 +40,7 @@ def test_both_interfaces_are_captured_and_nothing_else_changes(tmp_path: Path) -
     said = ours(pair.attached.stderr)[0].splitlines()
     # An evaluation set that may be any data is no loss of the training.
     assert len(said) == 2
-    assert "a further training is captured in" in said[0]
+    assert "another training is captured in" in said[0]
     assert "no losses of the training" in said[1]
     expected = [float(word) for word in pair.alone.stdout.splitlines()[3].split()]
     native, estimator = pair.open(), pair.open(2)

@@ -166,7 +166,7 @@ def test_a_watched_model_is_saved_and_cloned_as_any_other(tmp_path: Path) -> Non
     hook.close()
 
 
-def test_what_is_no_loss_or_optimizer_of_keras_is_refused(tmp_path: Path) -> None:
+def test_invalid_losses_and_optimizers_are_rejected(tmp_path: Path) -> None:
     hook = Hook(tmp_path)
     with pytest.raises(ConfigError, match=r"hook\.loss"):
         hook.watch(cnn(), loss=lambda y, p: 0.0)
@@ -191,7 +191,7 @@ def test_gradients_of_brain_floats_may_cost_the_last_bit_and_nothing_else_does(
 
 
 @pytest.mark.slow
-def test_what_xla_compiles_may_cost_the_last_bit_and_is_said(tmp_path: Path) -> None:
+def test_rounding_differences_with_xla_are_reported(tmp_path: Path) -> None:
     plain = final_bits(ZOO_TENSORFLOW["jit"])
     with Hook(tmp_path, collections=everything(2)) as hook:
         hooked = final_bits(ZOO_TENSORFLOW["jit"], hook.watch)

@@ -59,7 +59,7 @@ def test_all_ends_as_without_a_hook(training: str, found: dict[str, Any]) -> Non
     assert ("attention" in result["kinds"]) == (training == "attention")
 
 
-def test_a_loop_of_ones_own_is_captured_step_by_step(found: dict[str, Any]) -> None:
+def test_a_custom_loop_is_captured_step_by_step(found: dict[str, Any]) -> None:
     loop = found["loop"]
     assert loop["problems"] == []
     assert loop["steps"] == [0, 1, 2]

@@ -68,7 +68,7 @@ def test_of_accumulated_batches_there_is_one_update(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-def test_updates_in_a_loop_of_ones_own(compiled: bool, tmp_path: Path) -> None:
+def test_updates_in_a_custom_loop(compiled: bool, tmp_path: Path) -> None:
     keras.utils.set_random_seed(0)
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3), keras.layers.Dense(2)])
     optimizer, loss_fn = keras.optimizers.SGD(0.1, momentum=0.9), keras.losses.MeanSquaredError()

@@ -75,7 +75,7 @@ def fitted(estimator: Any, data: Halves, path: Path, every: int = 1) -> Run:
     collections = {name: SaveConfig(every=every) for name in ALL}
     with Hook(path, collections=collections) as hook:
         hook.sklearn(estimator, validation=data.validation).fit(data.x, data.y)
-    assert not [problem for problem in hook.problems if "asked for" not in problem]
+    assert not [problem for problem in hook.problems if "not captured" not in problem]
     return open_run(path)
 
 

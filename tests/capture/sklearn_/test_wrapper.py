@@ -64,7 +64,7 @@ def test_it_passes_for_the_estimator(tmp_path: Path, wine: tuple[Any, Any]) -> N
     assert open_run(tmp_path / "run").steps().tolist() == [0, 1, 2]
 
 
-def test_what_has_no_members_has_no_length(tmp_path: Path) -> None:
+def test_an_estimator_without_members_has_no_length(tmp_path: Path) -> None:
     with Hook(tmp_path / "run") as hook:
         watched = hook.sklearn(SGDClassifier())
         assert not hasattr(type(watched), "__len__")
@@ -85,13 +85,13 @@ def test_copies_and_pickles_are_plain(tmp_path: Path, wine: tuple[Any, Any]) -> 
         assert type(clone(watched)) is LogisticRegression
     (problem,) = hook.problems
     assert problem == (
-        "a clone of the watched LogisticRegression is not watched; if that is a search's or an "
-        "ensemble's, watch the whole: hook.sklearn(GridSearchCV(…))"
+        "a clone of the watched LogisticRegression is not watched; if a search or an "
+        "ensemble made it, watch that instead: hook.sklearn(GridSearchCV(…))"
     )
 
 
 @pytest.mark.thorough
-def test_a_saved_model_needs_nothing_of_ours(tmp_path: Path, wine: tuple[Any, Any]) -> None:
+def test_a_saved_model_does_not_need_vinedresser(tmp_path: Path, wine: tuple[Any, Any]) -> None:
     with Hook(tmp_path / "run") as hook:
         watched = hook.sklearn(LogisticRegression()).fit(*wine)
         (tmp_path / "model").write_bytes(pickle.dumps(watched))
@@ -190,7 +190,7 @@ def test_an_estimator_that_cannot_predict_harms_nobody(tmp_path: Path) -> None:
     assert len(open_run(tmp_path / "run").scalars()["metrics/n_iter"]) == 2
 
 
-def test_what_cannot_be_had_is_said(tmp_path: Path, wine: tuple[Any, Any]) -> None:
+def test_missing_tensors_are_reported(tmp_path: Path, wine: tuple[Any, Any]) -> None:
     collections = {name: SaveConfig(every=1) for name in ("trees", "shap", "inputs")}
     with Hook(tmp_path / "run", collections=collections) as hook:
         words = np.array([["a"], ["b"]] * 10, dtype=object)
@@ -198,29 +198,28 @@ def test_what_cannot_be_had_is_said(tmp_path: Path, wine: tuple[Any, Any]) -> No
         hook.sklearn(model).fit(words, [0, 1] * 10)
     inputs, *rest = hook.problems
     assert inputs == (
-        "inputs/batch is asked for, but has no numbers (object); watch the estimator behind what "
-        "encodes them"
+        "inputs/batch not captured: not numeric (object); watch the estimator after the encoder"
     )
     assert rest == [
-        "LogisticRegression: trees asked for, but there are none to be seen",
-        "LogisticRegression: shap asked for, but only XGBoost computes Shapley values",
+        "LogisticRegression: trees not captured: it has no accessible trees",
+        "LogisticRegression: shap not captured: only XGBoost computes Shapley values",
     ]
 
 
-def test_what_is_no_estimator_is_refused(tmp_path: Path) -> None:
+def test_invalid_arguments_are_rejected(tmp_path: Path) -> None:
     with Hook(tmp_path / "run") as hook:
         for wrong in (SGDClassifier, 3, object()):
             with pytest.raises(ConfigError, match="neither fit nor partial_fit"):
                 hook.sklearn(wrong)
-        with pytest.raises(ConfigError, match="watched already"):
+        with pytest.raises(ConfigError, match="already watched"):
             hook.sklearn(hook.sklearn(SGDClassifier()))
-        with pytest.raises(ConfigError, match=r"validation: a list; give \(X, y\)"):
+        with pytest.raises(ConfigError, match=r"validation: must be \(X, y\), not a list"):
             hook.sklearn(SGDClassifier(), validation=[1, 2, 3])
         with pytest.raises(ConfigError, match="rows = 0"):
             hook.sklearn(SGDClassifier(), rows=0)
 
 
-def test_a_closed_hook_watches_no_more(tmp_path: Path, wine: tuple[Any, Any]) -> None:
+def test_a_closed_hook_captures_nothing(tmp_path: Path, wine: tuple[Any, Any]) -> None:
     with Hook(tmp_path / "run") as hook:
         watched = hook.sklearn(SGDClassifier(random_state=0)).fit(*wine)
     watched.fit(*wine)

@@ -51,7 +51,7 @@ def test_numbers_and_constants_are_those_of_the_specification() -> None:
 
 
 @pytest.mark.parametrize("document", [b"", b"?", b"{", b"[$d#U\x05\x00", b"[#L\x00", b"SU\x01\xff"])
-def test_what_is_none_is_told(document: bytes) -> None:
+def test_invalid_documents_are_rejected(document: bytes) -> None:
     with pytest.raises(
         CorruptData, match=f"document of {len(document)} bytes is not valid Universal"
     ):

@@ -1,4 +1,4 @@
-"""Seeing that a method is about to be called, without standing in its way."""
+"""Notification before a method is called, without a frame in its traceback."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from typing import Any
 __all__ = ["listen"]
 
 
-class _Place:
-    """Stands in a class in the place of a method, and tells when an instance's is fetched.
+class _ListenedMethod:
+    """A descriptor that replaces a method and notifies listeners when an instance's is accessed.
 
-    A wrapper around the method would stand in the traceback of every error that comes out of it. A
-    method that is merely fetched runs as if nobody had looked; what does not call what it fetches
-    is for the listener to tell.
+    A wrapper would add a frame to the traceback of every error in the method. Listeners must
+    tolerate that the method is accessed without being called.
     """
 
     def __init__(self, owner: type, name: str) -> None:
         self._owner = owner
         self._name = name
-        # None: it is inherited, and may change where it comes from.
+        # None if it is inherited; it may change in the base class.
         self._method = owner.__dict__.get(name)
         self._listeners: tuple[Callable[[Any], object], ...] = ()
 
@@ -32,11 +31,11 @@ class _Place:
         return getattr(super(self._owner, owner if instance is None else instance), self._name)
 
     def add(self, listener: Callable[[Any], object]) -> None:
-        """Take in a listener."""
+        """Add a listener."""
         self._listeners += (listener,)
 
     def discard(self, listener: Callable[[Any], object]) -> None:
-        """Let go of a listener; with the last one the method comes back to its place."""
+        """Remove a listener; the last one restores the method."""
         self._listeners = tuple(one for one in self._listeners if one is not listener)
         if self._listeners or self._owner.__dict__.get(self._name) is not self:
             return
@@ -47,19 +46,19 @@ class _Place:
 
 
 def listen(owner: type, name: str, listener: Callable[[Any], object]) -> Callable[[], None]:
-    """Have a listener called with each instance of a class whose method is fetched.
+    """Call a listener with each instance of a class whose method is accessed.
 
     Args:
-        owner: the class, or one that it inherits the method from.
-        name: of the method.
-        listener: takes the instance; it must not raise.
+        owner: the class; instances of its subclasses count, too.
+        name: name of the method.
+        listener: receives the instance; must not raise.
 
     Returns:
-        What ends it.
+        A function that removes the listener.
     """
-    place = owner.__dict__.get(name)
-    if not isinstance(place, _Place):
-        place = _Place(owner, name)
-        setattr(owner, name, place)
-    place.add(listener)
-    return lambda: place.discard(listener)
+    method = owner.__dict__.get(name)
+    if not isinstance(method, _ListenedMethod):
+        method = _ListenedMethod(owner, name)
+        setattr(owner, name, method)
+    method.add(listener)
+    return lambda: method.discard(listener)

@@ -1,4 +1,4 @@
-"""Finding what trains with Keras: by fit, batch by batch, or in a loop of the script's own."""
+"""Detection of Keras trainings: by `fit`, by `train_on_batch`, or in a custom loop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import keras
 
 from vinedresser.capture.attach.attaching import attach_hook
 from vinedresser.capture.attach.fetching import listen
-from vinedresser.capture.attach.tracebacks import PlainTracebacks, without_ours
+from vinedresser.capture.attach.tracebacks import PlainTracebacks, without_capture_frames
 from vinedresser.capture.run.attachment import ATTACHMENT, Attachment
 
 if TYPE_CHECKING:
@@ -19,27 +19,27 @@ if TYPE_CHECKING:
 
 __all__ = ["KerasTrainings", "attach"]
 
-# Of two models that train against each other the second may have its first batch after so many.
-_SOON = 10
+# Maximum number of steps before the second of two adversarial models is first trained.
+_MAX_STEPS_BETWEEN = 10
 
 
 class KerasTrainings:
-    """Has Keras models watched when they begin to be trained.
+    """Watches Keras models when their training begins.
 
-    The first ``fit`` of a model begins a training, and so does a model that is trained batch by
-    batch or called under TensorFlow's gradient tape; but such models that come one soon after the
-    other, as those that train against each other, are one training together.
+    The first ``fit`` of a model begins a training, and so does the first ``train_on_batch`` or call
+    under a gradient tape of TensorFlow. Of the latter, models that begin within a few steps, such
+    as adversarial ones, belong to one training.
 
     Args:
-        attachment: opens the hooks.
+        attachment: opens and closes the hooks.
     """
 
     def __init__(self, attachment: Attachment) -> None:
         self._attachment = attachment
         self._hook: AttachedHook | None = None
-        # The training is that of one model.
+        # Whether the training is the `fit` of one model.
         self._alone = False
-        # The watched models and all in them, by id.
+        # The layers of the watched models, by id.
         self._known: dict[int, weakref.ref[keras.layers.Layer]] = {}
         self._ends: list[Callable[[], None]] = []
         self._tracebacks: PlainTracebacks | None = None
@@ -71,22 +71,22 @@ class KerasTrainings:
         self._known.clear()
 
     def _begins(self, model: keras.Model, *, alone: bool) -> None:
-        """Have a model watched that is about to be trained.
+        """Watch a model that is about to be trained.
 
         Args:
             model: the model.
-            alone: the training is that of this one model.
+            alone: whether the training is the `fit` of this model.
         """
         reference = self._known.get(id(model))
         if reference is not None and reference() is model:
             return
         hook = self._hook
-        if hook is None or alone or self._alone or hook.steps > _SOON:
+        if hook is None or alone or self._alone or hook.steps > _MAX_STEPS_BETWEEN:
             self._alone = alone
             self._known.clear()
             hook = self._hook = attach_hook(self._attachment, hook)
             if self._tracebacks is None:
-                self._tracebacks = PlainTracebacks(self._attachment.shield, without_ours)
+                self._tracebacks = PlainTracebacks(self._attachment.shield, without_capture_frames)
         name = model.name if self._known else None
         for layer in model._flatten_layers():
             self._known[id(layer)] = weakref.ref(layer)
@@ -94,11 +94,11 @@ class KerasTrainings:
 
 
 def attach() -> None:
-    """Look for trainings from now on."""
+    """Start looking for trainings."""
     ATTACHMENT.search(KerasTrainings(ATTACHMENT))
 
 
 def _taped() -> bool:
-    """Say whether a gradient tape of TensorFlow is recording."""
+    """Return whether a gradient tape of TensorFlow is recording."""
     record = sys.modules.get("tensorflow.python.eager.record")
     return record is not None and bool(record.could_possibly_record())

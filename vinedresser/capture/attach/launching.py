@@ -1,4 +1,4 @@
-"""What a launcher does so that all Pythons of a run look for trainings."""
+"""Environment variables that make the Python processes of a run capture trainings."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ _SITE = str(Path(__file__).with_name("site"))
 
 
 def attach_environment(variables: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment variables by which a launched Python attaches to what it trains.
+    """Return the environment variables that make a Python process capture its trainings.
 
     Args:
-        variables: the environment that they are added to; None: this process's.
+        variables: the environment to extend; None for that of this process.
     """
     given = (os.environ if variables is None else variables).get("PYTHONPATH", "")
-    # An empty entry is the working directory; an empty list has none.
+    # An empty entry means the working directory, but an empty variable has no entries.
     paths = [path for path in given.split(os.pathsep) if path != _SITE] if given else []
     return {ATTACH_VARIABLE: "1", "PYTHONPATH": os.pathsep.join([_SITE, *paths])}
 
 
 def additional_runs(directory: Path) -> list[Path]:
-    """Return the runs of the further trainings that a launched script has made."""
-    # Texts, not paths: this is asked ten times a second for as long as a script runs.
+    """Return the additional runs that a launched script has created."""
+    # Strings are faster than paths: this is called ten times per second.
     places = (additional_location(str(directory), number) for number in range(2, MOST_RUNS + 1))
     claimed = (one for one in places if os.path.exists(f"{one}/{ClaimRecord.KEY}"))
     return [place for place in map(Path, claimed) if _is_additional(place)]
 
 
 def _is_additional(place: Path) -> bool:
-    """Say whether a run was made where a training has a claim; a launched one may have it, too."""
+    """Return whether a claimed location has a run that was not launched itself."""
     return (place / RunRecord.KEY).is_file() and not (place / LaunchRecord.KEY).exists()

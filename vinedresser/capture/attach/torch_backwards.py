@@ -1,4 +1,4 @@
-"""Seeing of which tensors the backward is taken, however that is asked for."""
+"""Notification before the backward pass of tensors."""
 
 from __future__ import annotations
 
@@ -12,23 +12,22 @@ __all__ = ["listen_to_backwards"]
 
 
 def listen_to_backwards(listener: Callable[[Sequence[Any]], object]) -> Callable[[], None]:
-    """Have a listener called before the backward of tensors is taken.
+    """Call a listener before each `torch.autograd.backward` and `Tensor.backward`.
 
-    A wrapper around the backward itself would stand in the traceback of every error in it. Torch
-    asks this helper for the first gradients, and it has returned before the backward begins. By it
-    `torch.autograd.backward` is seen, and `Tensor.backward`, which calls that.
+    A wrapper around these would add a frame to the traceback of every error. The helper that torch
+    calls for the initial gradients is wrapped instead; it returns before the backward pass begins.
 
     Args:
-        listener: takes the tensors; it must not raise.
+        listener: receives the tensors; must not raise.
 
     Returns:
-        What ends it.
+        A function that removes the listener.
     """
     namespace: Any = torch.autograd
     original = namespace._make_grads
 
     def make_grads(tensors: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
-        # `torch.autograd.grad` asks it, too.
+        # `torch.autograd.grad` calls it, too.
         if sys._getframe(1).f_code.co_name == "backward":
             listener(tensors)
         return original(tensors, *args, **kwargs)

@@ -1,4 +1,4 @@
-"""The losses of a torch training whose script says nothing of them."""
+"""Detection of the losses of a torch training."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ __all__ = ["TorchLosses"]
 
 
 class TorchLosses:
-    """Finds loss modules by what they return, and all other losses by their backward.
+    """Detects loss modules by their output and other losses by their backward pass.
 
-    A module outside of the models that returns one number with a gradient is a loss module: its
-    values are losses under its class's name, also in evaluations. Of what is not the value of such
-    a module, but has its backward taken all the same, the sum since the last step is a loss: it is
-    that of which the optimizer gets the gradient. A `torch.amp.GradScaler`'s factor is divided out.
+    A module outside the models that returns a scalar with a gradient is a loss module: its values
+    are recorded under its class name, also in evaluations. Other scalars with a backward pass are
+    summed until the next step; the sum is the loss whose gradient the optimizer receives. The
+    factor of a `torch.amp.GradScaler` is divided out.
 
     Args:
-        attachment: whose shield stands around all of it.
+        attachment: provides the shield.
 
     Attributes:
-        hook: takes the losses; None as long as there is no training.
+        hook: records the losses; None if there is no training.
     """
 
     def __init__(self, attachment: Attachment) -> None:
@@ -41,19 +41,19 @@ class TorchLosses:
         self._handles: list[RemovableHandle] = []
         self._names: set[str] = set()
         self._recorders: dict[str, Callable[[Any, tuple[Any, ...]], None]] = {}
-        # What loss modules have returned last, and of what the backward was taken last.
+        # The latest values of loss modules, and the tensors of the latest backward pass.
         self._values: list[weakref.ref[torch.Tensor]] = []
         self._last: list[weakref.ref[torch.Tensor]] = []
         self._scaled = False
-        # The sum of what is not recorded yet.
+        # The sum of the losses that are not recorded yet.
         self._pending: torch.Tensor | None = None
         self._name: Callable[[], str] = str
         self._total: torch.Tensor | None = None
-        # An optimizer's step takes the backward itself, perhaps several times: the first counts.
+        # With a closure, the backward pass runs in the optimizer's step; only the first one counts.
         self._awaited = self._over = False
 
     def forget(self) -> None:
-        """Let go of the training."""
+        """Release the training."""
         self.hook = None
         while self._handles:
             self._handles.pop().remove()
@@ -63,7 +63,7 @@ class TorchLosses:
         self._pending = self._total = None
 
     def consider(self, module: nn.Module) -> None:
-        """Look whether a module that is about to be called returns a loss."""
+        """Check the output of a module's next call for a loss."""
 
         def look(module: nn.Module, args: Any, output: Any) -> None:
             handle.remove()
@@ -74,11 +74,11 @@ class TorchLosses:
         handle = module.register_forward_hook(ModuleHook(guarded, module))
 
     def scaled(self, _: torch.amp.GradScaler) -> None:
-        """Note that a loss is about to be scaled."""
+        """Handle a call of `GradScaler.scale`."""
         self._scaled = True
 
     def backward(self, tensors: Iterable[Any]) -> None:
-        """Take tensors whose backward is about to be taken."""
+        """Handle tensors before their backward pass."""
         scaled, self._scaled = self._scaled, False
         losses = [one for one in tensors if _is_loss(one)]
         fresh = [one for one in losses if not any(last() is one for last in self._last)]
@@ -94,14 +94,14 @@ class TorchLosses:
             self._record()
 
     def _add(self, loss: torch.Tensor, *, scaled: bool) -> None:
-        """Add a loss to what is pending, unless it is a loss module's."""
+        """Add a loss to the pending sum unless it is the value of a loss module."""
         values = [reference() for reference in self._values]
         if any(one is loss for one in values):
             return
         value, origin = loss.detach().reshape(()), loss.grad_fn
         factor = getattr(origin, "_saved_other", None) if scaled else None
         if origin is not None and factor is not None and factor.numel() == 1:
-            # As the scaler has multiplied it.
+            # Undo the multiplication by the scaler.
             value, origin = value / factor.reshape(()), origin.next_functions[0][0]
             if any(one is not None and one.grad_fn is origin for one in values):
                 return
@@ -112,8 +112,8 @@ class TorchLosses:
         """Record the losses of the step that an optimizer is about to take.
 
         Args:
-            name: returns that of the loss that it brings down.
-            closure: the backward is taken inside of the step.
+            name: returns the name of the loss that it minimizes.
+            closure: whether the backward pass runs inside the step.
         """
         self._name = name
         self._awaited = closure
@@ -121,13 +121,13 @@ class TorchLosses:
             self._record()
 
     def step_ended(self) -> torch.Tensor | None:
-        """Return the sum of what the backward was taken of in the step that has ended, if any."""
+        """Return the total loss [] of the step that has ended; None if there is none."""
         self._awaited = self._over = False
         total, self._total = self._total, None
         return total
 
     def _record(self) -> None:
-        """Record what is pending."""
+        """Record the pending sum."""
         total, self._pending = self._pending, None
         if total is None or self.hook is None:
             return
@@ -138,12 +138,12 @@ class TorchLosses:
         self._recorders[name](total, ())
 
     def _watch(self, module: nn.Module) -> Callable[..., None]:
-        """Watch a loss module from now on; return the hook for it."""
+        """Watch a loss module and return its forward hook."""
         name = type(module).__name__
         while name in self._names:
             name += "'"
         self._names.add(name)
-        assert self.hook is not None, "a loss is looked for in a training"
+        assert self.hook is not None, "losses are detected in trainings only"
         record = self.hook.loss_recorder(name, described_loss(module))
 
         def returned(_: nn.Module, args: Any, output: Any) -> None:
@@ -158,7 +158,7 @@ class TorchLosses:
 
 
 def _is_loss(value: Any) -> bool:
-    """Say whether a value is one real number with a gradient."""
+    """Return whether a value is a real scalar with a gradient."""
     return (
         isinstance(value, torch.Tensor)
         and value.numel() == 1

@@ -1,4 +1,4 @@
-"""Which torch models are watched in a training, and what they are called."""
+"""The watched torch models of a training and their names."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class _Watched:
 
     Args:
         module: the model.
-        name: under which it is watched; None: without one.
-        optimizers: those that update it.
+        name: name under which it is watched; None for no name.
+        optimizers: the optimizers that update it.
     """
 
     def __init__(
@@ -34,40 +34,40 @@ class _Watched:
 
 
 class WatchedModels:
-    """The models of one training, none of which is kept alive."""
+    """Weak references to the models of one training."""
 
     def __init__(self) -> None:
         self._watched: list[_Watched] = []
-        # By id: a module may compare and hash as it likes.
+        # By id, since a module may override comparison and hashing.
         self._known: dict[int, weakref.ref[nn.Module]] = {}
 
     def __bool__(self) -> bool:
-        """Say whether a model is watched."""
+        """Return whether any model is watched."""
         return bool(self._watched)
 
     def known(self, module: nn.Module) -> bool:
-        """Say whether a module is part of a watched model, or was passed over."""
+        """Return whether a module is part of a watched model or excluded."""
         reference = self._known.get(id(module))
         return reference is not None and reference() is module
 
-    def pass_over(self, module: nn.Module) -> None:
-        """Note a module that is not to be looked at again, and all that is in it."""
+    def exclude(self, module: nn.Module) -> None:
+        """Exclude a module and its submodules from detection."""
         for part in module.modules():
             self._known[id(part)] = weakref.ref(part)
 
     def add(self, module: nn.Module, name: str | None, optimizers: Iterable[Optimizer]) -> None:
-        """Note a model that is watched from now on."""
-        self.pass_over(module)
+        """Add a watched model."""
+        self.exclude(module)
         self._watched.append(_Watched(module, name, optimizers))
 
     def add_optimizer(self, module: nn.Module, optimizer: Optimizer) -> None:
-        """Note a further optimizer of a watched model."""
+        """Add an optimizer to a watched model."""
         for one in self._watched:
             if one.module() is module:
                 one.optimizers.add(optimizer)
 
     def updated_by(self, optimizer: Optimizer) -> list[nn.Module]:
-        """Return the watched models of which an optimizer updates a parameter."""
+        """Return the watched models with a parameter that an optimizer updates."""
         ids = set(map(id, parameters(optimizer)))
         models = [one.module() for one in self._watched]
         return [
@@ -77,7 +77,7 @@ class WatchedModels:
         ]
 
     def has_other_optimizer(self, module: nn.Module, optimizer: Optimizer) -> bool:
-        """Say whether another optimizer of a watched model is still there."""
+        """Return whether another optimizer of a watched model still exists."""
         return any(
             other is not optimizer
             for one in self._watched
@@ -86,19 +86,19 @@ class WatchedModels:
         )
 
     def loss_name(self, optimizer: Optimizer | None) -> str:
-        """Return what the loss is called that an optimizer brings down."""
+        """Return the name of the loss that an optimizer minimizes."""
         names = [one.name for one in self._watched if optimizer in [*one.optimizers]]
         return next((name for name in names if name is not None and len(names) == 1), "loss")
 
     def name(self, module: nn.Module, updated: Iterable[torch.Tensor]) -> str | None:
-        """Return the name under which a model is to be watched; None where it is the only one.
+        """Return the name for a model; None if it is the only one.
 
-        It is the model's path in the module that holds it, else the name of the variable that does
-        where it is called, else its class's.
+        The name is the model's path in its outermost module, else the name of a variable in the
+        calling code, else that of its class.
 
         Args:
             module: the model.
-            updated: all that the optimizers of the training update.
+            updated: all parameters that the optimizers of the training update.
         """
         own = set(map(id, module.parameters()))
         if not self._watched and own.issuperset(map(id, updated)):
@@ -110,12 +110,12 @@ class WatchedModels:
 
 
 def parameters(optimizer: Optimizer) -> list[torch.Tensor]:
-    """Return what an optimizer updates."""
+    """Return the parameters of an optimizer."""
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
 def holders(updated: Iterable[torch.Tensor]) -> list[nn.Module]:
-    """Return the outermost modules that hold any of some parameters."""
+    """Return the outermost modules that contain any of some parameters."""
     ids = set(map(id, updated))
     return _outermost(
         one for one in _all_modules() if not ids.isdisjoint(map(id, one.parameters()))
@@ -123,22 +123,22 @@ def holders(updated: Iterable[torch.Tensor]) -> list[nn.Module]:
 
 
 def _all_modules() -> Iterator[nn.Module]:
-    """Yield every module that there is, once it has been made."""
+    """Yield every initialized module of the process."""
     for one in gc.get_objects():
-        # Not isinstance: it would ask objects that make their class up when asked.
+        # isinstance would call the code of objects with a dynamic __class__.
         if nn.Module in type(one).__mro__ and "_modules" in one.__dict__:
             yield one
 
 
 def _outermost(modules: Iterable[nn.Module]) -> list[nn.Module]:
-    """Return those that are in no other one."""
+    """Return the modules that are not part of another one."""
     found = list(modules)
     inside = {id(part) for one in found for part in one.modules() if part is not one}
     return [one for one in found if id(one) not in inside]
 
 
 def _path(module: nn.Module) -> str:
-    """Return the path of a module in the outermost one that holds it; "" where none does."""
+    """Return the path of a module in its outermost module; "" if it is the outermost."""
     around = [one for one in _all_modules() if any(part is module for part in one.modules())]
     for one in _outermost(around):
         for path, part in one.named_modules():
@@ -148,7 +148,7 @@ def _path(module: nn.Module) -> str:
 
 
 def _variable(module: nn.Module) -> str:
-    """Return the name of the variable that holds a module, where it is called; "" for none."""
+    """Return the name of a module's variable in the calling code; "" if there is none."""
     frame: FrameType | None = sys._getframe()
     while frame is not None:
         package = frame.f_globals.get("__name__", "").partition(".")[0]

@@ -1,4 +1,4 @@
-"""Finding what trains with torch: which models, by which optimizers, to which loss."""
+"""Detection of torch trainings: their models, optimizers and losses."""
 
 from __future__ import annotations
 
@@ -30,37 +30,37 @@ if TYPE_CHECKING:
 
 __all__ = ["TorchTrainings", "attach"]
 
-# After so many steps no further models are looked for, though an optimizer has not stepped yet.
-_PATIENCE = 1000
+# Maximum number of steps in which models are searched while an optimizer has not stepped yet.
+_SEARCH_STEPS = 1000
 _COMPILER = "torch._dynamo"
 
 
 class TorchTrainings:
-    """Has the models watched that torch optimizers update.
+    """Watches the models that torch optimizers update.
 
-    Nothing happens before an optimizer is made. From then on the calls of modules are seen, and the
-    outermost one in training mode whose parameters an optimizer updates is watched before its first
-    forward runs; likewise every further one, until each optimizer has taken a step. Then an
-    optimizer step and a backward are all that is looked at.
+    After the first optimizer was created, calls of modules are intercepted: the outermost module in
+    training mode with parameters of an optimizer is watched before its first forward pass, and so
+    are other such modules until each optimizer has taken a step. From then on, only optimizer steps
+    and backward passes are intercepted.
 
-    A model whose optimizer was made after others had taken steps begins a further training, unless
-    it takes over from an optimizer of the same model that is gone.
+    A model whose optimizer was created after steps of others begins another training, unless the
+    optimizer replaces a deleted one of the same model.
 
     Args:
-        attachment: opens the hooks.
+        attachment: opens and closes the hooks.
     """
 
     def __init__(self, attachment: Attachment) -> None:
         self._attachment = attachment
         self._hook: AttachedHook | None = None
-        # How many steps the training had taken when an optimizer was made.
+        # Number of steps of the training when an optimizer was created.
         self._made: weakref.WeakKeyDictionary[Optimizer, int] = weakref.WeakKeyDictionary()
-        # Those that have taken no step, and those of which no training is known yet.
+        # Optimizers without a step, and optimizers without a known training.
         self._idle: weakref.WeakSet[Optimizer] = weakref.WeakSet()
         self._unplaced: weakref.WeakSet[Optimizer] = weakref.WeakSet()
         # The optimizer of a training without models.
         self._bare: weakref.ref[Optimizer] | None = None
-        # The optimizer that is taking a step, and what it was called with.
+        # The optimizer whose step is running, and its arguments.
         self._stepping: tuple[Optimizer, Any, Any] | None = None
         self._models = WatchedModels()
         self._losses = TorchLosses(attachment)
@@ -76,7 +76,7 @@ class TorchTrainings:
         before = guard("the start of an optimizer step", self._before_step, skip=skip)
         after = guard("the end of an optimizer step", self._after_step, skip=skip)
         self._ends = [
-            # Every optimizer calls this when it is made.
+            # Every optimizer calls this in its constructor.
             listen(Optimizer, "add_param_group", made),
             listen_to_backwards(guard("noticing a loss", self._backward)),
             listen(torch.amp.GradScaler, "scale", guard("noticing a scaler", self._losses.scaled)),
@@ -115,10 +115,10 @@ class TorchTrainings:
         self._watch_calls()
 
     def _called(self, module: nn.Module) -> None:
-        """Look at a module that is about to be called."""
+        """Inspect a module that is about to be called."""
         if self._models.known(module) or not module.training or not torch.is_grad_enabled():
             return
-        # Checkpointing calls modules again in the backward; a trace must show no trace of us.
+        # Checkpointing calls modules again in the backward pass; traces must not be changed.
         if (
             torch._C._current_graph_task_id() != -1
             or torch._C._get_tracing_state() is not None
@@ -130,32 +130,32 @@ class TorchTrainings:
             self._found(module, optimizers)
         else:
             self._losses.consider(module)
-            self._models.pass_over(module)
+            self._models.exclude(module)
 
     def _optimizers_of(self, module: nn.Module) -> list[Optimizer]:
-        """Return the optimizers that update a module, in the order in which they were made."""
+        """Return the optimizers that update a module, in the order of their creation."""
         own = {id(parameter) for parameter in module.parameters()}
         return [one for one in self._made if not own.isdisjoint(map(id, parameters(one)))]
 
     def _found(self, module: nn.Module, optimizers: list[Optimizer]) -> None:
-        """Have a model watched."""
+        """Watch a model."""
         hook = self._training_of(optimizers)
         together = [one for one in self._made if not self._made[one]]
         updated = [parameter for one in together for parameter in parameters(one)]
         name = self._models.name(module, updated)
         self._models.add(module, name, optimizers)
         self._unplaced.difference_update(optimizers)
-        # Of several optimizers, the one that was made last usually takes its step last.
+        # Of several optimizers, the one created last usually steps last.
         leads = not together or together[-1] in optimizers
         before = {id(one): set(one._optimizer_step_pre_hooks) for one in optimizers}
         hook.watch_trained(module, optimizers, name, leads=leads)
         self._catch_up(before)
 
     def _catch_up(self, before: dict[int, set[int]]) -> None:
-        """Call the hooks that a step still needs that has begun without them, such as a closure's.
+        """Call the new step hooks of a model found during a running step, such as with a closure.
 
         Args:
-            before: by id, which hooks the optimizers of a model had before it was watched.
+            before: keys of the optimizers' hooks before the model was watched, by optimizer id.
         """
         if self._stepping is None or id(self._stepping[0]) not in before:
             return
@@ -165,7 +165,7 @@ class TorchTrainings:
                 hook(optimizer, args, kwargs)
 
     def _training_of(self, optimizers: list[Optimizer]) -> AttachedHook:
-        """Return the hook of the training that optimizers belong to, which may begin with them."""
+        """Return the hook of the optimizers' training; begin one if necessary."""
         if self._hook is None or all(self._made[one] for one in optimizers):
             self._forget()
             self._hook = attach_hook(self._attachment, self._hook)
@@ -175,24 +175,24 @@ class TorchTrainings:
         return self._hook
 
     def _forget(self) -> None:
-        """Let go of a training; the next is of the optimizers that have taken no step."""
+        """Release a training; the next one has the optimizers without a step."""
         self._steps = 0
         self._bare = None
         self._models = WatchedModels()
         self._losses.forget()
         for optimizer in list(self._made):
-            # Another may go on, but not with the next training.
-            self._made[optimizer] = 0 if optimizer in self._idle else _PATIENCE
+            # The others do not belong to the next training.
+            self._made[optimizer] = 0 if optimizer in self._idle else _SEARCH_STEPS
 
     def _backward(self, losses: Sequence[Any]) -> None:
-        """Notice losses, whose optimizers must all be known by now."""
-        # Checkpointing takes backwards inside of the one.
+        """Handle losses before their backward pass; assign all optimizers first."""
+        # Checkpointing runs nested backward passes.
         if torch._C._current_graph_task_id() == -1:
             self._place_all()
             self._losses.backward(losses)
 
     def _place_all(self) -> None:
-        """Find the trainings of optimizers whose models nobody has called."""
+        """Find the trainings of optimizers whose models have not been called."""
         for optimizer in [one for one in self._made if one in self._unplaced]:
             self._unplaced.discard(optimizer)
             self._place(optimizer)
@@ -201,12 +201,12 @@ class TorchTrainings:
         models = self._models.updated_by(optimizer)
         if models:
             if self._made[optimizer] and self._models.has_other_optimizer(models[0], optimizer):
-                # Made late, for a model whose other optimizer may come back: another training.
+                # Created late for a model whose other optimizer still exists: another training.
                 self._found(models[0], [optimizer])
             else:
                 self._models.add_optimizer(models[0], optimizer)
             return
-        # The calls of a module are not seen where they are compiled together with the loss.
+        # Calls of a module that are compiled together with the loss are not visible.
         modules = holders(parameters(optimizer))
         for module in modules:
             self._found(module, [optimizer])
@@ -217,21 +217,21 @@ class TorchTrainings:
     def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         closure = kwargs.get("closure") is not None or (len(args) > 1 and callable(args[1]))
         self._stepping = optimizer, args, kwargs
-        # None is kept alive by us.
+        # Do not keep the optimizer alive.
         stepping = weakref.ref(optimizer)
         self._losses.step_begins(lambda: self._models.loss_name(stepping()), closure=closure)
 
     def _after_step(self, optimizer: Optimizer, *_: Any) -> None:
         self._stepping = None
         if optimizer not in self._made:
-            # One that was copied or unpickled.
+            # The optimizer was copied or unpickled.
             self._optimizer_made(optimizer)
         self._idle.discard(optimizer)
         self._steps += 1
-        if self._end_calls is not None and (not self._idle or self._steps >= _PATIENCE):
+        if self._end_calls is not None and (not self._idle or self._steps >= _SEARCH_STEPS):
             self._stop_watching_calls()
         loss = self._losses.step_ended()
-        # Not before the step: torch walks over the hooks then that a watched model needs.
+        # Not before the step, when torch iterates over the hooks that watching a model changes.
         if self._unplaced:
             self._place_all()
         elif self._bare is not None and self._bare() is optimizer and not self._models:
@@ -240,12 +240,12 @@ class TorchTrainings:
 
 
 def attach() -> None:
-    """Look for trainings from now on."""
+    """Start looking for trainings."""
     ATTACHMENT.search(TorchTrainings(ATTACHMENT))
 
 
 def _compiling(module: nn.Module) -> bool:
-    """Say whether it is torch.compile that looks at a module, and nobody who calls it."""
+    """Return whether torch.compile accesses a module without calling it."""
     frame: FrameType | None = sys._getframe()
     while frame is not None and _module(frame).startswith("vinedresser."):
         frame = frame.f_back
@@ -254,5 +254,5 @@ def _compiling(module: nn.Module) -> bool:
 
 
 def _module(frame: FrameType) -> str:
-    """Return the name of the module whose code runs in a frame."""
+    """Return the name of a frame's Python module."""
     return str(frame.f_globals.get("__name__", ""))

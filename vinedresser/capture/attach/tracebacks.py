@@ -1,4 +1,4 @@
-"""Uncaught errors, shown as they would be without us."""
+"""Tracebacks of uncaught errors without the frames of vinedresser."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import NamedTuple
 
 from vinedresser.capture.shield import Shield
 
-__all__ = ["Entry", "PlainTracebacks", "is_ours", "without_ours"]
+__all__ = ["Entry", "PlainTracebacks", "is_capture_frame", "without_capture_frames"]
 
 
 class Entry(NamedTuple):
     """One entry of a traceback.
 
     Attributes:
-        frame: whose code ran.
-        instruction: at which of its instructions, an offset into its bytecode.
-        line: of the source.
+        frame: the frame.
+        instruction: offset of the instruction in its bytecode.
+        line: line in the source.
     """
 
     frame: FrameType
@@ -27,24 +27,24 @@ class Entry(NamedTuple):
 
 
 class PlainTracebacks:
-    """Shows an uncaught error as it would be without us.
+    """Removes frames of vinedresser from uncaught errors.
 
-    Where a framework has to go through our code, that stands in the tracebacks of errors inside. It
-    is taken out before whoever shows errors gets to see it.
+    Framework calls that pass through vinedresser's code leave frames in tracebacks, which are
+    removed before the previous `sys.excepthook` is called.
 
     Args:
-        shield: around it.
-        tidy: takes what is ours, or is there because of us, out of the entries of a traceback.
+        shield: guards the cleaning.
+        clean: removes the frames caused by vinedresser from the entries of a traceback.
     """
 
-    def __init__(self, shield: Shield, tidy: Callable[[list[Entry]], Iterable[Entry]]) -> None:
-        self._tidy = tidy
-        self._clean = shield.guard("tidying a traceback", self._cleaned)
+    def __init__(self, shield: Shield, clean: Callable[[list[Entry]], Iterable[Entry]]) -> None:
+        self._clean_entries = clean
+        self._clean = shield.guard("the cleaning of a traceback", self._clean_error)
         self._previous = sys.excepthook
         sys.excepthook = self._show
 
     def remove(self) -> None:
-        """Leave errors to whoever had them, unless somebody else has taken them since."""
+        """Restore the previous `sys.excepthook` unless another one was installed since."""
         if sys.excepthook == self._show:
             sys.excepthook = self._previous
 
@@ -54,8 +54,8 @@ class PlainTracebacks:
         self._clean(error)
         self._previous(kind, error, error.__traceback__ or trace)
 
-    def _cleaned(self, error: BaseException) -> None:
-        """Tidy the tracebacks of an error and of its causes."""
+    def _clean_error(self, error: BaseException) -> None:
+        """Clean the tracebacks of an error and of its causes."""
         seen: set[int] = set()
         pending: list[BaseException | None] = [error]
         while pending:
@@ -64,20 +64,20 @@ class PlainTracebacks:
                 continue
             seen.add(id(one))
             trace: TracebackType | None = None
-            for entry in reversed([*self._tidy(_entries(one.__traceback__))]):
+            for entry in reversed([*self._clean_entries(_entries(one.__traceback__))]):
                 trace = TracebackType(trace, *entry)
             one.__traceback__ = trace
             pending += [one.__cause__, one.__context__]
 
 
-def is_ours(entry: Entry) -> bool:
-    """Say whether an entry is of code of ours."""
+def is_capture_frame(entry: Entry) -> bool:
+    """Return whether an entry belongs to `vinedresser.capture`."""
     return str(entry.frame.f_globals.get("__name__", "")).startswith("vinedresser.capture.")
 
 
-def without_ours(entries: Iterable[Entry]) -> list[Entry]:
-    """Return the entries that are not of code of ours."""
-    return [entry for entry in entries if not is_ours(entry)]
+def without_capture_frames(entries: Iterable[Entry]) -> list[Entry]:
+    """Return the entries that do not belong to `vinedresser.capture`."""
+    return [entry for entry in entries if not is_capture_frame(entry)]
 
 
 def _entries(trace: TracebackType | None) -> list[Entry]:

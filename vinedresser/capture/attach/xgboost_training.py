@@ -1,4 +1,4 @@
-"""Finding what trains with XGBoost, by its native or its scikit-learn API."""
+"""Detection of XGBoost trainings by the native or the scikit-learn API."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ __all__ = ["XGBoostTrainings", "attach"]
 
 
 class XGBoostTrainings:
-    """Gives every training a callback of ours, behind those that it has.
+    """Appends a capturing callback to those of every training.
 
-    Each training is a run: the first the one that was launched, every other one a further one.
-    Cross-validation by ``xgboost.cv`` is left alone.
+    The first training writes to the launched run, each other one to an additional run.
+    ``xgboost.cv`` is not captured.
 
     Args:
-        attachment: opens the hooks.
+        attachment: opens and closes the hooks.
     """
 
     def __init__(self, attachment: Attachment) -> None:
@@ -51,5 +51,5 @@ class XGBoostTrainings:
 
 
 def attach() -> None:
-    """Look for trainings from now on."""
+    """Start looking for trainings."""
     ATTACHMENT.search(XGBoostTrainings(ATTACHMENT))

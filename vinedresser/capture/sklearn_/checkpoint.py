@@ -1,4 +1,4 @@
-"""Saving what an estimator has learned when its training is stopped."""
+"""Checkpoints of stopped scikit-learn trainings."""
 
 from __future__ import annotations
 
@@ -18,17 +18,16 @@ __all__ = ["save_checkpoint"]
 
 
 def save_checkpoint(estimator: Any, directory: Path, step: int) -> Path:
-    """Save an estimator as ``step-<step>.npz``, whole or not at all; without pickle.
+    """Save an estimator atomically as ``step-<step>.npz``, without pickle; return the path.
 
-    It holds arrays: each numeric attribute that ends with an underscore under its name
-    (``coefs_.0`` of a list), the columns of trees as ``trees.<stage>.<tree>.<column>``, and
-    ``params``, the parameters as JSON. Those of a pipeline's steps begin with the step's name and a
-    dot.
+    The file contains each numeric attribute that ends with an underscore under its name (lists as
+    ``coefs_.0``, ...), the columns of trees as ``trees.<stage>.<tree>.<column>``, and ``params``,
+    the parameters as JSON. In a pipeline, the names start with the step's name and a dot.
 
     Args:
-        estimator: as it is, fitted or not.
-        directory: where to; made if missing.
-        step: steps done.
+        estimator: the estimator, fitted or not.
+        directory: target directory; created if missing.
+        step: number of completed steps.
     """
     steps = estimator.steps if isinstance(estimator, Pipeline) else [("", estimator)]
     arrays = {
@@ -46,7 +45,7 @@ def save_checkpoint(estimator: Any, directory: Path, step: int) -> Path:
 
 
 def _arrays(estimator: Any) -> Iterator[tuple[str, NDArray[Any]]]:
-    """Yield name and value of all that an estimator has, as far as it is arrays."""
+    """Yield the arrays of an estimator by name."""
     if hasattr(estimator, "get_params"):
         yield "params", np.array(json.dumps(estimator.get_params(deep=False), default=str))
     for name, value in getattr(estimator, "__dict__", {}).items():

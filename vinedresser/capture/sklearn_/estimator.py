@@ -1,4 +1,4 @@
-"""An estimator of scikit-learn that is watched whenever it is fitted."""
+"""Proxies of scikit-learn estimators that capture each fit."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from vinedresser.capture.adapters.adapter import Adapter
 from vinedresser.capture.adapters.training_setup import TrainingSetup
 from vinedresser.capture.recording.session import Session
 from vinedresser.capture.sklearn_.checkpoint import save_checkpoint
-from vinedresser.capture.sklearn_.fit_recorder import Taker
-from vinedresser.capture.sklearn_.inner_estimator import unwrapped
+from vinedresser.capture.sklearn_.fit_recorder import FitRecorder
+from vinedresser.capture.sklearn_.inner_estimator import inner_estimator
 from vinedresser.capture.sklearn_.sample import Sample
 from vinedresser.capture.sklearn_.setup import training_setup
-from vinedresser.capture.sklearn_.side_effects import aside
+from vinedresser.capture.sklearn_.side_effects import without_side_effects
 from vinedresser.errors import ConfigError
 from vinedresser.store.collections.modules import ModuleInfo
 
@@ -29,14 +29,14 @@ _FITS = frozenset({"fit", "fit_predict", "fit_transform", "partial_fit"})
 
 
 class SklearnAdapter:
-    """Ties a hook to an estimator.
+    """The adapter of one estimator.
 
     Args:
-        session: takes what is seen.
-        introduce: makes the adapter known to the hook, and again when more is known of it.
-        estimator: a plain estimator, pipeline or search.
-        validation: rows to evaluate on; None without.
-        rows: of a larger batch or data set so many rows are looked at.
+        session: session of the run.
+        introduce: registers the adapter with the hook; called again when more is known.
+        estimator: an estimator, pipeline or search.
+        validation: rows to evaluate on; None for no evaluation.
+        rows: maximum number of rows used of a batch or data set.
     """
 
     def __init__(
@@ -50,12 +50,12 @@ class SklearnAdapter:
         self.estimator = estimator
         self.report = session.shield.report
         self._introduce = introduce
-        self._taker = Taker(session, estimator, validation, rows)
+        self._recorder = FitRecorder(session, estimator, validation, rows)
         self._described = self._detached = False
         guard = session.shield.guard
-        # TrainingStopped passes.
+        # The guard lets TrainingStopped through.
         self._step = guard("the end of a step", session.step_ended)
-        self._take = guard("the end of a fit", self._take_fit)
+        self._record = guard("the end of a fit", self._record_fit)
 
     @property
     def framework(self) -> str:
@@ -68,7 +68,7 @@ class SklearnAdapter:
         return {"sklearn": sklearn.__version__}
 
     def names(self) -> list[str]:
-        """See `Adapter.names`; they are known when something was fitted."""
+        """See `Adapter.names`; unknown before the first fit."""
         return []
 
     def modules(self) -> dict[str, ModuleInfo]:
@@ -84,7 +84,7 @@ class SklearnAdapter:
         return None
 
     def features(self) -> list[str]:
-        """See `TabularAdapter.features`; "x0", "x1", ... where they have no names."""
+        """See `TabularAdapter.features`; "x0", "x1", ... if there are no names."""
         names = getattr(self.estimator, "feature_names_in_", None)
         if names is None:
             names = [f"x{place}" for place in range(getattr(self.estimator, "n_features_in_", 0))]
@@ -103,38 +103,40 @@ class SklearnAdapter:
         self._detached = True
 
     def fitted(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Take what a call of a fitting method has done, and end the step.
+        """Record a call of a fitting method and end the step.
 
         Args:
-            name: of the method.
-            args: with which it was called.
-            kwargs: with which it was called.
+            name: name of the method.
+            args: positional arguments of the call.
+            kwargs: keyword arguments of the call.
 
         Raises:
-            TrainingStopped: the training was asked to end.
+            TrainingStopped: The training was requested to stop.
         """
         if not self._detached:
-            self._take(name, args, kwargs)
+            self._record(name, args, kwargs)
             self._step()
 
-    def _take_fit(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _record_fit(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         x = args[0] if args else kwargs["X"]
         y = args[1] if len(args) > 1 else kwargs.get("y")
         if not self._described:
             self._described = True
             self._introduce(self)
-        with aside(self.estimator, unwrapped(self.estimator).estimator):
-            (self._taker.batch if name == "partial_fit" else self._taker.fit)(x, y)
+        with without_side_effects(self.estimator, inner_estimator(self.estimator).estimator):
+            (self._recorder.record_batch if name == "partial_fit" else self._recorder.record_fit)(
+                x, y
+            )
 
 
 class WatchedEstimator:
-    """Behaves as the estimator inside, and has each of its fits captured.
+    """A proxy of an estimator that captures each of its fits.
 
-    It is an instance of the estimator's class as far as `isinstance` tells. A clone, a copy and
-    what is pickled are plain estimators that nobody watches.
+    `isinstance` treats it as an instance of the estimator's class. Clones, copies and pickles are
+    plain estimators and are not watched.
 
     Args:
-        adapter: of the estimator.
+        adapter: adapter of the estimator.
     """
 
     __slots__ = ("__weakref__", "_adapter", "_inside")
@@ -151,7 +153,7 @@ class WatchedEstimator:
         if name in WatchedEstimator.__slots__:
             raise AttributeError(name)
         value = getattr(self._inside, name)
-        # `set_params` and its like return the estimator, to be fitted next.
+        # `set_params` and similar methods return the estimator, which may be fitted next.
         return self._watched(name, value) if name in _FITS or name.startswith("set_") else value
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -167,19 +169,19 @@ class WatchedEstimator:
         return repr(self._inside)
 
     def __reduce__(self) -> tuple[Callable[[Any], Any], tuple[Any]]:
-        # `copy.copy` is of the standard library: it can be loaded without us.
+        # `copy.copy` is in the standard library, so unpickling does not need vinedresser.
         return copy.copy, (self._inside,)
 
     def __sklearn_clone__(self) -> Any:
         kind = type(self._inside).__name__
         self._adapter.report(
-            f"a clone of the watched {kind} is not watched; if that is a search's or an "
-            "ensemble's, watch the whole: hook.sklearn(GridSearchCV(…))"
+            f"a clone of the watched {kind} is not watched; if a search or an ensemble made it, "
+            "watch that instead: hook.sklearn(GridSearchCV(…))"
         )
         return clone(self._inside)
 
     def _watched(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a method that returns us where it would return itself; fits are captured."""
+        """Wrap a method to return the proxy instead of the estimator and to capture fits."""
 
         @functools.wraps(method)
         def called(*args: Any, **kwargs: Any) -> Any:
@@ -192,7 +194,7 @@ class WatchedEstimator:
 
 
 class _WatchedSequence(WatchedEstimator):
-    """An estimator with members or steps, such as a pipeline."""
+    """A proxy of an estimator with members or steps, such as a pipeline."""
 
     __slots__ = ()
 
@@ -214,31 +216,32 @@ def watched(
     validation: Any = None,
     rows: int = 10_000,
 ) -> Any:
-    """Return an estimator that behaves as the given one, and is watched.
+    """Return a watched proxy of an estimator.
 
     Args:
-        session: takes what is seen.
-        introduce: makes an adapter known to the hook.
-        estimator: with ``fit`` or ``partial_fit``: of scikit-learn or after its fashion, a pipeline
+        session: session of the run.
+        introduce: registers an adapter with the hook.
+        estimator: a scikit-learn compatible estimator with ``fit`` or ``partial_fit``, a pipeline
             or a search.
-        validation: (X, y) to evaluate on after each step.
-        rows: of a larger batch or data set so many evenly strided rows are looked at.
+        validation: (X, y) to evaluate on after each step; None for no evaluation.
+        rows: maximum number of evenly strided rows used of a batch or data set.
 
     Raises:
-        ConfigError: it is no estimator, or watched already, or an argument is not right.
+        ConfigError: `estimator` is not an estimator or already watched, or another argument is
+            invalid.
     """
     if isinstance(estimator, type) or not (
         _has(estimator, "fit") or _has(estimator, "partial_fit")
     ):
-        raise ConfigError(f"estimator: {estimator!r} is none: it has neither fit nor partial_fit")
+        raise ConfigError(f"estimator: {estimator!r} has neither fit nor partial_fit")
     if issubclass(type(estimator), WatchedEstimator):
-        raise ConfigError("estimator: it is watched already")
+        raise ConfigError("estimator: already watched")
     if not isinstance(rows, int) or rows < 1:
         raise ConfigError(f"rows = {rows!r}: must be an integer, at least 1")
     sample = None
     if validation is not None:
         if not isinstance(validation, (tuple, list)) or len(validation) != 2:
-            raise ConfigError(f"validation: a {type(validation).__name__}; give (X, y)")
+            raise ConfigError(f"validation: must be (X, y), not a {type(validation).__name__}")
         sample = Sample.of(validation[0], validation[1], rows)
     adapter = SklearnAdapter(session, introduce, estimator, sample, rows)
     introduce(adapter)

@@ -1,4 +1,4 @@
-"""What is taken of an estimator when it has been fitted."""
+"""Recording of fitted estimators."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from vinedresser.capture.config.due_evaluations import DueEvaluations
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.recording.session import Session
 from vinedresser.capture.recording.tensor_copier import ArrayCopier
-from vinedresser.capture.sklearn_.inner_estimator import Inner, unwrapped
-from vinedresser.capture.sklearn_.learned_parameters import learned_figures, learned_parameters
+from vinedresser.capture.sklearn_.inner_estimator import InnerEstimator, inner_estimator
+from vinedresser.capture.sklearn_.learned_parameters import learned_parameters, learned_scalars
 from vinedresser.capture.sklearn_.prediction import (
-    FIGURES,
+    SCORES,
     Prediction,
     class_numbers,
-    figures,
     predict,
+    scores,
 )
 from vinedresser.capture.sklearn_.sample import Sample, dense
 from vinedresser.capture.sklearn_.stages import Stages, stages_of
 
-__all__ = ["Taker"]
+__all__ = ["FitRecorder"]
 
 _IMPORTANCE = "feature_importance/impurity"
 
 
-class Taker:
-    """Takes what is due of a fitted estimator.
+class FitRecorder:
+    """Records what is due of an estimator after each fit.
 
     Args:
-        session: takes what is seen.
-        estimator: fitted again and again, or fed batch by batch.
-        validation: rows to evaluate on; None without.
-        rows: of a larger batch or data set so many rows are looked at.
+        session: session of the run.
+        estimator: the estimator.
+        validation: rows to evaluate on; None for no evaluation.
+        rows: maximum number of rows used of a batch or data set.
     """
 
     def __init__(
@@ -49,38 +49,38 @@ class Taker:
         self._rows = rows
         self._copier = session.copier(ArrayCopier)
         self._evaluations = DueEvaluations()
-        # A fault in taking one thing must not keep the others out.
+        # An error in one part must not affect the others.
         guard = session.shield.guard
-        self._rows_of = guard("taking predictions", self._take_rows)
-        self._learned_of = guard("taking what was learned", self._take_learned)
-        self._trees_of = guard("taking trees", self._take_trees)
-        self._importance_of = guard("taking feature importance", self._take_importance)
-        self._next = guard("predicting stage by stage", _next)
-        # Stages of the fit before, which a warm start goes on from.
-        self._seen = 0
+        self._rows_guarded = guard("recording predictions", self._record_rows)
+        self._learned_guarded = guard("recording learned parameters", self._record_learned)
+        self._trees_guarded = guard("recording trees", self._record_trees)
+        self._importance_guarded = guard("recording feature importance", self._record_importance)
+        self._next = guard("predicting by stage", _next)
+        # Number of stages of the previous fit, from which a warm start continues.
+        self._stages_before = 0
 
-    def batch(self, x: Any, y: Any) -> None:
-        """Take a call of partial_fit; the train step is still to be ended."""
-        inner = unwrapped(self._estimator)
+    def record_batch(self, x: Any, y: Any) -> None:
+        """Record a call of partial_fit; the caller ends the train step."""
+        inner = inner_estimator(self._estimator)
         recording = self._session.recorder.recording("train")
         if recording is not None:
             sample = Sample.of(x, y, self._rows)
-            self._rows_of(recording, sample, None)
-            self._take_figures(recording, self._said(inner))
-            self._learned_of(recording, inner)
+            self._rows_guarded(recording, sample, None)
+            self._record_scalars(recording, self._learned_scalars(inner))
+            self._learned_guarded(recording, inner)
         if self._validation is not None:
             evaluation = self._evaluation(narrow=True)
             if evaluation is not None:
-                self._rows_of(evaluation, self._validation, None)
+                self._rows_guarded(evaluation, self._validation, None)
                 self._session.recorder.resume_training()
 
-    def fit(self, x: Any, y: Any) -> None:
-        """Take a whole fit, stage by stage; the train step of the last is still to be ended."""
-        inner = unwrapped(self._estimator)
+    def record_fit(self, x: Any, y: Any) -> None:
+        """Record a fit stage by stage; the caller ends the train step of the last stage."""
+        inner = inner_estimator(self._estimator)
         stages = stages_of(inner.estimator) or Stages(1)
-        first = self._seen if getattr(inner.estimator, "warm_start", False) else 0
-        self._seen = stages.count
-        # A fit that has added nothing is a step all the same.
+        first = self._stages_before if getattr(inner.estimator, "warm_start", False) else 0
+        self._stages_before = stages.count
+        # A fit without a new stage is a step, too.
         first = min(first, stages.count - 1)
         sample = Sample.of(x, y, self._rows)
         trained = self._staged(stages, inner, sample)
@@ -92,65 +92,72 @@ class Taker:
             if stage >= first:
                 if stage > first:
                     self._session.recorder.end_train_step()
-                self._take_stage(inner, stages, stage, sample, predictions[0])
+                self._record_stage(inner, stages, stage, sample, predictions[0])
                 self._evaluate_stage(inner, stages, stage, predictions[1])
 
-    def _take_stage(
-        self, inner: Inner, stages: Stages, stage: int, sample: Sample, trained: Prediction | None
+    def _record_stage(
+        self,
+        inner: InnerEstimator,
+        stages: Stages,
+        stage: int,
+        sample: Sample,
+        trained: Prediction | None,
     ) -> None:
-        """Take the train step of a stage."""
+        """Record the train step of a stage."""
         recording = self._session.recorder.recording("train")
         if recording is None:
             return
         last = stage == stages.count - 1
-        said = self._said(inner) if last else {}
+        scalars = self._learned_scalars(inner) if last else {}
         if stage < len(stages.objective):
-            said["losses/objective"] = stages.objective[stage]
-        self._take_figures(recording, said)
+            scalars["losses/objective"] = stages.objective[stage]
+        self._record_scalars(recording, scalars)
         if last or trained is not None:
-            self._rows_of(recording, sample, trained)
-        self._trees_of(recording, inner, stages, stage)
-        self._importance_of(recording, stages, stage)
+            self._rows_guarded(recording, sample, trained)
+        self._trees_guarded(recording, inner, stages, stage)
+        self._importance_guarded(recording, stages, stage)
         if recording.due.ask("shap/values"):
-            self._missing("shap", inner, "only XGBoost computes Shapley values")
+            self._report_missing("shap", inner, "only XGBoost computes Shapley values")
 
-    def _take_trees(self, recording: Recording, inner: Inner, stages: Stages, stage: int) -> None:
+    def _record_trees(
+        self, recording: Recording, inner: InnerEstimator, stages: Stages, stage: int
+    ) -> None:
         if any(recording.due.ask(name) for name in tree_names()):
             trees = stages.trees(stage)
             if trees:
                 keep_trees(recording, self._copier, trees)
             elif recording.due.ask("trees/depth"):
-                self._missing("trees", inner, "there are none to be seen")
+                self._report_missing("trees", inner, "it has no accessible trees")
 
-    def _take_importance(self, recording: Recording, stages: Stages, stage: int) -> None:
-        """Take what the trees so far make of each feature."""
+    def _record_importance(self, recording: Recording, stages: Stages, stage: int) -> None:
+        """Record the feature importance of the trees up to a stage."""
         if recording.due.ask(_IMPORTANCE):
             shares = stages.importance(stage)
             if shares is not None:
                 self._keep(recording, _IMPORTANCE, shares)
 
     def _evaluate_stage(
-        self, inner: Inner, stages: Stages, stage: int, validated: Prediction | None
+        self, inner: InnerEstimator, stages: Stages, stage: int, validated: Prediction | None
     ) -> None:
-        """Take the evaluation of a stage; that of the last one has what was learned in all."""
+        """Record the evaluation of a stage; the last one includes the learned parameters."""
         last = stage == stages.count - 1
         recording = self._evaluation(narrow=not last)
         if recording is None:
             return
         if stage < len(stages.validation):
             score = {"metrics/validation_score": stages.validation[stage]}
-            self._take_figures(recording, score)
+            self._record_scalars(recording, score)
         if last:
-            self._learned_of(recording, inner)
+            self._learned_guarded(recording, inner)
         if self._validation is not None and (last or validated is not None):
-            self._rows_of(recording, self._validation, validated)
+            self._rows_guarded(recording, self._validation, validated)
         self._session.recorder.resume_training()
 
     def _evaluation(self, *, narrow: bool) -> Recording | None:
-        """Return the recording of an evaluation; None where nothing is due.
+        """Return the recording of an evaluation; None if nothing is due.
 
         Args:
-            narrow: ``every`` counts for it too, since there is one after each step.
+            narrow: whether ``every`` applies, since there is an evaluation after each step.
         """
         recorder = self._session.recorder
         due = recorder.config.due(recorder.steps, "eval")
@@ -161,22 +168,24 @@ class Taker:
             recording.due = due
         return recording
 
-    def _staged(self, stages: Stages, inner: Inner, sample: Sample | None) -> Iterator[Prediction]:
-        """Yield the predictions after each stage; nothing where nobody may ask for them."""
+    def _staged(
+        self, stages: Stages, inner: InnerEstimator, sample: Sample | None
+    ) -> Iterator[Prediction]:
+        """Yield the prediction after each stage; nothing if it can never be due."""
         config = self._session.recorder.config
-        asked = any(config.holds(name) for name in (*FIGURES, "predictions/batch"))
-        if sample is not None and stages.predict is not None and asked:
+        wanted = any(config.holds(name) for name in (*SCORES, "predictions/batch"))
+        if sample is not None and stages.predict is not None and wanted:
             yield from stages.predict(inner.transformed(sample.x))
 
-    def _take_rows(
+    def _record_rows(
         self, recording: Recording, sample: Sample, prediction: Prediction | None
     ) -> None:
-        """Take rows, their targets, and what is predicted of them.
+        """Record rows with their targets and predictions.
 
         Args:
-            recording: takes them.
+            recording: the recording.
             sample: the rows.
-            prediction: of them; None: as the estimator is now.
+            prediction: their prediction; None to predict with the current estimator.
         """
         due = recording.due
         if due.ask("inputs/batch"):
@@ -184,38 +193,38 @@ class Taker:
         targets = self._targets(sample)
         if targets is not None:
             self._keep(recording, "labels/batch", targets)
-        asked = any(due.ask(name) for name in (*FIGURES, "predictions/batch"))
-        if prediction is None and asked:
+        wanted = any(due.ask(name) for name in (*SCORES, "predictions/batch"))
+        if prediction is None and wanted:
             prediction = predict(self._estimator, sample.x)
         if prediction is None:
             return
         self._keep(recording, "predictions/batch", prediction.values)
         if targets is not None:
-            self._take_figures(recording, figures(prediction, targets))
+            self._record_scalars(recording, scores(prediction, targets))
 
-    def _said(self, inner: Inner) -> dict[str, float]:
-        """Return what a pipeline or search, and the estimator inside, say of the fit in numbers."""
-        return learned_figures(self._estimator) | learned_figures(inner.estimator)
+    def _learned_scalars(self, inner: InnerEstimator) -> dict[str, float]:
+        """Return the scalars of a pipeline or search and of the estimator inside."""
+        return learned_scalars(self._estimator) | learned_scalars(inner.estimator)
 
     def _targets(self, sample: Sample) -> NDArray[Any] | None:
-        """Return the targets, of a classifier the numbers of the classes."""
+        """Return the targets; class numbers for a classifier."""
         classes = getattr(self._estimator, "classes_", None)
         if sample.y is None or not isinstance(classes, np.ndarray) or sample.y.ndim > 1:
             return sample.y
         return class_numbers(sample.y, classes)
 
-    def _take_learned(self, recording: Recording, inner: Inner) -> None:
+    def _record_learned(self, recording: Recording, inner: InnerEstimator) -> None:
         if any(map(recording.due.reaches, ("weights", "biases", "feature_importance"))):
             for name, values in learned_parameters(inner.estimator).items():
                 self._keep(recording, name, values)
 
-    def _take_figures(self, recording: Recording, found: Mapping[str, float]) -> None:
+    def _record_scalars(self, recording: Recording, found: Mapping[str, float]) -> None:
         for name, value in found.items():
             if recording.due.ask(name):
                 recording.add_scalar(name, value)
 
     def _keep(self, recording: Recording, name: str, values: NDArray[Any]) -> None:
-        """Keep what is asked of an array of numbers."""
+        """Record an array if it is due."""
         ask = recording.due.ask(name)
         if not ask:
             return
@@ -223,13 +232,13 @@ class Taker:
             self._copier.keep(recording, name, values, ask)
         else:
             self._session.shield.report(
-                f"{name} is asked for, but has no numbers ({values.dtype}); watch the estimator "
-                "behind what encodes them"
+                f"{name} not captured: not numeric ({values.dtype}); watch the estimator after the "
+                "encoder"
             )
 
-    def _missing(self, kind: str, inner: Inner, why: str) -> None:
+    def _report_missing(self, kind: str, inner: InnerEstimator, why: str) -> None:
         name = type(inner.estimator).__name__
-        self._session.shield.report(f"{name}: {kind} asked for, but {why}")
+        self._session.shield.report(f"{name}: {kind} not captured: {why}")
 
 
 def _next(predictions: Iterator[Prediction]) -> Prediction | None:

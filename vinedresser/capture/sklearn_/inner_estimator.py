@@ -1,4 +1,4 @@
-"""The estimator inside of a pipeline or a search."""
+"""The estimator inside a pipeline or a search."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ from typing import Any, NamedTuple
 
 from sklearn.pipeline import Pipeline
 
-__all__ = ["Inner", "unwrapped"]
+__all__ = ["InnerEstimator", "inner_estimator"]
 
 
-class Inner(NamedTuple):
-    """The last estimator of a chain.
+class InnerEstimator(NamedTuple):
+    """The last estimator of nested pipelines and searches.
 
     Attributes:
-        estimator: it.
-        before: pipelines whose transformers come before it, the outermost first.
+        estimator: the estimator.
+        before: pipelines with the preceding transformers, outermost first.
     """
 
     estimator: Any
     before: tuple[Pipeline, ...]
 
     def transformed(self, x: Any) -> Any:
-        """Return rows as the estimator gets them."""
+        """Return rows as they are passed to the estimator."""
         for pipeline in self.before:
             x = pipeline.transform(x)
         return x
 
 
-def unwrapped(estimator: Any) -> Inner:
-    """Return the estimator that learns in a fitted pipeline or search, and what is before it."""
+def inner_estimator(estimator: Any) -> InnerEstimator:
+    """Return the learning estimator inside a fitted pipeline or search."""
     before: list[Pipeline] = []
     while True:
         if hasattr(estimator, "best_estimator_"):
@@ -38,4 +38,4 @@ def unwrapped(estimator: Any) -> Inner:
                 before.append(estimator[:-1])
             estimator = estimator[-1]
         else:
-            return Inner(estimator, tuple(before))
+            return InnerEstimator(estimator, tuple(before))

@@ -1,4 +1,4 @@
-"""What an estimator has learned: arrays and numbers by name."""
+"""Learned parameters of fitted estimators."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from vinedresser.capture.sklearn_.sample import dense
 
-__all__ = ["learned_figures", "learned_parameters"]
+__all__ = ["learned_scalars", "learned_parameters"]
 
-# By attribute, the name of the tensor.
+# Tensor name by attribute.
 _ARRAYS = {
     "coef_": "weights/coef",
     "intercept_": "biases/intercept",
@@ -27,10 +27,10 @@ _ARRAYS = {
     "means_": "weights/means",
     "feature_importances_": "feature_importance/impurity",
 }
-# Of a neural network, whose attributes are lists by layer.
+# Attributes of neural networks, lists with one array per layer.
 _LAYERS = {"coefs_": "weights/layers", "intercepts_": "biases/layers"}
-# By attribute, the name of the scalar.
-_FIGURES = {
+# Scalar name by attribute.
+_SCALARS = {
     "loss_": "losses/objective",
     "inertia_": "losses/inertia",
     "n_iter_": "metrics/n_iter",
@@ -41,14 +41,14 @@ _FIGURES = {
 
 
 def learned_parameters(estimator: Any) -> dict[str, NDArray[Any]]:
-    """Return the arrays that a fitted estimator has learned, by their full names.
+    """Return the learned arrays of an estimator by full name.
 
     Args:
-        estimator: a fitted estimator; one that has none of the usual attributes gives nothing.
+        estimator: a fitted estimator; attributes it does not have are skipped.
     """
     found: dict[str, NDArray[Any]] = {}
     for attribute, name in _ARRAYS.items():
-        # Some are computed, and raise where they make no sense, such as those of a kernel machine.
+        # Some are properties that raise AttributeError, such as coef_ of a kernel machine.
         value = getattr(estimator, attribute, None)
         array = None if value is None else dense(value)
         if array is not None and array.dtype.kind in "biuf":
@@ -59,10 +59,10 @@ def learned_parameters(estimator: Any) -> dict[str, NDArray[Any]]:
     return found
 
 
-def learned_figures(estimator: Any) -> dict[str, float]:
-    """Return the numbers that a fitted estimator says of its fit, by their full names."""
+def learned_scalars(estimator: Any) -> dict[str, float]:
+    """Return the scalars with which a fitted estimator describes its fit, by full name."""
     found: dict[str, float] = {}
-    for attribute, name in _FIGURES.items():
+    for attribute, name in _SCALARS.items():
         value = getattr(estimator, attribute, None)
         if value is not None and np.ndim(value) == 0 and np.isreal(value):
             found[name] = float(value)

@@ -1,4 +1,4 @@
-"""What an estimator predicts, and how good that is.
+"""Predictions of an estimator, with their losses and metrics.
 
 Shape legend: R rows, K classes.
 """
@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_classifier, is_regressor
 
-__all__ = ["FIGURES", "Kind", "Prediction", "class_numbers", "figures", "predict"]
+__all__ = ["SCORES", "Kind", "Prediction", "class_numbers", "predict", "scores"]
 
-# What a prediction consists of: probabilities [R, K], values of a decision function ([R] for two
-# classes, else [R, K]), class numbers [R], or values of a regression [R] or [R, outputs].
+# Content of a prediction: probabilities [R, K], values of a decision function ([R] for two classes,
+# else [R, K]), class numbers [R], or values of a regression [R] or [R, outputs].
 Kind = Literal["probability", "decision", "class", "value"]
-FIGURES = (
+SCORES = (
     "losses/hinge_loss",
     "losses/log_loss",
     "losses/mse",
@@ -28,12 +28,12 @@ FIGURES = (
 
 @dataclass(frozen=True)
 class Prediction:
-    """What was predicted of some rows.
+    """A prediction for R rows.
 
     Attributes:
-        kind: what it consists of.
-        values: the prediction.
-        classes: int64 [R], the numbers of the predicted classes; None of a regression.
+        kind: content of `values`.
+        values: the prediction; its shape depends on `kind`.
+        classes: int64 [R], numbers of the predicted classes; None for a regression.
     """
 
     kind: Kind
@@ -42,16 +42,16 @@ class Prediction:
 
 
 def class_numbers(labels: Any, classes: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the place of each label among the sorted classes; -1 of one that is none of them."""
+    """Return the index of each label in the sorted classes, int64; -1 for unknown labels."""
     given = np.asarray(labels)
     place = np.searchsorted(classes, given).clip(0, len(classes) - 1)
     return np.where(classes[place] == given, place, -1).astype(np.int64)
 
 
 def predict(estimator: Any, x: Any) -> Prediction | None:
-    """Return what a fitted estimator predicts of rows; None of several labels, or of none.
+    """Return the prediction of a fitted estimator; None for multi-label or unsupervised ones.
 
-    Probabilities where it has them, else its decision function, else classes.
+    A classifier gives probabilities if it can, else its decision function, else classes.
     """
     if is_regressor(estimator):
         return Prediction("value", np.asarray(estimator.predict(x)))
@@ -69,12 +69,12 @@ def predict(estimator: Any, x: Any) -> Prediction | None:
     return Prediction("class", numbers, numbers)
 
 
-def figures(prediction: Prediction, targets: NDArray[Any]) -> dict[str, float]:
-    """Return losses and metrics, by their full names (`FIGURES`).
+def scores(prediction: Prediction, targets: NDArray[Any]) -> dict[str, float]:
+    """Return losses and metrics by full name (see `SCORES`).
 
     Args:
-        prediction: of R rows.
-        targets: class numbers [R], -1 of classes that the estimator does not know; or values.
+        prediction: prediction for R rows.
+        targets: class numbers int64 [R], -1 for unknown classes; or values [R] or [R, outputs].
     """
     found: dict[str, float] = {}
     if prediction.classes is None:
@@ -90,18 +90,18 @@ def figures(prediction: Prediction, targets: NDArray[Any]) -> dict[str, float]:
 
 
 def _regression(values: NDArray[Any], targets: NDArray[np.float64]) -> dict[str, float]:
-    """Return mean squared error and coefficient of determination, means over the outputs."""
+    """Return mean squared error and R², averaged over the outputs."""
     error = (targets - values.reshape(targets.shape)) ** 2
     found = {"losses/mse": float(error.mean())}
     spread = ((targets - targets.mean(axis=0)) ** 2).sum(axis=0)
-    # Of targets that are all the same it is not defined.
+    # R² is not defined for constant targets.
     if np.all(spread > 0):
         found["metrics/r2"] = float(np.mean(1 - error.sum(axis=0) / spread))
     return found
 
 
 def _log_loss(probabilities: NDArray[Any], targets: NDArray[Any]) -> float:
-    """Return the mean of -ln(p of the true class), with p clipped by the precision of its type."""
+    """Return the mean of -ln(p), p of the true class clipped to [eps, 1 - eps] of its dtype."""
     rows = np.arange(len(targets))
     of_true = np.where(targets >= 0, probabilities[rows, targets], 0)
     least = np.finfo(probabilities.dtype).eps
@@ -109,10 +109,10 @@ def _log_loss(probabilities: NDArray[Any], targets: NDArray[Any]) -> float:
 
 
 def _hinge_loss(decision: NDArray[Any], targets: NDArray[Any]) -> float | None:
-    """Return the mean of max(0, 1 - margin); None where the decision is not one per class.
+    """Return the mean of max(0, 1 - margin); None without a decision value per class.
 
-    The margin is the decision of the true class minus the greatest of the others (Crammer and
-    Singer, JMLR 2, 2001); of two classes the decision, negative of the first class.
+    The margin is the decision value of the true class minus the greatest of the others (Crammer and
+    Singer, JMLR 2, 2001); for two classes, the decision value, negated for the first class.
     """
     if decision.ndim == 1:
         margin = np.where(targets == 1, decision, -decision)

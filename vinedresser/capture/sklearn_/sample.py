@@ -1,4 +1,4 @@
-"""Rows of a table, with what is to be predicted of them."""
+"""Sampled rows of a table with their targets."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Sample:
     """Some rows of the data of a fit or a validation.
 
     Attributes:
-        x: the rows, of the type that they came in: an array, a data frame, a sparse matrix.
-        y: [rows] or [rows, outputs], the targets; None without any.
+        x: [rows, features], in the given type: an array, a data frame or a sparse matrix.
+        y: [rows] or [rows, outputs], the targets; None if there are none.
     """
 
     x: Any
@@ -28,7 +28,7 @@ class Sample:
 
     @classmethod
     def of(cls, x: Any, y: Any, rows: int) -> Self:
-        """Take at most so many rows, evenly strided."""
+        """Sample at most `rows` evenly strided rows."""
         count = x.shape[0] if hasattr(x, "shape") else len(x)
         targets = None if y is None else np.asarray(y)
         if targets is not None and targets.ndim == 2 and targets.shape[1] == 1:
@@ -40,5 +40,5 @@ class Sample:
 
 
 def dense(values: Any) -> NDArray[Any]:
-    """Return a table or parameter, sparse or not, as an array."""
+    """Convert a table or parameter, sparse or dense, to an array."""
     return np.asarray(values.toarray() if hasattr(values, "toarray") else values)

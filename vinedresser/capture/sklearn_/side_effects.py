@@ -1,4 +1,4 @@
-"""Asking an estimator something without leaving a trace."""
+"""Calls of an estimator without side effects."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["aside"]
+__all__ = ["without_side_effects"]
 
 
 @contextmanager
-def aside(*estimators: Any) -> Iterator[None]:
-    """Return a context in which no warning is shown and random numbers stay as they were.
+def without_side_effects(*estimators: Any) -> Iterator[None]:
+    """Suppress warnings and restore the random state at the end of the context.
 
-    A few estimators draw random numbers when they predict, such as a dummy classifier that guesses;
-    some warn, and would warn of something that the user has not called.
+    Some estimators draw random numbers when they predict, for example a random dummy classifier,
+    and some emit warnings about calls that the user did not make.
 
     Args:
-        estimators: whose ``random_state`` may be a generator of their own.
+        estimators: estimators whose ``random_state`` may be a generator.
     """
     own = (getattr(estimator, "random_state", None) for estimator in estimators)
     generators = [one for one in own if isinstance(one, np.random.RandomState)]

@@ -1,4 +1,4 @@
-"""The stages of a fit, looked at when it is over: trees, rounds of boosting, epochs."""
+"""Stages of a completed fit: trees, boosting rounds or epochs."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ _FORESTS = (
 
 @dataclass(frozen=True)
 class Stages:
-    """What there is to see of a fit's stages.
+    """The stages of a fit.
 
     Attributes:
-        count: how many there are.
-        predict: yields the prediction after each stage, of rows as the estimator itself takes
-            them; None where only the last is known.
+        count: number of stages.
+        predict: yields the prediction after each stage for rows in the estimator's input format;
+            None if only the last is known.
         trees: returns the trees of a stage.
-        importance: returns the share of each feature in the trees up to a stage, where it is known.
-        objective: by stage, the loss as the estimator itself counts it, on what it trained on;
-            [] where it does not say.
-        validation: by stage, the estimator's own score on rows that it has set aside; [] without.
+        importance: returns the share of each feature in the trees up to a stage, float64
+            [features]; None if unknown.
+        objective: the estimator's own training loss by stage; [] if unknown.
+        validation: the estimator's own score on held-out rows by stage; [] if there is none.
     """
 
     count: int
@@ -55,7 +55,7 @@ class Stages:
 
 
 def stages_of(estimator: Any) -> Stages | None:
-    """Return the stages of a fitted estimator; None of one that has none."""
+    """Return the stages of a fitted estimator; None if it has none."""
 
     def trees(stage: int) -> list[TreeTable]:
         return stage_trees(estimator, stage)
@@ -77,19 +77,19 @@ def stages_of(estimator: Any) -> Stages | None:
 
 
 def _own_scores(estimator: Any, count: int) -> tuple[list[float], list[float]]:
-    """Return the losses by stage, and the scores on rows set aside, as a booster has kept them."""
+    """Return the training losses and the held-out scores by stage of a boosted ensemble."""
     scores = np.asarray(getattr(estimator, "train_score_", ()), np.float64)
-    aside = np.asarray(getattr(estimator, "validation_score_", ()), np.float64)
+    held_out = np.asarray(getattr(estimator, "validation_score_", ()), np.float64)
     if hasattr(estimator, "_predictors"):
-        # Histogram gradient boosting scores the state before the first stage too, and by its
-        # parameter `scoring`, "loss" being the negative loss.
+        # Histogram gradient boosting starts with the score before the first stage, and uses the
+        # parameter `scoring`, where "loss" is the negative loss.
         is_loss = estimator.scoring == "loss"
-        return (-scores[1:] if is_loss else scores[:0]).tolist(), aside[1:].tolist()
-    return (scores if len(scores) == count else scores[:0]).tolist(), aside.tolist()
+        return (-scores[1:] if is_loss else scores[:0]).tolist(), held_out[1:].tolist()
+    return (scores if len(scores) == count else scores[:0]).tolist(), held_out.tolist()
 
 
 def _staged(estimator: Any) -> Callable[[Any], Iterator[Prediction]]:
-    """Return what yields the predictions of a boosted ensemble."""
+    """Return a function that yields the predictions of a boosted ensemble by stage."""
 
     def classes(x: Any) -> Iterator[Prediction]:
         for values in estimator.staged_predict_proba(x):
@@ -110,9 +110,9 @@ def _staged(estimator: Any) -> Callable[[Any], Iterator[Prediction]]:
 
 
 def _growing_forest(forest: Any) -> Callable[[Any], Iterator[Prediction]]:
-    """Return what yields the predictions of a forest's first tree, its first two, and so on.
+    """Return a function that yields the predictions of a forest's first 1, 2, ... trees.
 
-    A forest's prediction is the mean of its trees'.
+    The prediction of a forest is the mean of its trees' predictions.
     """
 
     def predictions(x: Any) -> Iterator[Prediction]:

@@ -1,4 +1,4 @@
-"""The trees of scikit-learn's ensembles."""
+"""Trees of scikit-learn ensembles."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ __all__ = ["GrownImportance", "stage_trees"]
 
 
 class GrownImportance:
-    """What the trees of the first stages of an ensemble make of each feature.
+    """The feature importance of an ensemble's first stages.
 
-    The same as `feature_importances_` of an ensemble that has no more stages: of gradient boosting
-    the share in the impurity that all trees take away, of a forest the mean share over its trees.
+    Equals `feature_importances_` of an ensemble with only these stages: the share in the total
+    impurity decrease for gradient boosting, the mean share over the trees for a forest.
 
     Args:
-        estimator: a fitted ensemble; of others than these nothing is returned.
+        estimator: a fitted estimator; other types have no importance.
     """
 
     def __init__(self, estimator: Any) -> None:
@@ -33,16 +33,16 @@ class GrownImportance:
         self._sum: Any = 0.0
 
     def until(self, stage: int) -> NDArray[np.float64] | None:
-        """Return the shares after a stage, [features]; stages are asked for in their order.
+        """Return the shares after a stage, float64 [features]; call it with ascending stages.
 
         Args:
-            stage: its number, from 0.
+            stage: number of the stage, from 0.
         """
         if stage >= len(self._members):
             return None
         for member in self._members[self._added : stage + 1]:
             for tree in np.atleast_1d(np.asarray(member, object)).ravel():
-                # A lone leaf has no say.
+                # A single leaf has no importance.
                 if tree.tree_.node_count > 1:
                     found = tree.tree_.compute_feature_importances(normalize=self._normalize)
                     self._sum = self._sum + found
@@ -52,13 +52,13 @@ class GrownImportance:
 
 
 def stage_trees(estimator: Any, stage: int) -> list[TreeTable]:
-    """Return the trees that a stage of a fitted ensemble has grown; [] where it has no trees.
+    """Return the trees grown in a stage of a fitted ensemble; [] if it has no trees.
 
     Args:
-        estimator: an ensemble, or a single tree, which is its stage 0.
+        estimator: an ensemble, or a single tree as stage 0.
         stage: number of the stage, from 0.
     """
-    # Of histogram gradient boosting they are not public.
+    # Histogram gradient boosting has no public attribute.
     histogram = getattr(estimator, "_predictors", None)
     if histogram is not None:
         return [_histogram_tree(one.nodes, group) for group, one in enumerate(histogram[stage])]
@@ -69,14 +69,14 @@ def stage_trees(estimator: Any, stage: int) -> list[TreeTable]:
 
 
 def _tree(tree: Any, group: int) -> TreeTable:
-    """Return the table of a `sklearn.tree` tree.
+    """Convert a tree of `sklearn.tree`.
 
-    The gain is the weighted impurity decrease, as ``min_impurity_decrease`` has it; the cover is
+    The gain is the weighted impurity decrease, as in ``min_impurity_decrease``; the cover is
     the weighted number of samples.
     """
     left, right = tree.children_left, tree.children_right
     weight, impurity = tree.weighted_n_node_samples, tree.impurity
-    # In a leaf, -1 points to the last node; what comes of that is replaced.
+    # For leaves, -1 selects the last node; their values are replaced later.
     below = (weight[left] * impurity[left] + weight[right] * impurity[right]) / weight
     missing_left = getattr(tree, "missing_go_to_left", np.zeros(len(left), bool))
     value = tree.value[:, 0, :] if tree.value.shape[1] == 1 else tree.value[:, :, 0]
@@ -94,7 +94,7 @@ def _tree(tree: Any, group: int) -> TreeTable:
 
 
 def _histogram_tree(nodes: Any, group: int) -> TreeTable:
-    """Return the table of a tree of histogram gradient boosting, one structured row per node."""
+    """Convert a tree of histogram gradient boosting, one structured row per node."""
     leaf = nodes["is_leaf"] != 0
     return TreeTable.of(
         group,

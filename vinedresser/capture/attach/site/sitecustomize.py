@@ -1,11 +1,11 @@
-"""Run by every Python that a run starts, before its script: has trainings captured.
+"""Start of the capture in every Python process of a run; runs before the script.
 
-Only the standard library is used, and none of it that Python has not loaded anyway: what trains
-nothing shall not wait for us. When a framework has been imported, the part of
-`vinedresser.capture.attach` that knows it is loaded, and looks for a training.
+Only standard library modules that Python has already loaded are imported, so processes without a
+training start as fast as before. After the import of a framework, its module in
+`vinedresser.capture.attach` is loaded and looks for trainings.
 
-The directory of this file leaves `sys.path` again, and a `sitecustomize` of the user's own, which
-it hides, is run in its turn.
+The directory of this file is removed from `sys.path`, and a `sitecustomize` of the user, which it
+hides, is run.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__: list[str] = []
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _PACKAGE = "vinedresser.capture.attach"
-# What finds trainings of a framework, by the framework's package.
+# Module that detects the trainings of a framework, by the framework's package.
 _FINDERS = {
     "torch": "torch_training",
     "keras": "keras_training",
@@ -27,10 +27,10 @@ _Spec: type = type(sys.__spec__)
 
 
 class _WatchedSpec(_Spec):  # type: ignore[misc]
-    """The spec of a module, which tells when the module has been imported.
+    """The spec of a module that reports the end of its import.
 
-    The import system says so by setting ``_initializing``. A loader of our own would stand in the
-    traceback of every import that fails.
+    The import system signals it by setting ``_initializing``. A custom loader would add a frame to
+    the traceback of every failed import.
     """
 
     name: str
@@ -49,13 +49,13 @@ class _WatchedSpec(_Spec):  # type: ignore[misc]
 
 
 class _Imports:
-    """First of the finders of modules: passes on what the others find."""
+    """The first finder on `sys.meta_path`; delegates to the others."""
 
     def __init__(self) -> None:
         self._waiting = set(_FINDERS)
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> object:
-        """Return the spec of a framework, to be told of its import; None for all else."""
+        """Return a watched spec for a framework; None for any other module."""
         if name not in self._waiting:
             return None
         self._waiting.discard(name)
@@ -67,13 +67,13 @@ class _Imports:
                 if type(spec) is _Spec:
                     spec.__class__ = _WatchedSpec
                 return spec
-        # A later import may find it.
+        # A later import may succeed.
         self._waiting.add(name)
         return None
 
 
 def _attach(framework: str) -> None:
-    """Have trainings of a framework looked for from now on."""
+    """Start looking for trainings of a framework."""
     try:
         _import_package()
         name = f"{_PACKAGE}.{_FINDERS[framework]}"
@@ -81,12 +81,12 @@ def _attach(framework: str) -> None:
         sys.modules[name].attach()
     except (ImportError, SyntaxError) as error:
         sys.stderr.write(
-            f"vinedresser: what {sys.executable} trains with {framework} is not captured: {error}\n"
+            f"vinedresser: {sys.executable}: {framework} trainings are not captured: {error}\n"
         )
 
 
 def _import_package() -> None:
-    """Import our package, which this Python may not have installed."""
+    """Import vinedresser, which may not be installed in this Python."""
     try:
         __import__("vinedresser")
     except ImportError:
@@ -99,17 +99,17 @@ def _import_package() -> None:
 
 
 def _chain() -> None:
-    """Run the sitecustomize that this one hides, or fail as where there is none."""
+    """Run the sitecustomize that this one hides, or fail as if there was none."""
     sys.path[:] = [entry for entry in sys.path if entry != _HERE]
     ours = sys.modules.pop("sitecustomize")
     try:
         __import__("sitecustomize")
     finally:
-        # The import system wants it there until we are through.
+        # The import system requires the entry until this module is imported.
         sys.modules.setdefault("sitecustomize", ours)
 
 
-# Under its full name it is only looked at.
+# Under its full name it is only inspected.
 if __name__ == "sitecustomize":
     if os.environ.get("VINEDRESSER_RUN") and os.environ.get("VINEDRESSER_ATTACH"):
         sys.meta_path.insert(0, _Imports())  # type: ignore[arg-type]
