@@ -184,7 +184,7 @@ def test_an_estimator_that_cannot_predict_harms_nobody(tmp_path: Path) -> None:
         for _ in range(2):
             watched.partial_fit(x, y)
     assert hook.problems == [
-        "capture failed in taking predictions: RuntimeError: not today; training continues"
+        "capture failed in recording predictions: RuntimeError: not today; training continues"
     ]
     # The rest of what is known of the fit is there.
     assert len(open_run(tmp_path / "run").scalars()["metrics/n_iter"]) == 2

@@ -94,7 +94,7 @@ def test_a_checkpoint_and_another_rate_at_a_step(tmp_path: Path) -> None:
 def test_a_schedule_computes_the_rate_itself(tmp_path: Path) -> None:
     schedule = keras.optimizers.schedules.ExponentialDecay(0.1, 10, 0.9)
     with Hook(tmp_path / "run") as hook:
-        with pytest.raises(ConfigError, match="computes its rate by a schedule"):
+        with pytest.raises(ConfigError, match="has a learning rate schedule"):
             hook.tunable("lr", keras.optimizers.SGD(schedule))
         with pytest.raises(ConfigError, match="cannot be changed"):
             hook.tunable("clip", keras.optimizers.SGD(0.1))

@@ -1,4 +1,4 @@
-"""Saving a Keras model's weights when its training is stopped."""
+"""Checkpoints of stopped Keras trainings."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ __all__ = ["save_checkpoint"]
 
 
 def save_checkpoint(model: Any, directory: Path, step: int, name: str | None = None) -> Path:
-    """Save a model's weights as ``step-<step>.weights.h5``, whole or not at all.
+    """Save a model's weights atomically as ``step-<step>.weights.h5`` and return the path.
 
-    ``model.load_weights(path)`` brings them back; the optimizer's state is in there too.
+    ``model.load_weights(path)`` loads them, including the optimizer's state.
 
     Args:
         model: the model.
-        directory: where to; made if missing.
-        step: optimizer steps done.
-        name: of a model that is watched under a name: ``step-<step>-<name>.weights.h5``.
+        directory: target directory; created if missing.
+        step: number of completed optimizer steps.
+        name: name of the model, for ``step-<step>-<name>.weights.h5``; None for no name.
     """
     directory.mkdir(parents=True, exist_ok=True)
     stem = f"step-{step}-{name}" if name else f"step-{step}"

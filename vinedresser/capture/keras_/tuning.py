@@ -1,4 +1,4 @@
-"""Changing the learning rate of a Keras training between two steps."""
+"""Changes of the learning rate of a Keras training between two steps."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ class KerasLearningRate:
     """The learning rate of optimizers, which compiled functions read at every step.
 
     Args:
-        optimizers: whose.
+        optimizers: the optimizers, all changed together.
 
     Raises:
-        ConfigError: one is no optimizer, or computes its rate by a schedule.
+        ConfigError: One is not an optimizer or has a learning rate schedule.
     """
 
     def __init__(self, optimizers: Iterable[Any]) -> None:
         self._optimizers = [getattr(one, "inner_optimizer", one) for one in optimizers]
         for one in self._optimizers:
             if not isinstance(one, keras.optimizers.Optimizer):
-                raise ConfigError(f"tunable('lr', …): {one!r} is no keras.optimizers.Optimizer")
+                raise ConfigError(f"tunable('lr', …): {one!r} is not a keras.optimizers.Optimizer")
             if not hasattr(one.learning_rate, "assign"):
                 raise ConfigError(
-                    f"tunable('lr', …): {type(one).__name__} computes its rate by a schedule; give "
-                    "it a number, and change that by a callback"
+                    f"tunable('lr', …): {type(one).__name__} has a learning rate schedule; use "
+                    "a number and change it in a callback"
                 )
 
     def change(self, change: Change) -> Changed:

@@ -9,7 +9,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from vinedresser.capture.config.capture_config import Ask
-from vinedresser.capture.keras_.backends.fast_statistics import take_now
+from vinedresser.capture.keras_.backends.fast_statistics import fast_statistics
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.recording.tensor_copier import ArrayCopier
 from vinedresser.store.dtypes import dtype_name
@@ -82,7 +82,7 @@ class TensorFlowCopier(ArrayCopier):
             key = (ask.reductions, axis)
             if key not in known.statistics:
                 array = known.host(name, None).data
-                known.statistics[key] = take_now(array, ask.reductions, axis)
+                known.statistics[key] = fast_statistics(array, ask.reductions, axis)
             recording.add_statistics(name, known.statistics[key])
 
     def finish(self, recording: Recording) -> None:

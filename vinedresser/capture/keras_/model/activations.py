@@ -1,4 +1,4 @@
-"""Which layers of Keras put out the values of an activation function."""
+"""The activation functions of Keras layers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from vinedresser.store.collections.modules import ACTIVATIONS
 
 __all__ = ["activation_name"]
 
-# Layers that are an activation function, by class: its name in keras.activations.
+# Name in keras.activations by class of activation layers.
 _LAYERS = MappingProxyType(
     {
         keras.layers.ELU: "elu",
@@ -21,17 +21,17 @@ _LAYERS = MappingProxyType(
         keras.layers.Softmax: "softmax",
     }
 )
-# Their activation is one of several inside of them; what they put out is of none.
-_INSIDE = (keras.layers.RNN, keras.layers.LSTMCell, keras.layers.GRUCell)
+# Layers with inner activations that do not apply to their output.
+_INNER_ACTIVATIONS = (keras.layers.RNN, keras.layers.LSTMCell, keras.layers.GRUCell)
 
 
 def activation_name(layer: Any) -> str:
-    """Return the activation function that a layer's output is of; "" where it is of none."""
+    """Return the name of the activation applied to a layer's output; "" if there is none."""
     for base in type(layer).__mro__:
         if base in _LAYERS:
             return _LAYERS[base]
     function = getattr(layer, "activation", None)
-    if function is None or isinstance(layer, _INSIDE):
+    if function is None or isinstance(layer, _INNER_ACTIVATIONS):
         return ""
     if isinstance(function, keras.layers.Layer):
         return activation_name(function)

@@ -1,4 +1,4 @@
-"""The probabilities that attention layers compute, where they do not say them themselves."""
+"""Attention probabilities of layers that do not return them."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ __all__ = ["attention_scores"]
 
 
 def attention_scores(layer: Any, result: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
-    """Return the attention of each head, [batch, heads, queries, keys], before any dropout.
+    """Return the attention of each head before dropout: [batch, heads, queries, keys], float.
 
-    A layer that uses a fused kernel never has it: there it is computed beside, from what the layer
-    was given, by the layer's own formula: softmax(scale Q K^T) under its mask (Vaswani et al. 2017,
-    equation 1).
+    A layer with a fused kernel never computes it. It is then computed from the arguments with the
+    layer's own formula: softmax(scale Q K^T) under its mask (Vaswani et al. 2017, equation 1).
 
     Args:
         layer: a MultiHeadAttention or GroupQueryAttention.
-        result: what its ``_compute_attention`` returned: output and scores, or None for these.
-        args: what it was called with.
-        kwargs: what it was called with by name.
+        result: result of its ``_compute_attention``: output and scores; the scores may be None.
+        args: positional arguments of the call.
+        kwargs: keyword arguments of the call.
     """
     if isinstance(result, tuple) and len(result) > 1 and result[1] is not None:
         return result[1]

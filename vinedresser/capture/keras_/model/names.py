@@ -1,4 +1,4 @@
-"""Names of a Keras model's layers and variables."""
+"""Names of the layers and variables of a Keras model."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ class NamedVariable(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its full name, such as ``weights/conv2d.kernel``."""
+        """The full name, such as ``weights/conv2d.kernel``."""
         return f"{self.kind}/{self.path}"
 
 
 class Names:
-    """Walks over a model and names what it finds, anew each time, since layers are built late.
+    """The current names of a model; not cached, since layers may be built late.
 
     Args:
         model: the model.
-        prefix: comes before every path, with a dot between; None: nothing does.
+        prefix: prefix of every path, without the dot; None for no prefix.
 
     Attributes:
         model: the model.
-        prefix: with its dot; "" where there is none.
+        prefix: the prefix with its dot, or "".
     """
 
     def __init__(self, model: Any, prefix: str | None = None) -> None:
@@ -55,11 +55,11 @@ class Names:
         self._root = prefix or type(model).__name__
 
     def layers(self) -> list[tuple[str, Any]]:
-        """Return the layers with their paths; the root has the prefix's or its class's name."""
+        """Return the layers with their paths; the root's path is the prefix or its class name."""
         return [(self._root, self.model), *layer_paths(self.model, self.prefix)[1:]]
 
     def modules(self) -> dict[str, ModuleInfo]:
-        """Return what the layers are, by path."""
+        """Return a description of each layer by path."""
         return {
             path: ModuleInfo(type(layer).__name__, activation_name(layer), layer is self.model)
             for path, layer in self.layers()
@@ -67,7 +67,7 @@ class Names:
         }
 
     def variables(self) -> list[NamedVariable]:
-        """Return the variables that there are by now; one that is shared comes once."""
+        """Return the existing variables, shared ones once."""
         found: list[NamedVariable] = []
         seen: set[int] = set()
         for path, layer in layer_paths(self.model, self.prefix):
@@ -85,7 +85,7 @@ class Names:
         return found
 
     def all(self) -> list[str]:
-        """Return the names of all tensors that there are to capture."""
+        """Return the names of all tensors that can be captured."""
         variables = self.variables()
         paths = list(self.modules())
         return [
@@ -102,7 +102,7 @@ class Names:
 
 
 def _own_variables(layer: Any) -> Iterator[tuple[Any, bool]]:
-    """Yield a layer's own variables, and whether each is there to be trained (frozen or not)."""
+    """Yield a layer's own variables and whether each is a parameter (frozen or not)."""
     for variable in layer._trainable_variables:
         yield variable, True
     for variable in layer._non_trainable_variables:
@@ -110,7 +110,7 @@ def _own_variables(layer: Any) -> Iterator[tuple[Any, bool]]:
 
 
 def _variable_name(layer: Any, variable: Any, taken: set[str]) -> str:
-    """Return what a variable is called inside of its layer, and take that name."""
+    """Return a unique name for a variable in its layer and add it to `taken`."""
     name = str(variable.name)
     if _ANONYMOUS.fullmatch(name) or name in taken:
         name = own_name(layer, variable) or name

@@ -1,4 +1,4 @@
-"""Walking over what layers take and return."""
+"""Traversal of nested arguments and results of layers."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ __all__ = ["arguments", "leaves"]
 
 
 def leaves(value: Any, name: str, is_leaf: Callable[[Any], bool]) -> Iterator[tuple[str, Any]]:
-    """Yield the tensors in a nesting, each with a name that tells it apart.
+    """Yield the tensors in a nesting, each with a unique name.
 
     Args:
-        value: a tensor, or any nesting of tuples, lists, mappings and dataclasses; whatever else it
-            holds is passed over.
-        name: of the value itself; what is inside has the place added, such as "[hidden]".
-        is_leaf: says whether a value is a tensor.
+        value: a tensor, or a nesting of tuples, lists, mappings and dataclasses; other values in it
+            are skipped.
+        name: name of the value itself; nested tensors have a suffix such as "[hidden]".
+        is_leaf: returns whether a value is a tensor.
     """
     if is_leaf(value):
         yield name, value
@@ -27,10 +27,7 @@ def leaves(value: Any, name: str, is_leaf: Callable[[Any], bool]) -> Iterator[tu
 
 
 def arguments(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """Return the arguments of a call as one nesting: the only one itself, or several by place.
-
-    A keyword argument has its name as its place.
-    """
+    """Return the arguments of a call: a single one itself, or several by position or keyword."""
     given = dict(enumerate(args)) | dict(kwargs)
-    told = {key: one for key, one in given.items() if one is not None and key != "training"}
-    return args[0] if args and set(told) <= {0} else told
+    relevant = {key: one for key, one in given.items() if one is not None and key != "training"}
+    return args[0] if args and set(relevant) <= {0} else relevant

@@ -1,4 +1,4 @@
-"""Paths of layers: stable and unique, whatever else the process has made."""
+"""Stable and unique paths of layers, independent of other models in the process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from keras.src.utils.naming import to_snake_case
 __all__ = ["layer_paths", "own_name"]
 
 _AUTOMATIC = re.compile(r"(.+?)(?:_(\d+))?")
-# Where Keras itself keeps account of all layers and variables.
+# Attributes in which Keras itself tracks layers and variables.
 _KERAS_OWN = frozenset(
     re.findall(
         r"\w+",
@@ -25,16 +25,16 @@ _KERAS_OWN = frozenset(
 
 
 def layer_paths(model: Any, prefix: str) -> list[tuple[str, Any]]:
-    """Return a model's layers, itself first, each once, with their paths.
+    """Return the model and its layers, each once, with their paths.
 
-    A layer is called by the name that it was given. One that Keras has numbered itself is called by
-    its attribute (``fc1``, ``blocks.0``), or, in a Sequential or functional model, by its number
-    among the layers of its class in this model: ``conv2d``, ``conv2d_1``, as Keras counts in a
-    process that makes no other model. Inside of layers that come with Keras, attributes come first.
+    Each part of a path is the name given to the layer. A layer with an automatic name gets that of
+    its attribute (``fc1``, ``blocks.0``) or, in a Sequential or functional model, its number among
+    the layers of its class in this model (``conv2d``, ``conv2d_1``), as in a process without other
+    models. Inside layers of Keras itself, attributes take precedence.
 
     Args:
         model: the root; its own path is "".
-        prefix: comes before every path, such as "generator."; "" for none.
+        prefix: prefix of every path, such as "generator."; "" for none.
     """
     numbers = _renumbered(model)
     found: list[tuple[str, Any]] = [("", model)]
@@ -54,17 +54,17 @@ def layer_paths(model: Any, prefix: str) -> list[tuple[str, Any]]:
     return found
 
 
-def own_name(owner: Any, thing: Any) -> str | None:
-    """Return the name of the attribute in which a thing is, such as "fc1", "blocks.0"; or None."""
-    # What has a public name is found by that first.
+def own_name(owner: Any, value: Any) -> str | None:
+    """Return the name of an object's attribute, such as "fc1" or "blocks.0"; None if not found."""
+    # Public names take precedence.
     for attribute in sorted(map(str, vars(owner)), key=lambda one: one.startswith("_")):
         if attribute in _KERAS_OWN or attribute.startswith("_self_"):
             continue
-        name, value = attribute.lstrip("_"), vars(owner)[attribute]
-        if value is thing:
+        name, found = attribute.lstrip("_"), vars(owner)[attribute]
+        if found is value:
             return name
-        for key, item in _items(value):
-            if item is thing:
+        for key, item in _items(found):
+            if item is value:
                 return f"{name}.{key}"
     return None
 
@@ -77,7 +77,7 @@ def _items(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _name(container: Any, layer: Any, numbers: Mapping[int, str]) -> str:
-    """Return what a layer is called inside of its container."""
+    """Return the name of a layer in its container."""
     explicit = str(layer.name).replace("/", "_")
     automatic = numbers.get(id(layer))
     if isinstance(container, (keras.Sequential, Functional)):
@@ -88,7 +88,7 @@ def _name(container: Any, layer: Any, numbers: Mapping[int, str]) -> str:
 
 
 def _renumbered(model: Any) -> dict[int, str]:
-    """Return names for layers that Keras has named itself, by identity."""
+    """Return renumbered names for automatically named layers, by id."""
     numbered: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for layer in model._flatten_layers(include_self=False):
         kind = to_snake_case(type(layer).__name__)
@@ -103,7 +103,7 @@ def _renumbered(model: Any) -> dict[int, str]:
 
 
 def _unique(name: str, taken: set[str]) -> str:
-    """Return a name that no other layer of the container has, and take it."""
+    """Return a unique name and add it to `taken`."""
     found, number = name, 0
     while found in taken:
         number += 1

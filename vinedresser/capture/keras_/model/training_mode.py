@@ -1,4 +1,4 @@
-"""Which layers of a Keras model compute otherwise in training than in evaluation."""
+"""Detection of layers whose output depends on the training mode."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ _DROPPING = (keras.layers.Dropout, keras.layers.AlphaDropout, keras.layers.Gauss
 
 
 def dropout_rates(layers: Iterable[tuple[str, Any]]) -> dict[str, float]:
-    """Return the share that each layer drops in training, where it drops any.
+    """Return the dropout rate of each layer with dropout.
 
     Args:
-        layers: with their paths.
+        layers: layers with their paths.
     """
     rates = {path: _dropout(layer) for path, layer in layers}
     return {path: rate for path, rate in rates.items() if rate > 0}
 
 
 def differs_in_training(layers: Iterable[tuple[str, Any]]) -> bool:
-    """Say whether any layer's own call depends on ``training``.
+    """Return whether the call of any layer depends on ``training``.
 
-    They are dropout that drops something, also that of attention and recurrent layers, and batch
-    normalisation that is not frozen.
+    This applies to dropout with a positive rate, also inside attention and recurrent layers, and to
+    batch normalization that is not frozen.
 
     Args:
-        layers: with their paths.
+        layers: layers with their paths.
     """
     return any(
         layer.trainable if isinstance(layer, keras.layers.BatchNormalization) else _dropout(layer)
@@ -38,7 +38,7 @@ def differs_in_training(layers: Iterable[tuple[str, Any]]) -> bool:
 
 
 def _dropout(layer: Any) -> float:
-    """Return the share that a layer itself drops in training."""
+    """Return the dropout rate of a layer itself."""
     if isinstance(layer, _DROPPING):
         return float(layer.rate)
     if isinstance(layer, keras.layers.RNN):
@@ -48,5 +48,5 @@ def _dropout(layer: Any) -> float:
 
 
 def _number(layer: Any, name: str) -> float:
-    """Return an attribute that some layers of a kind have, others not."""
+    """Return an optional numeric attribute of a layer, 0 by default."""
     return float(getattr(layer, name, 0.0) or 0.0)

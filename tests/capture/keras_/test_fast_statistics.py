@@ -1,4 +1,4 @@
-"""The quick figures of float32 arrays, held against a plain float64 computation."""
+"""Fast statistics of float32 arrays compared with a float64 reference."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from vinedresser.store.reductions import compute_statistics
 
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
-from vinedresser.capture.keras_.backends.fast_statistics import take_now
+from vinedresser.capture.keras_.backends.fast_statistics import fast_statistics
 
 ALL = frozenset(FIGURES)
 
 
 def figures(x: NDArray[Any]) -> dict[str, float]:
-    return take_now(x, ALL, None).scalars
+    return fast_statistics(x, ALL, None).scalars
 
 
 def normal(size: int) -> NDArray[Any]:
@@ -72,7 +72,7 @@ def test_one_element_that_is_not_finite(bad: float, place: int) -> None:
     expected = expected_figures(x)
     # Alone too: the extremes of several pieces are joined.
     for words in (ALL, *(frozenset({word}) for word in FIGURES)):
-        assert_close(take_now(x, words, None).scalars, expected, RELATIVE)
+        assert_close(fast_statistics(x, words, None).scalars, expected, RELATIVE)
 
 
 def test_all_other_statistics_and_types_are_taken_as_ever() -> None:
@@ -80,7 +80,7 @@ def test_all_other_statistics_and_types_are_taken_as_ever() -> None:
     words = frozenset(("l2", "mean", "p50", "histogram", "channel_max", "channel_std"))
     for array in (x, x.astype(np.float16), x > 0, (9 * x).astype(np.int32), x[:0], x[0, :1]):
         axis = array.ndim - 1
-        mine, plain = take_now(array, words, axis), compute_statistics(array, words, axis)
+        mine, plain = fast_statistics(array, words, axis), compute_statistics(array, words, axis)
         assert not mine.settle()
         assert not plain.settle()
         assert mine.scalars == pytest.approx(plain.scalars, rel=RELATIVE, nan_ok=True)
