@@ -1,1 +1,1 @@
-"""What several rules ask about a run: folds over its steps, worked out once for all rules."""
+"""Quantities that several rules share: folds over the steps, computed once for all rules."""

@@ -1,4 +1,4 @@
-"""Which captured outputs are those of which activation function."""
+"""Find the captured outputs of activation functions."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ __all__ = ["outputs_of_activations"]
 def outputs_of_activations(
     names: Iterable[str], functions: Collection[str], modules: Mapping[str, Sequence[str]]
 ) -> dict[str, str]:
-    """Return, of the names of outputs, those of some activation functions, with the function.
+    """Return the outputs of some activation functions, with their function.
 
     Args:
-        names: full names, such as ``outputs/block.relu``.
-        functions: such as "relu".
-        modules: of the run's record: [type, activation, ...] by path.
+        names: full names of outputs, such as ``outputs/block.relu``.
+        functions: names of activation functions, such as "relu".
+        modules: [type, activation, ...] by path, from the run's record.
+
+    Returns:
+        The function by name of the output.
     """
     known = {path: ModuleInfo(words[0], words[1]) for path, words in modules.items()}
     found = {name: activation_of(name, known) for name in names}

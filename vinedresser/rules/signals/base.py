@@ -1,4 +1,4 @@
-"""What a signal is, and how rules come to share one."""
+"""The base class of signals, and the pool from which rules share them."""
 
 from __future__ import annotations
 
@@ -20,40 +20,40 @@ __all__ = ["Signal", "SignalPool", "constructor_parameters", "signals_of"]
 
 
 def constructor_parameters(holder: object) -> dict[str, Any]:
-    """Return the parameters of an object's constructor, which it keeps under their own names."""
+    """Return the constructor arguments of an object, stored in attributes of the same names."""
     parameters = inspect.signature(type(holder)).parameters
     return {name: getattr(holder, name) for name in parameters}
 
 
 class Signal(ABC):
-    """Something that rules ask about a run, such as whether it learns.
+    """A quantity of a run that rules use, such as whether the run learns.
 
-    It is a pure fold over the committed steps, as a rule is. A rule makes the signals that it wants
-    in its constructor and keeps them as attributes; a signal may keep others in the same way. The
-    engine gives all that hold equal ones (the same class with the same parameters) one and the
-    same, and shows it each step before the rules.
+    A signal is a pure fold over the committed steps, like a rule. A rule creates its signals in the
+    constructor and stores them in attributes; a signal may contain others in the same way. The
+    engine replaces equal signals (same class and parameters) by a single one, and updates it at
+    each step before the rules.
 
     Attributes:
-        needs: what has to be captured for it.
+        needs: data that the hook must capture.
     """
 
     needs: tuple[Need, ...] = ()
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What signals that are equal have in common: the class and the parameters."""
+        """The class and the parameters, which identify equal signals."""
         return (type(self), *sorted(constructor_parameters(self).items()))
 
-    def begin(self, info: RunRecord) -> None:  # noqa: B027 (few signals want it)
-        """Take note of the run, before its first step."""
+    def begin(self, info: RunRecord) -> None:  # noqa: B027 (optional)
+        """Read the run's record, before the first step."""
 
     @abstractmethod
     def update(self, step: Step) -> None:
-        """Take in the next step, of any mode and rank."""
+        """Process the next step, of any mode and rank."""
 
 
 def signals_of(holder: object) -> list[Signal]:
-    """Return the signals that an object holds, those that they hold themselves first."""
+    """Return the signals of an object; nested signals come before those that contain them."""
     found: list[Signal] = []
     for value in vars(holder).values():
         if isinstance(value, Signal):
@@ -62,10 +62,10 @@ def signals_of(holder: object) -> list[Signal]:
 
 
 class SignalPool:
-    """The signals of some rules, each there once.
+    """The distinct signals of some rules.
 
-    What a signal raises is kept and told to those that hold it: data that cannot be read
-    (`CorruptData`) concerns one step, anything else ends the signal.
+    Exceptions of a signal are passed on to the rules that use it. `CorruptData` affects one step;
+    any other exception disables the signal.
     """
 
     def __init__(self) -> None:
@@ -73,25 +73,25 @@ class SignalPool:
         self._errors: dict[int, Exception] = {}
 
     def adopt(self, holder: object) -> None:
-        """Put the pool's own in the place of equal signals that an object holds."""
+        """Replace the signals of an object by equal ones of the pool."""
         for name, value in vars(holder).items():
             if isinstance(value, Signal):
                 setattr(holder, name, self._own(value))
 
     def _own(self, signal: Signal) -> Signal:
         if signal.key not in self._signals:
-            # Before it itself, so that what it builds on has seen a step when it is shown it.
+            # Nested signals first, so that they are updated first.
             self.adopt(signal)
             self._signals[signal.key] = signal
         return self._signals[signal.key]
 
     def begin(self, info: RunRecord) -> None:
-        """Tell the signals about the run."""
+        """Begin all signals."""
         for signal in self._signals.values():
             self._shielded(signal, partial(signal.begin, info))
 
     def update(self, step: Step) -> None:
-        """Show the signals the next step."""
+        """Update all signals with the next step."""
         self._errors = {
             key: error for key, error in self._errors.items() if not isinstance(error, CorruptData)
         }
@@ -100,7 +100,7 @@ class SignalPool:
                 self._shielded(signal, partial(signal.update, step))
 
     def _shielded(self, signal: Signal, call: Callable[[], None]) -> None:
-        """Call into a signal; keep what it raises for the rules that hold it."""
+        """Call a signal; keep its exception for the rules that use it."""
 
         def keep(error: Exception) -> None:
             self._errors[id(signal)] = error
@@ -108,10 +108,10 @@ class SignalPool:
         shielded(call, keep)
 
     def check(self, held: Iterable[Signal]) -> None:
-        """Raise what one of these signals raised, if any did.
+        """Raise the exception of the first of these signals that raised one.
 
         Raises:
-            Exception: whatever it was.
+            Exception: the signal's exception.
         """
         for signal in held:
             if error := self._errors.get(id(signal)):

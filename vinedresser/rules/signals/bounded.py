@@ -1,4 +1,4 @@
-"""Numbers of any size, cut so that one can calculate with them."""
+"""Clip numbers so that their squares and sums do not overflow."""
 
 from __future__ import annotations
 
@@ -9,20 +9,23 @@ from numpy.typing import NDArray
 
 __all__ = ["bounded", "bounded_array"]
 
-# The square of it, and the sum of many such, fit into a float.
+# The sum of many squares of it is finite.
 _GREATEST = 1e100
 
 
 def bounded(value: float) -> float:
-    """Return a finite value, cut at 1e100 in size: beyond, a difference means nothing."""
+    """Return a finite value clipped to an absolute value of 1e100."""
     return max(-_GREATEST, min(_GREATEST, value))
 
 
 def bounded_array(values: NDArray[Any]) -> NDArray[Any]:
-    """Return an array with its finite numbers cut likewise; the same one where none is so large.
+    """Return an array with finite values clipped to 1e100; the same array if none is larger.
 
     Args:
-        values: of any dtype; only float64 can hold such numbers.
+        values: [...], any dtype; only float64 can hold larger values.
+
+    Returns:
+        [...], the same shape and dtype.
     """
     if values.dtype != np.float64 or not (abs(values) > _GREATEST).any():
         return values

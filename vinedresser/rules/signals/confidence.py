@@ -1,4 +1,4 @@
-"""How sure a difference is that is held against its noise."""
+"""The confidence of a difference, given its noise."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ __all__ = ["confidence"]
 
 
 def confidence(margin: float) -> float:
-    """Return the probability that a difference is no chance, if errors are normal.
+    """Return the probability that a difference is not due to chance, for normal errors.
 
     Args:
-        margin: the difference in standard errors; infinite without noise.
+        margin: difference in standard errors; infinite without noise.
     """
     return 0.5 * (1 + math.erf(margin / math.sqrt(2)))

@@ -1,4 +1,4 @@
-"""What a rank showed in its last steps, to tell growth from a sudden fault."""
+"""Recent losses and gradient norms of a rank, to tell growth from a sudden fault."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ if TYPE_CHECKING:
 
 __all__ = ["Growth", "RecentPast"]
 
-# A loss or gradient norm this many times its usual size has grown, not just varied.
+# Minimum ratio to the usual size that counts as growth.
 _LOSS_GROWTH = 10.0
 _GRADIENT_GROWTH = 100.0
 _KEPT = 50
 
 
 class Growth(NamedTuple):
-    """What grew, and how many times its usual size it reached."""
+    """A quantity that grew, and the ratio to its usual size."""
 
     what: str
     factor: float
 
 
 class RecentPast:
-    """The last losses of one rank, and the last norms of its gradient.
+    """Recent losses and gradient norms of one rank.
 
     Attributes:
-        gradients: the norms.
+        gradients: recent gradient norms.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class RecentPast:
         self._losses: dict[tuple[str, str], deque[float]] = {}
 
     def add(self, step: Step) -> None:
-        """Take in a step; what is not finite is left out."""
+        """Process a step; ignore values that are not finite."""
         for name, value in step.scalars_of("losses").items():
             if math.isfinite(value):
                 key = (step.mode, name)
@@ -52,7 +52,7 @@ class RecentPast:
         return {name: list(values) for (one, name), values in self._losses.items() if one == mode}
 
     def growth(self) -> Growth | None:
-        """Return what grew the most in training, if anything grew."""
+        """Return the training quantity with the greatest growth; None if none grew."""
         grown = [
             Growth(name, factor)
             for name, values in self.losses("train").items()
@@ -63,7 +63,7 @@ class RecentPast:
         return max(grown, key=lambda one: one.factor, default=None)
 
     def in_words(self, mode: str) -> str:
-        """Return such as "before it: losses/x 2.3, 40, 1e+09; gradient norm 3 at step 20"."""
+        """Return text such as "before it: losses/x 2.3, 40, 1e+09; gradient norm 3 at step 20"."""
         parts = [
             f"{name} {', '.join(f'{value:.3g}' for value in values[-3:])}"
             for name, values in self.losses(mode).items()
@@ -75,7 +75,7 @@ class RecentPast:
 
 
 def _loss_growth(values: list[float]) -> float:
-    """Return how many times its usual size a loss reached in its last three values."""
+    """Return the ratio of the largest of the last three losses to the usual size."""
     before, last = values[:-3] or values[:1], values[-3:]
     usual = statistics.median(abs(value) for value in before)
     return max(abs(value) for value in last) / usual if usual else 1.0

@@ -1,4 +1,4 @@
-"""Rows of an array by their content, so that one can tell which were there before."""
+"""Digests of rows, to recognise rows that occurred before."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["row_digests"]
 
 
 def row_digests(values: NDArray[Any]) -> list[bytes]:
-    """Return 16 bytes for each row of an array, equal where rows are bit for bit equal.
+    """Return a digest of 16 bytes for each row; rows with equal bits have equal digests.
 
     Args:
-        values: [rows, ...], of any dtype.
+        values: [rows, ...], any dtype.
     """
     rows = np.ascontiguousarray(values).reshape(len(values), -1)
     return [hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in rows]

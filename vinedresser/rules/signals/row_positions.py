@@ -1,4 +1,4 @@
-"""Whether the place of a row in its batch says something about the row."""
+"""Measure how much the position of a row in its batch tells about the row."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ _Array = NDArray[np.float64]
 
 
 class RowPositions:
-    """The part of the variance of rows that goes with their places in the batch.
+    """The share of the variance between rows that their positions in the batch explain.
 
-    Of each row the mean and the standard deviation of its entries. Rows that were shuffled could as
-    well stand elsewhere: the place explains none of their variance. Where a batch is read in the
-    wrong order of its axes, a row holds one feature of all rows, and its place says which. The part
-    is the intraclass correlation of a one-way analysis of variance, ICC(1) of Shrout and Fleiss
-    (Psychol. Bull. 86, 1979).
+    Each row is described by the mean and standard deviation of its entries. For shuffled rows, the
+    position explains nothing. If the axes of a batch are in the wrong order, a row contains one
+    feature of all rows, which its position determines. The share is the intraclass correlation of a
+    one-way analysis of variance, ICC(1) of Shrout and Fleiss (Psychol. Bull. 86, 1979).
 
     Attributes:
-        batches: how many were taken in.
+        batches: number of batches.
     """
 
     def __init__(self) -> None:
@@ -30,20 +29,20 @@ class RowPositions:
         self._offset: _Array = np.zeros(2)
 
     def add(self, rows: _Array) -> None:
-        """Take in a batch, [rows, features]; one of another number of rows is left out."""
-        figures = np.stack([rows.mean(1), rows.std(1)], axis=1)
+        """Process a batch, float64 [rows, features]; ignore one with another number of rows."""
+        statistics = np.stack([rows.mean(1), rows.std(1)], axis=1)
         if not self.batches:
-            self._sums, self._squares = np.zeros_like(figures), np.zeros_like(figures)
-            # Of numbers far from zero, squares lose their digits.
-            self._offset = figures.mean(0)
-        if figures.shape != self._sums.shape or not np.isfinite(figures).all():
+            self._sums, self._squares = np.zeros_like(statistics), np.zeros_like(statistics)
+            # Squares of numbers far from zero lose digits.
+            self._offset = statistics.mean(0)
+        if statistics.shape != self._sums.shape or not np.isfinite(statistics).all():
             return
         self.batches += 1
-        self._sums += figures - self._offset
-        self._squares += (figures - self._offset) ** 2
+        self._sums += statistics - self._offset
+        self._squares += (statistics - self._offset) ** 2
 
     def explained(self) -> float:
-        """Return the greater of the two parts, from about 0 to 1; 0 of fewer than two batches."""
+        """Return the greater of the two shares, from about 0 to 1; 0 for fewer than two batches."""
         places, batches = len(self._sums), self.batches
         if places < 2 or batches < 2:
             return 0.0

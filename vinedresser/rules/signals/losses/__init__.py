@@ -1,1 +1,1 @@
-"""Loss signals: which loss it is, and how it moves."""
+"""Loss signals: identity and progress of the losses."""

@@ -1,4 +1,4 @@
-"""The labels and predictions of a batch, as the loss compared them."""
+"""Labels and predictions of a batch, as the loss compares them."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _OBJECTIVE = "objective"
 
 
 class Compared(NamedTuple):
-    """What a loss compared in one step; of a large batch, some evenly strided rows.
+    """Labels and predictions of one loss in one step; evenly strided rows of a large batch.
 
     Attributes:
-        loss: the loss's name without its kind, such as "CrossEntropyLoss", or "loss" where a loop
-            or Keras reported it. Of an evaluation, the name that it has in training: XGBoost calls
-            each loss by the data set too.
-        labels: [rows, ...], of any dtype.
-        predictions: [rows, ...], float64; classes are the last axis.
+        loss: name of the loss without its collection, such as "CrossEntropyLoss", or "loss" if a
+            loop or Keras reported it. In evaluations the name of training is used, since XGBoost
+            adds the data set to the names.
+        labels: [rows, ...], any dtype.
+        predictions: float64 [rows, ...]; the last axis holds the classes.
     """
 
     loss: str
@@ -52,15 +52,15 @@ class Compared(NamedTuple):
 
 
 class Batches(Signal):
-    """What the model saw, said and should have said in the last step, where it was captured.
+    """Captured inputs, labels and predictions of the last step.
 
     Args:
-        every: train steps from one look to the next; each evaluation is looked at.
-        rows: of a batch, at the most.
+        every: train steps between two captures; each evaluation is captured.
+        rows: maximum rows of a batch.
 
     Attributes:
-        compared: of each loss, labels and predictions of the last step; [] where none are there.
-        inputs: by name, what the models were called with in the last step: [rows, ...].
+        compared: labels and predictions of each loss in the last step; [] if there are none.
+        inputs: model inputs of the last step by name, [rows, ...], any dtype.
     """
 
     def __init__(self, every: int = 5, rows: int = 64) -> None:
@@ -83,7 +83,7 @@ class Batches(Signal):
             for collection, stop in (
                 ("labels", None),
                 ("predictions", None),
-                # For the simple models that the outcome is held against; they need no more.
+                # For the simple models of `Baseline`, which need no more.
                 ("model_inputs", _INPUTS_STOP),
             )
         )
@@ -106,7 +106,7 @@ class Batches(Signal):
 
         Args:
             kind: "labels" or "predictions".
-            loss: its name without a kind.
+            loss: name of the loss without its collection.
         """
         return f"{kind}/{self._names.get(loss, loss)}"
 
@@ -121,7 +121,7 @@ class Batches(Signal):
                 self._names[name] = loss
 
     def _named(self, step: Step, loss: str) -> str:
-        """Return the loss of some labels, of an evaluation as it is called in training."""
+        """Return the name of the loss of some labels; in an evaluation, its name in training."""
         name = _loss_of(step, loss)
         if step.mode == "train":
             self._trained.add(name)
@@ -131,7 +131,7 @@ class Batches(Signal):
 
 
 class BatchSignal(Signal):
-    """A signal computed from the batches of `Batches`; its parameters are those of `Batches`."""
+    """A signal computed from `Batches`, with the same parameters."""
 
     def __init__(self, every: int = 5, rows: int = 64) -> None:
         self.every = every
@@ -140,19 +140,19 @@ class BatchSignal(Signal):
 
 
 def _loss_of(step: Step, name: str) -> str:
-    """Return the loss of some labels, which may be called by the batch or an output instead."""
+    """Return the loss of some labels, which may be named after the batch or an output."""
     losses = [loss.removeprefix(_LOSSES) for loss in step.scalars_of("losses")]
     for loss in (name, f"{name}_loss"):
         if loss in losses:
             return loss
     if len(losses) > 1:
-        # What an estimator of scikit-learn says of itself, beside what was computed of these rows.
+        # The loss that a scikit-learn estimator reports, beside the one computed for these rows.
         losses = [loss for loss in losses if loss != _OBJECTIVE]
     return losses[0] if len(losses) == 1 else name
 
 
 def _classes_last(labels: NDArray[Any], predictions: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return predictions with the classes, which torch has second, as the last axis."""
+    """Return predictions with the classes as the last axis; in torch they are the second."""
     second_left_out = predictions.shape[:1] + predictions.shape[2:]
     if labels.ndim > 1 and second_left_out == labels.shape != predictions.shape[:-1]:
         return np.moveaxis(predictions, 1, -1)
@@ -160,6 +160,6 @@ def _classes_last(labels: NDArray[Any], predictions: NDArray[np.float64]) -> NDA
 
 
 def _rows(values: NDArray[Any], most: int) -> NDArray[Any]:
-    """Return the rows that are looked at, of those captured; numbers beyond 1e100 are cut."""
+    """Return at most ``most`` strided rows, [rows, ...], with values clipped to 1e100."""
     chosen = strided_rows(len(values), most) if values.ndim else None
     return bounded_array(values if chosen is None else values[chosen])

@@ -1,4 +1,4 @@
-"""Which classes a model takes for which."""
+"""The confusion matrix of a batch."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _MOST_CLASSES = 100
 
 
 def confusion(compared: Compared) -> NDArray[np.int64] | None:
-    """Return how often each class was taken for each.
+    """Return the confusion matrix of a batch.
 
     Args:
-        compared: what the loss of a batch compared.
+        compared: labels and predictions of the batch.
 
     Returns:
-        [classes, classes], the true class first; None: there are none, or more than 100.
+        int64 [true classes, predicted classes]; None without classes or with more than 100.
     """
     classes = compared.classes
     numbers = compared.class_numbers if classes <= _MOST_CLASSES else None

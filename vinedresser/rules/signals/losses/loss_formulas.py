@@ -1,4 +1,4 @@
-"""The usual losses of a batch, from what they compared: to know a loss by its values."""
+"""Formulas of common losses, to identify a loss by its values."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ __all__ = ["FORMULAS", "class_indices", "one_hot_rows", "row_losses"]
 
 _Array = NDArray[np.float64]
 
-# As Keras clips probabilities before a logarithm.
+# Keras clips probabilities like this before a logarithm.
 _CLIP = 1e-7
 
 
 def one_hot_rows(labels: NDArray[Any]) -> bool:
-    """Say whether labels are vectors of class weights: [rows, classes], each row sums to 1."""
+    """Return whether labels [rows, ..., classes] are class weights that sum to 1 in each row."""
     if labels.ndim < 2 or labels.shape[-1] < 2:
         return False
     values = np.asarray(labels, np.float64)
@@ -25,11 +25,15 @@ def one_hot_rows(labels: NDArray[Any]) -> bool:
 
 
 def class_indices(labels: NDArray[Any], classes: int) -> NDArray[np.int64] | None:
-    """Return labels as numbers of classes, [...]; None where they are none.
+    """Return labels as class numbers.
 
     Args:
-        labels: whole numbers below ``classes`` ([...] or [..., 1]), or one-hot vectors.
-        classes: how many there are.
+        labels: integers below ``classes`` ([...] or [..., 1], any dtype), or class weights
+            [..., classes].
+        classes: number of classes.
+
+    Returns:
+        int64 [...]; None if the labels are not classes.
     """
     if one_hot_rows(labels) and labels.shape[-1] == classes:
         return np.asarray(np.asarray(labels, np.float64).argmax(-1), np.int64)
@@ -49,7 +53,7 @@ def _log_softmax(values: _Array) -> _Array:
 
 
 def _picked(log_probabilities: _Array, labels: NDArray[Any]) -> _Array | None:
-    """Return the cross-entropy of each row, given log probabilities [rows, ..., classes]."""
+    """Return the cross-entropy [rows, ...] given log probabilities [rows, ..., classes]."""
     classes = log_probabilities.shape[-1]
     if log_probabilities.ndim < 2 or classes < 2:
         return None
@@ -79,7 +83,7 @@ def _cross_entropy_of_probabilities(labels: NDArray[Any], predictions: _Array) -
 
 
 def _as_predictions(labels: NDArray[Any], predictions: _Array) -> _Array | None:
-    """Return labels in the shape of the predictions, which may have a last axis of 1 more."""
+    """Return labels in the shape of the predictions, which may have an additional axis of 1."""
     values = np.asarray(labels, np.float64)
     if values.shape == predictions.shape:
         return values
@@ -121,7 +125,7 @@ def _huber(labels: NDArray[Any], predictions: _Array) -> _Array | None:
     return None if errors is None else np.where(errors < 1, errors**2 / 2, errors - 0.5)
 
 
-# By the name of a loss and what it takes predictions for.
+# By name of the loss and kind of predictions: labels and predictions to losses, [rows, ...].
 FORMULAS: dict[tuple[str, str], Callable[[NDArray[Any], _Array], _Array | None]] = {
     ("cross_entropy", "logits"): _cross_entropy_of_logits,
     ("cross_entropy", "probabilities"): _cross_entropy_of_probabilities,
@@ -137,15 +141,16 @@ FORMULAS: dict[tuple[str, str], Callable[[NDArray[Any], _Array], _Array | None]]
 def row_losses(
     loss: tuple[str, str], labels: NDArray[Any], predictions: NDArray[np.float64]
 ) -> NDArray[np.float64] | None:
-    """Return the loss of each row, [rows]; None where the shapes or values do not fit it.
-
-    Predictions that are not finite, or too large for their loss, make it so too. Of a row with
-    several entries it is their mean, as the usual reduction has it.
+    """Return the loss of each row, the mean over its entries.
 
     Args:
-        loss: a key of `FORMULAS`.
-        labels: [rows, ...].
-        predictions: [rows, ...].
+        loss: key of `FORMULAS`.
+        labels: [rows, ...], any dtype.
+        predictions: float64 [rows, ...].
+
+    Returns:
+        float64 [rows], not finite for predictions that are not finite or too large; None if shapes
+        or values do not fit the loss.
     """
     if not labels.size or not predictions.size:
         return None

@@ -1,4 +1,4 @@
-"""Which loss a training uses: by its name, or, where that says nothing, by its values."""
+"""Identify the loss of a training by its name or else by its values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LossIdentities", "LossIdentity", "agreeing"]
 
-# Names of classes and functions of torch and Keras, without case, underscores and a "loss" behind.
+# Names of classes and functions of torch and Keras, in lower case, without underscores and "loss".
 _BY_NAME: dict[str, tuple[str, str]] = {
     "crossentropy": ("cross_entropy", "logits"),
     "nll": ("cross_entropy", "logarithms"),
@@ -36,9 +36,9 @@ _BY_NAME: dict[str, tuple[str, str]] = {
     "huber": ("huber", ""),
     "smoothl1": ("huber", ""),
 }
-# What the hook computes of scikit-learn's classifiers.
+# The loss that the hook computes for classifiers of scikit-learn.
 _LOG_LOSS = "log_loss"
-# Objectives of XGBoost, by the metric that is their loss: of squared errors the root of the mean.
+# Losses of XGBoost's objectives; for squared errors it is the root of the mean.
 _OBJECTIVES: dict[str, tuple[str, str, str]] = {
     "binary:logistic": ("binary_cross_entropy", "probabilities", "mean"),
     "binary:logitraw": ("binary_cross_entropy", "logits", "mean"),
@@ -46,23 +46,23 @@ _OBJECTIVES: dict[str, tuple[str, str, str]] = {
     "reg:absoluteerror": ("mean_absolute_error", "", "mean"),
     "reg:squarederror": ("mean_squared_error", "", "root"),
 }
-# Steps whose values have to agree before a loss is known by them.
+# Number of values that must agree to identify a loss.
 _LOOKS = 3
-# Relative difference of two values that are computed in float32 in different orders.
+# Relative difference between float32 results of different summation orders.
 _SAME = 1e-3
 _ERRORS = 3.0
 
 
 class LossIdentity(NamedTuple):
-    """What a loss is.
+    """The formula of a loss.
 
     Attributes:
         loss: "cross_entropy", "binary_cross_entropy", "mean_squared_error", "mean_absolute_error"
             or "huber".
-        takes: what it takes the predictions for: "logits", "probabilities", "logarithms" (of
-            probabilities), or "".
+        takes: kind of predictions: "logits", "probabilities", "logarithms" (of probabilities), or
+            "".
         reduction: "mean", "sum" or "root" (of the mean).
-        by_name: it was known by its name, not by its values.
+        by_name: identified by its name, not by its values.
     """
 
     loss: str
@@ -72,12 +72,12 @@ class LossIdentity(NamedTuple):
 
     @property
     def formula(self) -> tuple[str, str]:
-        """The key of it in `loss_formulas.FORMULAS`."""
+        """The key in `loss_formulas.FORMULAS`."""
         return (self.loss, self.takes)
 
 
 class LossIdentities(BatchSignal):
-    """What each loss of the run is; in a plain function it is told from its first values."""
+    """The identity of each loss of the run; that of a plain function follows from its values."""
 
     def __init__(self, every: int = 5, rows: int = 64) -> None:
         super().__init__(every, rows)
@@ -88,7 +88,7 @@ class LossIdentities(BatchSignal):
         self._objective: tuple[str, str, str] | None = None
 
     def begin(self, info: RunRecord) -> None:
-        """Take note of how the losses are set up."""
+        """Read the settings of the losses."""
         self._settings = dict(info.losses)
         if info.framework == "sklearn":
             known = LossIdentity("cross_entropy", "probabilities", "mean", by_name=True)
@@ -98,10 +98,10 @@ class LossIdentities(BatchSignal):
             self._objective = _OBJECTIVES.get(objective)
 
     def of(self, loss: str) -> LossIdentity | None:
-        """Return what a loss is; None: not known, or not yet.
+        """Return the identity of a loss; None if it is not known (yet).
 
         Args:
-            loss: its name without a kind.
+            loss: name of the loss without its collection.
         """
         if loss not in self._named:
             self._named[loss] = self._by_name(loss)
@@ -125,7 +125,7 @@ class LossIdentities(BatchSignal):
             return LossIdentity(*self._objective, by_name=True)
         setup = self._settings.get(loss, {})
         named = str(setup.get("type") or loss.rpartition(".")[2])
-        # Without the number of a further call or the place in a nesting.
+        # Without the number of the call or the position in a nesting.
         word = re.sub(r"[#\[].*", "", named).replace("_", "").lower()
         found = _BY_NAME.get(word.removesuffix("loss"))
         if found is None:
@@ -136,7 +136,7 @@ class LossIdentities(BatchSignal):
         return LossIdentity(found[0], takes, reduction, by_name=True)
 
     def _by_values(self, loss: str) -> LossIdentity | None:
-        """Return what agreed with all values; of several, the first of `FORMULAS`."""
+        """Return the first entry of `FORMULAS` that agrees with all values."""
         if self._looks[loss] < _LOOKS:
             return None
         agreed = [key for key, votes in self._votes[loss].items() if votes == _LOOKS]
@@ -146,12 +146,15 @@ class LossIdentities(BatchSignal):
 
 
 def agreeing(compared: Compared, value: float, *, complete: bool) -> list[tuple[str, str, str]]:
-    """Return the formulas and reductions that give a loss's value.
+    """Return the formulas and reductions that result in a loss's value.
 
     Args:
         compared: labels and predictions.
-        value: of the loss.
-        complete: all rows of the batch are there; else a mean of them has an error.
+        value: value of the loss.
+        complete: all rows of the batch were captured; otherwise the mean has an error.
+
+    Returns:
+        (loss, takes, reduction) of each that agrees.
     """
     found = []
     for formula in FORMULAS:
@@ -162,7 +165,7 @@ def agreeing(compared: Compared, value: float, *, complete: bool) -> list[tuple[
         error = 0.0 if complete else _ERRORS * float(losses.std()) / np.sqrt(len(losses))
         if abs(mean - value) <= max(_SAME * abs(value), error):
             found.append((*formula, "mean"))
-        # Of some rows of a batch nothing can be said about its sum.
+        # Some rows of a batch do not determine the sum.
         per_entry = formula[0] != "cross_entropy"
         total = mean * (compared.predictions.size if per_entry else len(losses))
         if complete and abs(total - value) <= _SAME * abs(value) and total != mean:

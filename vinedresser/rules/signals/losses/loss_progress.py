@@ -1,10 +1,10 @@
-"""How a loss moves, held against its own noise; shared by the rules that ask whether a run learns.
+"""The progress of a loss relative to its own noise.
 
-A training loss is a noisy series. It is cut into blocks of steps, and the spread of neighbouring
-block means tells how far the mean of a longer stretch can be trusted. This holds the correlation
-between neighbouring steps, which the spread of single values would miss (batch means: Law and
-Kelton, "Simulation Modeling and Analysis", ch. 9); taken from successive differences, a slow trend
-does not count as noise (von Neumann, Ann. Math. Statist. 12, 1941).
+A training loss is a noisy series. It is divided into blocks of steps; the spread of neighbouring
+block means gives the standard error of the mean of a longer stretch. Unlike the spread of single
+values, it includes the correlation between neighbouring steps (batch means: Law and Kelton,
+"Simulation Modeling and Analysis", ch. 9). Since it is computed from successive differences, a slow
+trend does not count as noise (von Neumann, Ann. Math. Statist. 12, 1941).
 """
 
 from __future__ import annotations
@@ -19,37 +19,37 @@ from vinedresser.rules.signals.bounded import bounded
 
 __all__ = ["LossProgress", "Stretch", "spread"]
 
-# Standard errors after which a difference is sure, and after which it is a hint.
+# Standard errors of a certain difference, and of a hint.
 _SURE = 2.0
 _HINT = 1.0
-# A patience is 20 blocks: a stretch of 15 has to stand still, at each of the last 5.
+# The patience is 20 blocks: a stretch of 15 must stand still at each of the last 5.
 _BLOCKS = 20
 _STRETCH = 15
 _QUARTER = 5
 _TENTH = 2
-# With more noise longer stretches are judged, twice as long each, up to this many times.
+# With more noise, stretches are doubled up to this factor.
 _LONGEST = 16
-# As many values make up the start at the most, and so well (relative) it should be known.
+# Maximum number of values in the start, and its desired relative error.
 _START_VALUES = 40
 _START_ERROR = 0.01
-# Standard deviations by which two values may differ that differ by noise only.
+# Standard deviations by which values may differ due to noise.
 _ALIKE = 4.0
-# Shares of `drop` per patience: a fall slower than the first is none, one that may be as fast as
-# the second cannot be ruled out.
+# Shares of `drop` per patience: slower falls than the first do not count, and a loss that may fall
+# as fast as the second may still be falling.
 _SLOW = 0.1
 _OPEN = 0.2
-# A loss whose blocks rose by this share over the start was thrown up.
+# Rise of a block above the start, as a share of it, that counts as thrown up.
 _THROWN_UP = 0.5
-# A loss that moves by less than this share of itself stands still, however little noise it has.
+# A loss that moves by a smaller share stands still, however little noise it has.
 _STANDSTILL = 1e-3
-# A loss this many times its first value needs fewer steps to be believed.
+# Ratio to the first value from which on fewer steps suffice.
 _HUGE = 100.0
 
 
 def spread(values: Sequence[float]) -> float:
     """Return the standard deviation of values around a slow trend, from successive differences.
 
-    Fewer than two values say nothing about it: infinite.
+    It is infinite for fewer than two values.
     """
     if len(values) < 2:
         return math.inf
@@ -59,13 +59,13 @@ def spread(values: Sequence[float]) -> float:
 
 @dataclass(frozen=True)
 class Stretch:
-    """Some steps of a loss, up to the last complete block.
+    """The last complete blocks of a loss.
 
     Attributes:
-        first: the step with which it begins.
+        first: first step.
         level: mean loss.
         error: standard error of the level.
-        fall: by how much its second half lies below its first.
+        fall: difference between the means of the first and second half.
         fall_error: standard error of the fall.
     """
 
@@ -76,25 +76,25 @@ class Stretch:
     fall_error: float
 
     def falls(self, least: float = 0.0) -> bool:
-        """Say whether there is a hint that it falls, by more than ``least``."""
+        """Return whether the loss probably falls by more than ``least``."""
         smallest = max(least, _STANDSTILL * abs(self.level))
         return self.fall - _HINT * self.fall_error > least and self.fall > smallest
 
     def may_fall(self, most: float) -> bool:
-        """Say whether a fall of ``most`` cannot be ruled out."""
+        """Return whether the loss may fall by more than ``most``."""
         return self.fall + _SURE * self.fall_error > most
 
 
 class LossProgress:
-    """A running account of one loss; a pure fold over its values, in bounded memory.
+    """The progress of one loss; a pure fold over its values, in bounded memory.
 
     Args:
-        patience: steps after which a loss that does not fall can be told from one that will; with
-            much noise it takes up to sixteen times as many.
-        drop: the fall from the start, as a share of it, that counts as having learned.
+        patience: steps after which a loss without progress is judged; up to sixteen times as many
+            if it is noisy.
+        drop: fall from the start, as a share of it, that counts as having learned.
 
     Attributes:
-        values: how many finite values it has taken in.
+        values: number of finite values.
         peak, peak_step: highest block mean, and the first step of that block.
         lowest, lowest_step: lowest block mean, and the first step of that block.
     """
@@ -116,9 +116,9 @@ class LossProgress:
         self._still_for = 0
 
     def add(self, step: int, value: float) -> bool:
-        """Take in the loss of a step; steps ascend. Return whether this completed a block.
+        """Process the loss of a step; return whether it completed a block.
 
-        Values that are not finite are left out: they are another rule's business.
+        Steps must ascend. Values that are not finite are ignored; `Nonfinite` reports them.
         """
         if not math.isfinite(value):
             return False
@@ -144,9 +144,9 @@ class LossProgress:
     def start(self) -> tuple[float, float]:
         """Return the loss at the start and its standard error.
 
-        It is the first value or, as far as the noise demands it, the mean of up to the first
-        forty, as long as they differ by noise only. The relative noise is that of the recent
-        values: a loss that shoots up at once would make its start look uncertain.
+        The start is the first value or, depending on the noise, the mean of up to the first forty
+        values that differ by noise only. The relative noise is that of the recent values: a loss
+        that rises at once would make its start look uncertain.
         """
         recent = list(self._recent)
         size = abs(self.first)
@@ -163,25 +163,25 @@ class LossProgress:
         return mean, noise * abs(mean) / math.sqrt(len(values))
 
     def now(self) -> Stretch | None:
-        """Return the last quarter of the patience; None: not that much yet."""
+        """Return the last quarter of the patience; None if there are too few steps."""
         return self._stretch(_QUARTER)
 
     def latest(self) -> Stretch | None:
-        """Return the last quarter of the patience, or its last tenth as long as there is no more.
+        """Return the last quarter of the patience, or else the last tenth.
 
-        None: not that much yet.
+        None if there are too few steps.
         """
         return self.now() or self._stretch(_TENTH)
 
     def ripe(self) -> bool:
-        """Say whether there are enough steps to ask whether it has learned."""
+        """Return whether there are enough steps for `learned`."""
         return len(self._blocks) >= _STRETCH
 
     def learned(self, drop: float | None = None) -> bool:
-        """Say whether the loss now lies surely below its start.
+        """Return whether the loss is certainly below its start.
 
         Args:
-            drop: by at least this share of the start; None: as given to the class.
+            drop: minimum fall, as a share of the start; None: the class's.
         """
         now = self.now()
         if now is None:
@@ -191,28 +191,28 @@ class LossProgress:
         return start - now.level - _SURE * math.hypot(error, now.error) > wanted
 
     def stuck(self) -> Stretch | None:
-        """Return the stretch that shows the loss standing still at, near or above its start.
+        """Return the stretch in which the loss stands still at, near or above its start.
 
-        None: it falls, or lies well below its start, or the noise does not let one tell yet. It
-        must have stood still for a quarter of the patience, asked after every block.
+        It must stand still after each block of a quarter of the patience. None if the loss falls,
+        is well below its start, or if noise does not allow a decision yet.
         """
         return self._still if self._still_for >= _QUARTER else None
 
     def thrown_up(self) -> bool:
-        """Say whether some block rose to half as much again as the start, which is no noise."""
+        """Return whether a block rose by half of the start or more, beyond noise."""
         start, _ = self.start()
         now = self.now()
         noise = 0.0 if now is None else 5 * now.error * math.sqrt(_QUARTER)
         return self.peak - start > max(_THROWN_UP * abs(start), noise)
 
     def blown_up(self, rise: float) -> bool:
-        """Say whether the loss stays far above its first value and does not come down.
+        """Return whether the loss stays far above its first value and does not come down.
 
-        Each of the last values lies above, over a quarter of the patience; over a tenth where it
-        is a hundred times the first.
+        All values in the last quarter of the patience must be above; a tenth suffices if they
+        exceed a hundred times the first value.
 
         Args:
-            rise: by how much, as a share of the first value.
+            rise: minimum rise, as a share of the first value.
         """
         now = self.latest()
         recent = list(self._recent)
@@ -225,7 +225,7 @@ class LossProgress:
         return len(tenth) == _TENTH * self._size and min(tenth) > _HUGE * size
 
     def _stretch(self, count: int) -> Stretch | None:
-        """Summarise the last blocks; an odd one in the middle belongs to neither half."""
+        """Summarise the last blocks; a middle block belongs to neither half."""
         if len(self._blocks) < count:
             return None
         blocks = list(self._blocks)[-count:]
@@ -253,7 +253,7 @@ class LossProgress:
         self._still_for = self._still_for + 1 if self._still else 0
 
     def _standstill(self) -> Stretch | None:
-        """Return the shortest stretch that is long enough to tell, if it tells of a standstill.
+        """Return the shortest stretch that allows a decision, if it shows a standstill.
 
         Longer ones, up to three quarters of the run, must not show a fall that the shortest hides.
         """
@@ -265,7 +265,7 @@ class LossProgress:
         while times <= _LONGEST and (stretch := self._stretch(times * _STRETCH)) is not None:
             if times > 1 and times * _STRETCH > 0.75 * self._closed:
                 break
-            # Per patience; the halves of a stretch lie half a stretch apart.
+            # Fall per patience; the centres of both halves are half a stretch apart.
             unit = self.drop * abs(stretch.level) * times * _STRETCH / 2 / _BLOCKS
             if stretch.falls(_SLOW * unit):
                 return None
@@ -280,8 +280,7 @@ class LossProgress:
     def _unrecovered(self, start: float) -> Stretch | None:
         """Return the last stretch of a loss that was thrown up and has not come down again.
 
-        Its blocks may be wild, so their mean says little: that none of them is below the start
-        says enough.
+        Its blocks vary widely, so their minimum is compared with the start, not their mean.
         """
         stretch = self._stretch(_STRETCH)
         if stretch is None or stretch.falls():

@@ -1,4 +1,4 @@
-"""How much of a reported loss is not explained by predictions and labels: penalties on weights."""
+"""The share of a reported loss that stems from penalties on weights."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 __all__ = ["Penalty"]
 
 _ERRORS = 3.0
-# Looks whose smallest share counts.
+# Number of looks; their smallest share counts.
 _WINDOW = 5
-# Settings that weigh rows, or change what they are compared with.
+# Settings that weight rows or change the labels.
 _WEIGHING = ("weight", "pos_weight", "class_weight", "label_smoothing", "gamma", "alpha")
 
 
 class Penalty(BatchSignal):
-    """The share of each loss that its formula does not give: what is added for the weights' sake.
+    """The share of each loss that its formula does not explain: penalties on weights.
 
-    Keras reports the sum of loss and regularisers as the loss; in PyTorch, where loops add them
-    behind the loss module, nothing shows. Only of losses that are known by their name, that take a
-    mean, and that weigh no classes. Of a sample of the rows, three standard errors count for the
-    loss.
+    Keras reports the sum of loss and regularisers as the loss. In PyTorch loops add penalties after
+    the loss module, where they are not visible. Covers losses that are identified by name, use a
+    mean, and weight no classes. If only some rows were captured, three standard errors are
+    attributed to the loss.
     """
 
     def __init__(self, every: int = 5, rows: int = 64) -> None:
@@ -41,7 +41,7 @@ class Penalty(BatchSignal):
         self._shares: dict[str, deque[float]] = {}
 
     def begin(self, info: RunRecord) -> None:
-        """Take note of how the losses are set up."""
+        """Read the settings of the losses."""
         self._settings = {name: one.get("settings", {}) for name, one in info.losses.items()}
 
     def update(self, step: Step) -> None:
@@ -54,13 +54,13 @@ class Penalty(BatchSignal):
                 self._shares.setdefault(compared.loss, deque(maxlen=_WINDOW)).append(share)
 
     def greatest(self) -> tuple[str, float] | None:
-        """Return the loss that has most of it, by its full name, and the least share of late."""
+        """Return the full name of the loss with the greatest penalty, and its share."""
         full = {loss: min(some) for loss, some in self._shares.items() if len(some) == _WINDOW}
         loss = max(full, key=full.__getitem__, default=None)
         return None if loss is None else (f"losses/{loss}", full[loss])
 
     def _share(self, compared: Compared, value: float) -> float | None:
-        """Return the share of a loss's value that is not that of the rows; None: not known."""
+        """Return the share of a loss that the rows do not explain; None if unknown."""
         identity = self.identities.of(compared.loss)
         settings = self._settings.get(compared.loss, {})
         if identity is None or not identity.by_name or identity.reduction != "mean":

@@ -1,4 +1,4 @@
-"""By how much the loss should fall, by its gradient, and by how much it does."""
+"""Compare the fall of the loss with the fall that its gradient predicts."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
 
 __all__ = ["Agreement", "PredictedFall"]
 
-# Steps of a block, and blocks that are kept; when there are more, each two become one.
+# Steps of a block, and maximum number of blocks; then pairs of blocks are merged.
 _BLOCK = 20
 _MOST = 64
-# Blocks in which a fall can be told from noise.
+# Minimum number of blocks to tell a fall from noise.
 _FEWEST = 10
 
 
 class Agreement(NamedTuple):
-    """A fall of the loss against the one that its gradient predicts.
+    """The fall of the loss, compared with the predicted one.
 
     Attributes:
-        share: the fall per step over the predicted one.
-        fall: of the loss, from the first half of the steps to the second.
+        share: ratio of the fall per step to the predicted fall.
+        fall: fall of the loss from the first half of the steps to the second.
         error: standard error of the fall.
-        since: the first step of them.
+        since: first step.
     """
 
     share: float
@@ -39,20 +39,19 @@ class Agreement(NamedTuple):
 
 
 class PredictedFall(Signal):
-    """The fall of the loss per step, to first order, against the loss and against its real fall.
+    """The predicted fall of the loss per step, compared with the loss and with its actual fall.
 
     To first order a step u_i of the weights W_i with gradients g_i lowers the loss by at most
-    p = sum_i |g_i| |u_i| (l2 norms; Cauchy and Schwarz), by exactly this in plain gradient descent,
-    where it is lr |g|². Against the loss x itself, p / x is the length of a step in those of
-    Polyak's rule for a least loss of 0 (B. T. Polyak, "Introduction to Optimization", 1987, sec.
-    5.3): on a convex loss a step of more than 2 leads away from the minimum. Against the real fall:
-    along an eigenvector of the Hessian with eigenvalue c a step lowers the loss by the share
-    1 - lr c / 2 of p, so a fall of half of p or more says that the rate is below 1 / c, the best
-    there is. Only for trainings of one loss.
+    p = sum_i |g_i| |u_i| (l2 norms; Cauchy and Schwarz), by exactly p in plain gradient descent,
+    where p = lr |g|². For a loss x, p / x is the length of a step relative to Polyak's step for a
+    minimum loss of 0 (B. T. Polyak, "Introduction to Optimization", 1987, sec. 5.3): on a convex
+    loss a step with p / x > 2 leads away from the minimum. Along an eigenvector of the Hessian with
+    eigenvalue c, a step lowers the loss by (1 - lr c / 2) p, so a fall of at least p / 2 implies a
+    learning rate below the optimum 1 / c. Only for trainings with a single loss.
 
     Attributes:
-        overshoot: p / x at the last look; NaN where it is not known or the loss was not positive.
-        greatest_overshoot: (step, value) of all looks until now; (0, 0.0) before.
+        overshoot: p / x at the last look; NaN if unknown or if the loss was not positive.
+        greatest_overshoot: (step, p / x) of the look with the greatest value; (0, 0.0) before.
     """
 
     needs = (
@@ -68,7 +67,7 @@ class PredictedFall(Signal):
         self._predicted = math.nan
         self._size = _BLOCK
         self._losses: list[float] = []
-        # Of each block: its first step, the mean loss, the predicted fall per step.
+        # For each block: first step, mean loss, predicted fall per step.
         self._blocks: list[tuple[int, float, float]] = []
 
     def update(self, step: Step) -> None:
@@ -86,7 +85,7 @@ class PredictedFall(Signal):
             self._take(step.step, bounded(loss))
 
     def agreements(self) -> list[Agreement]:
-        """Return how real and predicted fall agree over the run, and over its last half."""
+        """Return the agreement over the whole run and over its last half."""
         whole, late = self._blocks, self._blocks[len(self._blocks) // 2 :]
         found = (self._agreement(blocks) for blocks in (whole, late))
         return [one for one in found if one is not None]

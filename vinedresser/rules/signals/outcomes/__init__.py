@@ -1,1 +1,1 @@
-"""Outcome signals: whether a training reaches what it should."""
+"""Outcome signals: whether a training learns as it should."""

@@ -1,9 +1,8 @@
-"""What simple models make of the rows that a training has seen: the least that it should reach.
+"""Simple models fitted to the rows of a training, as a baseline for the trained model.
 
-Ridge regression and the vote of five neighbours, both judged on rows that they were not fitted to
-(leave one out, in closed form); a row that comes again, in the next epoch, counts once. A network
-that after many steps is surely worse than these is not learning as it should, whatever its loss
-does.
+The models are ridge regression and the vote of five nearest neighbours, both evaluated by
+leave-one-out in closed form. A repeated row, as in the next epoch, counts once. A network that is
+certainly worse after many steps does not learn as it should, whatever its loss does.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ __all__ = ["Baseline", "baseline_gain", "features", "neighbours"]
 
 _Array = NDArray[np.float64]
 
-# Rows that are kept, and numbers of them at which the simple models are fitted.
+# Maximum number of rows, and numbers of rows at which the models are fitted.
 _MOST_ROWS = 512
 _FITTED_AT = (128, 256, _MOST_ROWS)
 _MOST_FEATURES = 256
@@ -46,18 +45,18 @@ class Baseline(BatchSignal):
         self._fitted: dict[str, tuple[_Array, NDArray[Any]]] = {}
 
     def gain(self, loss: str) -> float | None:
-        """Return the gain of the better of the two models for a loss; None: not known (yet)."""
+        """Return the gain of the better model for a loss; None if unknown (yet)."""
         return self._gains.get(loss)
 
     def fitted_rows(self, loss: str) -> tuple[_Array, NDArray[Any]] | None:
-        """Return what they were fitted to last; None: nothing (yet).
+        """Return the rows that the models were last fitted to; None if there are none (yet).
 
         Args:
-            loss: its name without a kind.
+            loss: name of the loss without its collection.
 
         Returns:
-            Inputs, [rows, features], of many features some, and labels, [rows, ...]: 128, 256 and
-            in the end 512 different rows (or a few more than 128 or 256).
+            Inputs, float64 [rows, features], with at most 256 features, and labels, [rows, ...], of
+            any dtype. The number of different rows is at least 128 or 256, or exactly 512.
         """
         return self._fitted.get(loss)
 
@@ -84,7 +83,7 @@ class Baseline(BatchSignal):
             self._fit()
 
     def _new_rows(self, inputs: _Array) -> list[int]:
-        """Return which rows were not there before, and remember them."""
+        """Return the indices of new rows, and store their digests."""
         new = []
         for place, digest in enumerate(row_digests(inputs)):
             if digest not in self._seen:
@@ -102,10 +101,13 @@ class Baseline(BatchSignal):
 
 
 def features(inputs: NDArray[Any]) -> _Array | None:
-    """Return inputs as [rows, features], of many features some; None: they are no numbers.
+    """Return inputs as features for the simple models.
 
     Args:
-        inputs: [rows, ...], of any dtype; integers are taken for tokens.
+        inputs: [rows, ...], any dtype; integers count as tokens.
+
+    Returns:
+        float64 [rows, features], with at most 256 features; None unless all are finite numbers.
     """
     if inputs.ndim < 2 or inputs.dtype.kind in "biu" or inputs.dtype.kind == "c":
         return None
@@ -116,18 +118,16 @@ def features(inputs: NDArray[Any]) -> _Array | None:
 
 
 def baseline_gain(inputs: _Array, labels: NDArray[Any], classes: int) -> float | None:
-    """Return the gain of ridge regression or of five neighbours, whichever is better.
-
-    Each row is predicted by what was fitted to the others.
+    """Return the leave-one-out gain of ridge regression or of five neighbours, the better one.
 
     Args:
-        inputs: [rows, features].
-        labels: [rows], [rows, 1] or [rows, outputs]; numbers of classes or one-hot where
-            ``classes`` is more than 1.
+        inputs: float64 [rows, features].
+        labels: [rows], [rows, 1] or [rows, outputs], any dtype; class numbers or one-hot vectors if
+            ``classes`` is greater than 1.
         classes: width of the model's predictions.
 
     Returns:
-        1 - error/chance; None where nothing can be gained, or labels are no simple targets.
+        1 - error/chance; None if nothing can be gained, or if the labels are not simple targets.
     """
     numbers = class_indices(labels, classes) if classes > 1 else None
     if numbers is not None and numbers.ndim == 1:
@@ -137,7 +137,7 @@ def baseline_gain(inputs: _Array, labels: NDArray[Any], classes: int) -> float |
         targets = np.asarray(labels, np.float64).reshape(len(labels), -1)
         if targets.shape[1] > _MOST_FEATURES:
             return None
-    # What is to be said is what was seen: nothing that a simple model should be held against.
+    # Targets equal to inputs, as of autoencoders, need no baseline.
     if targets.shape == inputs.shape and np.allclose(targets, inputs):
         return None
     spread = inputs.std(0)
@@ -145,32 +145,32 @@ def baseline_gain(inputs: _Array, labels: NDArray[Any], classes: int) -> float |
     if not scaled.shape[1]:
         return None
     binary = numbers is None and bool(((targets == 0) | (targets == 1)).all())
-    said = [*_ridge(scaled, targets), neighbours(scaled, targets)]
-    gains = [_gain(one, targets, numbers, binary=binary) for one in said]
+    predictions = [*_ridge(scaled, targets), neighbours(scaled, targets)]
+    gains = [_gain(one, targets, numbers, binary=binary) for one in predictions]
     return max((gain for gain in gains if gain is not None), default=None)
 
 
 def _gain(
-    said: _Array, targets: _Array, numbers: NDArray[np.int64] | None, *, binary: bool
+    predictions: _Array, targets: _Array, numbers: NDArray[np.int64] | None, *, binary: bool
 ) -> float | None:
     if numbers is not None:
-        wrong = float((said.argmax(1) != numbers).sum())
+        wrong = float((predictions.argmax(1) != numbers).sum())
         chance = float(len(numbers) - np.bincount(numbers).max())
     elif binary:
-        wrong = float(((said > 0.5) != (targets > 0.5)).sum())
+        wrong = float(((predictions > 0.5) != (targets > 0.5)).sum())
         yes = targets.sum(0)
         chance = float(np.minimum(yes, len(targets) - yes).sum())
     else:
-        wrong = float(((said - targets) ** 2).sum())
+        wrong = float(((predictions - targets) ** 2).sum())
         chance = float(((targets - targets.mean(0)) ** 2).sum())
     return 1 - wrong / chance if chance > 0 else None
 
 
 def _ridge(inputs: _Array, targets: _Array) -> list[_Array]:
-    """Return leave-one-out predictions for several penalties: [rows, outputs] each.
+    """Return leave-one-out predictions for each penalty, float64 [rows, outputs].
 
-    With the hat matrix H = X (X'X + aI)^-1 X' (X with a column of ones), the residual of a row that
-    was left out is that of the fit over 1 - H_ii (Hastie, Tibshirani, Friedman, "The Elements of
+    With the hat matrix H = X (X'X + aI)^-1 X' (X with a column of ones), the leave-one-out residual
+    of row i is its residual divided by 1 - H_ii (Hastie, Tibshirani, Friedman, "The Elements of
     Statistical Learning", eq. 7.64).
     """
     left, singular, _ = np.linalg.svd(inputs, full_matrices=False)
@@ -189,12 +189,12 @@ def neighbours(inputs: _Array, targets: _Array, asked: _Array | None = None) -> 
     """Return the mean target of the five nearest rows.
 
     Args:
-        inputs: [rows, features].
-        targets: of them, [rows, outputs].
-        asked: [others, features]; None: the rows themselves, each without itself.
+        inputs: float64 [rows, features].
+        targets: float64 [rows, outputs].
+        asked: rows to predict, float64 [others, features]; None: ``inputs``, each without itself.
 
     Returns:
-        [rows or others, outputs].
+        float64 [rows or others, outputs].
     """
     own = inputs if asked is None else asked
     distances = (own**2).sum(1)[:, None] + (inputs**2).sum(1)[None] - 2 * own @ inputs.T

@@ -1,4 +1,4 @@
-"""The evaluations of one loss beside the training loss, and whether they part."""
+"""The evaluations of one loss, and whether they diverge from the training loss."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from vinedresser.rules.signals.outcomes.metric_trend import direction
 __all__ = ["Evaluation", "EvaluationSeries", "Parting"]
 
 _SURE = 2.0
-# The training loss has to go on falling by this share.
+# Minimum fall of the training loss, as a share.
 _STILL_FALLING = 0.05
-# As much the training loss has to lie below its start.
+# Minimum fall of the training loss from its start, as a share.
 _LEARNED = 0.1
-# Before anything is learned, the same task has the same loss on either data, but for the luck of a
-# batch: that of 64 rows is rarely off by more than half, even of squares with heavy tails.
+# Before learning, training and evaluation data of the same task have the same loss except for
+# chance: a batch of 64 rows rarely deviates by half, even with heavy-tailed squares.
 _OTHER_TASK = 2.0
-# A metric that is better than at the best loss by this share says more than the loss.
+# Minimum improvement of a metric that outweighs the loss, as a share.
 _BETTER = 0.02
 _MOST_EVALUATIONS = 512
 # Median of |a - b| for two independent normal numbers of standard deviation 1: 0.6745 * sqrt(2).
 _MEDIAN_CHANGE = 0.954
-# Of a cross-entropy, the least that a rise is measured against.
+# Minimum reference of a rise of a cross-entropy.
 _NAT_SHARE = 0.5
-# Losses in the unit of the targets or its square: any share of them counts.
+# Losses in the unit of the targets or its square, which have no such minimum.
 _ERRORS = re.compile(r"(?i)mse|l1loss|huber|mae|squared|absolute")
 
 
@@ -38,9 +38,9 @@ class Evaluation(NamedTuple):
 
     Attributes:
         step: optimizer steps before it.
-        loss: on the evaluation data.
-        train: mean training loss since the evaluation before; NaN without training in between.
-        metrics: on the evaluation data, by name.
+        loss: loss on the evaluation data.
+        train: mean training loss since the previous evaluation; NaN without training in between.
+        metrics: metrics on the evaluation data by name.
     """
 
     step: int
@@ -50,14 +50,14 @@ class Evaluation(NamedTuple):
 
 
 class Parting(NamedTuple):
-    """The evaluation loss went up while the training loss went down.
+    """A rise of the evaluation loss while the training loss falls.
 
     Attributes:
         best: the evaluation with the lowest loss.
         recent: the last evaluations.
-        rise: from the best to the mean of the recent, as a share of `EvaluationSeries.scale`.
+        rise: from the best to the recent mean, as a share of `EvaluationSeries.scale`.
         noise: standard deviation of an evaluation.
-        margin: by how many standard errors the rise is more than asked for.
+        margin: excess of the rise over the required one, in standard errors.
         train_then: mean training loss at the best.
         train_now: mean training loss at the recent.
     """
@@ -75,21 +75,21 @@ class EvaluationSeries:
     """The evaluations of one loss; a pure fold, in bounded memory.
 
     Args:
-        name: of the loss.
+        name: name of the loss.
     """
 
     def __init__(self, name: str) -> None:
         self._unit = 0.0 if _ERRORS.search(name) else _NAT_SHARE
         self._first = math.nan
-        # The first evaluation came before any training.
+        # Whether the first evaluation came before any training.
         self._untrained = False
         self._since_best: deque[Evaluation] = deque(maxlen=_MOST_EVALUATIONS)
-        # Of neighbouring evaluations, from the second on: the first leap is no noise.
+        # Changes between evaluations after the first, whose change is not noise.
         self._changes: deque[float] = deque(maxlen=_MOST_EVALUATIONS)
         self._last = math.nan
 
     def add(self, evaluation: Evaluation) -> None:
-        """Take in the next evaluation."""
+        """Process the next evaluation."""
         if math.isnan(self._first):
             self._first = evaluation.loss
             self._untrained = math.isnan(evaluation.train)
@@ -99,25 +99,25 @@ class EvaluationSeries:
         if not self._since_best or evaluation.loss < self._since_best[0].loss:
             self._since_best.clear()
         elif len(self._since_best) == _MOST_EVALUATIONS:
-            # The best stays in front.
+            # The best stays first.
             del self._since_best[1]
         self._since_best.append(evaluation)
 
     def scale(self) -> float:
-        """Return that of which a rise is a share: the best loss, or more for cross-entropies.
+        """Return the reference of a rise: the best loss, with a minimum for cross-entropies.
 
-        Those have a unit of their own, and what happens far below it is no loss: at least 1/2, or
-        the first evaluation where that is less.
+        Changes of a cross-entropy far below its unit (nat) are irrelevant. The minimum is 1/2, or
+        the first evaluation if that is less.
         """
         return max(abs(self._since_best[0].loss), min(self._unit, abs(self._first)))
 
     def parting(self, ratio: float, patience: int, start: float) -> Parting | None:
-        """Return how evaluation and training part, if they surely do.
+        """Return how evaluation and training loss diverge; None unless they certainly do.
 
         Args:
-            ratio: rise of the evaluation loss, as a share of `scale`.
-            patience: over how many evaluations.
-            start: the very first training loss; where little was learned, the fault is another.
+            ratio: minimum rise of the evaluation loss, as a share of `scale`.
+            patience: number of recent evaluations.
+            start: first training loss; if little was learned, the fault is a different one.
         """
         best, *later = self._since_best
         if len(later) < patience or self._is_another_task(start):
@@ -125,7 +125,7 @@ class EvaluationSeries:
         recent, asked = later[-patience:], ratio * self.scale()
         if min(one.loss for one in recent) - best.loss <= asked:
             return None
-        # The best is the lowest of many and so lies low by chance: it is as uncertain as one.
+        # The best is the lowest of many, partly by chance: it is as uncertain as a single one.
         doubt = math.sqrt(1 + 1 / patience)
         rise = math.fsum(one.loss for one in recent) / patience - best.loss
         noise = self._noise()
@@ -141,27 +141,27 @@ class EvaluationSeries:
         return Parting(best, recent, rise / self.scale(), noise, margin, then, now)
 
     def _is_another_task(self, start: float) -> bool:
-        """Say whether the evaluation data was much harder before anything was learned.
+        """Return whether the evaluation data were much harder before any training.
 
-        Then the training has only a part of the task (a curriculum, easy rows first), and that it
-        does this one ever better says nothing of what it does with the whole.
+        Then the training data are only a part of the task (a curriculum, easy rows first), and
+        progress on them does not apply to the whole.
 
         Args:
-            start: the very first training loss.
+            start: first training loss.
         """
         return self._untrained and self._first > _OTHER_TASK * abs(start)
 
     def _noise(self) -> float:
-        """Return the standard deviation of an evaluation, the greater of two estimates.
+        """Return the standard deviation of an evaluation, the larger of two estimates.
 
-        From the changes since the best one, and from the median change of all.
+        They use the changes since the best evaluation, and the median of all changes.
         """
         since = spread([one.loss for one in self._since_best])
         return max(since, statistics.median(self._changes) / _MEDIAN_CHANGE)
 
 
 def _better(best: Evaluation, recent: list[Evaluation]) -> bool:
-    """Say whether a metric is better in the recent evaluations than at the best loss."""
+    """Return whether a metric is better in the recent evaluations than at the best loss."""
     for name, then in best.metrics.items():
         values = [one.metrics[name] for one in recent if name in one.metrics]
         if len(values) < 2 or not direction(name):

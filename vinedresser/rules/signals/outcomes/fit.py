@@ -1,8 +1,8 @@
-"""How well predictions fit the labels, and what guessing would give: the outcome of a training.
+"""How well predictions fit the labels, compared with guessing.
 
 The gain is the share of the error of guessing that the model removes: 1 - error/chance. It is 1 for
-perfect predictions, 0 for guessing the most frequent class (or the mean), and negative for worse;
-for squared errors it is the coefficient of determination R2.
+perfect predictions, 0 for guessing the most frequent class (or the mean), and negative for worse
+predictions. For squared errors it is the coefficient of determination R2.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ __all__ = ["Fit", "FitSeries", "Gain", "Task"]
 
 Task = Literal["classes", "binary", "labels", "values"]
 
-# Looks whose rows make up the present gain: as many, but more of few rows, and those that are kept.
+# Looks of the current gain, their minimum number of rows, and the looks that are kept.
 _WINDOW = 8
 _ROWS = 256
 _KEPT = 512
-# A class with a smaller share is rare: what matters then is the order, not the share of hits.
+# A class with a smaller share is rare: then the order of the scores matters, not the accuracy.
 _RARE = 0.25
 
 
 class Gain(NamedTuple):
-    """How much better than guessing.
+    """The improvement over guessing.
 
     Attributes:
         value: 1 - error/chance; at most 1.
-        error: its standard error.
+        error: standard error of the value.
         score: accuracy, or R2 for values.
         chance: accuracy of guessing the most frequent class; 0 for values.
-        rows: how many were looked at.
-        step: of the training, at the last look.
+        rows: number of rows.
+        step: train step of the last look.
     """
 
     value: float
@@ -57,11 +57,11 @@ class _Look(NamedTuple):
     """The sums of one batch.
 
     Attributes:
-        step: of the training.
+        step: train step.
         rows: number of predictions.
-        wrong: number of wrong ones, or sum of squared errors.
-        scores, truths: of a binary task, for the order of the scores.
-        sums: of values: number, sum and sum of squares by output: [3, outputs].
+        wrong: number of wrong predictions, or sum of squared errors.
+        scores, truths: predictions and labels of a binary task, [rows].
+        sums: for values, the number, sum and sum of squares of each output, [3, outputs].
     """
 
     step: int
@@ -76,14 +76,15 @@ class FitSeries:
     """How the predictions of one loss fit its labels, in one mode.
 
     Args:
-        identity: of the loss.
+        identity: identity of the loss.
 
     Attributes:
-        task: "classes" (one of several), "binary", "labels" (several yes or no), "values"; None as
-            long as nothing was seen, or where labels and predictions do not fit together.
-        counts: how often each class was the label, [classes]; of "labels", how often each was yes.
-        predicted: how often each class was predicted, [classes].
-        total: labels that were counted.
+        task: "classes" (one of several), "binary", "labels" (several yes or no), "values"; None
+            before the first batch, or if labels and predictions do not match.
+        counts: frequency of each class among the labels, float64 [classes]; for "labels", frequency
+            of yes for each.
+        predicted: frequency of each class among the predictions, float64 [classes].
+        total: number of labels.
     """
 
     def __init__(self, identity: LossIdentity) -> None:
@@ -95,7 +96,7 @@ class FitSeries:
         self._looks: deque[_Look] = deque(maxlen=_KEPT)
 
     def add(self, step: int, compared: Compared) -> None:
-        """Take in a batch; what does not fit together, or is not finite, is left out."""
+        """Process a batch; ignore it if labels and predictions do not match or are not finite."""
         labels, predictions = compared.labels, compared.predictions
         task = _task(self.identity, labels, predictions)
         if task is None or not predictions.size or not np.isfinite(predictions).all():
@@ -112,15 +113,15 @@ class FitSeries:
 
     @property
     def window(self) -> int:
-        """How many looks make up a gain: 8, or as many as it takes to see 256 rows, up to 64."""
+        """Number of looks of a gain: at least 8, and enough for 256 rows, but at most 64."""
         rows = self._looks[-1].rows if self._looks else _ROWS
         return min(max(_WINDOW, -(-_ROWS // max(rows, 1))), 8 * _WINDOW)
 
     def gain(self, before: int = 0) -> Gain | None:
-        """Return the gain over a window of looks; None where nothing can be gained or was seen.
+        """Return the gain over a window of looks; None without looks, or if nothing can be gained.
 
         Args:
-            before: leave out so many of the last looks.
+            before: number of last looks to skip.
         """
         looks = list(self._looks)[: len(self._looks) - before][-self.window :]
         if not looks:
@@ -138,11 +139,11 @@ class FitSeries:
         return Gain(gain, self._error(looks, chance), score, guessed, rows, looks[-1].step)
 
     def looks(self) -> int:
-        """Return how many looks are kept."""
+        """Return the number of looks that are kept."""
         return len(self._looks)
 
     def _error(self, looks: list[_Look], chance: float) -> float:
-        """Return the standard error of a gain, from the spread of the looks around a trend."""
+        """Return the standard error of a gain, from the spread of looks around a trend."""
         rows = sum(look.rows for look in looks)
         rates = [look.wrong / look.rows for look in looks]
         noise = 0.0
@@ -169,37 +170,40 @@ class FitSeries:
 
     def _add_values(self, step: int, labels: NDArray[Any], predictions: NDArray[Any]) -> None:
         truth = labels.reshape(len(labels), -1)
-        said = predictions.reshape(len(labels), -1)
+        predicted = predictions.reshape(len(labels), -1)
         sums = np.stack([np.full(truth.shape[1], len(truth)), truth.sum(0), (truth**2).sum(0)])
         self.total += len(truth)
-        wrong = float(((truth - said) ** 2).sum())
+        wrong = float(((truth - predicted) ** 2).sum())
         self._looks.append(_Look(step, len(truth), wrong, None, None, sums))
 
     def _add_classes(self, step: int, labels: NDArray[Any], predictions: NDArray[Any]) -> None:
         classes = predictions.shape[-1]
         truth = class_indices(labels, classes)
-        assert truth is not None, "it is how the task was told"
-        said = predictions.argmax(-1).ravel()
+        assert truth is not None, "the task was derived from it"
+        predicted = predictions.argmax(-1).ravel()
         truth = truth.ravel()
-        self._count(np.bincount(truth, minlength=classes), np.bincount(said, minlength=classes))
+        counts = (np.bincount(one, minlength=classes) for one in (truth, predicted))
+        self._count(*counts)
         self.total += len(truth)
-        self._looks.append(_Look(step, len(truth), float((truth != said).sum()), None, None, None))
+        wrong = float((truth != predicted).sum())
+        self._looks.append(_Look(step, len(truth), wrong, None, None, None))
 
     def _add_binary(self, step: int, labels: NDArray[Any], predictions: NDArray[Any]) -> None:
         truth = np.asarray(labels, np.float64).reshape(predictions.shape) > 0.5
         limit = 0.0 if self.identity.takes == "logits" else 0.5
-        said = predictions > limit
+        predicted = predictions > limit
         if self.task == "labels":
             axes = tuple(range(truth.ndim - 1))
-            self._count(truth.sum(axes), said.sum(axes))
+            self._count(truth.sum(axes), predicted.sum(axes))
             self.total += truth.size // truth.shape[-1]
         else:
-            yes, said_yes = truth.sum(), said.sum()
+            yes, predicted_yes = truth.sum(), predicted.sum()
             self._count(
-                np.array([truth.size - yes, yes]), np.array([said.size - said_yes, said_yes])
+                np.array([truth.size - yes, yes]),
+                np.array([predicted.size - predicted_yes, predicted_yes]),
             )
             self.total += truth.size
-        wrong = float((truth != said).sum())
+        wrong = float((truth != predicted).sum())
         look = _Look(step, truth.size, wrong, predictions.ravel(), truth.ravel(), None)
         self._looks.append(look)
 
@@ -212,7 +216,7 @@ class FitSeries:
 
 
 class Fit(BatchSignal):
-    """How the predictions of each loss fit its labels; losses that are not known are left out."""
+    """The fit of predictions and labels of each identified loss."""
 
     def __init__(self, every: int = 5, rows: int = 64) -> None:
         super().__init__(every, rows)
@@ -224,7 +228,7 @@ class Fit(BatchSignal):
         """See `Signal.update`."""
         for compared in self.batches.compared:
             self._early.append((step.mode, step.step, compared))
-        # A loss that is known by its values is known after some steps only.
+        # Identifying a loss by its values takes some steps.
         waiting = []
         for mode, number, compared in self._early:
             identity = self.identities.of(compared.loss)
@@ -236,7 +240,7 @@ class Fit(BatchSignal):
         self._early = waiting[-_WINDOW:]
 
     def of(self, mode: str) -> dict[str, FitSeries]:
-        """Return what was seen in a mode, by the loss's name; tasks that are not known left out."""
+        """Return the series of a mode by name of the loss, if the task is known."""
         return {
             loss: series
             for (loss, one), series in self._series.items()
@@ -247,7 +251,7 @@ class Fit(BatchSignal):
 def _task(
     identity: LossIdentity, labels: NDArray[Any], predictions: NDArray[np.float64]
 ) -> Task | None:
-    """Return what kind of task labels and predictions are of."""
+    """Return the task of labels and predictions; None if they do not match."""
     classes = predictions.shape[-1] if predictions.ndim > 1 else 1
     one_hot = one_hot_rows(labels) and labels.shape == predictions.shape
     if identity.loss == "cross_entropy" or one_hot:
@@ -265,7 +269,7 @@ def _task(
 
 
 def _order(looks: list[_Look]) -> float:
-    """Return 2 AUC - 1 over some looks: whether scores put yes above no (Mann and Whitney)."""
+    """Return 2 AUC - 1 over some looks (Mann and Whitney)."""
     pairs = [(look.scores, look.truths) for look in looks if look.scores is not None]
     scores = np.concatenate([scores for scores, _ in pairs])
     truths = np.concatenate([truths for _, truths in pairs if truths is not None])

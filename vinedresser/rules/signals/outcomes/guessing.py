@@ -1,4 +1,4 @@
-"""What a loss is when the model knows how often each label comes, and no more."""
+"""The loss of a model that knows only the frequencies of the labels."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ __all__ = ["Guessing"]
 
 
 class Guessing(BatchSignal):
-    """The loss of guessing: the same for every row, as well as that can be done.
+    """The loss of the best constant prediction.
 
-    The entropy of the labels for a cross-entropy; the variance for a mean squared error.
+    It is the entropy of the labels for a cross-entropy, and the variance for a mean squared error.
     """
 
     def __init__(self, every: int = 5, rows: int = 64) -> None:
         super().__init__(every, rows)
         self.fit = Fit(every, rows)
-        # By loss: number, mean and sum of squared deviations of the values.
+        # By loss: number of rows; mean and sum of squared deviations, [outputs].
         self._values: dict[str, tuple[float, NDArray[np.float64], NDArray[np.float64]]] = {}
 
     def update(self, step: Step) -> None:
@@ -41,10 +41,10 @@ class Guessing(BatchSignal):
             self._add(compared.loss, values)
 
     def loss(self, name: str) -> float | None:
-        """Return the loss of guessing, in nats or squared units; None: it is not known.
+        """Return the loss of guessing, in nats or squared units; None if unknown.
 
         Args:
-            name: of the loss, without a kind.
+            name: name of the loss without its collection.
         """
         series = self.fit.of("train").get(name)
         if series is None or series.identity.reduction == "sum" or not series.total:
@@ -61,12 +61,12 @@ class Guessing(BatchSignal):
         return _entropy(shares)
 
     def deviation(self, name: str) -> float:
-        """Return the standard deviation of the loss of guessing over rows; 0 where not known.
+        """Return the standard deviation of the loss of guessing over rows; 0 if unknown.
 
-        A set of other labels, of n rows, is guessed with that over the root of n as an error.
+        For n other rows, divide it by the root of n to get the standard error.
 
         Args:
-            name: of the loss, without a kind.
+            name: name of the loss without its collection.
         """
         series = self.fit.of("train").get(name)
         if series is None or series.task not in ("classes", "binary") or not series.total:
@@ -76,7 +76,7 @@ class Guessing(BatchSignal):
         return math.sqrt(max(squares - _entropy(shares) ** 2, 0.0))
 
     def _add(self, loss: str, values: NDArray[np.float64]) -> None:
-        """Take in rows, [rows, outputs] (Chan, Golub and LeVeque, Am. Stat. 37, 1983)."""
+        """Process float64 [rows, outputs] (Chan, Golub and LeVeque, Am. Stat. 37, 1983)."""
         mean = values.mean(0)
         squares = ((values - mean) ** 2).sum(0)
         if loss in self._values and self._values[loss][1].shape == mean.shape:
@@ -96,6 +96,6 @@ class Guessing(BatchSignal):
 
 
 def _entropy(shares: NDArray[np.float64]) -> float:
-    """Return the entropy of a distribution in nats."""
+    """Return the entropy in nats of a distribution, float64 [classes]."""
     kept = shares[shares > 0]
     return float(-(kept * np.log(kept)).sum())

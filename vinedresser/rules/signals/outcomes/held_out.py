@@ -1,4 +1,4 @@
-"""What the training labels say about the rows of the evaluations, without the model."""
+"""Predict the labels of evaluation rows from training labels, without the model."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 __all__ = ["HeldOut", "Votes"]
 
-# Rows of evaluations that are kept, and that it takes.
+# Maximum and minimum number of evaluation rows.
 _MOST, _FEWEST = 256, 32
 
 
 class Votes(NamedTuple):
-    """How often five neighbours among the training rows say the right class.
+    """Accuracy of the vote of five neighbours among the training rows.
 
     Attributes:
-        train: share of the training rows, each without itself.
-        held_out: share of the rows of evaluations.
+        train: accuracy for the training rows, each without itself.
+        held_out: accuracy for the evaluation rows.
         error: standard error of the difference.
     """
 
@@ -37,7 +37,7 @@ class Votes(NamedTuple):
 
 
 class HeldOut(BatchSignal):
-    """The rows of the evaluations, held against the labels of training rows (`Baseline`)."""
+    """The rows of the evaluations, compared with the labelled training rows of `Baseline`."""
 
     def __init__(self, every: int = 5, rows: int = 64) -> None:
         super().__init__(every, rows)
@@ -71,13 +71,13 @@ class HeldOut(BatchSignal):
                 self._labels.setdefault(loss, []).append(numbers[new])
 
     def votes(self, loss: str) -> Votes | None:
-        """Return how far the training labels agree with each other and with the evaluations.
+        """Return how well training labels agree with each other and with the evaluations.
 
         Args:
-            loss: its name without a kind.
+            loss: name of the loss without its collection.
 
         Returns:
-            None: there are too few rows, some of them are in both, or there are no classes.
+            The votes; None if there are too few rows, rows in both sets, or no classes.
         """
         fitted = self.baseline.fitted_rows(loss)
         if fitted is None or len(self._seen) < _FEWEST or loss not in self._labels:
@@ -111,7 +111,7 @@ class HeldOut(BatchSignal):
 
 
 def _classes(labels: NDArray[Any], predictions: NDArray[np.float64]) -> NDArray[np.int64] | None:
-    """Return labels as class numbers, [rows]; of one output that says yes or no, 0 and 1."""
+    """Return labels as class numbers, int64 [rows]; 0 and 1 for a single binary output."""
     width = predictions.shape[-1] if predictions.ndim > 1 else 1
     numbers = class_indices(labels, max(width, 2))
     if numbers is None or numbers.size != len(predictions):

@@ -1,4 +1,4 @@
-"""Whether a run learns: its training losses and its metrics together."""
+"""Whether a run learns, by its training losses and metrics."""
 
 from __future__ import annotations
 
@@ -17,20 +17,19 @@ __all__ = ["LearningOutcome"]
 
 
 class LearningOutcome(Signal):
-    """How the losses and metrics of rank 0 have moved so far; the losses of all ranks are alike.
+    """The progress of the losses and metrics of rank 0; other ranks have similar losses.
 
-    Where there are several losses, one that falls is enough: a part of a sum may rise while the
-    whole is learned, as the divergence term of a variational autoencoder does. The losses of
-    adversaries (several optimizers, with a model or a loss each) are no descent: what one gains the
-    other loses, so that where they stand says nothing.
+    If there are several losses, one that falls is enough: a part of a sum may rise while the model
+    learns, like the divergence term of a variational autoencoder. The losses of adversaries
+    (several optimizers, each with a model or a loss) need not fall: one gains what the other loses.
 
     Args:
         patience: see `LossProgress`.
         drop: see `LossProgress`.
 
     Attributes:
-        losses: the progress of each training loss, by name.
-        renewed: there is enough new in the last step to ask again.
+        losses: progress of each training loss by name.
+        renewed: whether the last step completed a block, so that judging again makes sense.
     """
 
     needs = (Need("losses"), Need("metrics", modes=("train", "eval"), required=False))
@@ -45,7 +44,7 @@ class LearningOutcome(Signal):
         self._models = 0
 
     def begin(self, info: RunRecord) -> None:
-        """Take note of how many models and optimizers there are."""
+        """Read the number of models and optimizers."""
         self._optimizers = len(info.optimizers)
         self._models = sum("model" in facts[2:] for facts in info.modules.values())
 
@@ -64,20 +63,20 @@ class LearningOutcome(Signal):
             self.renewed |= self.losses[name].add(step.step, value)
 
     def ripe(self) -> bool:
-        """Say whether there are enough losses to ask whether it has learned."""
+        """Return whether there are enough losses for `learned`."""
         return any(progress.ripe() for progress in self.losses.values())
 
     def learned(self, drop: float | None = None) -> bool:
-        """Say whether a loss lies surely below its start (`LossProgress.learned`)."""
+        """Return whether a loss is certainly below its start (`LossProgress.learned`)."""
         return any(progress.learned(drop) for progress in self.losses.values())
 
     @property
     def adversaries(self) -> bool:
-        """Whether the losses may be against each other."""
+        """Whether the losses may be those of adversaries."""
         return self._optimizers > 1 and (self._models > 1 or len(self.losses) > 1)
 
     def nowhere(self, rise: float) -> bool:
-        """Say whether all losses stand still at their start, or stay far above it.
+        """Return whether all losses stand still at their start, or stay far above it.
 
         Args:
             rise: see `LossProgress.blown_up`.
@@ -87,14 +86,14 @@ class LearningOutcome(Signal):
         return bool(losses) and all(one.blown_up(rise) or (still and one.stuck()) for one in losses)
 
     def improving_metric(self) -> str | None:
-        """Return the name of a metric that gets better; None when there is none."""
+        """Return the name of a metric that improves; None if there is none."""
         for (name, _), trend in self._metrics.items():
             if trend.improving():
                 return name
         return None
 
     def metrics_in_words(self) -> str:
-        """Return such as ", accuracy 0.11 and not rising"; "" without metrics that tell."""
+        """Return text such as ", accuracy 0.11 and not rising"; "" without such metrics."""
         words = {
             name: f", {name.rpartition('/')[2]} {trend.last:.3g} and not "
             f"{'rising' if trend.direction > 0 else 'falling'}"

@@ -1,4 +1,4 @@
-"""Whether a metric gets better, told from its name and its values."""
+"""Whether a metric improves, by its name and values."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ _LOWER = frozenset((
 # fmt: on
 _MOST_VALUES = 128
 _SURE = 2.0
-# The frequencies of the classes alone lift an accuracy a little.
+# Learning only the class frequencies improves an accuracy slightly.
 _LEAST = 0.1
 
 
 def direction(name: str) -> int:
-    """Return 1 where higher is better, -1 where lower is, 0 where the name does not tell.
+    """Return 1 if higher is better, -1 if lower is better, 0 if the name does not tell.
 
     Args:
-        name: such as "metrics/val_accuracy".
+        name: name of a metric, such as "metrics/val_accuracy".
     """
     words = set(re.split(r"[^a-z0-9]+", name.rpartition("/")[2].lower()))
     return bool(words & _HIGHER) - bool(words & _LOWER)
 
 
 class MetricTrend:
-    """The values of one metric, in bounded memory: neighbours are averaged when there are many.
+    """The values of one metric, in bounded memory: neighbours are averaged if there are many.
 
     Args:
-        name: of the metric; its words say which way is better.
+        name: name of the metric, which determines the better direction.
     """
 
     def __init__(self, name: str) -> None:
@@ -51,7 +51,7 @@ class MetricTrend:
         self._per_mean = 1
 
     def add(self, value: float) -> None:
-        """Take in the next value; one that is not finite is left out."""
+        """Process the next value; ignore it if it is not finite."""
         if not math.isfinite(value):
             return
         self.last = value
@@ -66,10 +66,10 @@ class MetricTrend:
             self._per_mean *= 2
 
     def improving(self) -> bool:
-        """Say whether it has got steadily better, by a tenth of its first values in the end.
+        """Return whether the metric improves steadily, by a tenth of its first values in total.
 
-        Steadily: by the test of Mann and Kendall, which counts the pairs of values that stand in
-        the right order. Chance alone lets a metric jump, but not climb.
+        Steadiness is the test of Mann and Kendall, which counts the pairs of values in the right
+        order: by chance a metric may jump, but not rise steadily.
         """
         values = [self.direction * value for value in self._means]
         count = len(values)

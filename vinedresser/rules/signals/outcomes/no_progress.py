@@ -1,4 +1,4 @@
-"""Whether the training losses get nowhere, and along which trajectory they came there."""
+"""Detect training losses that make no progress, and describe their trajectory."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ if TYPE_CHECKING:
 
 __all__ = ["LossTrajectory", "NoProgress"]
 
-# Rules that know the cause by weights and gradients look every 20 steps: it leaves them one look.
+# Steps to wait for rules that find the cause in weights and gradients, every 20 steps.
 _HOLD = 20
-# A loss this share above its start has risen, however noisy it is.
+# Rise above the start, as a share of it, that exceeds any noise.
 _RISEN = 0.5
-# A loss that came down by this share of its start had learned.
+# Fall from the start, as a share of it, that counts as having learned.
 _LEARNED = 0.5
 
 
 class LossTrajectory(NamedTuple):
-    """How a loss that gets nowhere has moved.
+    """The trajectory of a loss without progress.
 
     Attributes:
-        name: of the loss.
-        kind: "thrown_up" far above its start, "lost" after it had come down, or "standing".
-        progress: of the loss.
-        blown: it stays far above its first value, with which it is compared.
-        start: the loss that it is compared with.
-        start_error: standard error of it.
-        stretch: the steps that show it.
-        rise: its highest block over its start.
+        name: name of the loss.
+        kind: "thrown_up" far above its start, "lost" after a fall, or "standing".
+        progress: progress of the loss.
+        blown: whether the loss stays far above its first value, which is then its start.
+        start: reference value of the loss.
+        start_error: standard error of the start.
+        stretch: steps without progress.
+        rise: ratio of the highest block to the start.
     """
 
     name: str
@@ -47,7 +47,7 @@ class LossTrajectory(NamedTuple):
 
     @property
     def seen(self) -> str:
-        """What was seen, a clause with the figures that follows the name of the loss."""
+        """A description with numbers, which follows the name of the loss."""
         progress, level = self.progress, self.stretch.level
         if self.kind == "thrown_up":
             start = min(self.start, progress.first)
@@ -65,9 +65,9 @@ class LossTrajectory(NamedTuple):
 
 
 class NoProgress(Signal):
-    """Whether all training losses get nowhere (`LearningOutcome.nowhere`), for 20 steps or more.
+    """Whether no training loss makes progress (`LearningOutcome.nowhere`) for 20 steps or more.
 
-    Not in a run in which a metric improves.
+    This is never the case while a metric improves.
 
     Args:
         patience: see `LossProgress`.
@@ -75,10 +75,10 @@ class NoProgress(Signal):
         rise: see `LossProgress.blown_up`.
 
     Attributes:
-        outcome: the losses and metrics.
-        since: the step since which it is so; None while it is not.
-        asked: there was enough new in the last step to ask again.
-        last: the last train step.
+        outcome: progress of losses and metrics.
+        since: first step without progress; None while there is progress.
+        asked: whether the last step allowed a new decision.
+        last: last train step.
     """
 
     def __init__(self, patience: int, drop: float, rise: float) -> None:
@@ -103,10 +103,10 @@ class NoProgress(Signal):
             self.since = step.step
 
     def trajectory(self, *, ended: bool = False) -> LossTrajectory | None:
-        """Return how the loss came where it is; None: it gets somewhere, or is not asked now.
+        """Return the trajectory of the loss; None with progress, or without a decision now.
 
         Args:
-            ended: the run is over, so that there is nothing to wait for.
+            ended: the run is over, so do not wait for other rules.
         """
         if self.since is None or self.last is None:
             return None
@@ -122,7 +122,7 @@ class NoProgress(Signal):
         name, progress = max((blown or losses).items(), key=_height)
         start, error = (progress.first, 0.0) if blown else progress.start()
         stretch = progress.latest() if blown else progress.stuck()
-        assert stretch is not None, "it was judged by it"
+        assert stretch is not None, "the decision is based on it"
         low = min(start, progress.first)
         kind: Literal["thrown_up", "lost", "standing"] = "standing"
         if blown or progress.thrown_up() or stretch.level - low > _RISEN * abs(low):
@@ -134,13 +134,13 @@ class NoProgress(Signal):
 
 
 def _height(entry: tuple[str, LossProgress]) -> float:
-    """Return how high a loss rose, in units of its first value."""
+    """Return the peak of a loss relative to its first value."""
     progress = entry[1]
     return progress.peak / abs(progress.first) if progress.first else 0.0
 
 
 def _chance(level: float) -> str:
-    """Return a remark when a loss is that of guessing among a few classes with equal odds."""
+    """Return a remark if a loss is that of guessing among equally likely classes."""
     if level <= 0 or level > math.log(20):
         return ""
     classes = round(math.exp(level))

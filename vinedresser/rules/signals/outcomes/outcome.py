@@ -1,7 +1,7 @@
-"""Whether a training comes to what it should: what a symptom is held against before it counts.
+"""Whether a training learns as it should, which decides whether symptoms count.
 
-A gradient may fade and units may die in a training that learns well; published detectors that do
-not ask raise alarms on a third to two thirds of healthy trainings.
+Gradients may fade and units may die in a training that learns well; published detectors that ignore
+the outcome raise alarms in a third to two thirds of healthy trainings.
 """
 
 from __future__ import annotations
@@ -23,35 +23,34 @@ if TYPE_CHECKING:
 __all__ = ["PLATEAU", "Outcome", "Verdict"]
 
 _SURE = 2.0
-# Of the gain of simple models: what is good, and what is poor.
+# Shares of the gain of simple models that are good and poor.
 _GOOD_SHARE = 0.8
 _POOR_SHARE = 0.5
-# A baseline that gains less says nothing.
+# Minimum gain of a baseline.
 _LEAST_BASELINE = 0.1
-# Without a baseline: a gain that is good, and a fall of the loss that is.
+# Good gain and good fall of the loss without a baseline.
 _GOOD_GAIN = 0.25
 _GOOD_FALL = 0.3
-# Windows of looks before anything is said to be poor.
+# Minimum windows of looks of a poor outcome.
 _FEWEST_WINDOWS = 3
-# Train steps before anything is said to be poor, and the share of the run where that is known.
+# Minimum train steps of a poor outcome, and minimum share of the run if its length is known.
 _PATIENCE = 150
 _SHARE = 0.4
-# The share of a run whose length is known, before which a loss that stands may stand on a plateau
-# before learning (Barak et al., "Hidden progress in deep learning", NeurIPS 2022); sparse parities
-# were seen to stand until 0.46.
+# Share of a run of known length in which the loss may stand on a plateau before learning (Barak et
+# al., "Hidden progress in deep learning", NeurIPS 2022); with sparse parities it stood until 0.46.
 PLATEAU = 0.5
-# Of a run of unknown length: this many times as long as until now it is given.
+# Assumed ratio of total to past steps in a run of unknown length.
 _HORIZON = 4.0
 
 
 class Verdict(NamedTuple):
-    """What becomes of a training.
+    """The verdict on a training.
 
     Attributes:
         kind: "good", "poor" (it does not learn, or less than it should), or "open".
-        reason: a clause with the figures, such as "accuracy 0.11 where guessing gives 0.10".
-        plateau: it is poor in that the loss stands, and may yet come off its plateau: the run is
-            not half over.
+        reason: explanation with numbers, such as "accuracy 0.11 where guessing gives 0.10".
+        plateau: the verdict is poor because the loss stands still, but it may leave its plateau:
+            the first half of the run is not over.
     """
 
     kind: Literal["good", "poor", "open"]
@@ -60,14 +59,13 @@ class Verdict(NamedTuple):
 
 
 class Outcome(Signal):
-    """What becomes of a training, judged by its predictions, losses and metrics.
+    """The outcome of a training, judged by its predictions, losses and metrics.
 
-    By the predictions where labels were captured with them: the share of the error of guessing that
-    is removed (`Fit`), held against simple models fitted to rows that the training has seen
-    (`Baseline`). It is good at four fifths of theirs, and poor below half of theirs when, going on
-    as in the last windows, it will still be so at the end of the run (of unknown length: at four
-    times the steps until now). Without such a baseline, and without labels, the losses and metrics
-    decide (`LearningOutcome`).
+    If predictions and labels were captured, their gain (`Fit`) is compared with that of simple
+    models fitted to rows of the training (`Baseline`). The outcome is good at four fifths of the
+    baseline. It is poor below half of the baseline if the trend of the last windows leaves it below
+    until the end of the run (of unknown length: until four times the past steps). Without baseline
+    or labels, losses and metrics decide (`LearningOutcome`).
     """
 
     def __init__(self) -> None:
@@ -79,7 +77,7 @@ class Outcome(Signal):
         self._verdict: Verdict | None = None
 
     def begin(self, info: RunRecord) -> None:
-        """Take note of how long the run is to be."""
+        """Read the expected number of steps."""
         self._total = info.total_steps
 
     def update(self, step: Step) -> None:
@@ -89,13 +87,13 @@ class Outcome(Signal):
             self._verdict = None
 
     def verdict(self) -> Verdict:
-        """Return what becomes of the training, as far as can be told now."""
+        """Return the verdict at the current step."""
         if self._verdict is None:
             self._verdict = self._judged(ended=False)
         return self._verdict
 
     def final(self) -> Verdict:
-        """Return what became of the training, now that it is over."""
+        """Return the verdict on a training that is over."""
         return self._judged(ended=True)
 
     def _judged(self, *, ended: bool) -> Verdict:
@@ -104,13 +102,13 @@ class Outcome(Signal):
         ]
         found = [verdict for verdict in verdicts if verdict is not None]
         for kind in ("good", "open", "poor"):
-            # One task that is learned is enough: there may be losses that only steer.
+            # One learned task is enough: other losses may be auxiliary.
             for verdict in found:
                 if verdict.kind == kind != "open":
                     return verdict
         losses = self._of_losses(ended=ended)
         if found and losses.kind == "good":
-            # The loss falls, and the predictions have not become good: that is open.
+            # The loss falls, but the predictions are not good.
             return Verdict("open")
         return losses
 
@@ -127,7 +125,7 @@ class Outcome(Signal):
             name, one = next(iter(progress.losses.items()))
             now = one.latest()
             level = now.level if now else one.first
-            # One that was thrown up has been somewhere else.
+            # A loss that was thrown up is not on a plateau.
             stands = not any(loss.thrown_up() for loss in progress.losses.values())
             early = not ended and self._step < PLATEAU * (self._total or 0)
             reason = f"{name} {level:.4g} from {one.start()[0]:.4g}"
@@ -135,7 +133,7 @@ class Outcome(Signal):
         return Verdict("open")
 
     def _of_fit(self, loss: str, series: FitSeries, *, ended: bool) -> Verdict | None:
-        """Return the verdict by the predictions of one loss; None: they do not tell."""
+        """Return the verdict by the predictions of one loss; None if they do not decide."""
         gain = series.gain()
         if gain is None:
             return None
@@ -154,7 +152,7 @@ class Outcome(Signal):
         return Verdict("open", words)
 
     def _without_hope(self, windows: list[Gain], poor: float) -> bool:
-        """Say whether a gain will be poor at the end too, if it goes on as in the last windows."""
+        """Return whether the trend of the last windows leaves the gain poor until the end."""
         if self._step < max(_PATIENCE, _SHARE * (self._total or 0)):
             return False
         end = max(self._total or _HORIZON * self._step, self._step)
@@ -172,20 +170,21 @@ def _words(series: FitSeries, gain: Gain, baseline: float | None) -> str:
 
 
 def _windows(series: FitSeries) -> list[Gain]:
-    """Return the gains of windows of looks that do not overlap, oldest first."""
+    """Return the gains of windows of looks without overlap, oldest first."""
     count = series.looks() // series.window
     gains = (series.gain(before=series.window * place) for place in range(count))
     return [gain for gain in gains if gain is not None][::-1]
 
 
 def _projected(windows: list[Gain], end: float) -> float:
-    """Return the gain that is to be hoped for at the end, if it goes on as in the last windows.
+    """Return an upper bound of the final gain, from the trend of the last windows.
 
-    A line through the last half of the windows (four at least), plus two standard errors of it.
+    The trend is a line through the last half of the windows (at least four); two standard errors
+    are added to its slope.
 
     Args:
         windows: gains, oldest first.
-        end: step at which the training ends.
+        end: last step of the training.
     """
     recent = windows[-max(4, len(windows) // 2) :]
     gains = np.array([gain.value for gain in recent])

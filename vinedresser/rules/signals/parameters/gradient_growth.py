@@ -1,4 +1,4 @@
-"""How the gradient, and how far the optimizer goes along it, change in the course of a run."""
+"""Growth of the gradient norm during a run, and the ratio of update to gradient."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _KEPT = 512
 
 
 class GradientGrowth(Signal):
-    """The norm of the whole gradient, against its first one and against the update made of it.
+    """The norm of the whole gradient, relative to its first value and to the update.
 
     Args:
-        every: train steps from one look to the next.
+        every: train steps between two looks.
 
     Attributes:
         first: l2 norm at the first look; NaN before.
         last: l2 norm at the last look.
-        stride: l2 norm of the update over that of the gradient, the learning rate of plain SGD;
-            NaN where one was not captured or is 0.
-        strides: (step, stride) of each look until now, thinned to 512.
+        stride: ratio of the l2 norms of update and gradient, the learning rate of plain SGD; NaN
+            if one was not captured or is 0.
+        strides: (step, stride) of the looks so far, thinned to 512.
     """
 
     def __init__(self, every: int = 20) -> None:
@@ -43,7 +43,7 @@ class GradientGrowth(Signal):
 
     @property
     def growth(self) -> float:
-        """The last norm over the first; NaN before the first, and after one of zero."""
+        """The ratio of the last norm to the first; NaN before the first, or if it was 0."""
         return self.last / self.first if self.first > 0 else math.nan
 
     def update(self, step: Step) -> None:

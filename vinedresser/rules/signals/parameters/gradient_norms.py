@@ -1,4 +1,4 @@
-"""The norm of all gradients together, along the steps."""
+"""The norm of all gradients together, by step."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ __all__ = ["GradientNorms"]
 
 
 class GradientNorms:
-    """The last norms of one rank's gradient, from the l2 norms of its tensors.
+    """Recent gradient norms of one rank, from the l2 norms of its tensors.
 
     Attributes:
-        norms: (step, norm) at the last steps at which gradients were captured, oldest first; a norm
-            is infinite when its square does not fit, which finite gradients can bring about.
-        tensors: how many tensors the last of them was made of.
-        zeros: how many of these had a norm of exactly zero.
+        norms: (step, norm) of the last 32 captured gradients, oldest first; a norm is infinite if
+            its square overflows, which is possible for finite gradients.
+        tensors: number of tensors of the last gradient.
+        zeros: number of these tensors with a norm of exactly zero.
     """
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class GradientNorms:
         self.norms: deque[tuple[int, float]] = deque(maxlen=32)
 
     def add(self, step: Step) -> None:
-        """Take in a train step; nothing happens when no gradient was captured, or a NaN."""
+        """Process a train step; ignore it if no gradient was captured or its norm is NaN."""
         parts = list(step.reduction_of("gradients", "l2").values())
         norm = math.hypot(*parts) if parts else math.nan
         if not math.isnan(norm):
@@ -37,7 +37,7 @@ class GradientNorms:
             self.zeros = parts.count(0.0)
 
     def growth(self) -> float:
-        """Return the last norm over the median of those before; 1 when there are too few."""
+        """Return the ratio of the last norm to the previous median; 1 if there are too few."""
         if len(self.norms) < 2:
             return 1.0
         *before, last = (norm for _, norm in self.norms)

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 __all__ = ["FEWEST_LAYERS", "GradientProfile", "gradient_profile"]
 
-# Fewer layers have no depth to fade or grow over.
+# Minimum number of layers for a profile.
 FEWEST_LAYERS = 3
-# The least ratio that is told from 0.
+# Minimum ratio that differs from 0.
 _LEAST = 1e-300
 
 
@@ -21,11 +21,11 @@ class GradientProfile(NamedTuple):
     """The gradient along the depth of a model.
 
     Attributes:
-        sizes: mean absolute gradient of each weight tensor, in the order of the model.
-        shallow, deep: name of the greatest in the first and in the last quarter.
-        ratio: the first of these over the second.
-        steady: rank correlation of size and depth, 1 where it fades at each layer on its way back,
-            -1 where it grows at each.
+        sizes: mean absolute gradient of each weight tensor by name, in the order of the model.
+        shallow, deep: name of the largest in the first and in the last quarter.
+        ratio: ratio of the gradients of ``shallow`` and ``deep``.
+        steady: rank correlation of size and depth; 1 if the gradient fades at each layer on its
+            way back, -1 if it grows at each.
     """
 
     sizes: dict[str, float]
@@ -36,15 +36,15 @@ class GradientProfile(NamedTuple):
 
     @property
     def per_layer(self) -> float:
-        """The factor from one layer to the one before it, in the geometric mean."""
+        """The factor from a layer to the previous one, as a geometric mean."""
         return math.pow(max(self.ratio, _LEAST), 1 / max(1, len(self.sizes) - 1))
 
 
 def gradient_profile(step: Step) -> GradientProfile | None:
-    """Return the gradient along the depth; None where it was not captured, or is 0 or NaN.
+    """Return the gradient along the depth; None if it was not captured, or is 0 or not finite.
 
     Args:
-        step: with the statistic ``abs_mean`` of gradients. Biases are left out.
+        step: step with the statistic ``abs_mean`` of gradients; biases are ignored.
     """
     if step.mode != "train":
         return None
@@ -66,7 +66,7 @@ def gradient_profile(step: Step) -> GradientProfile | None:
 
 
 def _rank_correlation(values: Sequence[float]) -> float:
-    """Return Spearman's rank correlation of values and their positions; no ties."""
+    """Return Spearman's rank correlation of values and their positions, without ties."""
     count = len(values)
     order = sorted(range(count), key=values.__getitem__)
     squares = sum((rank - position) ** 2 for rank, position in enumerate(order))

@@ -1,4 +1,4 @@
-"""The learning rate of a run, as its hyperparameters name it and as the optimizer has it."""
+"""The learning rate of a run: its hyperparameter, and the optimizer's values."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 __all__ = ["LearningRate", "LearningRateSignal"]
 
 _NAMES = re.compile(r"(?:(?:base|init|initial|max|peak)_?)?(?:lr0?|learning_?rate|eta0?)")
-# Of each parameter group, as `optimizer_state/lr`, `optimizer_state/generator.lr[1]`.
+# By parameter group, such as `optimizer_state/lr`, `optimizer_state/generator.lr[1]`.
 _CAPTURED = r"^optimizer_state/(?:\w+\.)?lr(?:\[\d+\])?$"
-# As often as the statistics that rules look at (`Need`).
+# Like the statistics of `Need`.
 _EVERY, _EARLY, _LATER = 20, 400, 100
 _KEPT = 512
 
@@ -30,9 +30,9 @@ class LearningRate:
     """A learning rate with a name.
 
     Attributes:
-        name: as the user wrote it.
-        value: as a number.
-        tunable: it is a hyperparameter of the run, so that a new value can be given by its name.
+        name: name that the user gave it.
+        value: value.
+        tunable: it is a hyperparameter of the run, so that a correction can name it.
     """
 
     name: str
@@ -41,11 +41,11 @@ class LearningRate:
 
     @classmethod
     def among(cls, parameters: Mapping[str, Any]) -> Self | None:
-        """Return the learning rate among hyperparameters; None when none has such a name.
+        """Return the learning rate among hyperparameters; None if none has such a name.
 
         Args:
-            parameters: as recorded with the run; a name may have dots, such as "optimizer.lr", and
-                a value may be text, such as "1e-3".
+            parameters: recorded hyperparameters; names may contain dots, such as "optimizer.lr",
+                and values may be strings, such as "1e-3".
         """
         for name, value in parameters.items():
             if not _NAMES.fullmatch(name.rpartition(".")[2].replace("-", "_").lower()):
@@ -59,50 +59,50 @@ class LearningRate:
         return None
 
     def smaller(self, rise: float) -> str:
-        """Return a smaller value in words, such as "lr 0.1 instead of 1".
+        """Return a smaller value as text, such as "lr 0.1 instead of 1".
 
         Args:
-            rise: by which factor the loss rose; a thousandfold asks for a bigger cut.
+            rise: factor by which the loss rose; from 1000 on, the value becomes much smaller.
         """
         return self.scaled(_cut(rise))
 
     def larger(self) -> str:
-        """Return a greater value in words."""
+        """Return a larger value as text."""
         return self.scaled(10.0)
 
     def scaled(self, factor: float) -> str:
-        """Return a value that is so many times as large, in words."""
+        """Return the value times a factor, as text."""
         return f"{self.name} {self._times(factor):g} instead of {self.value:g}"
 
     def lowered(self, rise: float) -> dict[str, float]:
-        """Return the smaller value by the hyperparameter's name, as a `Finding.correction`."""
+        """Return the value of `smaller` as a `Finding.correction`."""
         return self.corrected(_cut(rise))
 
     def raised(self) -> dict[str, float]:
-        """Return the greater value by the hyperparameter's name, as a `Finding.correction`."""
+        """Return the value of `larger` as a `Finding.correction`."""
         return self.corrected(10.0)
 
     def corrected(self, factor: float) -> dict[str, float]:
-        """Return a value that is so many times as large, as a `Finding.correction`.
+        """Return the value times a factor, as a `Finding.correction`.
 
-        {} where it is no hyperparameter: nobody would know what to set.
+        It is empty if the learning rate is not a hyperparameter.
         """
         return {self.name: self._times(factor)} if self.tunable else {}
 
     def _times(self, factor: float) -> float:
-        """Return it multiplied, in absolute value (a negative one climbs), with two digits."""
+        """Return the absolute value times a factor, rounded to two digits."""
         return float(f"{abs(self.value) * factor:.1e}")
 
 
 class LearningRateSignal(Signal):
-    """The learning rate that hyperparameters name, and those that the optimizer steps by.
+    """The learning rate of the hyperparameters, and those in use by the optimizer.
 
     Attributes:
-        named: the one among the hyperparameters; None where none has such a name.
-        captured: by name, such as ``optimizer_state/lr[1]``, those of the last look.
-        history: (step, greatest of the captured) of each look until now, thinned to 512.
-        first: the first of these; NaN before.
-        greatest: the greatest of these; NaN before.
+        named: learning rate among the hyperparameters; None if none has such a name.
+        captured: optimizer's rates at the last look by name, such as ``optimizer_state/lr[1]``.
+        history: (step, largest captured rate) of the looks so far, thinned to 512.
+        first: first rate of the history; NaN before.
+        greatest: largest rate of the history; NaN before.
     """
 
     needs = (
@@ -118,7 +118,7 @@ class LearningRateSignal(Signal):
         self.greatest = math.nan
 
     def begin(self, info: RunRecord) -> None:
-        """Take note of the hyperparameters."""
+        """Read the hyperparameters."""
         self.named = LearningRate.among(info.parameters)
 
     def update(self, step: Step) -> None:
@@ -142,13 +142,13 @@ class LearningRateSignal(Signal):
         self.greatest = max(self.greatest, now, key=abs)
 
     def rate(self) -> LearningRate | None:
-        """Return the learning rate to change: the hyperparameter, or what the optimizer has."""
+        """Return the learning rate to change: the hyperparameter, or else the optimizer's."""
         if self.named is not None or not self.history:
             return self.named
         return LearningRate("lr", self.history[-1][1], tunable=False)
 
     def scaled(self, factor: float) -> str:
-        """Return what to try in words, such as "lr 0.1 instead of 1"."""
+        """Return a remedy as text, such as "lr 0.1 instead of 1"."""
         rate = self.rate()
         if rate is not None:
             return rate.scaled(factor)
@@ -157,7 +157,7 @@ class LearningRateSignal(Signal):
         return f"{factor:g} times the learning rate"
 
     def corrected(self, factor: float) -> dict[str, float]:
-        """Return what to try as a `Finding.correction`; {} where no hyperparameter is it."""
+        """Return the remedy as a `Finding.correction`; {} without such a hyperparameter."""
         rate = self.rate()
         return {} if rate is None else rate.corrected(factor)
 

@@ -1,4 +1,4 @@
-"""Which parameters are trained: that gradients reach them, and that an optimizer moves them."""
+"""Find parameters that are not trained, and the reason."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
 __all__ = ["ParameterState", "ParameterStates", "Trouble"]
 
-# No optimizer has it; no gradient reaches it; it has one, and its update is zero.
+# No optimizer has it; no gradient reaches it; it has a gradient, but its update is zero.
 Trouble = Literal["left_out", "cut_off", "unmoved"]
 
 
 class ParameterState(NamedTuple):
-    """What becomes of a parameter that has not changed since the last look.
+    """A parameter that has not changed since the previous look.
 
     Attributes:
-        trouble: why.
-        since: the first step at which it was so, in looks in a row.
-        looks: how many.
-        moved: it had changed before.
-        graded: a gradient reaches it.
+        trouble: reason.
+        since: step of the first of the consecutive looks with this reason.
+        looks: number of these looks.
+        moved: whether the parameter changed before.
+        graded: whether a gradient reaches it.
     """
 
     trouble: Trouble
@@ -39,23 +39,22 @@ class ParameterState(NamedTuple):
 
 
 class ParameterStates(Signal):
-    """Which weights stand still while others of their model are trained.
+    """The weights that stand still while others of their model are trained.
 
-    A look is a train step at which weights, updates and gradients were captured, and some weight
-    had an update that is not zero. Of a weight that by its norm, mean and standard deviation is the
-    same as at the look before it is asked why: it has no update (no optimizer has it), no gradient,
-    or a gradient that is not zero and an update that is. What is the same for another reason (its
-    gradient is zero) is no trouble of this kind. Frozen weights are left out, and so are models of
-    which no weight is updated: teachers, averages.
+    A look is a train step at which weights, updates and gradients were captured and some weight had
+    a non-zero update. A weight whose norm, mean and standard deviation are the same as at the
+    previous look stands still because it has no update (no optimizer has it), no gradient, or a
+    non-zero gradient and a zero update. Other reasons, such as a zero gradient, are not reported.
+    Frozen weights are ignored, and so are models without any update, such as teachers and averages.
 
     Args:
-        every: train steps from one look to the next.
+        every: train steps between two looks.
 
     Attributes:
-        looked: the last step was a look.
-        states: by the full name of a weight; those that are in no trouble are left out.
-        sizes: elements of each weight that is to be trained, by its full name, in the order of the
-            model's modules.
+        looked: whether the last step was a look.
+        states: by full name of a weight, for weights that stand still.
+        sizes: number of elements of each trainable weight by full name, in the order of the
+            modules.
     """
 
     def __init__(self, every: int = 20) -> None:
@@ -75,12 +74,12 @@ class ParameterStates(Signal):
         self._moved: set[str] = set()
 
     def begin(self, info: RunRecord) -> None:
-        """Take note of what is not to be trained, and of the order of the modules."""
+        """Read the frozen parameters and the order of the modules."""
         self._frozen = frozenset(info.frozen)
         self._places = {path: place for place, path in enumerate(info.modules)}
         roots = [path for path, words in info.modules.items() if words[2:]]
         named = (f"{root}." for root in roots)
-        # A model that is watched without a name has none before its paths.
+        # The paths of a model without a name have no prefix.
         self._prefixes = tuple(
             one for one in named if any(path.startswith(one) for path in info.modules)
         )
@@ -109,7 +108,7 @@ class ParameterStates(Signal):
             self._last[name] = now
             _, _, path = name.partition("/")
             trouble = _trouble(updates.get(f"updates/{path}"), gradients.get(f"gradients/{path}"))
-            # At the first look nothing is known of what was before.
+            # The first look has no previous values.
             if trouble is None or not still or self._model(name) not in moving:
                 self.states.pop(name, None)
                 continue
@@ -124,7 +123,7 @@ class ParameterStates(Signal):
             )
 
     def _measure(self, step: Step, norms: Mapping[str, float]) -> None:
-        """Find out which weights are to be trained, and how large they are."""
+        """Determine the trainable weights and their sizes."""
         stds, means = step.reduction_of("weights", "std"), step.reduction_of("weights", "mean")
         found = {}
         for name, norm in norms.items():
@@ -140,13 +139,13 @@ class ParameterStates(Signal):
         return self._places.get(path, len(self._places))
 
     def _model(self, name: str) -> str:
-        """Return the prefix of the model that a tensor belongs to; "" for one without a name."""
+        """Return the prefix of a tensor's model; "" for a model without a name."""
         path = name.partition("/")[2]
         return next((one for one in self._prefixes if path.startswith(one)), "")
 
 
 def _trouble(update: float | None, gradient: float | None) -> Trouble | None:
-    """Return why a weight does not change, given the norms of its update and gradient."""
+    """Return why a weight stands still, given the l2 norms of its update and gradient."""
     if update is None:
         return "left_out"
     if gradient is None:

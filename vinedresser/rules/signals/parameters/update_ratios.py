@@ -1,4 +1,4 @@
-"""How far a step of the optimizer moves the weights."""
+"""The ratio of updates to weights."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ if TYPE_CHECKING:
 
 __all__ = ["USUAL_RATIOS", "GreatestUpdate", "UpdateRatios", "to_usual"]
 
-# Least and greatest that healthy trainings showed.
+# Minimum and maximum in healthy trainings.
 USUAL_RATIOS = (2e-4, 2e-3)
-# What is usual (Karpathy, "A Recipe for Training Neural Networks": about 1e-3).
+# A. Karpathy, "A Recipe for Training Neural Networks": about 1e-3.
 _USUAL = 1e-3
-# The factor by which a correction changes the learning rate at the most.
+# Maximum factor of a correction of the learning rate.
 _MOST = 1e3
 
 
 class GreatestUpdate(NamedTuple):
-    """The look with the greatest updates.
+    """The look with the largest updates.
 
     Attributes:
-        step: of it.
-        median: of the ratios.
-        ratios: by name of a weight.
+        step: step of the look.
+        median: median of the ratios.
+        ratios: ratios by name of the weight.
     """
 
     step: int
@@ -37,9 +37,9 @@ class GreatestUpdate(NamedTuple):
 
 
 def to_usual(ratio: float) -> float:
-    """Return the factor of the learning rate that makes a ratio a usual one.
+    """Return the factor of the learning rate that leads to a usual ratio.
 
-    A power of ten, more is not known, from 0.001 to 1000.
+    It is a power of ten from 0.001 to 1000.
     """
     change = min(max(_USUAL / ratio, 1 / _MOST), _MOST)
     return 10.0 ** round(math.log10(change))
@@ -48,17 +48,17 @@ def to_usual(ratio: float) -> float:
 class UpdateRatios(Signal):
     """The update-to-weight ratios of the last look: |update of W| / max(|W|, |W at first|).
 
-    Norms are l2. Weights that were regularised away are held against what they were. Tensors that
-    do not change are left out. Source: A. Karpathy, "A Recipe for Training Neural Networks": about
-    1e-3 is usual.
+    Norms are l2. The first norm is used for weights that regularisation has shrunk. Tensors that do
+    not change are ignored. Source: A. Karpathy, "A Recipe for Training Neural Networks": about 1e-3
+    is usual.
 
     Args:
-        every: train steps from one look to the next.
+        every: train steps between two looks.
 
     Attributes:
-        ratios: by name of a weight, at the last step; {} where nothing was captured or moved.
-        median: of these; NaN where there are none.
-        greatest: the look with the greatest median until now; None before the first.
+        ratios: ratios at the last step by name of the weight; {} without captures or changes.
+        median: median of the ratios; NaN if there are none.
+        greatest: look with the largest median so far; None before the first.
     """
 
     def __init__(self, every: int = 20) -> None:
@@ -74,7 +74,7 @@ class UpdateRatios(Signal):
 
     @property
     def were_usual(self) -> bool:
-        """Whether there was a look at which the median was not below what is usual."""
+        """Whether the median reached the usual minimum at some look."""
         return self.greatest is not None and self.greatest.median >= USUAL_RATIOS[0]
 
     def update(self, step: Step) -> None:
@@ -87,7 +87,7 @@ class UpdateRatios(Signal):
             norm = max(now, self._first.setdefault(name, now))
             update = updates.get(f"updates/{name.partition('/')[2]}", 0.0)
             ratio = update / norm if norm > 0 else 0.0
-            # It may underflow, or the norm overflow.
+            # The ratio may underflow, or the norm overflow.
             if 0 < ratio < math.inf:
                 self.ratios[name] = ratio
         if self.ratios:

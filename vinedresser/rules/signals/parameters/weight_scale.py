@@ -1,4 +1,4 @@
-"""How large the weights of each layer are, for its width."""
+"""The scale of each layer's weights, relative to its width."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["WeightScale", "weight_scales"]
 
-# Layers whose weights are no matrices that a signal is multiplied by.
+# Layers whose weights are not matrices that multiply a signal.
 _NO_MATRICES = ("Embedding", "Norm")
 
 
@@ -22,11 +22,11 @@ class WeightScale(NamedTuple):
     """The size of one weight tensor.
 
     Attributes:
-        scale: root mean square times root of the width: 1.41 in He's initialisation, about 1 in
-            Xavier's and LeCun's, 0.58 in PyTorch's default. The width is the root of the number of
-            elements: the geometric mean of inputs and outputs of a dense layer.
-        rms: root mean square of its elements.
-        width: as above.
+        scale: rms times the square root of the width: 1.41 in He's initialisation, about 1 in
+            Xavier's and LeCun's, 0.58 in PyTorch's default.
+        rms: root mean square of the elements.
+        width: square root of the number of elements, for a dense layer the geometric mean of its
+            inputs and outputs.
     """
 
     scale: float
@@ -37,15 +37,15 @@ class WeightScale(NamedTuple):
 def weight_scales(
     step: Step, modules: Mapping[str, Sequence[str]] | None = None
 ) -> dict[str, WeightScale]:
-    """Return the size of each weight tensor; norm layers and embeddings are left out.
+    """Return the scale of each weight tensor, except norm layers and embeddings.
 
-    With l2² = n (std² + mean²), n being the number of elements. Of zeros n is not known, and the
-    width counts as 0.
+    The number of elements n follows from l2² = n (std² + mean²). For tensors of zeros it is
+    unknown, and the width is 0.
 
     Args:
-        step: with the statistics ``l2``, ``std`` and ``mean`` of weights.
-        modules: of the run's record: [type, activation, ...] by path. What a norm layer's weights
-            begin with, all ones, tells it where modules are not known.
+        step: step with the statistics ``l2``, ``std`` and ``mean`` of weights.
+        modules: [type, activation, ...] by path, from the run's record. Without it, norm layers are
+            recognised by their initial weights, which are all 1.
     """
     norms = step.reduction_of("weights", "l2")
     means = step.reduction_of("weights", "mean")
