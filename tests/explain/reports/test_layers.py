@@ -177,7 +177,7 @@ def test_data_that_was_not_captured_is_named(tmp_path: Path) -> None:
     for words in (
         "Updates and weights were not both captured",
         "Activations were not captured",
-        "[capture.labels] and [predictions] every = 5, rows = 64",
+        "[capture.labels] and [capture.predictions] every = 5, rows = 64",
         "Learning rate and timing were not captured",
     ):
         assert words in page.text

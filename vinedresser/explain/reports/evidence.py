@@ -32,7 +32,7 @@ _USUAL = Band(*USUAL_RATIOS, f"usual: {number(USUAL_RATIOS[0])} to {number(USUAL
 _MOST_HISTOGRAMS = 4
 _NO_BATCHES = (
     "Labels and predictions of a known loss were not captured. To capture some rows, set "
-    "[capture.{}] every = 5, rows = 64."
+    "{} every = 5, rows = 64."
 )
 
 
@@ -88,7 +88,13 @@ def confusion_section(run: Run, seen: LastBatches | None) -> Section:
     """Return the confusion matrix; without charts if the task has no classes."""
     title = "Confusion matrix"
     if seen is None:
-        return Section("confusion", title, "", [], _NO_BATCHES.format("labels] and [predictions"))
+        return Section(
+            "confusion",
+            title,
+            "",
+            [],
+            _NO_BATCHES.format("[capture.labels] and [capture.predictions]"),
+        )
     data = confusion(seen, run.info.classes)
     if data is None:
         return Section("confusion", title, "", [])
@@ -104,7 +110,9 @@ def confusion_section(run: Run, seen: LastBatches | None) -> Section:
 def example_section(run: Run, seen: LastBatches | None) -> ExampleSection:
     """Return the examples with the highest loss."""
     if seen is None:
-        missing = _NO_BATCHES.format("model_inputs], [labels] and [predictions")
+        missing = _NO_BATCHES.format(
+            "[capture.model_inputs], [capture.labels] and [capture.predictions]"
+        )
         return ExampleSection("", None, missing)
     last = run.info.framework == "keras"
     found = hard_examples(seen, run.info.classes, run.info.features, channels_last=last)
