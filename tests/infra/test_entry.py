@@ -1,4 +1,4 @@
-"""A training that is a function, called in a process of its own."""
+"""A training function is called in its own process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ number = 3
 
 
 def call(folder: Path, target: str, parameters: dict[str, Any]) -> tuple[int, str]:
-    """Call a function; return the exit code, and what was printed."""
+    """Call a function; return the exit code and the output."""
     (folder / "package").mkdir(exist_ok=True)
     (folder / "package" / "training.py").write_text(MODULE, encoding="utf-8")
     done = subprocess.run(
@@ -60,7 +60,7 @@ def test_parameters_keep_their_types(tmp_path: Path) -> None:
         ("package.training:broken", {}, "No module named 'nothing_of_this_name'"),
     ],
 )
-def test_what_cannot_be_called_is_named(
+def test_an_entry_that_cannot_be_called_is_named(
     tmp_path: Path, target: str, parameters: dict[str, Any], said: str
 ) -> None:
     code, output = call(tmp_path, target, parameters)

@@ -1,4 +1,4 @@
-"""Each training gets GPUs for itself; what they are called is enough to find that out."""
+"""Each training leases its own GPUs; the tests need only their names."""
 
 from __future__ import annotations
 
@@ -67,14 +67,14 @@ with Hook() as hook:
 
 @pytest.fixture
 def gpus(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Have this process see two GPUs that no other test has."""
+    """Show this process two GPUs that no other test uses."""
     names = [f"GPU-{uuid4()}" for _ in range(2)]
     monkeypatch.setenv(VISIBLE_GPUS, ",".join(names))
     return names
 
 
 def never() -> bool:
-    """Wait on."""
+    """Keep waiting."""
     return False
 
 
@@ -82,21 +82,21 @@ def never() -> bool:
     ("given", "seen"),
     [("0,1", ["0", "1"]), (" 3 , GPU-8a ", ["3", "GPU-8a"]), ("", []), ("2,-1,3", ["2"])],
 )
-def test_they_are_those_that_cuda_would_show(
+def test_visible_gpus_are_those_of_cuda(
     monkeypatch: pytest.MonkeyPatch, given: str, seen: list[str]
 ) -> None:
     monkeypatch.setenv(VISIBLE_GPUS, given)
     assert visible_gpus() == seen
 
 
-def test_nobody_gets_what_another_one_has(gpus: list[str]) -> None:
+def test_a_leased_gpu_is_not_leased_again(gpus: list[str]) -> None:
     first = lease(1, never)
     second = lease(1, never)
     assert [*first.names, *second.names] == gpus
     answers = iter([False, False, True])
     assert lease(1, lambda: next(answers)) == NO_GPUS
     first.close()
-    # Of two that are wanted one is free: it is not kept while the other one is waited for.
+    # Two are requested and one is free: it is not held while waiting for the other.
     answers = iter([False, False, True])
     assert lease(2, lambda: next(answers)) == NO_GPUS
     third = lease(1, never)
@@ -108,7 +108,7 @@ def test_nobody_gets_what_another_one_has(gpus: list[str]) -> None:
     both.close()
 
 
-def test_a_training_that_wants_more_than_there_are_has_crashed(
+def test_a_training_that_requests_too_many_gpus_has_crashed(
     tmp_path: Path, gpus: list[str]
 ) -> None:
     prepare_run(tmp_path / "run", new_run("run"), LaunchRecord([sys.executable, "-V"], ".", gpus=3))
@@ -133,7 +133,7 @@ sys.stdin.read()
 """
 
 
-def test_a_training_keeps_its_gpus_when_who_started_it_is_killed(
+def test_a_training_keeps_its_gpus_when_its_launcher_is_killed(
     tmp_path: Path, gpus: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VISIBLE_GPUS, gpus[0])
@@ -149,7 +149,7 @@ def test_a_training_keeps_its_gpus_when_who_started_it_is_killed(
     until(lambda: log.exists() and log.read_text() == f"{gpus[0]}\n", "the training")
     answers = iter([False, False, True])
     assert lease(1, lambda: next(answers)) == NO_GPUS
-    # One that would get it waits, and ends when it is asked to.
+    # The next training waits for the GPU, and stops on request.
     prepare_run(tmp_path / "next", new_run("next"), LaunchRecord(argv, ".", gpus=1))
     request_stop(tmp_path / "next", reason="enough")
     assert start(tmp_path / "next").wait(60) == 0
@@ -171,14 +171,14 @@ def write(folder: Path, more: str = "") -> Path:
 
 
 def run_sweep(folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run it."""
+    """Run the sweep."""
     command = [sys.executable, "-m", "vinedresser", "sweep", "sweep.toml"]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.thorough
-def test_the_trials_of_a_sweep_share_the_gpus_out(tmp_path: Path, gpus: list[str]) -> None:
-    # Not how many at once, but what each needs.
+def test_trials_of_a_sweep_never_share_a_gpu(tmp_path: Path, gpus: list[str]) -> None:
+    # Concurrency follows from the needs of each run.
     write(tmp_path, "cpus = 1")
     done = run_sweep(tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -223,7 +223,7 @@ def test_contradictory_settings_are_refused(tmp_path: Path, more: str, said: str
     assert f"sweep.toml: {said}" in str(refused.value)
 
 
-def test_as_many_train_at_once_as_find_room(tmp_path: Path, gpus: list[str]) -> None:
+def test_concurrency_defaults_to_what_fits(tmp_path: Path, gpus: list[str]) -> None:
     cores = len(os.sched_getaffinity(0))
     assert load_sweep(write(tmp_path, "cpus = 1")).experiment.max_concurrent == min(cores, 2)
     assert load_sweep(write(tmp_path, f"cpus = {cores}")).experiment.max_concurrent == 1
@@ -231,7 +231,7 @@ def test_as_many_train_at_once_as_find_room(tmp_path: Path, gpus: list[str]) -> 
 
 
 @pytest.mark.parametrize("max_concurrent", [1, 2])
-def test_trials_side_by_side_share_the_cores(tmp_path: Path, max_concurrent: int) -> None:
+def test_concurrent_trials_split_the_cores(tmp_path: Path, max_concurrent: int) -> None:
     cores = len(os.sched_getaffinity(0))
     [plan] = load_sweep(write(tmp_path, f"max_concurrent = {max_concurrent}")).experiment.specs
     assert plan.environment["OMP_NUM_THREADS"] == str(max(cores // max_concurrent, 1))
@@ -239,7 +239,7 @@ def test_trials_side_by_side_share_the_cores(tmp_path: Path, max_concurrent: int
         write(tmp_path, f"max_concurrent = {max_concurrent}\ncpus = 7")
     ).experiment.specs
     assert plan.environment["OMP_NUM_THREADS"] == "7"
-    # Nobody knows the cores of workers elsewhere.
+    # The cores of remote workers are unknown.
     runner = 'runner = { name = "dask", address = "tcp://far:8786" }'
     far = f"max_concurrent = {max_concurrent}\n{runner}"
     [plan] = load_sweep(write(tmp_path, far)).experiment.specs

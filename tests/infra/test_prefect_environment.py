@@ -1,4 +1,4 @@
-"""A flow waits for the Prefect server that it is to use, and says which one stays away."""
+"""A flow waits for its Prefect server, and names a server that does not answer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vinedresser.infra.servers.local_server import free_ports
 
 
 class Denies(BaseHTTPRequestHandler):
-    """A server that wants a password."""
+    """A server that requires a password."""
 
     def do_GET(self) -> None:
         self.send_error(401)
@@ -23,7 +23,7 @@ class Denies(BaseHTTPRequestHandler):
         pass
 
 
-def test_a_server_that_comes_back_is_waited_for() -> None:
+def test_a_restarting_server_is_awaited() -> None:
     [port] = free_ports("127.0.0.1", 1)
     servers: list[HTTPServer] = []
 
@@ -40,7 +40,7 @@ def test_a_server_that_comes_back_is_waited_for() -> None:
     thread.join()
 
 
-def test_a_server_that_stays_away_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_server_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     [port] = free_ports("127.0.0.1", 1)
     monkeypatch.setattr(prefect_environment, "_PATIENCE", 0.0)
     url = f"http://127.0.0.1:{port}/api"

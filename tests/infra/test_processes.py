@@ -1,4 +1,4 @@
-"""Processes are told apart for ever, watched without polling, and ended with their families."""
+"""Processes have unique identities, are watched without polling, and end with their descendants."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from vinedresser.processes import (
 
 @pytest.fixture
 def sleeper() -> Iterator[subprocess.Popen[bytes]]:
-    """A process that leads a group of its own."""
+    """Return a process that leads its own group."""
     with subprocess.Popen(["sleep", "600"], start_new_session=True) as process:
         yield process
         process.kill()
 
 
-def test_a_process_has_an_identity_as_long_as_it_runs(sleeper: subprocess.Popen[bytes]) -> None:
+def test_a_process_has_an_identity_while_it_runs(sleeper: subprocess.Popen[bytes]) -> None:
     identity = identify(sleeper.pid)
     assert identity is not None
     assert (identity.pid, identity.boot, identity.host) == (
@@ -67,7 +67,7 @@ def test_the_start_time_is_the_kernels(sleeper: subprocess.Popen[bytes]) -> None
     assert abs(age - float(listed.stdout)) < 2
 
 
-def test_a_command_name_may_hold_anything(tmp_path: Path) -> None:
+def test_a_command_name_may_contain_anything(tmp_path: Path) -> None:
     program = tmp_path / ") Z 1 (x"
     program.symlink_to("/bin/sleep")
     with subprocess.Popen([program, "600"]) as process:
@@ -85,18 +85,18 @@ def test_a_reused_id_is_another_process(sleeper: subprocess.Popen[bytes]) -> Non
     assert is_alive(replace(identity, host="another host")) is None
 
 
-def test_nobody_has_an_id_that_is_not_in_use() -> None:
+def test_an_unused_id_has_no_identity() -> None:
     with subprocess.Popen(["true"]) as process:
         pass
     assert identify(process.pid) is None
 
 
-def test_this_process_lives() -> None:
+def test_this_process_is_alive() -> None:
     assert this_process().pid == os.getpid()
     assert is_alive(this_process())
 
 
-def test_watching_tells_the_end(sleeper: subprocess.Popen[bytes]) -> None:
+def test_watching_reports_the_end(sleeper: subprocess.Popen[bytes]) -> None:
     identity = identify(sleeper.pid)
     assert identity is not None
     descriptor = watch(identity)
@@ -118,7 +118,7 @@ def test_watching_is_not_fooled_by_a_reused_id(sleeper: subprocess.Popen[bytes])
     assert len(os.listdir("/proc/self/fd")) == len(before)
 
 
-def test_descendants_are_children_and_theirs() -> None:
+def test_descendants_include_grandchildren() -> None:
     code = "import subprocess; print(subprocess.Popen(['sleep', '600']).pid, flush=True); input()"
     with subprocess.Popen(
         [sys.executable, "-S", "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -143,7 +143,7 @@ def test_marked_processes_are_found_by_the_whole_entry(tmp_path: Path) -> None:
         subprocess.Popen(["sleep", "600"], env=environment) as spared,
         subprocess.Popen(["sleep", "600"], env=longer) as other,
     ):
-        # The new environment is in force with the exec, of which Popen waits for the outcome.
+        # The environment changes with exec, and Popen waits for that.
         assert sorted(marked_processes(mark)) == sorted([marked.pid, spared.pid])
         assert kill_marked(mark, sparing=frozenset({spared.pid})) == [marked.pid]
         assert marked.wait() == -signal.SIGKILL
@@ -154,7 +154,7 @@ def test_marked_processes_are_found_by_the_whole_entry(tmp_path: Path) -> None:
         other.kill()
 
 
-def test_killing_outruns_those_who_fork(tmp_path: Path) -> None:
+def test_killing_outruns_forks(tmp_path: Path) -> None:
     code = "import os, time\nfor _ in range(50): os.fork() or time.sleep(600); time.sleep(0.002)"
     environment = {**os.environ, "VINEDRESSER_TEST": str(tmp_path)}
     with subprocess.Popen([sys.executable, "-S", "-c", code], env=environment) as first:
@@ -165,7 +165,7 @@ def test_killing_outruns_those_who_fork(tmp_path: Path) -> None:
     assert list(marked_processes(mark)) == []
 
 
-def test_a_group_is_killed_also_when_its_leader_is_gone(tmp_path: Path) -> None:
+def test_a_group_is_killed_after_its_leader_has_ended(tmp_path: Path) -> None:
     with subprocess.Popen(
         ["sh", "-c", "sleep 600 & echo $!; read line"],
         stdin=subprocess.PIPE,
@@ -188,7 +188,7 @@ def test_a_group_is_killed_also_when_its_leader_is_gone(tmp_path: Path) -> None:
     kill_group(identity)
 
 
-def test_a_group_of_somebody_else_is_left_alone(sleeper: subprocess.Popen[bytes]) -> None:
+def test_a_group_of_another_process_is_left_alone(sleeper: subprocess.Popen[bytes]) -> None:
     identity = identify(sleeper.pid)
     assert identity is not None
     for stale in (

@@ -1,4 +1,4 @@
-"""Nothing of an S3 server of our own stays in /tmp when it has ended."""
+"""A local S3 server leaves nothing in /tmp."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vinedresser.infra.servers.seaweed_sockets import noted_sockets, remove_sock
 from vinedresser.testing.s3_server import seaweed
 
 
-def test_the_sockets_of_a_server_go_with_it(tmp_path: Path) -> None:
+def test_sockets_are_removed_with_their_server(tmp_path: Path) -> None:
     with seaweed(tmp_path) as server:
         sockets = [Path(line) for line in (tmp_path / "sockets.txt").read_text().splitlines()]
         assert len(sockets) == 4
@@ -23,10 +23,10 @@ def test_the_sockets_of_a_server_go_with_it(tmp_path: Path) -> None:
     assert not any(path.exists() for path in sockets)
 
 
-def test_a_socket_at_which_another_server_listens_stays(
+def test_a_socket_in_use_by_another_server_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The paths of sockets have 108 bytes at the most.
+    # Paths of sockets have at most 108 bytes.
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sockets.txt").write_text("left\nlistening\nnone")
     with socket.socket(socket.AF_UNIX) as left, socket.socket(socket.AF_UNIX) as listening:
@@ -37,7 +37,7 @@ def test_a_socket_at_which_another_server_listens_stays(
     assert [path.name for path in tmp_path.iterdir() if path.is_socket()] == ["listening"]
 
 
-def test_a_server_that_does_not_start_leaves_no_sockets(
+def test_a_server_that_fails_to_start_leaves_no_sockets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("vinedresser.infra.servers.seaweed_sockets._PLACE", "{part}-{port}")

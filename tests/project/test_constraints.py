@@ -1,4 +1,4 @@
-"""The pins of constraints.txt are the environment, whole and exact."""
+"""The pins of constraints.txt match the environment completely and exactly."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def pins() -> dict[str, Version]:
 
 
 def installed_closure(requirement: Requirement, seen: set[str]) -> Iterator[str]:
-    """Yield the canonical names of a requirement and all it brings into this environment."""
+    """Yield the canonical names of a requirement and its dependencies in this environment."""
     name = canonicalize_name(requirement.name)
     extras = requirement.extras or {""}
     if all(f"{name}[{extra}]" in seen for extra in extras):
@@ -34,10 +34,10 @@ def installed_closure(requirement: Requirement, seen: set[str]) -> Iterator[str]
             yield from installed_closure(brought, seen)
 
 
-def test_all_that_make_env_installs_is_pinned() -> None:
+def test_every_installed_package_is_pinned() -> None:
     expected = pins()
     names = set(installed_closure(Requirement("vinedresser[dev]"), set())) - {"vinedresser"}
-    # The CPU build of torch calls itself 2.13.0+cpu.
+    # The CPU build of torch has the version 2.13.0+cpu.
     versions = {name: Version(Version(distribution(name).version).public) for name in names}
     assert {
         name: version for name, version in versions.items() if expected.get(name) != version

@@ -1,4 +1,4 @@
-"""What the documents show works.
+"""Examples in the documents work.
 
 Each document is a session in one temporary directory, from its first block to its last:
 
@@ -86,7 +86,7 @@ def run(words: list[str], directory: Path) -> str:
         AssertionError: it did not succeed.
     """
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    # As a new user has it: nothing of Prefect's is set up.
+    # As for a new user, Prefect is not set up.
     outside = {name: value for name, value in os.environ.items() if name != "PREFECT_HOME"}
     result = subprocess.run(
         words,
@@ -103,7 +103,7 @@ def run(words: list[str], directory: Path) -> str:
 
 
 def follow_command(command: Command, directory: Path) -> None:
-    """Run a command, or check it where it is not to be run."""
+    """Run a command; only check a make target."""
     program = command.words[0]
     if program == "make":
         targets = TARGET.findall((ROOT / "Makefile").read_text(encoding="utf-8"))
@@ -120,7 +120,7 @@ def follow_command(command: Command, directory: Path) -> None:
 
 
 def follow_file(block: Block, directory: Path) -> None:
-    """Write a block that is a file, or else run or read it."""
+    """Write a block that is a file; run or parse any other."""
     if block.language == "toml":
         tomllib.loads(block.body)
     if named := FILE.match(block.body):
@@ -133,7 +133,7 @@ def follow_file(block: Block, directory: Path) -> None:
 @pytest.mark.parametrize(
     "document",
     [
-        # It runs the flow of the quick start.
+        # It runs the flow of the quick start, which takes a minute.
         pytest.param(path, marks=pytest.mark.thorough if path.name == "README.md" else ())
         for path in DOCUMENTS
     ],

@@ -1,4 +1,4 @@
-"""What the forerunner did wrong, each defect by itself (issue 3, "The forerunner's defects")."""
+"""Defects of the predecessor, one by one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ KINDS = ("inputs", "outputs", "weights", "biases", "gradients", "losses")
 
 
 def step_on(tmp_path: Path, model: nn.Module, forward: Callable[[], Tensor]) -> Run:
-    """Take one step of a model with everything captured; nothing may be left to complain of."""
+    """Take one step of a model with everything captured, without problems."""
     hook = Hook(tmp_path / "run", collections=dict.fromkeys(KINDS, ALWAYS))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     hook.watch(model, optimizer=optimizer)
@@ -37,7 +37,7 @@ def step_on(tmp_path: Path, model: nn.Module, forward: Callable[[], Tensor]) -> 
     return open_run(tmp_path / "run")
 
 
-def test_the_input_of_a_layer_in_place_is_what_it_was_given(tmp_path: Path) -> None:
+def test_an_in_place_layer_keeps_its_captured_input(tmp_path: Path) -> None:
     model = nn.Sequential(
         nn.Linear(3, 4), nn.ReLU(inplace=True), nn.Linear(4, 4), nn.ELU(1.0, True)
     )
@@ -62,7 +62,7 @@ def test_the_input_of_a_layer_in_place_is_what_it_was_given(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("way", ["model", "autocast"])
-def test_bf16_does_not_kill_the_training(way: str, tmp_path: Path) -> None:
+def test_bf16_does_not_crash_the_training(way: str, tmp_path: Path) -> None:
     model = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.ReLU(), nn.Linear(4, 1))
     x = torch.randn(5, 3)
     if way == "model":
@@ -76,7 +76,7 @@ def test_bf16_does_not_kill_the_training(way: str, tmp_path: Path) -> None:
     run = step_on(tmp_path, model, forward)
     output = run.tensor("outputs/0")
     assert output.dtype.name == "bfloat16"
-    # Against the same layer in float64: bfloat16 has 8 significant bits.
+    # The reference is the same layer in float64; bfloat16 has 8 significant bits.
     weight, bias = (
         run.tensor(name).value(0).astype(np.float64)
         for name in ("weights/0.weight", "biases/0.bias")
@@ -86,7 +86,7 @@ def test_bf16_does_not_kill_the_training(way: str, tmp_path: Path) -> None:
     assert run.tensor("gradients/0.weight").value(0).any()
 
 
-def test_the_mean_of_integer_labels_does_not_kill_the_training(tmp_path: Path) -> None:
+def test_the_mean_of_integer_labels_does_not_crash_the_training(tmp_path: Path) -> None:
     model, loss = nn.Linear(2, 3), nn.CrossEntropyLoss()
     means = SaveConfig(every=1, reductions=("mean", "std", "l2"))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -105,7 +105,7 @@ def test_the_mean_of_integer_labels_does_not_kill_the_training(tmp_path: Path) -
 
 
 class Odd(nn.Module):
-    """Takes keyword arguments and nestings, and returns a dictionary with nestings."""
+    """A module with keyword arguments and nested inputs and outputs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -116,7 +116,7 @@ class Odd(nn.Module):
         return {"hidden": y, "deep": (pair[0] + 1, [pair[1][0] * 2])}
 
 
-def test_dictionaries_keywords_and_nested_tuples_are_all_there(tmp_path: Path) -> None:
+def test_dictionaries_keywords_and_nested_tuples_are_captured(tmp_path: Path) -> None:
     class Outer(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -162,7 +162,7 @@ def test_micro_batches_are_one_step_with_the_whole_gradient(tmp_path: Path) -> N
     np.testing.assert_allclose(captured, expected.numpy(), rtol=1e-5)
 
 
-def test_a_step_is_readable_when_it_has_ended(tmp_path: Path) -> None:
+def test_a_step_is_readable_once_it_has_ended(tmp_path: Path) -> None:
     model, loss = nn.Linear(2, 1), nn.MSELoss()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     with Hook(tmp_path / "run") as hook:
@@ -206,7 +206,7 @@ while True:
 
 
 def ended(path: Path, how: str) -> float:
-    """Run a training that ends in some way; return the seconds in which a reader noticed."""
+    """Run a training to its end; return the seconds until a reader noticed."""
     with subprocess.Popen(
         [sys.executable, "-c", FOREVER, path, how],
         stdin=subprocess.PIPE,
@@ -245,7 +245,7 @@ def ended(path: Path, how: str) -> float:
         ("finished", "finished", "without an error"),
     ],
 )
-def test_readers_end_within_seconds_and_know_how_the_run_ended(
+def test_readers_notice_the_end_of_a_run_within_seconds_and_its_state(
     how: str, state: str, reason: str, tmp_path: Path
 ) -> None:
     assert ended(tmp_path / "run", how) < 5
@@ -255,7 +255,7 @@ def test_readers_end_within_seconds_and_know_how_the_run_ended(
 
 
 def three_steps(path: Path) -> None:
-    """Write a run of three segments, a step in each."""
+    """Write a run of three segments with one step each."""
     model = nn.Linear(4, 2)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     with Hook(path, collections={"weights": ALWAYS}) as hook:
@@ -279,7 +279,7 @@ def test_a_flipped_byte_is_noticed(tmp_path: Path) -> None:
     assert view.value(0).shape == view.value(2).shape == (2, 4)
 
 
-def test_one_truncated_index_record_costs_its_own_step_only(tmp_path: Path) -> None:
+def test_a_truncated_index_record_loses_only_its_own_step(tmp_path: Path) -> None:
     three_steps(tmp_path / "run")
     index = tmp_path / "run" / index_key(0, 1)
     content = index.read_bytes()
@@ -293,7 +293,7 @@ def test_one_truncated_index_record_costs_its_own_step_only(tmp_path: Path) -> N
     assert index_key(0, 1) in problem
 
 
-def test_a_pattern_that_matched_nothing_is_told_once_with_the_nearest_names(
+def test_a_pattern_without_a_match_is_reported_once_with_the_nearest_names(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     model = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
@@ -314,11 +314,11 @@ def test_a_pattern_that_matched_nothing_is_told_once_with_the_nearest_names(
 PROGRAM = "import sys; from vinedresser.capture import Hook; Hook(sys.argv[1]).metric('a', 1.0)"
 
 
-def test_processes_of_one_script_do_not_write_into_each_other(tmp_path: Path) -> None:
+def test_processes_of_one_script_never_write_into_the_same_run(tmp_path: Path) -> None:
     command = [sys.executable, "-c", PROGRAM, str(tmp_path / "run")]
     processes = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
     said = [process.communicate(timeout=60)[1] for process in processes]
-    # One makes the run; the other is told at once, before any training.
+    # One process creates the run; the other fails before it trains.
     codes = sorted(process.returncode for process in processes)
     assert codes == [0, 1]
     assert AlreadyARun.__name__ in "".join(said)

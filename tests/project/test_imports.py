@@ -1,14 +1,11 @@
-"""Imports go downward only, and what is started often loads little."""
+"""Frequently started processes import little."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-
-from tests.paths import ROOT
 
 HEAVY = {
     "boto3",
@@ -27,7 +24,7 @@ HEAVY = {
 
 
 def packages_after(code: str) -> set[str]:
-    """Return the top-level packages that a fresh interpreter has loaded when it has run code."""
+    """Return the top-level packages that code loads in a fresh interpreter."""
     probe = (
         "import atexit, sys\n"
         "atexit.register(lambda: print(*sys.modules, sep='\\n', file=sys.stderr))\n"
@@ -44,32 +41,19 @@ def packages_after(code: str) -> set[str]:
 
 
 def foreign_packages_after(code: str) -> set[str]:
-    """Return those of `packages_after` that are neither ours nor the standard library's."""
-    # What .pth files of the environment load in every interpreter is not our doing.
+    """Return those of `packages_after` outside vinedresser and the standard library."""
+    # The .pth files of the environment load some packages in every interpreter.
     ours = set(sys.stdlib_module_names) | packages_after("") | {"vinedresser"}
     return packages_after(code) - ours
 
 
-def test_layers() -> None:
-    linter = Path(sys.executable).with_name("lint-imports")
-    result = subprocess.run(
-        [linter, "--no-cache"],
-        check=False,
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert result.returncode == 0, result.stdout + result.stderr
-
-
 @pytest.mark.parametrize("layer", ["capture", "rules"])
-def test_a_layer_that_sits_in_trainings_loads_numpy_and_crc_only(layer: str) -> None:
+def test_a_layer_inside_trainings_loads_only_numpy_and_crc(layer: str) -> None:
     assert foreign_packages_after(f"import vinedresser.{layer}") <= {"numpy", "fastcrc"}
 
 
 @pytest.mark.parametrize("module", ["vinedresser", "vinedresser.infra.supervisor.__main__"])
-def test_what_runs_beside_every_training_loads_the_standard_library_only(module: str) -> None:
+def test_processes_beside_trainings_load_only_the_standard_library(module: str) -> None:
     assert foreign_packages_after(f"import {module}") == set()
 
 

@@ -1,4 +1,4 @@
-"""Cases drawn at random: pairs of which one has one thing wrong."""
+"""Random cases: pairs that differ in one fault."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from benchmarks.faults.classes import right_words
 from benchmarks.faults.drawing import DRAWN_FAULTS, draw_cases
 
 
-def test_pairs_differ_in_the_fault_alone() -> None:
+def test_pairs_differ_only_in_the_fault() -> None:
     count = 2 * len(DRAWN_FAULTS)
     drawn = draw_cases(count, seed=3)
     assert draw_cases(count, seed=3) == drawn

@@ -30,14 +30,14 @@ FOLDER = Path(faults_cases.__file__).parent
 
 
 @pytest.mark.parametrize("name", ["cases.yaml", "more_cases.yaml"])
-def test_the_files_of_cases_are_right(name: str) -> None:
+def test_the_case_files_are_valid(name: str) -> None:
     cases = load_cases(FOLDER / name)
     assert all(case.expect is not None for case in cases)
     assert all(right_words(case.fault_class) for case in cases if case.faulty)
     assert {case.faulty for case in cases} == {True, False}
 
 
-# What is changed in a case, and words of the message: the case, the key, what would be right.
+# Changes of a case, and words of the message.
 MISTAKES: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ({"kind": "sick"}, ("(iris).kind", "sick", "faulty, healthy")),
     ({"colour": 1}, ("colour",)),
@@ -65,7 +65,7 @@ MISTAKES: list[tuple[dict[str, Any], tuple[str, ...]]] = [
 
 
 @pytest.mark.parametrize(("changes", "words"), MISTAKES, ids=str)
-def test_a_mistake_is_told_with_its_case_and_key(
+def test_a_mistake_is_reported_with_its_case_and_key(
     changes: dict[str, Any], words: tuple[str, ...]
 ) -> None:
     with pytest.raises(ConfigError) as error:
@@ -73,7 +73,7 @@ def test_a_mistake_is_told_with_its_case_and_key(
     assert all(word in str(error.value) for word in words), str(error.value)
 
 
-def test_a_missing_key_and_an_id_that_is_there_twice_are_told(tmp_path: Path) -> None:
+def test_missing_keys_and_duplicate_ids_are_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="loss is missing"):
         case_of({key: value for key, value in IRIS.items() if key != "loss"})
     text = (FOLDER / "cases.yaml").read_text()
@@ -83,7 +83,7 @@ def test_a_missing_key_and_an_id_that_is_there_twice_are_told(tmp_path: Path) ->
         load_cases(twice)
 
 
-def test_layers_that_do_not_fit_are_told(tmp_path: Path) -> None:
+def test_incompatible_layers_are_reported(tmp_path: Path) -> None:
     case = iris(model=[{"conv": [4, 3]}, {"dense": 3}])
     with pytest.raises(ConfigError, match=r"model\[0\]: conv takes images"):
         train(case, tmp_path / "run", CaptureConfig())
@@ -142,7 +142,7 @@ def keras_cce(output: NDArray[Any], target: NDArray[Any]) -> float:
 
 
 @pytest.mark.parametrize(("word", "reference"), [("bce", keras_bce), ("cce", keras_cce)])
-def test_losses_on_probabilities_are_those_of_keras(
+def test_losses_of_probabilities_equal_those_of_keras(
     word: str, reference: Callable[[NDArray[Any], NDArray[Any]], float]
 ) -> None:
     output = np.array([[0.2, 0.0, 1.0], [0.5, 0.7, 0.9]], np.float32)
@@ -151,7 +151,7 @@ def test_losses_on_probabilities_are_those_of_keras(
     assert float(found) == pytest.approx(reference(output, target), rel=1e-4)
 
 
-def test_what_was_done_to_the_labels() -> None:
+def test_labels_are_shuffled_and_leaked() -> None:
     clean = load_data({"name": "iris"})
     assert clean.x.mean(0).abs().max() < 1e-5
     shuffled = load_data({"name": "iris", "labels": "shuffled"})
@@ -166,8 +166,8 @@ def test_what_was_done_to_the_labels() -> None:
     assert (float(raw.x.min()), float(raw.x.max()), raw.x.shape[1]) == (0, 255, 64)
 
 
-def test_a_loop_without_zero_grad_adds_the_gradients_up(tmp_path: Path) -> None:
-    """The same rows at each step, at weights that do not move: the n-th gradient is n times one."""
+def test_gradients_accumulate_without_zero_grad(tmp_path: Path) -> None:
+    """With the same rows and constant weights, the n-th gradient is n times the first."""
     case = iris(
         model=[{"dense": 3}],
         optimizer={"name": "sgd", "lr": 0.0},
@@ -231,7 +231,7 @@ def test_metrics_may_be_left_out(tmp_path: Path) -> None:
         assert len(run.scalars("losses", mode="eval")["losses/CrossEntropyLoss"]) > 4
 
 
-def test_a_second_hook_changes_neither_the_training_nor_what_the_first_sees(
+def test_a_second_hook_changes_neither_the_training_nor_the_first_run(
     tmp_path: Path,
 ) -> None:
     from benchmarks.faults.peers import PEER_CAPTURE
@@ -248,7 +248,7 @@ def test_a_second_hook_changes_neither_the_training_nor_what_the_first_sees(
 
 
 @pytest.mark.thorough
-def test_the_command_judges_each_case_in_a_process_of_its_own(tmp_path: Path) -> None:
+def test_the_command_judges_each_case_in_its_own_process(tmp_path: Path) -> None:
     file = tmp_path / "tiny.yaml"
     sick = {**IRIS, "id": "sick", "kind": "faulty", "fault_class": "exploding", "steps": 5}
     sick |= {"optimizer": {"name": "sgd", "lr": 1e30}, "expect": {"any": [["nan", "==", True]]}}
@@ -276,7 +276,7 @@ def test_the_command_judges_each_case_in_a_process_of_its_own(tmp_path: Path) ->
     assert wrong.stderr == "--only: unknown case 'irsi'; did you mean iris?\n"
 
 
-def test_dropout_and_running_statistics_show_in_the_outcome() -> None:
+def test_the_outcome_shows_dropout_and_running_statistics() -> None:
     model = [{"dense": 8}, {"bn": 0.1}, {"act": "relu"}, {"dropout": 0.5}, {"dense": 3}]
     for setting, measure in (
         ({"eval_in_train_mode": True}, "eval_nondet"),

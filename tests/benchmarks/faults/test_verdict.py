@@ -50,12 +50,12 @@ def verdict(*findings: Finding, faulty: bool = True, as_expected: bool = True) -
     )
 
 
-def test_a_verdict_counts_what_was_known_when_the_run_was_stopped() -> None:
+def test_a_verdict_counts_the_findings_up_to_the_stop() -> None:
     early = finding(severity="warning", step=20, fault="learning_rate_too_high")
     late = finding(severity="stop", step=90, fault="bad_initialisation")
     one = verdict(early, finding(), late)
     assert (one.detected_at, one.saved) == (20, 0.75)
-    # A learning rate that is too high brings dead units about; the late finding is not known yet.
+    # A learning rate that is too high causes dead units; the late finding comes after the stop.
     assert one.root is early
     assert not one.named
     assert verdict(finding(), late).named
@@ -65,7 +65,7 @@ def test_a_verdict_counts_what_was_known_when_the_run_was_stopped() -> None:
     assert verdict(finding(severity="info")).detected_at is None
 
 
-def test_the_table_leaves_out_what_did_not_turn_out_as_expected() -> None:
+def test_the_table_omits_unexpected_outcomes() -> None:
     text = report(
         [
             verdict(finding()),
@@ -81,13 +81,13 @@ def test_the_table_leaves_out_what_did_not_turn_out_as_expected() -> None:
     assert "not counted, 1 of 5" in text
 
 
-def test_classes_are_named_by_words_that_there_are() -> None:
+def test_classes_consist_of_known_faults() -> None:
     assert {word for words in CLASSES.values() for word in words} <= set(FAULTS)
     assert right_words("overfitting") == {"overfitting"}
     assert right_words("something else") == frozenset()
 
 
-def test_autotrainers_formulas() -> None:
+def test_formulas_of_autotrainer() -> None:
     assert autotrainer.vanishing(0.9e-4, 1.0)
     assert not autotrainer.vanishing(1.1e-4, 1.0)
     assert not autotrainer.vanishing(0.9e-4, 0.05)
@@ -103,7 +103,7 @@ def test_autotrainers_formulas() -> None:
     assert not autotrainer.slow([0.5, 0.505], 10)
 
 
-def test_umlauts_formulas() -> None:
+def test_formulas_of_umlaut() -> None:
     assert umlaut.last_activation(iris().model) == ""
     assert umlaut.last_activation(iris(model=[{"dense": 3}, {"act": "softmax"}]).model) == "softmax"
     assert not umlaut.hidden_linear(iris().model)
@@ -112,7 +112,7 @@ def test_umlauts_formulas() -> None:
     assert not umlaut.hidden_linear(iris(model=normed).model)
 
 
-def test_debuggers_formulas() -> None:
+def test_formulas_of_debugger() -> None:
     before, now = np.array([1.0, 2.0]), np.array([1.5, 1.0])
     assert debugger.update_ratio(before, now) == pytest.approx(0.5, rel=1e-6)
     assert debugger.unchanged([now, now + 1e-9, now])

@@ -1,4 +1,4 @@
-"""What reaches MLflow under which name, and that only explicit run ids are used."""
+"""Names of metrics in MLflow; only explicit run ids are used."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from vinedresser.infra.tracking.metric_names import clean_key
 PACKAGE = ROOT / "vinedresser"
 
 
-def test_thinning_keeps_all_of_the_first_thousand_and_ever_fewer_after() -> None:
+def test_thinning_keeps_the_first_thousand_and_fewer_and_fewer_after() -> None:
     assert all(thin(step) for step in range(1000))
     assert [step for step in range(1000, 1041) if thin(step)] == [1000, 1010, 1020, 1030, 1040]
     assert [step for step in range(9_980, 10_201) if thin(step)] == [
@@ -33,14 +33,14 @@ def test_thinning_keeps_all_of_the_first_thousand_and_ever_fewer_after() -> None
     assert sum(map(thin, range(1_000_000))) == 1000 + 3 * 900
 
 
-def test_a_metric_key_says_mode_and_name_and_stays_the_same() -> None:
+def test_a_metric_key_is_made_of_mode_and_name_and_stays_the_same() -> None:
     names = MetricNames()
     assert names.key("losses/CrossEntropyLoss", "train") == "train/loss"
     assert names.key("metrics/accuracy", "eval") == "eval/accuracy"
     assert names.key("losses/CrossEntropyLoss", "train") == "train/loss"
 
 
-def test_the_first_loss_of_a_mode_is_called_loss_whatever_its_class() -> None:
+def test_the_first_loss_of_a_mode_is_named_loss() -> None:
     one, other = MetricNames(), MetricNames()
     assert one.key("losses/MSELoss", "eval") == other.key("losses/L1Loss", "eval") == "eval/loss"
     assert one.key("losses/Penalty", "eval") == "eval/Penalty"
@@ -54,7 +54,7 @@ def test_two_names_never_share_a_key() -> None:
     assert len(set(keys)) == len(met)
 
 
-def test_metrics_beyond_the_cap_are_named_and_warned_of_once(
+def test_metrics_beyond_the_limit_are_named_in_one_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     names = MetricNames(most=2)
@@ -66,8 +66,8 @@ def test_metrics_beyond_the_cap_are_named_and_warned_of_once(
 
 
 @given(st.text(max_size=300))
-def test_every_name_becomes_a_key_that_mlflow_takes(name: str) -> None:
-    # MLflow's own check is the reference.
+def test_every_name_becomes_a_valid_mlflow_key(name: str) -> None:
+    # The reference is MLflow's own check.
     from mlflow.utils import validation
 
     checks: Any = validation
@@ -81,7 +81,7 @@ def test_every_name_becomes_a_key_that_mlflow_takes(name: str) -> None:
     "uri",
     ["mlruns", "./mlflow.db", "sqlite://", "sqlite:///:memory:", "sqlit:///x.db", "file:///x"],
 )
-def test_what_processes_cannot_share_is_no_tracking_uri(uri: str) -> None:
+def test_a_uri_that_processes_cannot_share_is_refused(uri: str) -> None:
     with pytest.raises(ConfigError, match=r"sqlite:///FILE\.db"):
         absolute_uri(uri)
 
@@ -98,7 +98,7 @@ def test_a_sqlite_uri_means_the_same_in_every_directory(
 
 
 def test_only_the_client_is_used_never_the_fluent_api() -> None:
-    # `mlflow.log_metric` and its like open a stray run in a thread that has none.
+    # Functions such as `mlflow.log_metric` open a stray run in a thread without one.
     allowed = {"MlflowClient", "Metric", "MlflowException", "Param", "RunTag"}
     for path in PACKAGE.rglob("*.py"):
         tree = ast.parse(path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""A store that goes away while a run on it is judged and recorded."""
+"""A store becomes unavailable while a run on it is judged and recorded."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from vinedresser.testing.s3_server import BUCKET, seaweed
 
 @pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
-def test_what_a_run_says_reaches_mlflow_and_the_rules_all_the_same(
+def test_an_outage_of_the_store_delays_metrics_and_findings_only(
     s3: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -54,7 +54,7 @@ def test_what_a_run_says_reaches_mlflow_and_the_rules_all_the_same(
                 if step == 80:
                     server.kill()
                 if step == 120:
-                    # Long enough for the client to have lost its patience.
+                    # Long enough for the client to give up.
                     deadline = time.monotonic() + 60
                     log = tmp_path / "rules" / "default.log"
                     while not log.read_bytes():

@@ -1,4 +1,4 @@
-"""Tracking through a real MLflow server, that is killed in between."""
+"""Tracking through a real MLflow server that is killed and restarted."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def store(mlflow_store: Callable[[Path], Path], tmp_path: Path) -> str:
 
 @pytest.fixture
 def server(store: str) -> Iterator[LocalServer]:
-    """Return a running server on it."""
+    """Return a running server of that database."""
     running = start_mlflow_ui(store)
     yield running
     stop_server(running)
@@ -37,7 +37,7 @@ def server(store: str) -> Iterator[LocalServer]:
 
 @pytest.fixture
 def unused_url() -> Iterator[str]:
-    """Return a URL at which nobody answers; its port stays ours."""
+    """Return a URL without a server, whose port stays reserved."""
     with socket.socket() as probe:
         # Bound but not listening: connections are refused, and no other process gets the port.
         probe.bind(("127.0.0.1", 0))
@@ -45,14 +45,14 @@ def unused_url() -> Iterator[str]:
 
 
 def get(url: str) -> bytes:
-    """Return what a browser would get."""
+    """Return the response body."""
     with urllib.request.urlopen(url, timeout=SOON) as answer:
         content: bytes = answer.read()
         return content
 
 
 def history(url: str, run_id: str, key: str) -> list[dict[str, Any]]:
-    """Return a metric's points by MLflow's REST interface."""
+    """Return a metric's history from MLflow's REST interface."""
     query = f"run_id={run_id}&metric_key={key}&max_results=25000"
     answer = json.loads(get(f"{url}/api/2.0/mlflow/metrics/get-history?{query}"))
     points: list[dict[str, Any]] = answer["metrics"]
@@ -105,7 +105,7 @@ def test_an_outage_of_the_server_loses_nothing(
         stop_server(again)
 
 
-def test_a_server_that_is_away_delays_nobody(unused_url: str) -> None:
+def test_an_unreachable_server_delays_nothing(unused_url: str) -> None:
     said: list[str] = []
     sink = MetricSink(unused_url, "0" * 32, interval=0.01, on_problem=said.append)
     for step in range(100):
@@ -118,7 +118,7 @@ def test_a_server_that_is_away_delays_nobody(unused_url: str) -> None:
     assert unused_url in said[0]
 
 
-def test_preparing_at_a_server_that_is_away_names_it(unused_url: str) -> None:
+def test_preparing_names_an_unreachable_server(unused_url: str) -> None:
     with pytest.raises(TrackingError, match=f"{unused_url}.*tried for 0.1 s"):
         prepare_tracking(unused_url, "digits", timeout=0.1)
 
@@ -131,13 +131,13 @@ def test_a_port_in_use_is_named(store: str) -> None:
 
 
 @pytest.mark.thorough
-def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
+def test_a_server_that_cannot_start_gives_the_reason(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("not a database, but long enough to be one " * 100)
     with pytest.raises(LaunchError, match="file is not a database"):
         start_mlflow_ui(f"sqlite:///{tmp_path}/notes.txt")
 
 
-def test_pages_open_on_trainings_not_on_language_models() -> None:
+def test_pages_open_on_trainings_rather_than_language_models() -> None:
     page = "http://127.0.0.1:5000/#/experiments/3/runs"
     assert mlflow_page("http://127.0.0.1:5000/", "3") == (
         f"{page}?workflowType=machine_learning&compareRunsMode=CHART"

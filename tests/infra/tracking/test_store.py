@@ -32,14 +32,14 @@ import sys
 from vinedresser.infra.tracking import prepare_tracking
 print(prepare_tracking(sys.argv[1], "digits", timeout=120.0))
 """
-# On a busy machine; nothing waits as long as this when it works.
+# Seconds; allows for a busy machine.
 SOON = 60.0
 
 
 @pytest.fixture
 def uri(mlflow_store: Callable[[Path], Path], tmp_path: Path) -> str:
-    """Return the tracking URI of a database that belongs to one test."""
-    # A space and a percent sign: paths are not URLs.
+    """Return the tracking URI of an empty database."""
+    # Paths are not URLs.
     path = mlflow_store(tmp_path / "my 100% store") / "mlflow.db"
     return f"sqlite:///{quote(str(path))}"
 
@@ -51,7 +51,7 @@ def run_id(uri: str) -> str:
 
 
 def rows(uri: str, query: str, *values: object) -> list[tuple[Any, ...]]:
-    """Return what the database itself says."""
+    """Return rows of the database."""
     path = sqlite_path(uri)
     assert path is not None
     with closing(sqlite3.connect(path)) as connection:
@@ -70,7 +70,7 @@ def locked(uri: str) -> Iterator[None]:
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    """Return when a condition holds; fail when it does not within reason."""
+    """Wait until a condition holds."""
     deadline = time.monotonic() + SOON
     while not condition():
         assert time.monotonic() < deadline
@@ -78,7 +78,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 
 @pytest.mark.thorough
-def test_processes_that_prepare_a_fresh_database_together_all_get_the_experiment(
+def test_processes_can_prepare_a_fresh_database_together(
     tmp_path: Path,
 ) -> None:
     uri = f"sqlite:///{tmp_path}/new/mlflow.db"
@@ -90,7 +90,7 @@ def test_processes_that_prepare_a_fresh_database_together_all_get_the_experiment
     outputs = [process.communicate(timeout=SOON * 2) for process in processes]
     assert [process.returncode for process in processes] == [0, 0, 0], outputs
     assert {out.strip() for out, _ in outputs} == {"1"}
-    # Nothing of MLflow's chatter about migrations.
+    # MLflow's messages about migrations are suppressed.
     assert {err for _, err in outputs} == {""}
     assert rows(uri, "SELECT name, artifact_location FROM experiments WHERE experiment_id = 1") == [
         ("digits", (tmp_path / "new" / "mlartifacts").as_uri())
@@ -98,7 +98,7 @@ def test_processes_that_prepare_a_fresh_database_together_all_get_the_experiment
 
 
 @pytest.mark.thorough
-def test_a_preparation_killed_in_the_middle_is_made_good_by_the_next(tmp_path: Path) -> None:
+def test_a_killed_preparation_is_repeated(tmp_path: Path) -> None:
     uri = f"sqlite:///{tmp_path}/mlflow.db"
     unfinished = tmp_path / "mlflow.db.new"
     with subprocess.Popen([sys.executable, "-c", PREPARE, uri]) as process:
@@ -124,7 +124,7 @@ def test_a_path_with_a_question_mark_is_refused(tmp_path: Path) -> None:
         prepare_tracking(uri, "digits")
 
 
-def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_named(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("not a database, but long enough to be one " * 100)
     with pytest.raises(TrackingError, match=r"notes\.txt: file is not a database"):
@@ -149,8 +149,8 @@ def test_a_run_has_its_parameters_and_tags(uri: str) -> None:
     ]
 
 
-def test_making_a_run_again_finds_the_first(uri: str) -> None:
-    # As after a flow that was killed between making the run and noting its id.
+def test_creating_a_run_again_finds_the_first(uri: str) -> None:
+    # As after a flow that was killed between creating the run and recording its id.
     experiment_id = prepare_tracking(uri, "digits")
     first = create_run(uri, experiment_id, "a", {"lr": 0.1}, {RUN_TAG: "3f2a9c"})
     assert create_run(uri, experiment_id, "a", {"lr": 0.1}, {RUN_TAG: "3f2a9c"}) == first
@@ -178,7 +178,7 @@ def test_metrics_arrive_exactly(uri: str, run_id: str) -> None:
     ]
 
 
-def test_sending_again_after_a_restart_doubles_nothing(uri: str, run_id: str) -> None:
+def test_sending_again_after_a_restart_duplicates_nothing(uri: str, run_id: str) -> None:
     points = [(step, math.nan if step == 7 else 1 / (step + 1)) for step in range(2500)]
     for part in (points[:1700], points):
         sink = MetricSink(uri, run_id)
@@ -189,7 +189,7 @@ def test_sending_again_after_a_restart_doubles_nothing(uri: str, run_id: str) ->
     assert rows(uri, "SELECT step, value FROM latest_metrics") == [(2499, 1 / 2500)]
 
 
-def test_a_locked_database_costs_the_caller_nothing_and_loses_nothing(
+def test_a_locked_database_neither_delays_the_caller_nor_loses_metrics(
     uri: str, run_id: str
 ) -> None:
     said: list[str] = []
@@ -211,7 +211,7 @@ def test_a_locked_database_costs_the_caller_nothing_and_loses_nothing(
     assert "available again" in said[1]
 
 
-def test_a_full_queue_drops_counts_and_says_so_once(uri: str, run_id: str) -> None:
+def test_a_full_queue_drops_metrics_and_reports_their_number_once(uri: str, run_id: str) -> None:
     said: list[str] = []
     with locked(uri):
         sink = MetricSink(uri, run_id, capacity=10, on_problem=said.append)
@@ -223,7 +223,7 @@ def test_a_full_queue_drops_counts_and_says_so_once(uri: str, run_id: str) -> No
     assert sum("are lost" in line for line in said) == 1
 
 
-def test_a_run_that_mlflow_does_not_know_is_said_once_and_ends_in_time(uri: str) -> None:
+def test_a_run_unknown_to_mlflow_is_reported_once(uri: str) -> None:
     said: list[str] = []
     sink = MetricSink(uri, "0" * 32, interval=0.01, on_problem=said.append)
     for step in range(5):
@@ -235,7 +235,7 @@ def test_a_run_that_mlflow_does_not_know_is_said_once_and_ends_in_time(uri: str)
     assert "0" * 32 in said[0]
 
 
-def test_closing_while_the_database_is_locked_gives_up_in_time(uri: str, run_id: str) -> None:
+def test_closing_gives_up_in_time_while_the_database_is_locked(uri: str, run_id: str) -> None:
     with locked(uri):
         sink = MetricSink(uri, run_id)
         sink.log("train/loss", 0.0, step=0, time=1e9)
@@ -244,7 +244,7 @@ def test_closing_while_the_database_is_locked_gives_up_in_time(uri: str, run_id:
         assert time.monotonic() - started < 5.0
 
 
-def test_finishing_settles_status_tags_and_artifacts_and_again_the_same(
+def test_finishing_twice_sets_the_same_status_tags_and_artifacts(
     uri: str, run_id: str, tmp_path: Path
 ) -> None:
     report, findings = tmp_path / "r1.html", tmp_path / "default.jsonl"
@@ -266,14 +266,14 @@ def test_finishing_settles_status_tags_and_artifacts_and_again_the_same(
     assert (folder / "findings" / "default.jsonl").read_text() == "{}\n"
 
 
-def test_the_end_of_a_run_does_not_move_when_it_is_finished_again(uri: str, run_id: str) -> None:
+def test_finishing_again_keeps_the_end_time(uri: str, run_id: str) -> None:
     finish(uri, run_id, "FINISHED", {}, {})
     before = rows(uri, "SELECT end_time FROM runs")
     finish(uri, run_id, "FINISHED", {"late": "tag"}, {})
     assert rows(uri, "SELECT end_time FROM runs") == before
 
 
-def test_finishing_waits_for_a_lock_and_says_when_it_gives_up(uri: str, run_id: str) -> None:
+def test_finishing_waits_for_a_lock_and_reports_giving_up(uri: str, run_id: str) -> None:
     with locked(uri):
         started = time.monotonic()
         with pytest.raises(TrackingError, match=r"sqlite:////.*mlflow\.db: database is locked"):
@@ -284,13 +284,13 @@ def test_finishing_waits_for_a_lock_and_says_when_it_gives_up(uri: str, run_id: 
     assert rows(uri, "SELECT status FROM runs") == [("FINISHED",)]
 
 
-def test_a_missing_artifact_is_named_before_anything_is_settled(uri: str, run_id: str) -> None:
+def test_a_missing_artifact_is_named_before_anything_changes(uri: str, run_id: str) -> None:
     with pytest.raises(TrackingError, match=r"'report\.html': no such file /nowhere/r\.html"):
         finish(uri, run_id, "FINISHED", {}, {"report.html": "/nowhere/r.html"})
     assert rows(uri, "SELECT status FROM runs") == [("RUNNING",)]
 
 
-def test_a_database_that_is_gone_is_said_and_not_made_anew(uri: str, run_id: str) -> None:
+def test_a_deleted_database_is_reported_and_not_recreated(uri: str, run_id: str) -> None:
     path = sqlite_path(uri)
     assert path is not None
     os.unlink(path)
