@@ -12,7 +12,7 @@ from vinedresser.rules.faults import Fault
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.base import constructor_parameters, signals_of
 from vinedresser.store.finding import Finding, Severity
-from vinedresser.store.records.json_fields import strict_json
+from vinedresser.store.json_values import strict_json
 
 if TYPE_CHECKING:
     from vinedresser.store.reading.step import Step

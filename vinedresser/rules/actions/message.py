@@ -9,8 +9,8 @@ from typing import Any
 
 from vinedresser.rules.findings_file import finding_line
 from vinedresser.store.finding import Finding
+from vinedresser.store.json_values import strict_json
 from vinedresser.store.records import RunRecord
-from vinedresser.store.records.json_fields import strict_json
 
 __all__ = ["action_id", "document", "text"]
 

@@ -1,34 +1,43 @@
-"""JSON that came from a file, taken apart with nothing taken for granted.
+"""JSON objects from untrusted files, read with validation.
 
-A checksum says that bytes are as they were written, not that a writer of this version wrote them.
+A checksum proves that bytes are as they were written, not that this version wrote them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vinedresser.errors import CorruptData
+from vinedresser.store.json_values import checker, shown
 
 __all__ = ["Document"]
 
 _MOST = 2**63 - 1
 
+_IS_INTEGER, _IS_NUMBER, _IS_STRING = checker(int), checker(float), checker(str)
+_IS_LIST, _ARE_INTEGERS, _ARE_STRINGS = checker(list[Any]), checker(list[int]), checker(list[str])
+
 
 class Document:
-    """A JSON object whose values have the type and range that is asked for, or are refused.
+    """A JSON object whose values are returned if they have the requested type and range.
+
+    All methods that return values raise `CorruptData` if the value is missing or invalid.
 
     Args:
-        value: what `json.loads` gave.
-        what: what it is said to be, for messages.
+        value: result of `json.loads`.
+        what: description of the object, for messages.
+
+    Raises:
+        CorruptData: the value is not an object.
     """
 
     def __init__(self, value: object, what: str) -> None:
         if not isinstance(value, dict):
-            raise CorruptData(f"the {what} is {_shown(value)}, not a JSON object")
+            raise CorruptData(f"the {what} is {shown(value)}, not a JSON object")
         self._fields: dict[str, Any] = value
         self._what = what
 
@@ -36,74 +45,53 @@ class Document:
         return key in self._fields
 
     def refuse(self, key: str, wanted: str) -> CorruptData:
-        """Return the error that says that a value is not what it should be."""
+        """Return the error for an invalid value.
+
+        Args:
+            key: key of the value.
+            wanted: description of a valid value.
+        """
         return CorruptData(
-            f"{key} of the {self._what} is {_shown(self._fields.get(key))}, not {wanted}"
+            f"{key} of the {self._what} is {shown(self._fields.get(key))}, not {wanted}"
         )
 
     def take(self, key: str) -> Any:
-        """Return a value of any type.
-
-        Raises:
-            CorruptData: there is none.
-        """
+        """Return a value of any type."""
         if key not in self._fields:
             raise CorruptData(f"the {self._what} has no {key}")
         return self._fields[key]
 
     def integer(self, key: str, most: int = _MOST) -> int:
-        """Return a number from 0 to a limit.
-
-        Raises:
-            CorruptData: it is missing, or no such number.
-        """
-        value = self.take(key)
-        if type(value) is not int or not 0 <= value <= most:
+        """Return an integer from 0 to ``most``."""
+        value: int = self._checked(key, _IS_INTEGER, f"an integer from 0 to {most}")
+        if not 0 <= value <= most:
             raise self.refuse(key, f"an integer from 0 to {most}")
         return value
 
     def number(self, key: str) -> float:
-        """Return a finite number.
-
-        Raises:
-            CorruptData: it is missing, or no such number.
-        """
-        value = self.take(key)
-        if type(value) not in (int, float) or not abs(value) <= 1e300:
+        """Return a finite number."""
+        value = self._checked(key, _IS_NUMBER, "a finite number")
+        if not abs(value) <= 1e300:
             raise self.refuse(key, "a finite number")
         return float(value)
 
     def text(self, key: str) -> str:
-        """Return a text.
-
-        Raises:
-            CorruptData: it is missing, or no text.
-        """
-        value = self.take(key)
-        if not isinstance(value, str):
-            raise self.refuse(key, "a text")
+        """Return a string."""
+        value: str = self._checked(key, _IS_STRING, "a string")
         return value
 
     def texts(self, key: str) -> tuple[str, ...]:
-        """Return a list of texts, which has at least one.
-
-        Raises:
-            CorruptData: it is missing, or no such list.
-        """
-        value = self.take(key)
-        if not isinstance(value, list) or not value or set(map(type, value)) != {str}:
-            raise self.refuse(key, "a list of texts")
-        return tuple(value)
+        """Return a non-empty list of strings."""
+        return tuple(self._non_empty(key, _ARE_STRINGS, "a list of strings"))
 
     def integers(self, key: str, count: int | None = None) -> NDArray[np.int64]:
-        """Return a list of integers, which has at least one.
+        """Return a non-empty list of integers; int64 [count].
 
-        Raises:
-            CorruptData: it is missing, no such list, or not as long as ``count`` says.
+        Args:
+            key: key of the list.
+            count: required length; None: any.
         """
-        value = self.take(key)
-        if not isinstance(value, list) or not value or set(map(type, value)) != {int}:
-            raise self.refuse(key, "a list of integers")
+        value = self._non_empty(key, _ARE_INTEGERS, "a list of integers")
         if count is not None and len(value) != count:
             raise CorruptData(f"{key} of the {self._what} has {len(value)} integers, not {count}")
         try:
@@ -114,15 +102,20 @@ class Document:
     def objects(self, key: str, what: str) -> Iterator[Document]:
         """Yield the objects of a list.
 
-        Raises:
-            CorruptData: it is missing, or no such list.
+        Args:
+            key: key of the list.
+            what: description of each object, for messages.
         """
+        return (Document(each, what) for each in self._checked(key, _IS_LIST, "a list"))
+
+    def _checked(self, key: str, fits: Callable[[Any], bool], wanted: str) -> Any:
         value = self.take(key)
-        if not isinstance(value, list):
-            raise self.refuse(key, "a list")
-        return (Document(each, what) for each in value)
+        if not fits(value):
+            raise self.refuse(key, wanted)
+        return value
 
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 40 else f"{text[:40]}..."
+    def _non_empty(self, key: str, fits: Callable[[Any], bool], wanted: str) -> list[Any]:
+        value: list[Any] = self._checked(key, fits, wanted)
+        if not value:
+            raise self.refuse(key, wanted)
+        return value

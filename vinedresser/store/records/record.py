@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Self, TypeVar
 
 from vinedresser.errors import CorruptData, KeyMissing, KeyTaken
-from vinedresser.store.records.json_fields import known_fields
+from vinedresser.store.json_values import known_fields
 from vinedresser.store.storage import Storage
 
 __all__ = [

@@ -1,0 +1,95 @@
+"""Checking JSON against annotated types, and strict JSON output (standard library only)."""
+
+from __future__ import annotations
+
+import math
+import types
+import typing
+from collections.abc import Callable
+from dataclasses import fields
+from functools import cache
+from typing import Any, Literal
+
+__all__ = ["checker", "known_fields", "shown", "strict_json"]
+
+_HINTS: dict[Any, dict[str, Any]] = {}
+
+
+def known_fields(kind: type[Any], document: Any) -> dict[str, Any]:
+    """Return the values of a JSON object for the fields of a dataclass, without other keys.
+
+    Args:
+        kind: the dataclass; see `checker` for its annotations.
+        document: result of `json.loads`.
+
+    Raises:
+        TypeError: it is not an object, or a value has the wrong type.
+    """
+    if not isinstance(document, dict):
+        raise TypeError(f"{shown(document)} is not a JSON object")
+    hints = _hints(kind)
+    found = {key: document[key] for key in hints if key in document}
+    for key, value in found.items():
+        if not checker(hints[key])(value):
+            name = getattr(hints[key], "__name__", str(hints[key]))
+            raise TypeError(f"{key} is {shown(value)}, which is not {name}")
+    return found
+
+
+@cache
+def checker(hint: Any) -> Callable[[Any], bool]:
+    """Return a function that checks whether a JSON value has an annotated type.
+
+    Args:
+        hint: a plain JSON type, a list or dict of them, a literal or a union; `Any` fits always. An
+            integer is also a float; a boolean is neither.
+    """
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any:
+        return lambda _: True
+    if origin is Literal:
+        return lambda value: value in arguments
+    if origin in (typing.Union, types.UnionType):
+        checks = [checker(one) for one in arguments]
+        return lambda value: any(check(value) for check in checks)
+    if origin is dict:
+        fits = checker(arguments[1])
+        return lambda value: isinstance(value, dict) and all(map(fits, value.values()))
+    if origin is list:
+        return _list_checker(arguments[0])
+    kinds = (int, float) if hint is float else (hint,)
+    return lambda value: type(value) in kinds
+
+
+def _list_checker(hint: Any) -> Callable[[Any], bool]:
+    if hint in (int, str, bool):
+        # Faster than a call per entry.
+        allowed = frozenset([hint])
+        return lambda value: isinstance(value, list) and allowed.issuperset(map(type, value))
+    fits = checker(hint)
+    return lambda value: isinstance(value, list) and all(map(fits, value))
+
+
+def shown(value: object) -> str:
+    """Return a value as text for a message, abbreviated."""
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:40]}..."
+
+
+def strict_json(value: Any) -> Any:
+    """Return a value in which numbers that JSON lacks, such as NaN, are strings."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, dict):
+        return {key: strict_json(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [strict_json(entry) for entry in value]
+    return value
+
+
+def _hints(kind: type[Any]) -> dict[str, Any]:
+    """Return the type of each field, cached because resolving it is slow."""
+    if kind not in _HINTS:
+        hints = typing.get_type_hints(kind)
+        _HINTS[kind] = {entry.name: hints[entry.name] for entry in fields(kind)}
+    return _HINTS[kind]
