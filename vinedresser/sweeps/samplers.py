@@ -11,6 +11,7 @@ from optuna import samplers
 
 from vinedresser.errors import ConfigError, MissingDependency
 from vinedresser.infra.configuration import build
+from vinedresser.sweeps.bounded_tpe import BoundedTPESampler
 
 __all__ = ["make_sampler"]
 
@@ -73,7 +74,7 @@ def make_sampler(
     if kind is _Plain:
         return samplers.RandomSampler(seed=seed)
     if name == "tpe":
-        return samplers.TPESampler(seed=seed, n_startup_trials=settings.startup)
+        return BoundedTPESampler(seed=seed, n_startup_trials=settings.startup)
     if name == "gp":
         return samplers.GPSampler(seed=seed, n_startup_trials=settings.startup)
     return samplers.CmaEsSampler(seed=seed, n_startup_trials=settings.startup)

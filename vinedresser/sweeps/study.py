@@ -103,9 +103,13 @@ class Study:
         # Trials that were told to end and may still report for a while.
         self._cut: set[int] = set()
         self.ended = [one for one in self.trials() if one.ending.state != "running"]
-        if not self._study.get_trials(deepcopy=False):
+        found = self._study.get_trials(deepcopy=False)
+        if not found:
             for point in points:
                 self._study.enqueue_trial(point)
+        waiting = sum(one.state is OptunaState.WAITING for one in found)
+        self._begun = len(found) - waiting
+        self._waiting = waiting if found else len(points)
 
     def close(self) -> None:
         """Release the journal."""
@@ -114,13 +118,15 @@ class Study:
 
     def ask(self) -> Proposal | None:
         """Return the next configuration; None if the budget of trials or the grid is exhausted."""
-        waiting = self._study.get_trials(deepcopy=False, states=(OptunaState.WAITING,))
-        begun = len(self._study.get_trials(deepcopy=False)) - len(waiting)
-        if self.settings.trials is not None and begun >= self.settings.trials:
+        # Counted, since asking Optuna takes longer the more trials there are.
+        if self.settings.trials is not None and self._begun >= self.settings.trials:
             return None
-        if self.settings.sampler_name == "grid" and not waiting:
+        if self.settings.sampler_name == "grid" and not self._waiting:
             return None
-        return self._choose(self._study.ask())
+        trial = self._study.ask()
+        self._begun += 1
+        self._waiting = max(self._waiting - 1, 0)
+        return self._choose(trial)
 
     def again(self) -> list[Proposal]:
         """Return the trials that were running when an earlier process of the sweep ended."""
@@ -291,7 +297,9 @@ class Study:
         return found
 
     def _frozen(self, number: int) -> FrozenTrial:
-        return self._study.get_trials(deepcopy=False)[number]
+        storage = self._study._storage
+        study = self._study._study_id
+        return storage.get_trial(storage.get_trial_id_from_study_id_trial_number(study, number))
 
     def _storage(self) -> BaseStorage:
         return InMemoryStorage() if self._journal is None else JournalStorage(self._journal)
