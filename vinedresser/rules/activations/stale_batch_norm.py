@@ -55,7 +55,7 @@ class StaleBatchNorm(Rule):
         self.needs = (Need("buffers", every=every, reductions=("l2",), required=False),)
         # (step, norm) of the checks since half of the current step.
         self._norms: deque[tuple[int, float]] = deque()
-        self._looks: list[Step] = []
+        self._checks: list[Step] = []
         self._shown: dict[str, float] = {}
         self._last_way = 0.0
         self._fired = False
@@ -78,16 +78,16 @@ class StaleBatchNorm(Rule):
         if way is None:
             return None
         if way >= self.reached:
-            self._looks.clear()
+            self._checks.clear()
             return None
         self._shown, self._last_way = norms, way
-        self._looks = [*self._looks[-self.patience :], step]
+        self._checks = [*self._checks[-self.patience :], step]
         late = self.expected_steps is not None and step.step >= _LATE * self.expected_steps
-        return self._finding(way) if late and len(self._looks) >= self.patience else None
+        return self._finding(way) if late and len(self._checks) >= self.patience else None
 
     def finish(self) -> Finding | None:
         """Return the finding at the end of a run of unknown length."""
-        if self._fired or self.expected_steps is not None or len(self._looks) < self.patience:
+        if self._fired or self.expected_steps is not None or len(self._checks) < self.patience:
             return None
         return self._finding(self._last_way)
 
@@ -112,7 +112,7 @@ class StaleBatchNorm(Rule):
 
     def _finding(self, way: float) -> Finding:
         self._fired = True
-        step = self._looks[-1]
+        step = self._checks[-1]
         largest = max(self._shown, key=self._shown.__getitem__)
         still = self._shown[largest] == 0
         seen = (
@@ -123,7 +123,7 @@ class StaleBatchNorm(Rule):
         )
         return self.found(
             step,
-            since=self._looks[0].step,
+            since=self._checks[0].step,
             tensor=largest,
             statistic="l2",
             value=way,

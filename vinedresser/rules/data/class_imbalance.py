@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["ClassImbalance"]
 
 # Checks whose predictions are counted, and the minimum number of rows of a class among them.
-_LOOKS = 64
+_CHECKS = 64
 _ROWS = 10
 _SURE = 2.0
 # The frequent class is learned first. The other classes may need this many steps, or this share of
@@ -76,7 +76,7 @@ class ClassImbalance(Rule):
         self.outcome = Outcome()
         self._names: list[str] = []
         self._counts: dict[str, NDArray[np.int64]] = {}
-        self._looks: dict[str, deque[NDArray[np.int64]]] = {}
+        self._matrices: dict[str, deque[NDArray[np.int64]]] = {}
         self._last: Step | None = None
         self._fired = False
 
@@ -96,7 +96,7 @@ class ClassImbalance(Rule):
             counts = self._counts.setdefault(compared.loss, np.zeros(len(matrix), np.int64))
             if counts.shape == matrix.shape[:1]:
                 counts += matrix.sum(1)
-                self._looks.setdefault(compared.loss, deque(maxlen=_LOOKS)).append(matrix)
+                self._matrices.setdefault(compared.loss, deque(maxlen=_CHECKS)).append(matrix)
         ripe = step.step >= (
             _PATIENCE if self.expected_steps is None else _SHARE * self.expected_steps
         )
@@ -118,25 +118,26 @@ class ClassImbalance(Rule):
         if series is None or series.task != "binary":
             return None
         limit = 0.0 if series.identity.takes == "logits" else 0.5
-        said = (compared.predictions > limit).ravel().astype(np.int64)
+        predicted = (compared.predictions > limit).ravel().astype(np.int64)
         truth = (np.asarray(compared.labels, np.float64) > 0.5).ravel().astype(np.int64)
-        return np.bincount(truth * 2 + said, minlength=4).reshape(2, 2)
+        return np.bincount(truth * 2 + predicted, minlength=4).reshape(2, 2)
 
     def _finding(self, step: Step) -> Finding | None:
         for loss, counts in self._counts.items():
-            looks = list(self._looks.get(loss, ()))
-            if counts.sum() < self.samples or len(looks) < 2:
+            matrices = list(self._matrices.get(loss, ()))
+            if counts.sum() < self.samples or len(matrices) < 2:
                 continue
-            missed = self._missed(counts, looks)
+            missed = self._missed(counts, matrices)
             if missed and not (len(counts) == 2 and self.outcome.verdict().kind == "good"):
-                return self._said(step, loss, counts, np.sum(looks, axis=0), missed)
+                return self._report(step, loss, counts, np.sum(matrices, axis=0), missed)
         return None
 
-    def _missed(self, counts: NDArray[np.int64], looks: list[NDArray[np.int64]]) -> list[int]:
+    def _missed(self, counts: NDArray[np.int64], matrices: list[NDArray[np.int64]]) -> list[int]:
         """Return the rare classes that are not learned, rarest first."""
         rare = np.flatnonzero((counts > 0) & (counts * self.imbalance < counts.max()))
         halves = [
-            np.sum(part, axis=0) for part in (looks[: len(looks) // 2], looks[len(looks) // 2 :])
+            np.sum(part, axis=0)
+            for part in (matrices[: len(matrices) // 2], matrices[len(matrices) // 2 :])
         ]
         return [
             int(one)
@@ -160,7 +161,7 @@ class ClassImbalance(Rule):
         falls = fall > _SURE * error * math.sqrt(rows / before[1] + rows / after[1])
         return share - _SURE * error > self.misprediction and not falls
 
-    def _said(
+    def _report(
         self,
         step: Step,
         loss: str,

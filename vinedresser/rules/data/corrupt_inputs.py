@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["CorruptInputs"]
 
 # Minimum number of batches, rows and features.
-_LOOKS = 8
+_BATCHES = 8
 _ROWS = 128
 _FEATURES = 8
 _ROWS_OF_BATCH = 8
@@ -79,7 +79,7 @@ class CorruptInputs(Rule):
         self._positions = RowPositions()
         self._seen: set[bytes] = set()
         self._lows = self._highs = np.zeros(0)
-        self._looks = self._rows = 0
+        self._batch_count = self._rows = 0
         self._alike = True
         self._last: tuple[Step, str] | None = None
         self._over = False
@@ -108,14 +108,14 @@ class CorruptInputs(Rule):
             values: inputs of the model, float64 [rows, features].
         """
         lows, highs = values.min(0), values.max(0)
-        if not self._looks:
+        if not self._batch_count:
             self._lows, self._highs = lows, highs
         if lows.shape != self._lows.shape:
             # Sequences of varying length have no fixed features.
             self._over = True
             return
         self._lows, self._highs = np.minimum(self._lows, lows), np.maximum(self._highs, highs)
-        self._looks += 1
+        self._batch_count += 1
         self._rows += len(values)
         self._alike &= bool((lows == highs).all()) and self._labels_differ(len(values))
         digests = set(row_digests(values))
@@ -132,7 +132,12 @@ class CorruptInputs(Rule):
         )
 
     def _finding(self) -> Finding | None:
-        if self._looks < _LOOKS or self._rows < _ROWS or self._last is None or self._learns():
+        if (
+            self._batch_count < _BATCHES
+            or self._rows < _ROWS
+            or self._last is None
+            or self._learns()
+        ):
             return None
         wrong = self._nothing() or self._constant() or self._mixed()
         if wrong is None:
@@ -144,7 +149,7 @@ class CorruptInputs(Rule):
             step,
             since=0,
             tensor=name,
-            evidence={"looks": self._looks, "rows": self._rows},
+            evidence={"looks": self._batch_count, "rows": self._rows},
             **wrong._replace(seen=f"{wrong.seen}; {reason}" if reason else wrong.seen)._asdict(),
         )
 
@@ -191,7 +196,7 @@ class CorruptInputs(Rule):
 
     def _mixed(self) -> _Wrong | None:
         part = self._positions.explained()
-        if self._positions.batches < _LOOKS or part <= self.order:
+        if self._positions.batches < _BATCHES or part <= self.order:
             return None
         return _Wrong(
             "order",

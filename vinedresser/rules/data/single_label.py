@@ -22,7 +22,7 @@ __all__ = ["SingleLabel"]
 # Minimum number of rows at the end of the run.
 _ROWS = 128
 # Minimum number of batches, and of rows in each, to judge their order.
-_LOOKS = 20
+_BATCHES = 20
 _ROWS_OF_BATCH = 8
 # Two classes may alternate on purpose, such as real and generated rows.
 _FEWEST_CLASSES = 3
@@ -40,7 +40,7 @@ class _Labels:
         value: label that all rows share; b"" if they differ.
         rows: number of rows.
         counts: number of rows of each class, float64 [classes].
-        looks: number of batches whose classes were counted.
+        batches: number of batches whose classes were counted.
         together: mean probability that two rows of one of these batches have the same class.
         learned: whether the last predictions were this one label.
     """
@@ -48,7 +48,7 @@ class _Labels:
     value: bytes | None = None
     rows: int = 0
     counts: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
-    looks: int = 0
+    batches: int = 0
     together: float = 0.0
     learned: bool = True
 
@@ -127,7 +127,7 @@ class SingleLabel(Rule):
             shares = seen.counts / max(seen.counts.sum(), 1.0)
             alike = float((shares**2).sum())
             classes = int((seen.counts > 0).sum())
-            if seen.looks < _LOOKS or classes < _FEWEST_CLASSES or alike > 1 - 1e-6:
+            if seen.batches < _BATCHES or classes < _FEWEST_CLASSES or alike > 1 - 1e-6:
                 continue
             order = (seen.together - alike) / (1 - alike)
             if order <= self.order or self._good(loss):
@@ -138,7 +138,7 @@ class SingleLabel(Rule):
                 ("order", order, self.order),
                 confidence=0.95,
                 seen=f"two rows of one batch have the same class in {seen.together:.0%} of the "
-                f"pairs, any two rows in {alike:.0%} ({seen.looks} batches, {classes} classes)",
+                f"pairs, any two rows in {alike:.0%} ({seen.batches} batches, {classes} classes)",
                 cause="the rows are sorted by class and not shuffled: each step unlearns the "
                 "other classes",
                 remedy="shuffle the rows in each epoch (shuffle=True)",
@@ -156,11 +156,11 @@ class SingleLabel(Rule):
         self,
         step: Step,
         loss: str,
-        figure: tuple[str, float, float],
+        measured: tuple[str, float, float],
         **words: Any,
     ) -> Finding:
         self._fired = True
-        statistic, value, threshold = figure
+        statistic, value, threshold = measured
         return self.found(
             step,
             since=0,
@@ -191,7 +191,7 @@ def _count(seen: _Labels, compared: Compared) -> None:
     if seen.counts.shape != counts.shape:
         seen.counts = np.zeros(classes)
     seen.counts += counts
-    seen.looks += 1
+    seen.batches += 1
     rows = len(numbers)
     alike = float((counts * (counts - 1)).sum()) / (rows * (rows - 1))
-    seen.together += (alike - seen.together) / seen.looks
+    seen.together += (alike - seen.together) / seen.batches

@@ -77,8 +77,8 @@ class UnnormalisedTargets(ScaleRule):
 
     def _symptom(self, compared: Compared, labels: NDArray[np.float64], size: float) -> Symptom:
         mean, std = float(labels.mean()), float(labels.std())
-        said = float(np.sqrt(np.mean(compared.predictions**2)))
-        away = not math.isfinite(said) or not _NEAR < said / size < _FAR
+        predicted = float(np.sqrt(np.mean(compared.predictions**2)))
+        away = not math.isfinite(predicted) or not _NEAR < predicted / size < _FAR
         return Symptom(
             tensor=self.batches.tensor("labels", compared.loss),
             statistic="rms",
@@ -86,10 +86,10 @@ class UnnormalisedTargets(ScaleRule):
             threshold=self.size if size > 1 else 1 / self.size,
             confidence=_CONFIDENCE if away else _UNSURE,
             seen=f"the targets have a root mean square of {size:.3g} (mean {mean:.4g}, standard "
-            f"deviation {std:.3g}); about 1 is usual; that of the predictions is {said:.3g}",
+            f"deviation {std:.3g}); about 1 is usual; that of the predictions is {predicted:.3g}",
             cause="the targets are not standardised",
             remedy=f"train on (targets - {mean:.4g}) / {std or 1:.3g} (mean and standard "
             "deviation of the training targets) and invert this for predictions; use the "
             "logarithm of targets that span several powers of ten",
-            evidence={"rms": size, "mean": mean, "std": std, "predictions_rms": said},
+            evidence={"rms": size, "mean": mean, "std": std, "predictions_rms": predicted},
         )

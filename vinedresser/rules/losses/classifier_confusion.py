@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["ClassifierConfusion"]
 
 # Number of checks in the matrix, within the last quarter of the run.
-_LOOKS = 32
+_CHECKS = 32
 _LATE = 0.75
 # Minimum number of rows of a class.
 _ROWS = 20
@@ -35,13 +35,13 @@ class _Cell(NamedTuple):
     """A class that is predicted as another class.
 
     Attributes:
-        truth, said: the true and the predicted class.
+        truth, predicted: the true and the predicted class.
         share: share of the rows of the true class.
         rows: number of rows of the true class.
     """
 
     truth: int
-    said: int
+    predicted: int
     share: float
     rows: int
 
@@ -94,7 +94,9 @@ class ClassifierConfusion(Rule):
                 matrix = confusion(compared)
                 if matrix is not None:
                     key = (step.mode, compared.loss)
-                    self._matrices.setdefault(key, deque(maxlen=_LOOKS)).append((step.step, matrix))
+                    self._matrices.setdefault(key, deque(maxlen=_CHECKS)).append(
+                        (step.step, matrix)
+                    )
         return None
 
     def finish(self) -> Finding | None:
@@ -113,16 +115,17 @@ class ClassifierConfusion(Rule):
     def _of(self, mode: str, loss: str, matrix: NDArray[np.float64]) -> Finding | None:
         rows = matrix.sum(1)
         cells = [
-            _Cell(truth, said, matrix[truth, said] / rows[truth], int(rows[truth]))
-            for truth, said in np.argwhere(matrix).tolist()
-            if truth != said and rows[truth] >= _ROWS
+            _Cell(truth, predicted, matrix[truth, predicted] / rows[truth], int(rows[truth]))
+            for truth, predicted in np.argwhere(matrix).tolist()
+            if truth != predicted and rows[truth] >= _ROWS
         ]
         found = sorted((one for one in cells if one.sure > self.share), key=lambda one: -one.share)
         if not found or self._last is None:
             return None
         named = found[:_NAMED]
         words = ", ".join(
-            f"{one.share:.0%} of {self._name(one.truth)} as {self._name(one.said)}" for one in named
+            f"{one.share:.0%} of {self._name(one.truth)} as {self._name(one.predicted)}"
+            for one in named
         )
         return self.found(
             self._last,
@@ -136,7 +139,7 @@ class ClassifierConfusion(Rule):
             cause="the inputs hardly distinguish these classes, or some of their labels are wrong",
             remedy="inspect the confused rows; add rows of these classes, or merge the classes",
             evidence={
-                "cells": [[one.truth, one.said, one.share, one.rows] for one in found],
+                "cells": [[one.truth, one.predicted, one.share, one.rows] for one in found],
                 "matrix": matrix.tolist(),
             },
         )

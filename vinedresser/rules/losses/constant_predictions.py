@@ -18,27 +18,27 @@ if TYPE_CHECKING:
 __all__ = ["ConstantPredictions"]
 
 # Minimum number of checks and of rows.
-_LOOKS = 8
+_BATCHES = 8
 _ROWS = 64
 # Share of the most frequent label from which predicting only this class is no fault.
 _MAJORITY = 0.95
 _CONFIDENCE = 0.95
 
 
-class _Look(NamedTuple):
+class _Batch(NamedTuple):
     """Statistics of one batch.
 
     Attributes:
         rows: number of rows.
         labels: number of rows of each class; empty for regression.
-        said: number of rows predicted as each class; empty for regression.
+        predicted: number of rows predicted as each class; empty for regression.
         spread: standard deviation of the predictions over the rows, relative to that of the labels;
             0 if the labels are constant.
     """
 
     rows: int
     labels: np.ndarray[tuple[int], np.dtype[np.int64]]
-    said: np.ndarray[tuple[int], np.dtype[np.int64]]
+    predicted: np.ndarray[tuple[int], np.dtype[np.int64]]
     spread: float
 
 
@@ -70,7 +70,7 @@ class ConstantPredictions(SymptomRule):
         self.spread = spread
         self.needs = ()
         self.batches = Batches()
-        self._looked: dict[str, deque[_Look]] = {}
+        self._recent: dict[str, deque[_Batch]] = {}
 
     def looks_at(self, step: Step) -> bool:
         """See `SymptomRule.looks_at`."""
@@ -80,33 +80,33 @@ class ConstantPredictions(SymptomRule):
         """See `SymptomRule.look`."""
         found = None
         for compared in self.batches.compared:
-            looked = self._looked.setdefault(compared.loss, deque(maxlen=_LOOKS))
-            seen = _looked_at(compared)
+            recent = self._recent.setdefault(compared.loss, deque(maxlen=_BATCHES))
+            seen = _statistics(compared)
             if seen is not None:
-                looked.append(seen)
+                recent.append(seen)
             found = found or self._constant(
-                self.batches.tensor("predictions", compared.loss), list(looked)
+                self.batches.tensor("predictions", compared.loss), list(recent)
             )
         poor = found is not None and self.outcome.verdict().kind == "poor"
         return found if poor else None
 
-    def _constant(self, tensor: str, looks: list[_Look]) -> Symptom | None:
-        rows = sum(look.rows for look in looks)
-        if len(looks) < _LOOKS or rows < _ROWS:
+    def _constant(self, tensor: str, batches: list[_Batch]) -> Symptom | None:
+        rows = sum(batch.rows for batch in batches)
+        if len(batches) < _BATCHES or rows < _ROWS:
             return None
-        if looks[-1].said.size:
-            said = np.sum([look.said for look in looks], axis=0) / rows
-            labels = np.sum([look.labels for look in looks], axis=0) / rows
-            most = int(said.argmax())
-            if said[most] < self.share or labels.max() >= _MAJORITY:
+        if batches[-1].predicted.size:
+            predicted = np.sum([batch.predicted for batch in batches], axis=0) / rows
+            labels = np.sum([batch.labels for batch in batches], axis=0) / rows
+            most = int(predicted.argmax())
+            if predicted[most] < self.share or labels.max() >= _MAJORITY:
                 return None
-            words = f"{said[most]:.0%} of {rows} rows are predicted as class {most}"
-            share = float(said[most])
+            words = f"{predicted[most]:.0%} of {rows} rows are predicted as class {most}"
+            share = float(predicted[most])
             return _symptom(
                 tensor, "share", share, self.share, f"{words}, but only {labels[most]:.0%} are"
             )
-        largest = max(look.spread for look in looks)
-        if largest >= self.spread or not all(look.rows > 1 for look in looks):
+        largest = max(batch.spread for batch in batches)
+        if largest >= self.spread or not all(batch.rows > 1 for batch in batches):
             return None
         words = f"over {rows} rows the predictions vary by {largest:.1%} as much as the labels"
         return _symptom(tensor, "spread", largest, self.spread, words)
@@ -128,22 +128,22 @@ def _symptom(tensor: str, statistic: str, value: float, threshold: float, seen: 
     )
 
 
-def _looked_at(compared: Compared) -> _Look | None:
+def _statistics(compared: Compared) -> _Batch | None:
     """Return the statistics of a batch, or None if it cannot be compared."""
     labels, predictions = compared.labels, compared.predictions
     if not predictions.size or not np.isfinite(predictions).all():
         return None
     numbers = compared.class_numbers
     if numbers is not None:
-        said, truth = (
+        predicted, truth = (
             np.bincount(one.ravel(), minlength=compared.classes)
             for one in (predictions.argmax(-1), numbers)
         )
-        return _Look(numbers.size, truth, said, 0.0)
+        return _Batch(numbers.size, truth, predicted, 0.0)
     if np.size(labels) != predictions.size:
         return None
     differ = np.asarray(labels, np.float64).reshape(len(labels), -1).std(0)
     said_differ = predictions.reshape(len(labels), -1).std(0)
     spread = float(said_differ.mean() / differ.mean()) if differ.any() else 0.0
     none = np.zeros(0, np.int64)
-    return _Look(len(labels), none, none, spread)
+    return _Batch(len(labels), none, none, spread)

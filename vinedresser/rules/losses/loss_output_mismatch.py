@@ -37,7 +37,7 @@ class _Sighting(NamedTuple):
     step: Step
     loss: str
     mismatch: Mismatch
-    looks: int
+    checks: int
 
 
 class LossOutputMismatch(Rule):
@@ -74,7 +74,6 @@ class LossOutputMismatch(Rule):
         self._activation = ""
         self._broadcasting: frozenset[str] = frozenset()
         self._seen: dict[str, _Sighting] = {}
-        self._looked = False
         self._ones = True
         self._fired = False
 
@@ -97,7 +96,7 @@ class LossOutputMismatch(Rule):
         for compared in self.batches.compared:
             mismatch = self._look(step, compared)
             self._note(step, compared.loss, mismatch)
-            if mismatch and (finding := self._told(compared.loss)):
+            if mismatch and (finding := self._confirmed(compared.loss)):
                 return finding
         return None
 
@@ -105,7 +104,7 @@ class LossOutputMismatch(Rule):
         """Return the last mismatch of a training with a poor outcome."""
         if self._fired or self.outcome.final().kind != "poor":
             return None
-        ripe = [one for one in self._seen.values() if one.looks >= self.patience]
+        ripe = [one for one in self._seen.values() if one.checks >= self.patience]
         return self._finding(ripe[0], self.outcome.final().reason) if ripe else None
 
     def _look(self, step: Step, compared: Compared) -> Mismatch | None:
@@ -135,13 +134,13 @@ class LossOutputMismatch(Rule):
             return
         before = self._seen.get(loss)
         same = before is not None and before.mismatch.kind == mismatch.kind
-        first, looks = (before.first, before.looks) if before and same else (step.step, 0)
-        self._seen[loss] = _Sighting(first, step, loss, mismatch, looks + 1)
+        first, checks = (before.first, before.checks) if before and same else (step.step, 0)
+        self._seen[loss] = _Sighting(first, step, loss, mismatch, checks + 1)
 
-    def _told(self, loss: str) -> Finding | None:
+    def _confirmed(self, loss: str) -> Finding | None:
         """Return the finding once it is confirmed and counts."""
         seen = self._seen[loss]
-        if seen.looks < self.patience:
+        if seen.checks < self.patience:
             return None
         verdict = self.outcome.verdict()
         if seen.mismatch.sure or verdict.kind == "poor":
@@ -168,7 +167,7 @@ class LossOutputMismatch(Rule):
             seen=f"{mismatch.seen}; {poor}" if poor else mismatch.seen,
             cause=mismatch.cause,
             remedy=mismatch.remedy,
-            evidence={"kind": mismatch.kind, "looks": sighting.looks},
+            evidence={"kind": mismatch.kind, "looks": sighting.checks},
         )
         if self.severity == "stop" and not poor and not mismatch.hopeless:
             return replace(finding, severity="warning")

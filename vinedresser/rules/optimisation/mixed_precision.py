@@ -29,7 +29,7 @@ _LEAST_SCALE = 1.0
 _CONFIDENCE = 0.85
 
 
-class _Look(NamedTuple):
+class _ScalerState(NamedTuple):
     """State of a scaler at a step."""
 
     step: int
@@ -67,7 +67,7 @@ class MixedPrecision(Rule):
             Need("state", every=every, required=False),
             Need("loss_scale", every=every, regex=_OF_OPTIMIZER, required=False),
         )
-        self._looks: dict[str, deque[_Look]] = {}
+        self._states: dict[str, deque[_ScalerState]] = {}
         self._highest: dict[str, float] = {}
         self._fired = False
 
@@ -80,45 +80,47 @@ class MixedPrecision(Rule):
                 continue
             prefix = _OWN.sub("", name.partition("/")[2])
             skipped = step.scalars.get(f"state/{prefix}skipped_steps", 0.0)
-            look = _Look(step.step, scale, skipped)
+            state = _ScalerState(step.step, scale, skipped)
             self._highest[name] = max(self._highest.get(name, scale), scale)
-            looks = self._looks.setdefault(name, deque(maxlen=self.patience + 1))
+            states = self._states.setdefault(name, deque(maxlen=self.patience + 1))
             if step.step >= _SEARCH:
-                looks.append(look)
-            finding = self._judged(step, name, list(looks)) if len(looks) > self.patience else None
+                states.append(state)
+            finding = (
+                self._judged(step, name, list(states)) if len(states) > self.patience else None
+            )
             if finding is not None:
                 self._fired = True
                 return finding
         return None
 
-    def _judged(self, step: Step, name: str, looks: list[_Look]) -> Finding | None:
+    def _judged(self, step: Step, name: str, states: list[_ScalerState]) -> Finding | None:
         """Return the finding from consecutive checks, if any."""
-        first, last = looks[0], looks[-1]
+        first, last = states[0], states[-1]
         # The counter falls where a training was resumed.
         skipped = max(last.skipped - first.skipped, 0.0)
         # Skipped steps are not counted as steps.
         share = skipped / (skipped + last.step - first.step)
         highest = self._highest[name]
-        figures = ("scale", last.scale, _LEAST_SCALE)
+        measured = ("scale", last.scale, _LEAST_SCALE)
         if share > self.skipped:
-            figures = ("skipped", share, self.skipped)
+            measured = ("skipped", share, self.skipped)
             seen = f"{share:.0%} of the steps from {first.step} to {last.step} were skipped"
-        elif all(one.scale <= _LEAST_SCALE for one in looks) and last.scale < highest:
+        elif all(one.scale <= _LEAST_SCALE for one in states) and last.scale < highest:
             seen = f"the loss scale has decreased from {highest:g} to {last.scale:g}"
-        elif all(now.scale < before.scale for before, now in pairwise(looks)):
-            figures = ("scale", last.scale, first.scale)
+        elif all(now.scale < before.scale for before, now in pairwise(states)):
+            measured = ("scale", last.scale, first.scale)
             seen = f"the loss scale decreased from {first.scale:g} to {last.scale:g} within "
             seen += f"{last.step - first.step} steps without ever increasing"
         else:
             return None
-        return self._finding(step, name, looks, figures, seen)
+        return self._finding(step, name, states, measured, seen)
 
     def _finding(
         self,
         step: Step,
         name: str,
-        looks: list[_Look],
-        figures: tuple[str, float, float],
+        states: list[_ScalerState],
+        measured: tuple[str, float, float],
         seen: str,
     ) -> Finding:
         """Return the finding.
@@ -126,14 +128,14 @@ class MixedPrecision(Rule):
         Args:
             step: step of the finding.
             name: name of the scale.
-            looks: consecutive checks.
-            figures: statistic, value and threshold.
+            states: consecutive checks.
+            measured: statistic, value and threshold.
             seen: observation.
         """
-        statistic, value, threshold = figures
+        statistic, value, threshold = measured
         return self.found(
             step,
-            since=looks[0].step,
+            since=states[0].step,
             tensor=name,
             statistic=statistic,
             value=value,
@@ -146,8 +148,8 @@ class MixedPrecision(Rule):
             "mixed_bfloat16) without a scaler; otherwise lower the learning rate, clip the "
             "gradients after scaler.unscale_(optimizer), and keep losses and norms in float32",
             evidence={
-                "steps": [one.step for one in looks],
-                "scales": [one.scale for one in looks],
-                "skipped": [one.skipped for one in looks],
+                "steps": [one.step for one in states],
+                "scales": [one.scale for one in states],
+                "skipped": [one.skipped for one in states],
             },
         )

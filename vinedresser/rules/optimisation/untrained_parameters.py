@@ -82,7 +82,7 @@ class UntrainedParameters(Rule):
         self.outcome = Outcome()
         self.parameters = ParameterStates(every)
         self.needs = (Need("losses", modes=("train", "eval")),)
-        self._told: dict[Trouble, Severity] = {}
+        self._reported: dict[Trouble, Severity] = {}
         # Evaluations before the first train step; None afterwards.
         self._evaluations: list[dict[str, float]] | None = []
 
@@ -109,10 +109,10 @@ class UntrainedParameters(Rule):
 
     def _is_news(self, trouble: Trouble, severity: Severity) -> bool:
         """Record a severity; return whether it exceeds the one already reported."""
-        before = self._told.get(trouble)
+        before = self._reported.get(trouble)
         if before is not None and _ORDER.index(before) >= _ORDER.index(severity):
             return False
-        self._told[trouble] = severity
+        self._reported[trouble] = severity
         return True
 
     def _severity(

@@ -67,7 +67,7 @@ class WrongMode(Rule):
         # Prefixes of models with batch norm, and names of those that started with its statistics.
         self._normed: set[str] = set()
         self._fitted: set[str] = set()
-        self._told: dict[tuple[str, str], str] = {}
+        self._reported: dict[tuple[str, str], str] = {}
 
     def begin(self, info: RunRecord) -> None:
         """Read the dropout layers."""
@@ -101,25 +101,25 @@ class WrongMode(Rule):
             self._was_training.add(name)
             self._idle.pop(name, None)
             return None
-        looks = self._idle.setdefault(name, [])
-        if not looks and any(means):
+        steps = self._idle.setdefault(name, [])
+        if not steps and any(means):
             self._fitted.add(name)
-        looks.append(step.step)
-        if len(looks) < self.patience:
+        steps.append(step.step)
+        if len(steps) < self.patience:
             return None
         meant = name in self._fitted and name not in self._was_training
         severity = self.severity
         if meant and self.outcome.verdict().kind != "poor":
             severity = "info"
-        if self._told.get((name, "train")) in (severity, self.severity):
+        if self._reported.get((name, "train")) in (severity, self.severity):
             return None
-        self._told[name, "train"] = severity
+        self._reported[name, "train"] = severity
         finding = self._finding(
             step,
             name,
-            looks,
+            steps,
             share,
-            seen=f"the optimizer updates the model in evaluation mode since step {looks[0]}"
+            seen=f"the optimizer updates the model in evaluation mode since step {steps[0]}"
             + (" (in training mode before)" if name in self._was_training else ""),
             cause=f"{self._what(prefix, trained=True)}: model.train() is not called"
             + (" again after an evaluation" if name in self._was_training else ""),
@@ -132,25 +132,25 @@ class WrongMode(Rule):
         """Check a model in an evaluation."""
         if not (step.scalars_of("losses") or step.scalars_of("metrics")):
             return None
-        looks = self._active.setdefault(name, [])
+        steps = self._active.setdefault(name, [])
         before = self._evaluation.get(name)
         self._evaluation[name] = step.step
         if share < 1 or (before is not None and 0 < step.step - before < _FEWEST_STEPS):
-            looks.clear()
+            steps.clear()
             return None
         # Several data sets may be evaluated at one step.
-        if step.step not in looks[-1:]:
-            looks.append(step.step)
-        if len(looks) < self.patience or (name, "eval") in self._told:
+        if step.step not in steps[-1:]:
+            steps.append(step.step)
+        if len(steps) < self.patience or (name, "eval") in self._reported:
             return None
-        self._told[name, "eval"] = self.severity
+        self._reported[name, "eval"] = self.severity
         prefix = name.removeprefix("state/").removesuffix(_STATE)
         return self._finding(
             step,
             name,
-            looks,
+            steps,
             share,
-            seen=f"{len(looks)} consecutive evaluations ran in training mode",
+            seen=f"{len(steps)} consecutive evaluations ran in training mode",
             cause=self._what(prefix, trained=False),
             remedy="call model.eval() before each evaluation and model.train() after it (Keras: "
             "model(x, training=False))",
@@ -173,7 +173,7 @@ class WrongMode(Rule):
         self,
         step: Step,
         name: str,
-        looks: list[int],
+        steps: list[int],
         share: float,
         *,
         seen: str,
@@ -182,7 +182,7 @@ class WrongMode(Rule):
     ) -> Finding:
         return self.found(
             step,
-            since=looks[0],
+            since=steps[0],
             tensor=name,
             statistic="value",
             value=share,
@@ -191,7 +191,7 @@ class WrongMode(Rule):
             seen=seen,
             cause=cause,
             remedy=remedy,
-            evidence={"steps": looks[-self.patience :]},
+            evidence={"steps": steps[-self.patience :]},
         )
 
 

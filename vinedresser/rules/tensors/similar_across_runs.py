@@ -52,7 +52,7 @@ class SimilarAcrossRuns(Rule):
             StoreError: The other run is missing or cannot be read.
         """
         if self.other:
-            self._expected = _figures(open_run(self.other))
+            self._expected = _values_by_step(open_run(self.other))
 
     def update(self, step: Step) -> Finding | None:
         """See `Rule.update`."""
@@ -95,7 +95,7 @@ def _same(one: float, other: float) -> bool:
     return one == other or (math.isnan(one) and math.isnan(other))
 
 
-def _figures(run: Run) -> dict[int, dict[str, float]]:
+def _values_by_step(run: Run) -> dict[int, dict[str, float]]:
     """Return the training losses and weight norms of a run, by step and name."""
     found: dict[int, dict[str, float]] = {}
     columns: list[Column] = [

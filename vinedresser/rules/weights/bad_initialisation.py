@@ -59,19 +59,19 @@ class BadInitialisation(SymptomRule):
             Need("weights", every=every, reductions=("l2", "std", "mean"), required=False),
         )
         self._modules: dict[str, Sequence[str]] = {}
-        self._looked = False
+        self._checked = False
         self._symptom: Symptom | None = None
 
     def begin(self, info: RunRecord) -> None:
         """Read the modules and whether the initial weights are captured."""
         self._modules = dict(info.modules)
         # These report weights only after the first step, which may have changed them arbitrarily.
-        self._looked = info.framework in ("sklearn", "xgboost")
+        self._checked = info.framework in ("sklearn", "xgboost")
 
     def look(self, step: Step) -> Symptom | None:
         """See `SymptomRule.look`; the initial symptom remains."""
-        if not self._looked:
-            self._looked = True
+        if not self._checked:
+            self._checked = True
             # Weights of a later step are not the initial ones.
             if step.step < self.every:
                 self._symptom = self._at_first(weight_scales(step, self._modules))
