@@ -1,4 +1,4 @@
-"""A storage that counts what readers ask of it."""
+"""A storage that counts the requests of readers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tensor of several names is stored once, and had under each of them."""
+"""A tensor with several names is stored once and readable by each."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_steps_have_all_names(folder: Path) -> None:
         assert (step.tensor("inputs/b") == step.step * (1 if step.mode == "train" else -1)).all()
 
 
-def test_its_bytes_are_there_once(folder: Path) -> None:
+def test_its_bytes_are_stored_once(folder: Path) -> None:
     (segment,) = (folder / "segments/0").iterdir()
     (index,) = (folder / "index/0").iterdir()
     # Four steps of one tensor, and four evaluations of two.
@@ -79,7 +79,7 @@ def test_its_bytes_are_there_once(folder: Path) -> None:
     assert index.stat().st_size < 1000
 
 
-def test_a_plain_reader_is_told(folder: Path) -> None:
+def test_the_header_lists_aliases(folder: Path) -> None:
     (segment,) = (folder / "segments/0").iterdir()
     entries = load(segment.read_bytes())
     assert sorted(entries) == ["inputs/b", "outputs/a"]
@@ -91,7 +91,7 @@ def test_a_plain_reader_is_told(folder: Path) -> None:
     assert told["partial"] == [[[1, 3, 5, 7], ["inputs/b"]]]
 
 
-def test_equal_values_are_not_taken_for_one_tensor(tmp_path: Path) -> None:
+def test_equal_values_do_not_make_an_alias(tmp_path: Path) -> None:
     record = step_record(0)
     record.tensors = {"a": wide(1), "b": wide(1)}
     make_run(tmp_path, [record])
@@ -122,7 +122,7 @@ def test_it_counts_once_in_the_queue() -> None:
 
 
 def test_a_name_that_changes_between_alias_and_owner(tmp_path: Path) -> None:
-    """Who is stored and who is the alias may differ from step to step."""
+    """The stored name and the alias may change from step to step."""
     first, second = wide(1), wide(2)
     records = [step_record(step) for step in range(3)]
     records[0].tensors = {"a": first, "b": first}

@@ -1,4 +1,4 @@
-"""Whatever array a user saves by hand is read back equal, however it lies in memory."""
+"""Arrays that users save are read back equal, whatever their memory layout."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_arrays_are_read_back_equal(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ARRAYS)
-def test_a_record_may_hold_any_of_them(tmp_path: Path, name: str) -> None:
+def test_a_record_may_have_any_of_them(tmp_path: Path, name: str) -> None:
     given = ARRAYS[name]
     kind = {"f": "F", "i": "I", "u": "U", "b": "BOOL", "c": "C"}[given.dtype.kind]
     spelling = kind if kind == "BOOL" else f"{kind}{8 * given.itemsize}"
@@ -75,10 +75,10 @@ def test_a_record_may_hold_any_of_them(tmp_path: Path, name: str) -> None:
     assert_equal(run.tensor("x").value(0), given)
 
 
-def test_what_cannot_be_stored_is_refused_by_name(
+def test_an_unsupported_array_is_refused_by_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The training goes on, and what else it saves is there."""
+    """The training continues, and its other data is saved."""
     hook = Hook(tmp_path / "run")
     hook.save("spectrum", np.zeros(3, np.complex128))
     hook.save("words", np.array(["a", "b"]))

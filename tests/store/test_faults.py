@@ -1,4 +1,4 @@
-"""Damage on disk: named, and everything else stays readable."""
+"""Corruption on disk is reported, and everything else stays readable."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_a_bad_index_record_at_either_end(folder: Path, seq: int) -> None:
     assert [step.step for step in run.follow()] == all_but(*lost)
 
 
-def test_a_gap_is_passed_while_the_run_is_written(tmp_path: Path) -> None:
+def test_a_gap_is_skipped_while_the_run_is_written(tmp_path: Path) -> None:
     start_run(tmp_path)
     writer = RunWriter(LocalStorage(tmp_path))
     following = open_run(tmp_path).follow()
@@ -183,7 +183,7 @@ def test_a_gap_is_passed_while_the_run_is_written(tmp_path: Path) -> None:
     writer.close()
 
 
-def test_a_record_that_comes_while_one_looks_is_no_gap(folder: Path) -> None:
+def test_a_record_that_arrives_during_a_poll_is_not_a_gap(folder: Path) -> None:
     class Late(LocalStorage):
         """The third record is committed just after it was asked for, and the fourth with it."""
 

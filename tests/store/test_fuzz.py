@@ -1,4 +1,4 @@
-"""Whatever happens to the files of a run: its reader says so, and never hands out wrong values."""
+"""Corrupt files of a run: the reader reports them and never returns wrong values."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class Damaging:
         self._healthy.clear()
 
     def bytes_of(self, path: Path) -> str:
-        """Damage a file as disks and people do; return what was done."""
+        """Corrupt a file; return a description of the change."""
         content, chance = bytearray(path.read_bytes()), self._chance
         place = chance.randrange(len(content))
         other = chance.choice(sorted(path.parent.iterdir()))
@@ -238,7 +238,7 @@ RECORDS = ("run.json", "exit.json", "heartbeat/0.json", "findings/g.jsonl")
 
 
 def hurt_bytes(folder: Path, seed: int, rounds: int) -> None:
-    """Damage files as they lie: what is had is true, and what is lost was said to be."""
+    """Corrupt stored files: values that are read are right, and lost ones are reported."""
     chance = random.Random(seed)
     damaging = Damaging(folder, chance)
     for _ in range(rounds):
@@ -291,7 +291,7 @@ def hurt_json(folder: Path, seed: int, rounds: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_damaged_bytes_are_noticed_and_nothing_else_is_lost(folder: Path, seed: int) -> None:
+def test_corrupt_bytes_are_detected_and_nothing_else_is_lost(folder: Path, seed: int) -> None:
     hurt_bytes(folder, seed, 15)
 
 
@@ -302,6 +302,6 @@ def test_records_of_another_shape_are_refused(folder: Path, seed: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(100, 108))
-def test_many_damages(folder: Path, seed: int) -> None:
+def test_many_corruptions(folder: Path, seed: int) -> None:
     hurt_bytes(folder, seed, 250)
     hurt_json(folder, seed, 400)

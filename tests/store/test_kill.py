@@ -1,4 +1,4 @@
-"""Kill -9 of a process that writes, at random moments."""
+"""Killing a writer with SIGKILL at random moments."""
 
 from __future__ import annotations
 
@@ -67,9 +67,7 @@ def check(folder: Path, confirmed: list[str]) -> None:
         assert steps[-1].step >= int(confirmed[-1])
 
 
-def test_what_was_committed_survives_a_kill_at_any_moment(
-    tmp_path: Path, write_forever: Start
-) -> None:
+def test_committed_data_survives_a_kill_at_any_moment(tmp_path: Path, write_forever: Start) -> None:
     moments = random.Random(3)
     confirmed = []
     for turn in range(KILLS // AT_ONCE):

@@ -1,4 +1,4 @@
-"""Long runs of small segments: manifests are read instead of index records, and change nothing."""
+"""Long runs of small segments: manifests replace index records with the same result."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_every_record_is_the_same_from_a_manifest(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_a_damaged_manifest_costs_nothing_but_a_word(folder: Path, number: int) -> None:
+def test_a_corrupt_manifest_is_reported_and_loses_nothing(folder: Path, number: int) -> None:
     path = folder / manifest_key(0, number)
     path.write_bytes(path.read_bytes()[:-5])
     assert_whole(folder, problems=1)
@@ -108,7 +108,7 @@ def test_a_manifest_in_the_place_of_another_is_refused(folder: Path) -> None:
     assert_whole(folder, problems=1)
 
 
-def test_a_manifest_that_came_before_its_records_is_not_believed(folder: Path) -> None:
+def test_a_manifest_uploaded_before_its_records_is_ignored(folder: Path) -> None:
     """An uploader may bring it while the last of them is still on its way."""
     last = 2 * SPAN - 1
     for seq in range(last - 1, COMMITS):
@@ -162,7 +162,7 @@ def test_changing_layouts_count_as_well(tmp_path: Path) -> None:
     assert LocalStorage(tmp_path).list("manifests/") == []
 
 
-def test_a_manifest_that_cannot_be_stored_loses_no_step(tmp_path: Path) -> None:
+def test_a_failed_manifest_loses_no_step(tmp_path: Path) -> None:
     class NoRoomForManifests(LocalStorage):
         def put(self, key: str, parts: Iterable[Buffer], *, exclusive: bool = False) -> None:
             if key.startswith("manifests/"):
@@ -178,7 +178,7 @@ def test_a_manifest_that_cannot_be_stored_loses_no_step(tmp_path: Path) -> None:
     assert_whole(tmp_path)
 
 
-def test_a_writer_that_is_killed_around_a_manifest(tmp_path: Path) -> None:
+def test_a_writer_killed_around_a_manifest(tmp_path: Path) -> None:
     """Whenever it is killed, all that is committed is read, with a manifest or without."""
     script = (
         "import sys; from vinedresser.store.storage import LocalStorage\n"
@@ -207,7 +207,7 @@ def test_a_writer_that_is_killed_around_a_manifest(tmp_path: Path) -> None:
         assert run.problems == []
 
 
-def test_the_manifest_says_layouts_once(folder: Path) -> None:
+def test_a_manifest_stores_each_layout_once(folder: Path) -> None:
     document = json.loads((folder / manifest_key(0, 1)).read_bytes())["manifest"]
     assert (document["rank"], document["first"], len(document["records"])) == (0, SPAN, SPAN)
     assert len(document["layouts"]) == 2

@@ -1,4 +1,4 @@
-"""Whatever is written is read back equal, by every way there is to read it."""
+"""Written data is read back equal by every reading method."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_values_and_columns_come_back_equal(
     with stored(records, cuts) as run:
         if loaded:  # else single tensors are found by bisection
             run.refresh()
-        # Of several records with one mode and step the last that has the tensor counts.
+        # The last of several records with one mode and step counts.
         last = {(r.mode, r.step, name): r for r in records for name in r.tensors}
         for (mode, step, name), record in last.items():
             assert_same_bits(run.tensor(name).value(step, mode), record, name)

@@ -1,4 +1,4 @@
-"""Of large batches only some rows are kept, of everything the same."""
+"""Saving only some rows of large batches, the same ones of every tensor."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def places(rows: int, most: int) -> list[int]:
         ([7], 7),
     ],
 )
-def test_of_several_who_ask_the_greatest_wins(asked: list[int | None], rows: int | None) -> None:
+def test_the_largest_number_of_rows_wins(asked: list[int | None], rows: int | None) -> None:
     saves = tuple(SaveConfig(every=1, rows=one) for one in asked)
     # Who asks for statistics alone has nothing to say.
     figures = SaveConfig(every=1, rows=3, reductions=("l2",))
@@ -43,16 +43,16 @@ def test_of_several_who_ask_the_greatest_wins(asked: list[int | None], rows: int
 
 
 @pytest.mark.parametrize("rows", [0, -1, True, 2.5, "3"])
-def test_what_is_no_number_of_rows_is_refused(rows: Any) -> None:
+def test_an_invalid_number_of_rows_is_refused(rows: Any) -> None:
     with pytest.raises(ConfigError, match=r"rows = .*: must be an integer, at least 1"):
         SaveConfig(rows=rows)
 
 
-def test_a_record_of_before_means_all_rows() -> None:
+def test_records_of_older_versions_mean_all_rows() -> None:
     assert SaveConfig.from_json({"every": 2}).rows is None
 
 
-def test_everything_of_a_batch_has_the_same_rows_and_statistics_are_of_all(tmp_path: Path) -> None:
+def test_tensors_of_a_batch_keep_the_same_rows_and_statistics_cover_all(tmp_path: Path) -> None:
     model, loss = nn.Sequential(nn.Linear(4, 40), nn.ReLU(), nn.Linear(40, 3)), nn.MSELoss()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     save = SaveConfig(every=1, rows=10, tensor=True, reductions=("mean", "p50"))
@@ -80,7 +80,7 @@ def test_everything_of_a_batch_has_the_same_rows_and_statistics_are_of_all(tmp_p
     assert run.tensor("weights/2.weight").shape == (3, 40)
 
 
-def test_what_one_collection_wants_whole_is_whole_and_no_other_name_is(tmp_path: Path) -> None:
+def test_a_collection_without_rows_keeps_its_tensors_whole(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Linear(4, 5), nn.ReLU())
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     collections: dict[str, Any] = {
@@ -95,7 +95,7 @@ def test_what_one_collection_wants_whole_is_whole_and_no_other_name_is(tmp_path:
             optimizer.step()
     run = open_run(tmp_path / "run")
     outputs = [run.tensor("outputs/0").value(step) for step in range(2)]
-    # What is the input of the next layer has rows of its own.
+    # The input of the next layer has its own rows.
     inputs = run.tensor("inputs/1").value(0)
     assert [one.shape for one in outputs] == [(9, 5), (4, 5)]
     np.testing.assert_array_equal(inputs, outputs[0][places(9, 6)])
@@ -118,7 +118,7 @@ def test_rows_of_every_type_and_layout(dtype: torch.dtype) -> None:
     assert some_rows(tensor[0, 0], 1).shape == ()
 
 
-def test_a_loop_of_ones_own(tmp_path: Path) -> None:
+def test_a_custom_loop(tmp_path: Path) -> None:
     x = np.random.default_rng(0).normal(size=(50, 3))
     collections = {"inputs": SaveConfig(every=1, rows=8), "saved": SaveConfig(every=1, rows=1)}
     with Hook(tmp_path / "run", collections=collections) as hook:
@@ -141,20 +141,20 @@ def test_a_loop_of_ones_own(tmp_path: Path) -> None:
         (64, (), 64),
     ],
 )
-def test_of_large_rows_fewer_are_kept(
+def test_fewer_large_rows_are_kept(
     asked: int | None, shape: tuple[int, ...], kept: int | None
 ) -> None:
     assert affordable_rows(asked, shape, 4) == kept
 
 
-def test_of_rows_that_are_larger_than_that_none_is_kept(tmp_path: Path) -> None:
+def test_rows_above_the_limit_are_not_kept(tmp_path: Path) -> None:
     save = SaveConfig(every=1, rows=8)
     with Hook(tmp_path / "run", collections={"labels": save, "losses": save}) as hook:
         hook.step(labels=np.zeros((2, 1 << 20), np.float32), loss=1.0)
     assert open_run(tmp_path / "run").tensor_names() == []
 
 
-def test_of_photographs_one_is_kept(tmp_path: Path) -> None:
+def test_one_photograph_is_kept(tmp_path: Path) -> None:
     save = SaveConfig(every=1, rows=8)
     model = nn.Sequential(nn.Flatten(), nn.Linear(3 * 224 * 224, 2))
     loss, optimizer = nn.MSELoss(), torch.optim.SGD(model.parameters(), lr=0.0)

@@ -1,4 +1,4 @@
-"""Segments and index records, byte by byte, and as the safetensors library sees them."""
+"""Segments and index records, byte by byte and as read by the safetensors library."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_types_that_numpy_lacks_keep_their_bytes(dtype: str) -> None:
     assert entry["shape"] == [1, 4]
 
 
-def test_entries_of_a_tensor_that_changes_have_names_of_their_own() -> None:
+def test_a_tensor_that_changes_shape_has_several_entries() -> None:
     tensors: list[dict[str, NDArray[Any]]] = [
         {"x": np.zeros(2, np.float32), "x#1": np.ones(1, np.int8)},
         {"x": np.ones((2, 2), np.float32), "x#1": np.ones(1, np.int8)},
@@ -210,12 +210,12 @@ def test_entries_are_aligned_to_their_type() -> None:
         (HostTensor("C128", (3,), np.zeros(3, np.complex128)), "C128"),
     ],
 )
-def test_a_tensor_that_is_not_what_it_says_is_refused(tensor: HostTensor, complaint: str) -> None:
+def test_a_tensor_of_the_wrong_size_is_refused(tensor: HostTensor, complaint: str) -> None:
     with pytest.raises(CorruptData, match=f"weights/a at train step 4: .*{complaint}"):
         pack([StepRecord("train", 4, 0.0, {"weights/a": tensor})], rank=0, seq=0)
 
 
-def test_tensors_that_do_not_lie_in_order_are_stored_in_order() -> None:
+def test_non_contiguous_tensors_are_stored_contiguously() -> None:
     turned = np.arange(6, dtype=np.int16).reshape(2, 3).T
     record = StepRecord("train", 0, 0.0, {"x": HostTensor("I16", turned.shape, turned)})
     np.testing.assert_array_equal(load(file_of(record))["x"][0], turned)

@@ -1,4 +1,4 @@
-"""Running, over, or dead: told from the records and the processes behind them."""
+"""The status of a run, derived from its records and processes."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_no_run(tmp_path: Path) -> None:
         run_status(LocalStorage(tmp_path))
 
 
-def test_a_run_that_was_just_made_is_running(storage: LocalStorage) -> None:
+def test_a_new_run_is_running(storage: LocalStorage) -> None:
     assert run_status(storage).state == "running"
 
 
@@ -103,7 +103,7 @@ def test_a_dead_supervisor_and_no_heartbeat_is_dead(
     assert run_status(storage).state == "dead"
 
 
-def test_a_live_trainer_means_running_whoever_supervised(
+def test_a_live_trainer_means_running(
     storage: LocalStorage, here: ProcessIdentity, gone: ProcessIdentity
 ) -> None:
     supervise(storage, gone)
@@ -131,7 +131,7 @@ def test_one_live_rank_is_enough(
     assert run_status(storage).step == 8
 
 
-def test_ranks_that_have_not_begun_are_waited_for(tmp_path: Path, gone: ProcessIdentity) -> None:
+def test_a_run_waits_for_ranks_that_have_not_begun(tmp_path: Path, gone: ProcessIdentity) -> None:
     start_run(tmp_path, world_size=2)
     beat(LocalStorage(tmp_path), gone)
     assert run_status(LocalStorage(tmp_path)).state == "running"
@@ -153,7 +153,7 @@ def test_on_another_machine_the_heartbeat_must_be_fresh(
     assert run_status(storage).state == "dead"
 
 
-def test_a_process_id_that_was_given_away_again_is_not_the_process(
+def test_a_reused_process_id_is_another_process(
     storage: LocalStorage, here: ProcessIdentity
 ) -> None:
     beat(storage, replace(here, started=here.started - 1))
@@ -162,7 +162,7 @@ def test_a_process_id_that_was_given_away_again_is_not_the_process(
     assert run_status(storage).state == "dead"
 
 
-def test_the_exit_record_has_the_last_word(storage: LocalStorage, here: ProcessIdentity) -> None:
+def test_the_exit_record_takes_precedence(storage: LocalStorage, here: ProcessIdentity) -> None:
     supervise(storage, here)
     beat(storage, here)
     stop = StopRecord("rule", "the loss is NaN", 1.0, rule="nonfinite", step=7)

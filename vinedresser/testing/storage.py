@@ -41,10 +41,10 @@ class StorageConformance:
         """The storage under test."""
         return open_storage(location)
 
-    def test_location_is_what_the_user_wrote(self, storage: Storage, location: str) -> None:
+    def test_location_is_returned_as_given(self, storage: Storage, location: str) -> None:
         assert storage.location == location
 
-    def test_parts_come_back_joined_in_order(self, storage: Storage) -> None:
+    def test_parts_are_concatenated_in_order(self, storage: Storage) -> None:
         matrix = np.arange(6, dtype=np.float32).reshape(2, 3)
         nothing = np.empty((0, 3), np.float64)
         parts: list[Buffer] = [
@@ -101,7 +101,7 @@ class StorageConformance:
         storage.put("digits", [b"0123456789"])
         assert storage.get("digits", start, length) == expected
 
-    def test_what_is_not_there(self, storage: Storage) -> None:
+    def test_a_missing_object(self, storage: Storage) -> None:
         storage.put("there/is", [b"x"])
         for key in ("nowhere", "there/is not", "no/folder/either", "there"):
             with pytest.raises(KeyMissing if key != "there" else StoreError, match=key):
@@ -154,7 +154,7 @@ class StorageConformance:
         assert storage.get_many(["nowhere"]) == [None]
         assert storage.get_many([]) == []
 
-    def test_spans_come_in_their_order(self, storage: Storage) -> None:
+    def test_spans_are_read_in_order(self, storage: Storage) -> None:
         for number in range(20):
             storage.put(f"k/{number}", [bytes([65 + number]) * (number + 1)])
         asked = [Span(f"k/{number}", number // 2, 3) for number in (*range(19, -1, -1), 30, 4)]
@@ -178,14 +178,14 @@ class StorageConformance:
         with pytest.raises(StoreError, match="key"):
             storage.get(key)
 
-    def test_a_put_that_fails_leaves_what_was_there(self, storage: Storage) -> None:
+    def test_a_failed_put_changes_nothing(self, storage: Storage) -> None:
         storage.put("key", [b"first"])
         with pytest.raises(TypeError):
             storage.put("key", [b"second", "no buffer"])  # type: ignore[list-item]
         assert storage.get("key") == b"first"
         assert storage.list("") == ["key"]
 
-    def test_a_full_storage_says_so_and_keeps_what_it_has(self, small_location: str) -> None:
+    def test_a_full_storage_raises_and_keeps_its_objects(self, small_location: str) -> None:
         storage = open_storage(small_location)
         storage.put("before", [bytes(65536)])
         for exclusive in (False, True):
@@ -197,7 +197,7 @@ class StorageConformance:
         storage.put("after", [bytes(65536)], exclusive=True)
         assert storage.list("") == ["after", "before"]
 
-    def test_concurrent_puts_of_one_key_are_each_whole(self, location: str) -> None:
+    def test_concurrent_puts_of_one_key_are_atomic(self, location: str) -> None:
         versions = [bytes([number]) * 300_000 for number in range(6)]
 
         def put_and_get(version: bytes) -> bool:

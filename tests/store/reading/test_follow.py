@@ -1,4 +1,4 @@
-"""Following: the same steps in the same order, live or afterwards, and an end in every case."""
+"""Following a run: the same steps in the same order, live or afterwards, and always an end."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ def test_live_and_afterwards_are_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("polls", [(0.0, 0.03), (0.05, 0.0)])
-def test_ranks_are_merged_alike_whatever_the_polling(
+def test_the_merged_order_does_not_depend_on_polling(
     tmp_path: Path, polls: tuple[float, float]
 ) -> None:
     start_run(tmp_path, world_size=3)
-    # Of different length and speed; and one that evaluates, which shifts its records.
+    # Different lengths and speeds; one rank evaluates, which shifts its records.
     writers = [
         write_in_a_process(tmp_path, rank=rank, steps=steps, pause=pause)
         for rank, (steps, pause) in enumerate([(60, 0.004), (40, 0.001), (60, 0.002)])
@@ -102,7 +102,7 @@ def test_ranks_come_in_the_order_of_steps(tmp_path: Path) -> None:
     assert order == [(0, 0), (0, 1), (2, 0), (2, 1), (2, 1), (3, 0)]
 
 
-def test_of_records_with_one_step_the_one_captured_earlier_comes_first(tmp_path: Path) -> None:
+def test_records_of_one_step_are_in_capture_order(tmp_path: Path) -> None:
     first = [step_record(0, mode="eval"), step_record(0), step_record(1)]
     run = make_run(tmp_path, first, [step_record(0), step_record(1)])
     order = [(step.step, step.mode, step.rank) for step in run.follow()]
@@ -115,7 +115,7 @@ def test_of_records_with_one_step_the_one_captured_earlier_comes_first(tmp_path:
     ]
 
 
-def test_a_rank_that_has_ended_holds_nobody_up(tmp_path: Path) -> None:
+def test_an_ended_rank_does_not_block_the_others(tmp_path: Path) -> None:
     start_run(tmp_path, world_size=2)
     first, second = (RunWriter(LocalStorage(tmp_path), rank) for rank in range(2))
     for writer in (first, second):
@@ -186,7 +186,7 @@ def test_a_step_is_seen_soon_after_it_ended(tmp_path: Path) -> None:
     writer.close()
 
 
-def test_the_wish_is_renewed(tmp_path: Path) -> None:
+def test_the_request_for_urgency_is_renewed(tmp_path: Path) -> None:
     start_run(tmp_path)
     run = open_run(tmp_path)
     reader = threading.Thread(target=lambda: list(run.follow(urgent=True)))
@@ -205,7 +205,7 @@ def test_the_wish_is_renewed(tmp_path: Path) -> None:
     assert ordered[1] - ordered[0] == pytest.approx(1.0, abs=0.5)
 
 
-def test_a_wish_that_cannot_be_written_stops_nobody(
+def test_following_continues_if_urgency_cannot_be_requested(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     make_run(tmp_path, [step_record(0)])
@@ -223,7 +223,7 @@ def test_several_readers_of_one_run_do_not_disturb_each_other(tmp_path: Path) ->
     assert [step.step for step in first] == [1, 2, 3]
 
 
-def test_a_step_gives_what_was_captured_in_it(tmp_path: Path) -> None:
+def test_a_step_returns_its_captured_data(tmp_path: Path) -> None:
     capture = {"first": {"regex": r"layer1\.", "save": [{"every": 1}]}}
     gradients = {f"gradients/layer{n}.weight": {"l2": float(n), "max": 2.0 * n} for n in range(3)}
     record = step_record(
@@ -250,7 +250,7 @@ def test_a_step_gives_what_was_captured_in_it(tmp_path: Path) -> None:
         step.tensor("weights/layer1.weigth")
 
 
-def test_a_step_is_still_to_be_had_when_its_columns_are_damaged(tmp_path: Path) -> None:
+def test_a_step_with_corrupt_columns_is_still_yielded(tmp_path: Path) -> None:
     record = step_record(
         0, tensors={"x": np.ones(2)}, scalars={"losses/a": 1.5}, reductions={"x": {"l2": 1.0}}
     )

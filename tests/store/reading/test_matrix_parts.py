@@ -1,4 +1,4 @@
-"""A step is read from a large segment without holding the segment, and no less checked."""
+"""Reading steps of a large segment in bounded memory, with verified checksums."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def copied(folder: Path, to: Path) -> Path:
 
 
 @pytest.mark.thorough
-def test_every_step_is_right_and_little_is_held(large: Path) -> None:
+def test_every_step_is_correct_in_bounded_memory(large: Path) -> None:
     run = open_run(large)
     segment = next((large / "segments" / "0").iterdir()).stat().st_size
     assert segment > 3 * MIB
@@ -63,7 +63,7 @@ def test_every_step_is_right_and_little_is_held(large: Path) -> None:
     try:
         for step in run.follow():
             if seen == 10:
-                # What the record of the segment itself takes is there by now.
+                # The record of the segment is already loaded.
                 tracemalloc.reset_peak()
                 before = tracemalloc.get_traced_memory()[0]
             assert step.scalars == {"losses/loss": step.step / 7}
@@ -87,7 +87,7 @@ def test_steps_in_any_order(large: Path) -> None:
 
 
 @pytest.mark.parametrize("place", [0.3, 0.6, 0.95])
-def test_a_wrong_byte_anywhere_is_known_before_the_first_row(
+def test_any_wrong_byte_is_detected_before_the_first_row(
     large: Path, tmp_path: Path, place: float
 ) -> None:
     folder = copied(large, tmp_path / "run")
@@ -101,7 +101,7 @@ def test_a_wrong_byte_anywhere_is_known_before_the_first_row(
     assert first.scalars == {"losses/loss": 0.0}
 
 
-def test_a_segment_cut_off(large: Path, tmp_path: Path) -> None:
+def test_a_truncated_segment(large: Path, tmp_path: Path) -> None:
     folder = copied(large, tmp_path / "run")
     path = next((folder / "segments" / "0").iterdir())
     path.write_bytes(path.read_bytes()[:-1000])
@@ -110,7 +110,7 @@ def test_a_segment_cut_off(large: Path, tmp_path: Path) -> None:
         _ = first.reductions
 
 
-def test_a_segment_that_is_gone(large: Path, tmp_path: Path) -> None:
+def test_a_missing_segment(large: Path, tmp_path: Path) -> None:
     folder = copied(large, tmp_path / "run")
     next((folder / "segments" / "0").iterdir()).unlink()
     first = next(open_run(folder).follow())

@@ -1,4 +1,4 @@
-"""Reading ahead of one's turn: the order kept, few under way, and errors where they belong."""
+"""Read-ahead: order, limits and errors."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ class Store:
         return None if number == 7 else span.key.encode()
 
 
-def test_the_order_is_kept_and_several_are_under_way() -> None:
+def test_the_order_is_kept_with_several_in_flight() -> None:
     store = Store(40)
     found = list(read_ahead(store.spans(), store.read, max_concurrent=4))
     assert found == [None if number == 7 else str(number).encode() for number in range(40)]
     assert 2 <= store.most <= 4
 
 
-def test_not_more_is_drawn_than_may_be_under_way() -> None:
+def test_no_more_spans_are_drawn_than_allowed_in_flight() -> None:
     store = Store(40)
     reading = read_ahead(store.spans(), store.read, max_concurrent=4)
     for taken in range(1, 30):
@@ -72,7 +72,7 @@ def test_memory_is_bounded(length: int, most: int) -> None:
     assert store.most <= most
 
 
-def test_an_error_comes_in_its_turn_with_its_name() -> None:
+def test_an_error_is_raised_in_its_turn() -> None:
     store = Store(20, fails=11)
     reading = read_ahead(store.spans(), store.read, max_concurrent=16)
     assert len(list(islice(reading, 11))) == 11
@@ -80,7 +80,7 @@ def test_an_error_comes_in_its_turn_with_its_name() -> None:
         next(reading)
 
 
-def test_who_takes_no_more_ends_it() -> None:
+def test_closing_the_reader_cancels_the_rest() -> None:
     store = Store(40)
     reading = read_ahead(store.spans(), store.read, max_concurrent=4)
     next(reading)

@@ -1,4 +1,4 @@
-"""Reading a run: what there is, what is asked for, and what is said when it is not there."""
+"""Reading a run: names, values, columns and error messages."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_damaged_run_record_is_named(tmp_path: Path) -> None:
         open_run(tmp_path)
 
 
-def test_a_run_without_steps_can_be_looked_into(tmp_path: Path) -> None:
+def test_a_run_without_steps_can_be_opened(tmp_path: Path) -> None:
     start_run(tmp_path)
     run = open_run(tmp_path)
     assert run.ranks == ()
@@ -85,7 +85,7 @@ def test_a_run_without_steps_can_be_looked_into(tmp_path: Path) -> None:
         run.tensor("weights/a")
 
 
-def test_what_it_says_about_itself(run: Run, tmp_path: Path) -> None:
+def test_a_run_describes_itself(run: Run, tmp_path: Path) -> None:
     assert run.path == str(tmp_path / "run")
     assert run.info.capture == CAPTURE
     assert run.ranks == (0,)
@@ -106,7 +106,7 @@ def test_names_are_those_of_tensors_and_statistics(run: Run) -> None:
     assert sorted(run.scalar_names()) == ["losses/MSELoss", "metrics/accuracy", "metrics/lr"]
 
 
-def test_names_that_were_captured_together_keep_their_order(tmp_path: Path) -> None:
+def test_names_captured_together_keep_their_order(tmp_path: Path) -> None:
     layers = [f"gradients/layer{number}" for number in (3, 10, 1, 2)]
     for folder, parts in (
         ("full", {"tensors": dict.fromkeys(layers, np.zeros(3, np.float32))}),
@@ -149,7 +149,7 @@ def test_values_by_step_and_mode(run: Run) -> None:
 
 
 @pytest.mark.parametrize("loaded", [False, True])
-def test_a_step_without_the_tensor_is_named_with_the_nearest(run: Run, loaded: bool) -> None:
+def test_an_unknown_step_suggests_the_nearest(run: Run, loaded: bool) -> None:
     if loaded:
         run.refresh()
     weight = run.tensor("weights/conv1.weight")
@@ -165,7 +165,7 @@ def test_a_step_without_the_tensor_is_named_with_the_nearest(run: Run, loaded: b
         run.tensor("outputs/relu1").value(0)
 
 
-def test_an_unknown_tensor_is_named_with_the_nearest(run: Run) -> None:
+def test_an_unknown_tensor_suggests_similar_names(run: Run) -> None:
     with pytest.raises(UnknownTensor, match=r"did you mean .*weights/conv1\.weight"):
         run.tensor("weight/conv1.weight")
 
@@ -198,7 +198,7 @@ def test_scalars_are_columns(run: Run) -> None:
         losses["losses/MSEloss"]
 
 
-def test_a_column_keeps_its_order_whatever_was_captured_beside_it(tmp_path: Path) -> None:
+def test_a_column_keeps_its_order_beside_other_columns(tmp_path: Path) -> None:
     start_run(tmp_path)
     writer = RunWriter(LocalStorage(tmp_path))
     for step in range(6):
@@ -222,7 +222,7 @@ def test_columns_by_regex_mode_and_rank(run: Run) -> None:
         run.scalars("[")
 
 
-def test_columns_touch_no_tensor(tmp_path: Path, run: Run) -> None:
+def test_columns_are_read_without_tensors(tmp_path: Path, run: Run) -> None:
     """A segment is cut off behind its matrices: scalars and statistics do not notice."""
     path = next((tmp_path / "run" / "segments" / "0").iterdir())
     content = path.read_bytes()
@@ -293,7 +293,7 @@ def test_findings_are_sorted(tmp_path: Path, run: Run) -> None:
 # While it is written
 
 
-def test_refresh_takes_in_what_was_committed_since(tmp_path: Path) -> None:
+def test_refresh_loads_new_segments(tmp_path: Path) -> None:
     start_run(tmp_path)
     run = open_run(tmp_path)
     writer = RunWriter(LocalStorage(tmp_path))
@@ -355,7 +355,7 @@ def test_a_long_run_opens_with_few_requests_and_polling_costs_the_same(tmp_path:
     writer.close()
 
 
-def test_steps_that_went_back_are_found_all_the_same(tmp_path: Path) -> None:
+def test_steps_that_decrease_are_found(tmp_path: Path) -> None:
     start_run(tmp_path)
     writer = RunWriter(LocalStorage(tmp_path))
     order = [10, 11, 12, 3, 4, 5, 20, 4]

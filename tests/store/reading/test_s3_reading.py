@@ -1,4 +1,4 @@
-"""Reading runs on S3: as of a directory, with few requests and several at a time."""
+"""Reading runs on S3: like a directory, with few and concurrent requests."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_missing_segment_is_named_and_the_rest_is_read(s3: str) -> None:
 
 
 @pytest.mark.thorough
-def test_whoever_waits_asks_seldom_and_sees_a_step_soon(s3: str) -> None:
+def test_a_waiting_reader_polls_rarely_and_sees_steps_soon(s3: str) -> None:
     url = f"{s3}/run"
     start_run(url)
     with closing(RunWriter(open_storage(url), 0)) as writer:
@@ -123,7 +123,7 @@ def away() -> ProcessIdentity:
     return replace(this_process(), host="another machine")
 
 
-def test_silence_is_no_death_for_a_minute(store: Storage) -> None:
+def test_a_silent_rank_is_dead_after_a_minute(store: Storage) -> None:
     beat(store, away(), age=4)
     assert (run_status(store).state, run_status(store).reason) == ("running", "")
     beat(store, away(), age=30)
@@ -137,7 +137,7 @@ def test_silence_is_no_death_for_a_minute(store: Storage) -> None:
     assert rank_is_over(store, 0)
 
 
-def test_a_death_that_the_relay_tells_of_is_one_at_once(store: Storage, tmp_path: Path) -> None:
+def test_a_death_reported_by_the_relay_counts_immediately(store: Storage, tmp_path: Path) -> None:
     dead = replace(this_process(), started=1)
     spool = LocalStorage(tmp_path / "its spool")
     beat(spool, dead, age=1)
@@ -155,7 +155,7 @@ def test_a_death_that_the_relay_tells_of_is_one_at_once(store: Storage, tmp_path
     assert rank_is_over(store, 0)
 
 
-def test_the_machine_with_the_spool_knows_better(store: Storage) -> None:
+def test_the_machine_with_the_spool_checks_the_process(store: Storage) -> None:
     # The relay that wrote it was killed, and the store is away for the next one.
     beat(store, replace(this_process(), started=1), age=100)
     assert run_status(store).state == "dead"

@@ -1,4 +1,4 @@
-"""Single steps of a run of several segments and ranks, and names of vector statistics."""
+"""Single steps of a run with several segments and ranks, and names of vector statistics."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_step_of_any_segment_has_its_own_values(run: Run, step: int, rank: int
     assert found.reductions["weights/b"] == {"l2": 2 * value}
 
 
-def test_modes_of_one_step_are_told_apart(run: Run) -> None:
+def test_modes_of_one_step_are_distinguished(run: Run) -> None:
     (found,) = run.at(5, "eval")
     assert found.scalars == {"losses/loss": 5.5}
     assert found.mode == "eval"
@@ -73,7 +73,7 @@ def test_tensors_with_a_vector_statistic_are_found_by_its_name(run: Run) -> None
         run.vector_names("histogram", "latst")
 
 
-def test_steps_of_numbers_alone_are_stored_like_records(tmp_path: Path) -> None:
+def test_scalar_steps_are_stored_like_records(tmp_path: Path) -> None:
     start_run(tmp_path)
     writer = RunWriter(open_storage(tmp_path))
     assert writer.add_scalars(ScalarStep(4, 12.5, {"losses/loss": 0.25}))

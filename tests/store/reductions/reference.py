@@ -1,4 +1,4 @@
-"""The figures once more, as plainly as they can be written, to hold the library's against."""
+"""A plain implementation of the statistics, as a reference for the library's."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def assert_close(found: dict[str, float], expected: dict[str, float], relative: 
         if statistic in ("sum", "mean"):
             absolute = max(0.1 * relative * expected[f"abs_{statistic}"], absolute)
         elif statistic == "std":
-            # A spread that is nothing beside the elements has no digits of its own.
+            # A spread that is tiny relative to the elements has no significant digits.
             absolute = max(1e-9 * expected["abs_mean"], absolute)
         elif statistic == "variance":
             absolute = max((1e-9 * min(expected["abs_mean"], 1e150)) ** 2, absolute)

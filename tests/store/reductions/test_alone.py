@@ -57,7 +57,7 @@ def test_a_fingerprint_is_that_of_the_bytes(dtype: str) -> None:
         assert reduce_array(swapped, ["fingerprint"]) == expected
 
 
-def test_a_single_bit_shows() -> None:
+def test_a_single_bit_changes_the_fingerprint() -> None:
     array = np.ones(1000, np.float32)
     other = array.copy()
     other.view(np.uint32)[500] ^= 1
@@ -99,13 +99,13 @@ def test_similarity_is_that_of_all_pairs(shape: tuple[int, ...]) -> None:
         (np.array([[1.0, np.nan], [1.0, 2.0]]), np.nan),
     ],
 )
-def test_similarity_where_it_is_known(array: NDArray[np.float64], expected: float) -> None:
+def test_similarity_of_known_cases(array: NDArray[np.float64], expected: float) -> None:
     statistics = compute_statistics(array, UNITS, 0)
     statistics.settle()
     assert statistics.scalars["unit_similarity"] == pytest.approx(expected, nan_ok=True)
 
 
-def test_of_many_units_a_sample_is_compared() -> None:
+def test_many_units_are_sampled() -> None:
     rng = np.random.default_rng(2)
     wide = rng.normal(size=(1000, 4000)).astype(np.float32)
     statistics = compute_statistics(wide, UNITS, 0)
@@ -122,13 +122,13 @@ def test_of_many_units_a_sample_is_compared() -> None:
 @pytest.mark.parametrize(
     "word", ["channel_fingerprint", "abs_fingerprint", "channel_unit_similarity"]
 )
-def test_they_stand_alone(word: str) -> None:
+def test_they_take_no_prefix(word: str) -> None:
     with pytest.raises(ConfigError, match=f"unknown reduction '{word}'; did you mean"):
         SaveConfig(reductions=(word,))
     assert not parse_reduction("fingerprint").vector
 
 
-def test_captured_of_a_training(tmp_path: Path) -> None:
+def test_capture_in_a_training(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Linear(6, 8), nn.Linear(8, 8))
     nn.init.constant_(model.get_parameter("1.weight"), 0.1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.0)

@@ -1,4 +1,4 @@
-"""Reductions on their way from a training through the store to its reader."""
+"""Reductions from a training through the store to its reader."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_training_with_every_reduction_ends_in_the_same_bits(everything: Path)
         assert set(view.vector_reductions) == {w for w in EVERY_WORD if parse_reduction(w).vector}
 
 
-def test_what_was_taken_is_what_the_tensor_says(everything: Path) -> None:
+def test_captured_statistics_match_the_tensors(everything: Path) -> None:
     run = open_run(everything)
     assert {name.partition("/")[0] for name in run.tensor_names()} >= {"weights", "gradients"}
     for name in run.tensor_names():
@@ -120,7 +120,7 @@ def test_channels_are_read_by_their_statistic(
     assert view.channels("max", 2).dtype == np.float64
 
 
-def test_reductions_of_several_numbers_hide_behind_their_tensor(tmp_path: Path) -> None:
+def test_vector_reductions_are_not_listed_as_tensors(tmp_path: Path) -> None:
     train(
         tmp_path / "run",
         {
@@ -161,7 +161,7 @@ def test_a_statistic_can_be_computed_from_the_tensors_in_full(everything: Path) 
     assert computed.mode == "train"
     assert computed.values == pytest.approx(captured.values, rel=1e-6)
     assert view.computed("p1").values == pytest.approx(view.reduction("p1").values)
-    # What nobody asked for then.
+    # A statistic that was not captured.
     expected = [np.quantile(view.value(step), 0.123) for step in range(STEPS)]
     assert view.computed("p12.3").values == pytest.approx(expected)
     assert len(view.computed("l2", mode="eval")) == 0
@@ -172,7 +172,7 @@ def test_a_statistic_can_be_computed_from_the_tensors_in_full(everything: Path) 
         view.computed("histogram")
 
 
-def test_a_tensor_of_two_names_is_sampled_and_stored_once(tmp_path: Path) -> None:
+def test_a_tensor_with_two_names_is_sampled_and_stored_once(tmp_path: Path) -> None:
     save = SaveConfig(every=1, reductions=("histogram", "p50", "channel_l2", "l1"))
     hook = Hook(tmp_path / "run", collections={"inputs": save, "outputs": save})
     model = nn.Sequential(nn.Sequential(nn.Linear(4, 4)))
@@ -227,7 +227,7 @@ def test_a_statistic_that_cannot_be_computed_is_lost_alone(tmp_path: Path) -> No
     assert writer.add(record)
     assert writer.close(30)
     assert writer.dropped == 0
-    # Of its two words the first is told; one sentence is enough for one kind of problem.
+    # One sentence per kind of problem: only the first reduction is reported.
     (problem,) = problems
     assert problem.startswith("p50 of outputs/bad at train step 3 is lost: could not convert")
     assert record.scalars == {"losses/a": 1.0}
@@ -252,7 +252,7 @@ def test_samples_count_in_the_bound_of_the_queue() -> None:
     assert queue.refused == 1
 
 
-def test_dear_statistics_are_left_to_the_writer() -> None:
+def test_expensive_statistics_are_computed_by_the_writer() -> None:
     threads = {thread.name for thread in threading.enumerate()}
     words = frozenset(["p50", "histogram", *REDUCTIONS])
     statistics = compute_statistics(np.zeros(10), words, None)

@@ -1,4 +1,4 @@
-"""Statistics of each channel, held against a loop over the channels."""
+"""Statistics per channel, compared with a loop over the channels."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ TAKES = pytest.mark.parametrize("take", [compute_statistics, torch_now, torch_la
         ("outputs/number", 1, True, None),
     ],
 )
-def test_channels_are_what_a_layer_puts_out(
+def test_channels_are_the_outputs_of_a_layer(
     name: str, dimensions: int, last: bool, axis: int | None
 ) -> None:
     assert channel_axis(name, dimensions, last=last) == axis
@@ -72,7 +72,7 @@ def test_channels_are_what_a_layer_puts_out(
 @TAKES
 @pytest.mark.parametrize("axis", [0, 1, 2, 3, None])
 @pytest.mark.parametrize("shape", [(5, 3, 7, 2), (600, 4, 300, 1), (2, 1, 1, 70_000)])
-def test_figures_are_those_of_a_loop(take: Take, shape: tuple[int, ...], axis: int | None) -> None:
+def test_statistics_match_a_loop(take: Take, shape: tuple[int, ...], axis: int | None) -> None:
     array = np.random.default_rng(0).normal(2, 3, shape).astype(np.float32)
     found = take(array, WORDS, axis).vectors
     channels = [array] if axis is None else list(np.moveaxis(array, axis, 0))
@@ -105,7 +105,7 @@ def test_numpy_and_torch_agree_on_anything(array: NDArray[np.generic], axis: int
 
 
 @TAKES
-def test_quantiles_and_histograms_are_those_of_a_loop(take: Take) -> None:
+def test_quantiles_and_histograms_match_a_loop(take: Take) -> None:
     array = np.random.default_rng(0).normal(size=(30, 5, 40)).astype(np.float32)
     array[:, 3] = 1.5
     array[7, 2, 7] = np.nan
@@ -127,7 +127,7 @@ def test_quantiles_and_histograms_are_those_of_a_loop(take: Take) -> None:
 
 @TAKES
 @pytest.mark.parametrize(("channels", "sampled"), [(7, SAMPLE // 7), (100_000, 1)])
-def test_the_sample_is_shared_out_to_the_channels(take: Take, channels: int, sampled: int) -> None:
+def test_the_sample_is_divided_among_the_channels(take: Take, channels: int, sampled: int) -> None:
     array = np.zeros((channels, 10_000 if channels == 7 else 3), np.int8)
     statistics = take(array, frozenset({"channel_p50"}), 0)
     ((_, sample),) = statistics.samples

@@ -1,4 +1,4 @@
-"""Quantiles and histograms, held against numpy's, and the sample that they are taken of."""
+"""Quantiles and histograms, compared with numpy's, and their sample."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def histogram(array: NDArray[np.generic], word: str = "histogram") -> Histogram:
 
 @examples(150)
 @given(arrays.arrays("f8", st.integers(1, 50), elements=FINITE))
-def test_quantiles_are_those_of_numpy(array: NDArray[np.float64]) -> None:
+def test_quantiles_match_numpy(array: NDArray[np.float64]) -> None:
     found = reduce_array(array, QUANTILES)
     expected = np.quantile(array, np.array(PERCENTS) / 100)
     scale = float(np.max(np.abs(array)))
@@ -47,7 +47,7 @@ def test_quantiles_are_those_of_numpy(array: NDArray[np.float64]) -> None:
     )
 
 
-def test_quantiles_of_what_is_not_finite() -> None:
+def test_quantiles_of_non_finite_elements() -> None:
     inf, nan = math.inf, math.nan
 
     def quantile(word: str, *values: float) -> float:
@@ -68,7 +68,7 @@ def test_quantiles_of_what_is_not_finite() -> None:
 @given(
     arrays.arrays(st.sampled_from(["f4", "f8", "i8", "u1", "?"]), arrays.array_shapes(max_dims=3))
 )
-def test_histograms_are_those_of_numpy(array: NDArray[np.generic]) -> None:
+def test_histograms_match_numpy(array: NDArray[np.generic]) -> None:
     wide = array.astype(np.float64)
     finite = wide[np.isfinite(wide)]
     found = histogram(array)
@@ -83,7 +83,7 @@ def test_histograms_are_those_of_numpy(array: NDArray[np.generic]) -> None:
         assert np.isnan(found.edges).all()
 
 
-def test_bins_are_as_wide_as_those_of_numpy() -> None:
+def test_bin_widths_match_numpy() -> None:
     array = np.random.default_rng(0).normal(size=5000).astype(np.float32)
     counts, edges = np.histogram(array.astype(np.float64), bins=64)
     found = histogram(array)
@@ -108,7 +108,7 @@ def test_bins_are_as_wide_as_those_of_numpy() -> None:
         ([], math.nan, math.nan, {}),
     ],
 )
-def test_histograms_of_little(
+def test_histograms_of_few_elements(
     values: list[float], low: float, high: float, counts: dict[int, int]
 ) -> None:
     found = histogram(np.array(values))
@@ -117,7 +117,7 @@ def test_histograms_of_little(
 
 
 @pytest.mark.parametrize("high", [np.nextafter(1, 2), 1 + 1e-15])
-def test_edges_coincide_where_no_numbers_lie_between(high: float) -> None:
+def test_edges_coincide_without_numbers_in_between(high: float) -> None:
     with pytest.raises(ValueError, match="Too many bins"):
         np.histogram([1.0, high], bins=64)
     found = histogram(np.array([1.0, high]))
@@ -128,7 +128,7 @@ def test_edges_coincide_where_no_numbers_lie_between(high: float) -> None:
 
 
 @pytest.mark.parametrize("size", [SAMPLE + 1, 2 * SAMPLE, 100_003, 10_000_000, 3 * 10**9])
-def test_one_of_each_stride_is_sampled(size: int) -> None:
+def test_one_element_per_stride_is_sampled(size: int) -> None:
     found = places(size, SAMPLE)
     bounds = np.arange(SAMPLE + 1) * size / SAMPLE
     assert len(found) == SAMPLE
@@ -138,14 +138,14 @@ def test_one_of_each_stride_is_sampled(size: int) -> None:
     assert found[-1] < size
 
 
-def test_all_is_sampled_where_there_is_not_more() -> None:
+def test_small_tensors_are_sampled_completely() -> None:
     rows = np.arange(SAMPLE).reshape(1, -1)
     taken = sample_rows(rows)
     assert taken.tolist() == rows.tolist()
     assert not np.shares_memory(taken, rows)
 
 
-def test_no_feature_is_passed_over() -> None:
+def test_no_feature_is_missed() -> None:
     # 192 elements of 768 features lie between two sampled ones: taken at equal distances, they
     # would all be of four features.
     features = np.zeros((32, 512, 768), np.float32)
@@ -157,7 +157,7 @@ def test_no_feature_is_passed_over() -> None:
     assert counts[-1] / counts.sum() == pytest.approx(1 / 768, rel=0.02)
 
 
-def test_the_sample_of_a_large_tensor_tells_its_quantiles() -> None:
+def test_the_sample_of_a_large_tensor_estimates_its_quantiles() -> None:
     array = np.random.default_rng(0).normal(size=3_000_000)
     found = reduce_array(array, ["p5", "p50", "p99"])
     for word, percent in (("p5", 5), ("p50", 50), ("p99", 99)):
@@ -211,7 +211,7 @@ def test_torch_samples_the_same_elements(
 
 
 @pytest.mark.parametrize("take", [take_now, later])
-def test_what_is_sampled_is_as_it_was_then(
+def test_samples_do_not_change_with_the_tensor(
     take: Callable[[Tensor, frozenset[str], int | None], Statistics],
 ) -> None:
     for tensor in (normal(10), normal(300, 300)):
@@ -223,7 +223,7 @@ def test_what_is_sampled_is_as_it_was_then(
         assert found.scalars == expected.scalars
 
 
-def test_figures_on_their_way_hold_no_tensor() -> None:
+def test_pending_statistics_do_not_keep_the_tensor_alive() -> None:
     tensor = normal(30, 40)
     gone = weakref.ref(tensor)
     statistics, later = take_later(tensor, frozenset({"l2", "channel_l2"}), 0)

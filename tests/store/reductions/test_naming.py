@@ -33,7 +33,7 @@ from vinedresser.store.reductions import (
         ("abs_histogram", (False, True, "histogram", 0, "abs_histogram")),
     ],
 )
-def test_a_word_is_taken_apart(text: str, expected: tuple[object, ...]) -> None:
+def test_a_reduction_is_parsed(text: str, expected: tuple[object, ...]) -> None:
     word = parse_reduction(text)
     share = pytest.approx(word.share)
     assert (word.channel, word.absolute, word.statistic, share, word.canonical) == expected
@@ -60,12 +60,12 @@ def test_a_word_is_taken_apart(text: str, expected: tuple[object, ...]) -> None:
         (["l2"], "unknown reduction ['l2']"),
     ],
 )
-def test_what_is_no_word_is_refused_where_it_is_written(text: str, message: str) -> None:
+def test_an_unknown_reduction_is_refused(text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(message)):
         SaveConfig(reductions=("l1", text))
 
 
-def test_reductions_are_sorted_by_how_they_are_taken() -> None:
+def test_reductions_are_grouped_by_computation() -> None:
     words = ["l2", "channel_l2", "p50", "channel_histogram", "histogram", "abs_sum"]
     wanted = plan_reductions(frozenset(words))
     assert [word.text for word in wanted.elementwise] == ["abs_sum", "l2"]
@@ -77,7 +77,7 @@ def test_reductions_are_sorted_by_how_they_are_taken() -> None:
     assert not plan_reductions(frozenset(REDUCTIONS)).late
 
 
-def test_only_what_is_stored_as_a_tensor_has_a_derived_name() -> None:
+def test_only_vector_reductions_have_a_derived_name() -> None:
     assert derived_name("gradients/a.weight", "channel_l2") == "gradients/a.weight|channel_l2"
     assert base_name("gradients/a.weight|channel_l2") == "gradients/a.weight"
     assert base_name("gradients/a|b|abs_histogram") == "gradients/a|b"
@@ -85,7 +85,7 @@ def test_only_what_is_stored_as_a_tensor_has_a_derived_name() -> None:
         assert base_name(plain) is None
 
 
-def test_the_document_has_every_word() -> None:
+def test_the_document_lists_every_reduction() -> None:
     document = ROOT.joinpath("docs/reductions.md").read_text(encoding="utf-8")
     table = document.partition("| statistic |")[2].partition("\n\n")[0]
     first = [row.split("|")[1] for row in table.splitlines()[2:]]

@@ -1,4 +1,4 @@
-"""The figures of whole tensors, held against a plain second implementation and closed forms."""
+"""Statistics of whole tensors, compared with a plain implementation and closed forms."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def reference(tensor: Tensor) -> dict[str, float]:
 
 @examples(60)
 @given(st.lists(st.floats(-1e150, 1e150), min_size=1, max_size=30))
-def test_the_figures_are_those_of_rational_arithmetic(values: list[float]) -> None:
+def test_statistics_match_rational_arithmetic(values: list[float]) -> None:
     x = [Fraction(value) for value in values]
     n, total = len(x), sum(x, Fraction(0))
     squares = sum((value**2 for value in x), Fraction(0))
@@ -72,7 +72,7 @@ def root(square: Fraction) -> float:
     return math.sqrt(square / scale**2) * scale
 
 
-def test_what_is_not_finite_shows_in_every_figure_but_those_that_count() -> None:
+def test_non_finite_elements_affect_all_statistics_but_counts() -> None:
     found = reduce_array(np.array([1.0, np.nan, np.inf, -np.inf, 0.0]), FIGURES)
     assert (found["nonfinite"], found["zero_share"]) == (3.0, 0.2)
     counts = {"nonfinite", "zero_share", "abs_nonfinite", "abs_zero_share"}
@@ -200,14 +200,14 @@ def test_numpy_agrees_with_the_plain_implementation_on_anything(
 
 @pytest.mark.parametrize("figure", FIGURES)
 @pytest.mark.parametrize("name", ["small", "far_from_zero", "squares_underflow", "nan", "empty"])
-def test_each_alone_is_the_same_as_among_all(figure: str, name: str) -> None:
+def test_each_statistic_is_the_same_alone_and_among_all(figure: str, name: str) -> None:
     tensor = TENSORS[name]
     alone = take_now(tensor, frozenset([figure]), None).scalars
     assert alone == pytest.approx({figure: now(tensor)[figure]}, nan_ok=True)
 
 
 @pytest.mark.parametrize("size", [1, 8192, 8193, 2**17 - 1, 2**17, 2**17 + 1, 3 * 2**17 + 5000])
-def test_pieces_are_joined_rightly(size: int) -> None:
+def test_pieces_are_combined_correctly(size: int) -> None:
     array = np.random.default_rng(0).normal(3, 2, size)
     array[-1] = -100.0
     assert_close(reduce_array(array, FIGURES), expected_figures(array), 1e-12)
@@ -227,6 +227,6 @@ def test_autocast_does_not_narrow_them() -> None:
     assert found == now(TENSORS["large"])
 
 
-def test_reductions_of_several_numbers_are_no_figures() -> None:
+def test_vector_reductions_are_not_scalars() -> None:
     with pytest.raises(ValueError, match="is a vector"):
         reduce_array(np.zeros(3), ["l2", "channel_l2"])

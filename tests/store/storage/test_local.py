@@ -22,7 +22,7 @@ class TestLocalStorage(StorageConformance):
             yield str(folder)
 
 
-def test_it_stays_where_it_was_when_the_process_goes_elsewhere(
+def test_a_change_of_the_working_directory_has_no_effect(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -39,7 +39,7 @@ def test_objects_are_plain_files(tmp_path: Path) -> None:
     assert (tmp_path / "a" / "b.json").read_bytes() == b"{}"
 
 
-def test_what_a_killed_process_left_behind_is_no_object(tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_process_are_not_objects(tmp_path: Path) -> None:
     storage = LocalStorage(tmp_path)
     storage.put("folder/key", [b"x"])
     (tmp_path / "folder" / ".tmp-0a1b2c3d-77-0-key").write_bytes(b"half")
@@ -55,7 +55,7 @@ def test_an_obstacle_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["{}", "file://{}"])
-def test_ways_to_write_a_directory(tmp_path: Path, form: str) -> None:
+def test_spellings_of_a_directory(tmp_path: Path, form: str) -> None:
     open_storage(form.format(tmp_path)).put("key", [b"x"])
     assert (tmp_path / "key").exists()
 

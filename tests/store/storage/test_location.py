@@ -22,7 +22,7 @@ from vinedresser.store.storage import Location, StoreUrl, is_remote, parse_locat
         ("s3://", StoreUrl("s3://")),
     ],
 )
-def test_a_text_is_a_path_or_a_url(text: str, expected: Location) -> None:
+def test_a_string_is_parsed_as_a_path_or_a_url(text: str, expected: Location) -> None:
     found = parse_location(text)
     assert found == expected
     assert type(found) is type(expected)
@@ -35,7 +35,7 @@ def test_a_location_stays_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("store", ["/data/runs", "s3://bucket/runs"])
-def test_both_kinds_join_and_split_alike(store: str) -> None:
+def test_both_kinds_join_and_split_the_same_way(store: str) -> None:
     location = parse_location(store) / "first"
     assert str(location) == f"{store}/first"
     assert location.name == "first"

@@ -48,7 +48,7 @@ def moto_url() -> Iterator[str]:
 class TestMoto(StorageConformance):
     # moto 5 closes an object's buffer when it is replaced, also while another request reads it, and
     # answers 500; that is its own fault, and SeaweedFS above shows that ours are whole.
-    test_concurrent_puts_of_one_key_are_each_whole = None  # type: ignore[assignment]
+    test_concurrent_puts_of_one_key_are_atomic = None  # type: ignore[assignment]
 
     @pytest.fixture
     def location(self, moto_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
@@ -84,7 +84,7 @@ def test_a_listing_has_more_than_one_page(s3: str) -> None:
         pytest.param([1, 70 << 20, 64 << 20, 3], marks=pytest.mark.slow),
     ],
 )
-def test_large_objects_go_up_in_parts_and_come_back_whole(s3: str, sizes: list[int]) -> None:
+def test_large_objects_are_uploaded_in_parts(s3: str, sizes: list[int]) -> None:
     storage = open_storage(s3)
     parts = [bytes([number + 1]) * size for number, size in enumerate(sizes)]
     storage.put("large", iter(parts), exclusive=True)
@@ -95,7 +95,7 @@ def test_large_objects_go_up_in_parts_and_come_back_whole(s3: str, sizes: list[i
     assert not listed.get("Uploads")
 
 
-def test_pieces_are_the_concatenation() -> None:
+def test_chunks_concatenate_to_the_parts() -> None:
     parts: list[Buffer] = [b"abc", b"", bytearray(b"d"), memoryview(b"efghijkl"), b"m"]
     for size in range(1, 15):
         pieces = list(split_chunks(parts, size))
@@ -124,7 +124,9 @@ def test_a_client_of_the_parent_is_not_used_by_a_forked_child(s3: str) -> None:
     os.close(write)
 
 
-def test_damage_on_the_way_up_is_refused(s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_upload_with_a_wrong_checksum_is_refused(
+    s3: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     client = s3_client()
 
     def flip(request: Any, **_: Any) -> None:
@@ -151,7 +153,7 @@ REFUSALS: list[tuple[dict[str, str | None], str]] = [
 
 
 @pytest.mark.parametrize(("changes", "sentence"), REFUSALS)
-def test_a_refusal_says_what_would_be_right(
+def test_an_error_suggests_a_correction(
     s3: str, monkeypatch: pytest.MonkeyPatch, changes: dict[str, str | None], sentence: str
 ) -> None:
     for name, value in changes.items():
@@ -172,7 +174,7 @@ def test_a_missing_bucket_is_named(s3: str) -> None:
     assert not isinstance(caught.value, KeyMissing)
 
 
-def test_a_server_that_is_not_there_is_named(s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_server_is_named(s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         nobody = f"http://127.0.0.1:{probe.getsockname()[1]}"
     monkeypatch.setenv("AWS_ENDPOINT_URL", nobody)
@@ -181,7 +183,7 @@ def test_a_server_that_is_not_there_is_named(s3: str, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.thorough
-def test_a_full_server_says_so_and_keeps_what_it_has(
+def test_a_full_server_raises_and_keeps_its_objects(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with seaweed(tmp_path, volume_megabytes=1, volumes=1) as server:

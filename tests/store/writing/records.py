@@ -1,4 +1,4 @@
-"""What tests of the store's writer share."""
+"""Records shared by the tests of the writer."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def wait_for(condition: Callable[[], object], seconds: float = 20.0) -> None:
 
 
 def record_of(step: int, size: int = 1000) -> StepRecord:
-    """A record with a tensor of so many bytes."""
+    """Return a record with a tensor of some size in bytes."""
     return step_record(step, tensors={"x": np.full(size, step % 256, np.uint8)})
 
 

@@ -1,4 +1,4 @@
-"""The queue of the store's writer: bounded, and every record in it is accounted for."""
+"""The queue of the writer: bounded, with every record accounted for."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def test_block_waits_for_room_and_loses_nothing(gated: GatedStorage) -> None:
     assert open_run(gated).steps().tolist() == list(range(50))
 
 
-def test_block_needs_no_size_or_age_to_go_on(storage: LocalStorage) -> None:
-    """A queue smaller than a segment: who waits for room must not wait for the age either."""
+def test_block_does_not_wait_for_size_or_age(storage: LocalStorage) -> None:
+    """A queue smaller than a segment must not wait for the segment's age."""
     writer = RunWriter(storage, queue_bytes=3_000, cut_bytes=1 << 20, cut_seconds=1000)
     for step in range(20):
         assert writer.add(record_of(step))
@@ -61,7 +61,7 @@ def test_block_needs_no_size_or_age_to_go_on(storage: LocalStorage) -> None:
     assert open_run(storage).steps().tolist() == list(range(20))
 
 
-def test_drop_refuses_counts_and_says_so(gated: GatedStorage) -> None:
+def test_drop_refuses_counts_and_reports(gated: GatedStorage) -> None:
     writer = RunWriter(gated, queue_bytes=5_000, cut_bytes=1, policy="drop")
     taken = [writer.add(record_of(step)) for step in range(50)]
     assert False in taken
@@ -86,7 +86,7 @@ def test_a_record_larger_than_the_queue_passes_alone(storage: LocalStorage) -> N
         assert open_run(place).steps().tolist() == [0]
 
 
-def test_every_record_that_was_taken_is_released_once_after_it_is_committed(
+def test_every_accepted_record_is_released_once_after_its_commit(
     storage: LocalStorage,
 ) -> None:
     committed: list[bool] = []
@@ -106,7 +106,7 @@ def test_every_record_that_was_taken_is_released_once_after_it_is_committed(
     assert all(committed)
 
 
-def test_what_lies_in_flight_is_not_kept_afterwards(storage: LocalStorage) -> None:
+def test_settled_records_are_not_kept_in_memory(storage: LocalStorage) -> None:
     writer = RunWriter(storage)
     values = np.zeros(100, np.uint8)
     writer.add(step_record(0, tensors={"x": values}))

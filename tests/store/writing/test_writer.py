@@ -1,4 +1,4 @@
-"""The writer: what it keeps, when it commits, and that it never harms who calls it."""
+"""The writer: commits, heartbeats and shutdown."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def gated(tmp_path: Path) -> Iterator[GatedStorage]:
 # When a segment is cut
 
 
-def test_flush_commits_what_was_added_before(storage: LocalStorage) -> None:
+def test_flush_commits_all_added_records(storage: LocalStorage) -> None:
     writer = RunWriter(storage, cut_seconds=1000)
     for step in range(3):
         assert writer.add(record_of(step))
@@ -50,7 +50,7 @@ def test_flush_commits_what_was_added_before(storage: LocalStorage) -> None:
 
 def test_a_segment_is_cut_at_its_size(storage: LocalStorage) -> None:
     writer = RunWriter(storage, cut_bytes=10_000, cut_seconds=1000)
-    # Ten records of 1,000 bytes and a little more make a segment; nobody asks for the rest.
+    # Ten records of slightly more than 1,000 bytes make a segment; no reader waits for the rest.
     for step in range(25):
         writer.add(record_of(step))
         if step % 10 == 9:
@@ -60,7 +60,7 @@ def test_a_segment_is_cut_at_its_size(storage: LocalStorage) -> None:
     assert [len(record["steps"]) for record in index_records(storage)] == [10, 10, 5]
 
 
-def test_a_writer_that_fell_behind_makes_larger_segments(gated: GatedStorage) -> None:
+def test_a_writer_that_falls_behind_makes_larger_segments(gated: GatedStorage) -> None:
     writer = RunWriter(gated, cut_bytes=10_000, cut_seconds=1000)
     for step in range(10):
         writer.add(record_of(step))
@@ -96,7 +96,7 @@ def test_steps_are_committed_at_once_while_a_reader_waits(storage: LocalStorage)
     assert [record["steps"] for record in index_records(storage)] == [[0], [1], [2], [3, 4]]
 
 
-def test_many_small_steps_share_a_segment_though_a_reader_waits(storage: LocalStorage) -> None:
+def test_small_steps_share_a_segment_even_if_a_reader_waits(storage: LocalStorage) -> None:
     write_record(storage, WaitingRecord(time.time() + 60))
     writer = RunWriter(storage)
     begun = time.monotonic()
@@ -108,7 +108,7 @@ def test_many_small_steps_share_a_segment_though_a_reader_waits(storage: LocalSt
     assert len(index_records(storage)) <= (time.monotonic() - begun) / 0.05 + 2
 
 
-def test_a_record_without_anything_is_a_step(storage: LocalStorage) -> None:
+def test_an_empty_record_is_a_step(storage: LocalStorage) -> None:
     writer = RunWriter(storage)
     writer.add(step_record(3))
     writer.close()
@@ -149,7 +149,7 @@ def test_close_and_flush_give_up_in_time(gated: GatedStorage) -> None:
     assert writer.close()
 
 
-def test_the_heartbeat_goes_on_without_records(storage: LocalStorage) -> None:
+def test_the_heartbeat_continues_without_records(storage: LocalStorage) -> None:
     writer = RunWriter(storage)
     first = heartbeat(storage)
     assert first.last_step == -1
@@ -166,7 +166,7 @@ def test_a_forked_child_writes_nothing(storage: LocalStorage) -> None:
     writer.flush()
     pid = os.fork()
     if pid == 0:
-        # More than the queue holds: it would wait for ever for a thread that is not there.
+        # More than the queue's limit: it would wait forever for a missing thread.
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(30)
         taken = [writer.add(record_of(step, size=900)) for step in range(5)]

@@ -1,4 +1,4 @@
-"""Second writers, full disks and bad records: what is lost is told, and nothing else is lost."""
+"""Second writers, full disks and invalid records: losses are reported and contained."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_rank_has_one_writer(storage: LocalStorage) -> None:
         RunWriter(storage, 3)
 
 
-def test_a_second_writer_that_came_all_the_same_gives_up(storage: LocalStorage) -> None:
+def test_a_second_writer_gives_up(storage: LocalStorage) -> None:
     """As when a synchronised folder is written from two machines: no heartbeat was seen."""
     told: list[str] = []
     writer = RunWriter(storage, queue_bytes=3_000, on_problem=told.append)
@@ -55,7 +55,7 @@ def test_a_second_writer_that_came_all_the_same_gives_up(storage: LocalStorage) 
     assert not heartbeat(storage).closed
 
 
-def test_an_index_record_that_is_there_already_as_ours_is_no_second_writer(
+def test_an_equal_index_record_is_not_a_second_writer(
     storage: LocalStorage,
 ) -> None:
     class Repeating(LocalStorage):
@@ -73,7 +73,7 @@ def test_an_index_record_that_is_there_already_as_ours_is_no_second_writer(
     assert writer.dropped == 0
 
 
-def test_a_segment_that_cannot_be_committed_gives_its_room_back(storage: LocalStorage) -> None:
+def test_a_segment_that_cannot_be_committed_is_deleted(storage: LocalStorage) -> None:
     class Narrow(LocalStorage):
         """Has no room for the first index record."""
 
@@ -96,7 +96,7 @@ def test_a_segment_that_cannot_be_committed_gives_its_room_back(storage: LocalSt
     assert open_run(storage).steps().tolist() == [1]
 
 
-def test_a_full_disk_loses_steps_says_so_once_and_heals(tmp_path: Path) -> None:
+def test_a_full_disk_loses_steps_reports_once_and_recovers(tmp_path: Path) -> None:
     told: list[str] = []
     released: list[int] = []
     with small_disk(tmp_path, 1 << 20) as folder:
@@ -158,7 +158,7 @@ def test_one_bad_record_is_lost_alone(storage: LocalStorage) -> None:
     assert "train step 2 is lost" in told[1]
 
 
-def test_a_thread_that_dies_leaves_nobody_waiting(
+def test_a_dying_writer_thread_wakes_all_waiting_threads(
     storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def careless(_record: StepRecord) -> None:

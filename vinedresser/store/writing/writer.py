@@ -93,7 +93,7 @@ class RunWriter:
         self._batch: list[Queued] = []
         self._batch_bytes = self._batch_tensors = 0
         self._lost = 0
-        self._told_dropped = 0
+        self._reported_dropped = 0
         self._kinds: set[str] = set()
         self._usurped = False
         self._batch_since = self._cut_at = self._glanced_at = self._beaten_at = -float("inf")
@@ -245,8 +245,8 @@ class RunWriter:
             self._lost += len(records)
             return
         try:
-            self._committer.commit(records, dropped - self._told_dropped)
-            self._told_dropped = dropped
+            self._committer.commit(records, dropped - self._reported_dropped)
+            self._reported_dropped = dropped
             self._compact()
         except (StoreError, SecondWriter) as error:
             self._lost += len(records)
