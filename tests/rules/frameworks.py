@@ -46,16 +46,16 @@ class Case:
 # Rules that go by the times or figures of steps alone, whoever makes them, with their tests.
 ANYWHERE: dict[str, tuple[str, str]] = {
     "similar_across_runs": (
-        "rules/tensors/test_tensors.py::test_a_run_that_repeats_another_is_told_from_one_that_departs",
+        "rules/tensors/test_tensors.py::test_a_repeated_run_is_distinguished_from_a_deviating_one",
         "rules/tensors/test_tensors.py::test_runs_differ_by_more_than_the_tolerance",
     ),
     "step_outlier": (
-        "rules/system/test_system.py::test_steps_that_take_long_every_so_often_are_found",
-        "rules/system/test_system.py::test_noise_rare_outliers_and_a_change_of_pace_are_left_alone",
+        "rules/system/test_system.py::test_periodic_slow_steps_are_found",
+        "rules/system/test_system.py::test_noise_rare_outliers_and_pace_changes_are_ignored",
     ),
     "stalled_training": (
-        "rules/system/test_system.py::test_silence_is_found_by_the_times_of_the_steps",
-        "rules/system/test_system.py::test_pauses_that_are_usual_and_the_end_are_no_silence",
+        "rules/system/test_system.py::test_silence_is_found_by_step_times",
+        "rules/system/test_system.py::test_usual_pauses_and_the_end_are_no_silence",
     ),
 }
 

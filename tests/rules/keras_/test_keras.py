@@ -20,8 +20,8 @@ pytestmark = [
 # Loops of one's own: of `fit`, the mode is right and all that is trainable is trained.
 ELSEWHERE = {
     "wrong_mode": (
-        "rules/optimisation/test_modes_keras.py::test_what_the_model_is_called_with",
-        "rules/optimisation/test_modes_keras.py::test_what_the_model_is_called_with",
+        "rules/optimisation/test_modes_keras.py::test_training_argument_of_the_call",
+        "rules/optimisation/test_modes_keras.py::test_training_argument_of_the_call",
     ),
     "slow_input": (
         "rules/keras_/test_keras.py::test_a_loop_that_waits_for_its_rows",

@@ -213,17 +213,17 @@ ELSEWHERE = {
         (
             "tree_depth",
             "test_deep_trees_on_noisy_labels_are_found",
-            "test_trees_that_are_not_too_deep_are_left_alone",
+            "test_shallow_trees_are_ignored",
         ),
         (
             "feature_dominance",
-            "test_a_feature_made_from_the_label_is_named",
-            "test_few_features_or_even_ones_dominate_nothing",
+            "test_a_feature_derived_from_the_label_is_found",
+            "test_few_or_balanced_features_are_ignored",
         ),
         (
             "unused_features",
-            "test_features_that_no_tree_uses_are_named",
-            "test_features_that_no_tree_uses_are_named",
+            "test_unused_features_are_reported",
+            "test_unused_features_are_reported",
         ),
     )
 }
