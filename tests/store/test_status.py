@@ -22,7 +22,7 @@ from vinedresser.store.records import (
     read_record,
     write_record,
 )
-from vinedresser.store.status import rank_is_over, run_status
+from vinedresser.store.status import RunState, Status, rank_is_over, run_status
 from vinedresser.store.storage import LocalStorage
 from vinedresser.testing.runs import start_run
 
@@ -216,3 +216,24 @@ def test_when_a_rank_is_over(
     beat(storage, away(here), age=6)
     assert rank_is_over(storage, 0)
     assert not rank_is_over(storage, 1)
+
+
+@pytest.mark.parametrize(
+    ("state", "by", "saved"),
+    [
+        ("stopped", "rule", 490),
+        ("stopped", "sweep", 490),
+        ("stopped", "person", 490),
+        ("stopped", "owner", None),
+        ("crashed", "", None),
+        ("killed", "", None),
+        ("finished", "", None),
+        ("running", "", None),
+    ],
+)
+def test_only_stopping_a_run_saves_steps(state: RunState, by: str, saved: int | None) -> None:
+    status = Status(state, by=by, step=9)
+    assert status.steps_saved(500) == saved
+    assert status.steps_saved(None) is None
+    assert replace(status, step=None).steps_saved(500) is None
+    assert status.steps_saved(5) in (0, None)

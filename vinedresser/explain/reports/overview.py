@@ -118,8 +118,8 @@ def _step_tiles(run: Run, status: Status, steps_run: int) -> list[Tile]:
     share = min(steps_run / total, 1.0)
     tiles = [Tile("Steps run", f"{steps_run:,}", f"of {total:,}", share)]
     left = total - steps_run
-    if status.state == "stopped" and left > 0:
-        tiles.append(Tile("Steps saved", f"{left:,}", f"{left / total:.0%} of the run"))
+    if saved := status.steps_saved(total):
+        tiles.append(Tile("Steps saved", f"{saved:,}", f"{saved / total:.0%} of the run"))
     elif status.over and left > 0:
         tiles.append(Tile("Steps missing", f"{left:,}", f"{left / total:.0%} of the run"))
     return tiles
