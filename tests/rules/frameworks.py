@@ -1,4 +1,4 @@
-"""Which rules apply in which framework, and what the tests of each one have in common."""
+"""Which rules apply in which framework, and helpers that the tests of all frameworks share."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ FRAMEWORKS = ("torch", "Keras", "XGBoost", "scikit-learn")
 
 
 class Training(Protocol):
-    """What trains, and leaves a run."""
+    """A training that leaves a run."""
 
     def run(self, directory: Path) -> Run:
-        """Train with what the default rules need captured."""
+        """Train, and capture the needs of the default rules."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A training, and the rules that it is a case of.
+    """A training, and the rules that it tests.
 
     Attributes:
-        training: leaves the run.
-        rules: of a faulty one, those that fire; of a sound one, those that it comes close to.
-        fault: of a faulty one, what is wrong: a root cause, or "" where the rules are hints.
+        training: the training.
+        rules: for a faulty training, the rules that fire; for a sound one, rules that nearly fire.
+        fault: fault of the root cause of a faulty training; "" if its rules only give hints.
     """
 
     training: Training
@@ -43,7 +43,7 @@ class Case:
     fault: str = ""
 
 
-# Rules that go by the times or figures of steps alone, whoever makes them, with their tests.
+# Rules that depend only on the times or statistics of steps in any framework, with their tests.
 ANYWHERE: dict[str, tuple[str, str]] = {
     "similar_across_runs": (
         "rules/tensors/test_tensors.py::test_a_repeated_run_is_distinguished_from_a_deviating_one",
@@ -68,7 +68,7 @@ _ONE_PROCESS = "weights of several ranks are not captured"
 _AFTER = "the first loss and weights that can be seen are those after the first step"
 _NO_UPDATES = "how far a step moves the weights is not captured"
 
-# By framework and rule, why it does not apply.
+# By framework and rule the reason why it does not apply.
 DOES_NOT_APPLY: dict[str, dict[str, str]] = {
     "torch": _OF_TREES,
     "Keras": {
@@ -132,7 +132,7 @@ DOES_NOT_APPLY: dict[str, dict[str, str]] = {
 
 
 def found(run: Run) -> list[Finding]:
-    """Return what the default rules find in a run; none of them says anything about itself."""
+    """Return the default rules' findings; assert that none is about a rule itself."""
     findings = judge(run, [kind() for kind in RULES.values()])
     about = [one.seen for one in findings if not one.statistic and one.rule != NOT_APPLICABLE]
     assert about == []
@@ -140,12 +140,12 @@ def found(run: Run) -> list[Finding]:
 
 
 def alarms(findings: Iterable[Finding]) -> list[str]:
-    """Return those that are more than hints, in words."""
+    """Return the findings that are more than hints, as text."""
     return [f"{one.rule}: {one.seen}" for one in findings if one.severity != "info"]
 
 
 def missed(case: Case, folder: Path) -> list[str]:
-    """Return what a faulty training should be found guilty of, and is not: rules, and the fault."""
+    """Return the expected rules and faults of a faulty training that were not found."""
     findings = found(case.training.run(folder))
     causes = {root.finding.fault for root in root_causes(findings)}
     faults = {case.fault} if case.fault else set()
@@ -153,7 +153,7 @@ def missed(case: Case, folder: Path) -> list[str]:
 
 
 def wrongly_told(case: Case, folder: Path) -> list[str]:
-    """Return the alarms in a sound training, and what its case's rules say of it, in words."""
+    """Return the alarms in a sound training, and findings of its case's rules, as text."""
     findings = found(case.training.run(folder))
     return [*alarms(findings), *(one.seen for one in findings if one.rule in case.rules)]
 
@@ -164,13 +164,13 @@ def uncovered(
     sound: Mapping[str, Case],
     elsewhere: Mapping[str, tuple[str, str]],
 ) -> list[str]:
-    """Return the rules that have neither a case of each kind nor a reason, and that have both.
+    """Return rules with neither a case of each kind nor a reason, and rules with both.
 
     Args:
         framework: key of `DOES_NOT_APPLY`.
         faulty: cases by name.
-        sound: the same.
-        elsewhere: by rule, a firing and a silent test, ``file.py::function``.
+        sound: cases by name.
+        elsewhere: by rule a test that fires and one that does not, ``file.py::function``.
     """
     fires = {rule for case in faulty.values() for rule in case.rules}
     silent = {rule for case in sound.values() for rule in case.rules}
@@ -184,7 +184,7 @@ def uncovered(
 
 
 def _is_there(test: str) -> bool:
-    """Say whether a test ``file.py::function`` exists."""
+    """Return whether a test ``file.py::function`` exists."""
     file, _, function = test.partition("::")
     text = (TESTS / file).read_text(encoding="utf-8")
     return f"def {function}(" in text

@@ -1,4 +1,4 @@
-"""Rules from a user's own file: found, refused with the line, tried out, and judging for real."""
+"""Custom rules from a user's file: loading, errors with line numbers, checks, and judging."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Above(Rule):
 
 
 class Forgetful(Above):
-    """Keeps what it has seen outside of itself, which a rule must not."""
+    """Stores state outside of itself, which a rule must not do."""
 
     def update(self, step: Step) -> Finding | None:
         seen.append(step.step)
@@ -58,7 +58,7 @@ class Broken(Above):
 
 @dataclass
 class NoRule:
-    """Is none."""
+    """Not a rule."""
 '''
 
 
@@ -95,7 +95,7 @@ def test_a_rule_is_named_by_file_and_class(mine: Path) -> None:
         ("my_rules.py:Rule", "does not define Rule|Rule is not a rule"),
     ],
 )
-def test_what_is_wrong_with_a_name_is_said(mine: Path, name: str, message: str) -> None:
+def test_an_invalid_name_is_explained(mine: Path, name: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message.format(path=mine.parent)):
         rules_from_table({name: {}}, base=mine.parent)
 
@@ -115,7 +115,7 @@ def test_a_file_that_fails_is_named_with_its_line(tmp_path: Path, text: str, mes
         rules_from_table({f"{path}:Any": {}})
 
 
-def test_a_trial_tells_sound_rules_from_others(mine: Path, run: Path) -> None:
+def test_a_check_tells_sound_rules_from_others(mine: Path, run: Path) -> None:
     sound = try_rules({f"{mine}:Above": {"limit": 2.5}}, str(run))
     assert (sound.rules, sound.steps, sound.sound) == (("above",), 5, True)
     assert [finding.step for finding in sound.findings] == [3, 4]
@@ -123,11 +123,11 @@ def test_a_trial_tells_sound_rules_from_others(mine: Path, run: Path) -> None:
     assert not forgetful.same
     broken = try_rules({f"{mine}:Broken": {}}, str(run))
     assert broken.failed == ("broken",)
-    # All of the file.
+    # All rules of the file.
     assert try_rules({str(mine): {}}, str(run)).rules == ("above", "forgetful", "broken")
 
 
-def test_the_command_tries_rules_out(mine: Path, run: Path) -> None:
+def test_the_command_tries_rules(mine: Path, run: Path) -> None:
     said = vinedresser("rules", "test", f"{mine}:Above:limit=2.5", "--run", str(run))
     assert said.returncode == 0
     assert "above since step 3: it is 3" in said.stdout
@@ -137,7 +137,7 @@ def test_the_command_tries_rules_out(mine: Path, run: Path) -> None:
     assert "does not define None" in missing.stderr
 
 
-def test_judge_takes_a_rule_of_ones_own(mine: Path, run: Path) -> None:
+def test_judge_accepts_a_custom_rule(mine: Path, run: Path) -> None:
     said = vinedresser("judge", str(run), "--rule", f"{mine}:Above:limit=3.5")
     assert "above since step 4: it is 4" in said.stdout
     end_run(run)

@@ -1,4 +1,4 @@
-"""What docs/rules.md says of the rules is what they are, and its example runs."""
+"""docs/rules.md agrees with the rules, and its example runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vinedresser.testing.runs import make_run, step_record
 
 DOCS = ROOT / "docs"
 TEXT = (DOCS / "rules.md").read_text(encoding="utf-8")
-# Classes of rules have files of their own.
+# Kinds of rules have separate files.
 TEXTS = [TEXT, *(path.read_text(encoding="utf-8") for path in (DOCS / "rules").glob("*.md"))]
 ALL = "\n".join(TEXTS)
 

@@ -1,4 +1,4 @@
-"""Rules side by side: what they need, what they have not got, and what one does to the others."""
+"""Several rules together: needs, missing data, and effects on each other."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class LossAbove(Rule):
     """A loss lies above a limit.
 
     Args:
-        limit: of the loss.
+        limit: maximum loss.
     """
 
     severity: Severity = "info"
@@ -72,7 +72,7 @@ class Broken(Rule):
 
 
 class Finisher(Rule):
-    """Counts the steps, and says so in the end."""
+    """Reports the number of steps at the end."""
 
     severity = "info"
     needs = ()
@@ -101,7 +101,7 @@ def test_a_rule_is_named_after_its_class() -> None:
     assert LossAbove(limit=3.0).params == {"limit": 3.0}
 
 
-def test_rules_are_shown_every_step_and_know_the_run(tmp_path: Path) -> None:
+def test_rules_get_every_step_and_the_run_record(tmp_path: Path) -> None:
     run = make_run(tmp_path, losses(1, 3, 1, 4), name="digits")
     found = judge(run, [LossAbove(), Finisher()])
     assert [one.seen for one in found] == [
@@ -111,7 +111,7 @@ def test_rules_are_shown_every_step_and_know_the_run(tmp_path: Path) -> None:
     ]
 
 
-def test_the_rules_that_are_given_stay_as_they_were(tmp_path: Path) -> None:
+def test_the_given_rules_are_not_changed(tmp_path: Path) -> None:
     run = make_run(tmp_path, losses(1, 3))
     rules = [LossAbove(), Finisher()]
     first = judge(run, rules)
@@ -120,7 +120,7 @@ def test_the_rules_that_are_given_stay_as_they_were(tmp_path: Path) -> None:
     assert rules[0].began == []  # type: ignore[attr-defined]
 
 
-def test_a_rule_that_fails_is_switched_off_and_the_others_go_on(tmp_path: Path) -> None:
+def test_a_rule_that_fails_is_disabled_and_the_others_continue(tmp_path: Path) -> None:
     run = make_run(tmp_path, losses(1, 1, 1, 1, 1, 3))
     failed, other = judge(run, [Broken(), LossAbove()])
     assert (failed.rule, failed.severity, failed.step) == ("broken", "warning", 3)
@@ -130,7 +130,7 @@ def test_a_rule_that_fails_is_switched_off_and_the_others_go_on(tmp_path: Path) 
 
 def test_needs_become_the_capture_configuration() -> None:
     class Greedy(Rule):
-        """Needs all kinds of things."""
+        """Has needs of all kinds."""
 
         needs = (
             Need("losses", modes=("train", "eval")),
@@ -160,7 +160,7 @@ def test_needs_of_several_rules_are_united() -> None:
 
 def test_a_need_of_an_unknown_collection_is_refused() -> None:
     class Misspelt(Rule):
-        """Needs what there is not."""
+        """Needs an unknown collection."""
 
         needs = (Need("gradient", reductions=("l2",)),)
 
@@ -171,7 +171,7 @@ def test_a_need_of_an_unknown_collection_is_refused() -> None:
         capture_for([Misspelt()])
 
 
-def test_a_rule_without_anything_to_watch_says_so_once(tmp_path: Path) -> None:
+def test_a_rule_without_data_reports_it_once(tmp_path: Path) -> None:
     run = make_run(tmp_path, [step_record(step, scalars={"loss": 1.0}) for step in range(3)])
     (finding,) = judge(run, [LossAbove()])
     assert (finding.severity, finding.step, finding.rule) == ("warning", 0, "loss_above")
@@ -179,7 +179,7 @@ def test_a_rule_without_anything_to_watch_says_so_once(tmp_path: Path) -> None:
     assert "watch(model, loss=…)" in finding.remedy
 
 
-def test_statistics_that_were_not_taken_are_missed(tmp_path: Path) -> None:
+def test_missing_statistics_are_reported(tmp_path: Path) -> None:
     records = [
         step_record(step, scalars={LOSS: 1.0}, reductions={"gradients/a": {"l2": 1.0}})
         for step in range(3)
@@ -190,8 +190,8 @@ def test_statistics_that_were_not_taken_are_missed(tmp_path: Path) -> None:
     ]
 
 
-def test_rules_that_cannot_apply_are_told_of_in_one_line(tmp_path: Path) -> None:
-    # Steps that were reported by hand: no network is there, and nothing was evaluated.
+def test_rules_that_do_not_apply_are_listed_in_one_finding(tmp_path: Path) -> None:
+    # Reported steps, without a network and evaluations.
     run = make_run(tmp_path, losses(1, 1, 1))
     (finding,) = judge(run, [RULES["vanishing_gradient"](), Overfitting(), RULES["nonfinite"]()])
     assert (finding.rule, finding.severity, finding.step) == ("not_applicable", "info", 2)
@@ -201,7 +201,7 @@ def test_rules_that_cannot_apply_are_told_of_in_one_line(tmp_path: Path) -> None
     )
 
 
-def test_what_the_user_has_named_is_missed_in_any_run(tmp_path: Path) -> None:
+def test_a_collection_that_the_user_named_must_exist_in_any_run(tmp_path: Path) -> None:
     class OfOne(Rule):
         def __init__(self, collection: str = "losses") -> None:
             self.collection = collection
@@ -215,7 +215,7 @@ def test_what_the_user_has_named_is_missed_in_any_run(tmp_path: Path) -> None:
     assert finding.seen.startswith("watched nothing: no l2 of gradients at train step 0")
 
 
-def test_a_net_says_nothing_below_a_rule_that_has_stopped(tmp_path: Path) -> None:
+def test_a_silent_rule_reports_nothing_after_a_stop(tmp_path: Path) -> None:
     class Last(LossAbove):
         silent_after_stop = True
 
@@ -234,7 +234,7 @@ def test_a_run_without_a_step_is_not_called_sound(tmp_path: Path) -> None:
     ]
 
 
-def test_damaged_data_is_told_of_once_and_the_rest_is_judged(tmp_path: Path) -> None:
+def test_corrupt_data_are_reported_once_and_the_rest_is_judged(tmp_path: Path) -> None:
     run = make_run(tmp_path, losses(1, 3))
     (segment,) = run.storage.list("segments/")
     content = bytearray(run.storage.get(segment))
@@ -248,7 +248,7 @@ def test_damaged_data_is_told_of_once_and_the_rest_is_judged(tmp_path: Path) -> 
     assert segment.rpartition("/")[2] in found[0].seen
 
 
-def test_the_engine_is_a_fold_of_its_own(tmp_path: Path) -> None:
+def test_the_engine_is_a_fold(tmp_path: Path) -> None:
     run = make_run(tmp_path, losses(1, 3, 4))
     engine = Engine([LossAbove()])
     engine.begin(run.info)

@@ -1,4 +1,4 @@
-"""Which rules apply in which framework: what the documentation says is what the tests hold."""
+"""The documentation and the tests agree on which rules apply in which framework."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_the_table_names_each_rule_and_where_it_applies() -> None:
 
 @pytest.mark.parametrize("name", [name for name in RULES if name not in DOES_NOT_APPLY["torch"]])
 def test_each_rule_is_asked_of_trainings_with_torch(name: str) -> None:
-    """One of the tests of rules that train with torch makes the rule, or expects it by its name."""
+    """A test with a torch training creates the rule or expects it by its name."""
     files = [path.read_text(encoding="utf-8") for path in (TESTS / "rules").rglob("test_*.py")]
     named = (f"{RULES[name].__name__}(", f'"{name}"')
     torch = [text for text in files if "torch" in text or "tests.rules.trainings" in text]
@@ -39,7 +39,7 @@ def test_each_rule_is_asked_of_trainings_with_torch(name: str) -> None:
 
 
 class _Nothing:
-    """A training that nobody runs."""
+    """A training that is never run."""
 
     def run(self, directory: Path) -> Run:
         raise AssertionError(directory)

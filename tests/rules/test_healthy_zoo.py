@@ -1,4 +1,4 @@
-"""The rules at their defaults stop none of many different trainings that learn."""
+"""The default rules stop none of many different trainings that learn."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ def _trainings() -> Iterator[object]:
 
 
 def _in_words(findings: list[Finding]) -> str:
-    """Return findings one a line."""
+    """Return one line per finding."""
     return "\n".join(f"{one.severity} {one.rule} at {one.step}: {one.seen}" for one in findings)
 
 
 def _about_itself(finding: Finding, lacks: frozenset[str]) -> bool:
-    """Say whether a rule had a fault, or saw nothing of what there was."""
+    """Return whether a rule failed, or missed data that exist."""
     if "the rule itself failed" in finding.seen or "could not be read" in finding.seen:
         return True
     wanted = set(re.findall(r"\w+", finding.seen.partition("; nearest names")[0]))
@@ -79,7 +79,7 @@ def test_a_healthy_training_is_not_stopped(name: str, seed: int, tmp_path: Path)
     ZOO[name](tmp_path / "run", seed)
     run = open_run(tmp_path / "run")
     assert run.status.state == "finished"
-    # There was something to judge.
+    # There are data to judge.
     losses = run.scalars("losses", mode="train")
     assert max(len(one.steps) for one in losses.values()) >= 30
     findings = judge(run, [kind() for kind in RULES.values()])

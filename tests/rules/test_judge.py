@@ -1,4 +1,4 @@
-"""Judging live and judging afterwards are one."""
+"""Judging live and judging afterwards give the same findings."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def all_rules() -> list[Rule]:
 def judge_when_begun(
     directory: Path, poll: float, *, live: bool, found: list[Finding]
 ) -> threading.Thread:
-    """Judge on a thread of its own, from the moment on at which there is a run."""
+    """Judge in a separate thread, as soon as the run exists."""
 
     def run() -> None:
         deadline = time.monotonic() + 60
@@ -69,7 +69,7 @@ def test_the_findings_are_the_same_live_and_afterwards(name: str, tmp_path: Path
     assert live == [afterwards, afterwards, afterwards]
 
 
-def test_only_a_live_judge_asks_the_training_to_end_and_asks_once(tmp_path: Path) -> None:
+def test_only_a_live_judge_requests_a_stop_and_only_once(tmp_path: Path) -> None:
     start_run(tmp_path, parameters={"lr": 3.0})
     storage = LocalStorage(tmp_path)
     writer = RunWriter(storage, 0)
@@ -81,7 +81,7 @@ def test_only_a_live_judge_asks_the_training_to_end_and_asks_once(tmp_path: Path
     while (stop := read_record(storage, StopRecord)) is None:
         assert time.monotonic() < deadline, "the judge never asked"
         time.sleep(0.01)
-    # What it finds later does not replace what it said.
+    # Later findings do not replace the request.
     for step in range(3, 300):
         writer.add(step_record(step, scalars={"losses/a": 1.1}))
     writer.close()
@@ -95,7 +95,7 @@ def test_only_a_live_judge_asks_the_training_to_end_and_asks_once(tmp_path: Path
     assert read_record(storage, StopRecord) == stop
 
 
-def test_a_person_who_asked_first_stays_the_one(tmp_path: Path) -> None:
+def test_the_earlier_request_of_a_person_stays_in_force(tmp_path: Path) -> None:
     start_run(tmp_path)
     storage = LocalStorage(tmp_path)
     stop = StopRecord("person", "enough", time.time())
@@ -114,7 +114,7 @@ def test_a_person_who_asked_first_stays_the_one(tmp_path: Path) -> None:
     assert read_record(storage, StopRecord) == stop
 
 
-def test_a_run_that_is_over_is_not_asked_to_end(tmp_path: Path) -> None:
+def test_no_stop_is_requested_of_a_run_that_is_over(tmp_path: Path) -> None:
     run = make_run(tmp_path, [step_record(0, scalars={"losses/a": float("nan")})])
     found = judge(run, all_rules(), live=True)
     assert any(one.severity == "stop" for one in found)

@@ -1,4 +1,4 @@
-"""Presets: which rules each has, and choosing one in a file and on the command line."""
+"""Presets: their rules, and their selection in files and on the command line."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_task_presets_leave_out_what_does_not_apply() -> None:
         assert task in ("regression", "autoencoder") or "unnormalised_targets" not in faults
     trees = set(PRESETS["boosted_trees"])
     assert TREES | {"overfitting", "stalled_training"} <= trees
-    # None of them asks for what only layers have, but where it is there.
+    # None of them requires data that only layers have.
     for rule in rules_from_table(PRESETS["boosted_trees"]):
         wanted = {need.collection for need in rule.all_needs if need.required}
         assert not wanted & {"gradients", "weights", "outputs", "updates", "activations"}
@@ -64,7 +64,7 @@ def test_adversaries_are_not_judged_by_their_losses() -> None:
         assert not any(isinstance(signal, LearningOutcome) for signal in signals_of(rule))
 
 
-def test_a_preset_is_a_table_of_ones_own() -> None:
+def test_a_preset_is_a_copy() -> None:
     preset_table("default")["nonfinite"]["every"] = 3
     assert PRESETS["default"]["nonfinite"] == {}
 
@@ -83,7 +83,7 @@ def test_an_unknown_preset_is_refused(name: object, message: str) -> None:
     assert str(caught.value).startswith(message)
 
 
-def test_in_an_experiment_a_rules_table_goes_on_top(tmp_path: Path) -> None:
+def test_a_rules_table_in_an_experiment_overrides_the_preset(tmp_path: Path) -> None:
     (tmp_path / "train.py").touch()
     (tmp_path / "experiment.toml").write_text(
         """
@@ -111,14 +111,14 @@ def vinedresser(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_judge_takes_a_preset(tmp_path: Path) -> None:
+def test_judge_accepts_a_preset(tmp_path: Path) -> None:
     losses = [1.0, float("nan")]
     records = [step_record(step, scalars={"losses/l": loss}) for step, loss in enumerate(losses)]
     make_run(tmp_path / "run", records)
     said = vinedresser("judge", "run", "--preset", "adversarial", cwd=tmp_path)
     assert "nonfinite" in said.stdout
     assert "loss_not_decreasing" not in said.stdout
-    # Boosted trees have no rule on NaN, but this one besides.
+    # The preset has no rule about NaN; the command line adds one.
     options = ("--preset", "boosted_trees", "--rule", "nonfinite:severity='info'")
     assert "nonfinite since step 1" in vinedresser("judge", "run", *options, cwd=tmp_path).stdout
     wrong = vinedresser("judge", "run", "--preset", "quite", cwd=tmp_path)
@@ -126,7 +126,7 @@ def test_judge_takes_a_preset(tmp_path: Path) -> None:
     assert "--preset quite: no such preset 'quite'; did you mean quiet?" in wrong.stderr
 
 
-def test_run_takes_a_preset(tmp_path: Path) -> None:
+def test_run_accepts_a_preset(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("print('trained')\n", encoding="utf-8")
     options = ("--preset", "quiet", "--rule", "nonfinite:every=7", "--name", "r", "--no-attach")
     said = vinedresser("run", *options, "train.py", cwd=tmp_path)

@@ -1,4 +1,4 @@
-"""Rules by name, and what is said about a table that is not right."""
+"""Rules by name, and the errors of invalid tables."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_wrong_table_is_refused_by_name(table: dict[str, Any], message: str) -
     assert str(caught.value) == message
 
 
-def test_the_caller_says_where_the_table_is() -> None:
+def test_messages_start_with_the_location_of_the_table() -> None:
     with pytest.raises(ConfigError, match=r"^a\.toml: rules\.nonfinit: no such rule"):
         rules_from_table({"nonfinit": {}}, where="a.toml: rules")
 

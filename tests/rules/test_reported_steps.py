@@ -1,4 +1,4 @@
-"""Every rule works from what a loop in plain numpy reports by hand."""
+"""Rules judge the steps that a plain numpy loop reports."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def sigmoid(x: Array) -> Array:
 
 @dataclass
 class Perceptron:
-    """A network with its backward pass written out, for handwritten digits."""
+    """A network for handwritten digits with a manual backward pass."""
 
     widths: tuple[int, ...]
     act: str
@@ -65,7 +65,7 @@ class Perceptron:
                 slope = slope @ self.weights[number].T
                 out = layers[number]
                 slope *= out > 0 if self.act == "relu" else out * (1 - out)
-        # In the order of the layers, which the rule on vanishing gradients goes by.
+        # In the order of the layers, which the rule on vanishing gradients uses.
         for number in range(len(self.weights)):
             self.hook.save(f"weights/{number}", self.weights[number])
             self.hook.save(f"gradients/{number}", gradients[number])

@@ -1,4 +1,4 @@
-"""Of several findings one is the cause, the others its symptoms."""
+"""One of several findings is the cause, the others are its symptoms."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_what_explains_nothing_stands_alone() -> None:
     assert root_causes([]) == []
 
 
-def test_an_earlier_one_of_two_is_the_cause() -> None:
+def test_the_earlier_of_two_is_the_cause() -> None:
     found = [finding("vanishing_gradient", 300), finding("dying_relu", 100)]
     (root,) = root_causes(found)
     assert root.finding.fault == "dying_relu"
@@ -63,7 +63,7 @@ def test_every_fault_is_known_and_none_brings_about_itself() -> None:
 
 
 class Reports(Rule):
-    """Finds one fault at one step."""
+    """Reports one fault at one step."""
 
     needs = ()
 
@@ -79,7 +79,7 @@ class Reports(Rule):
 def test_a_run_is_stopped_for_the_root_cause(tmp_path: Path) -> None:
     start_run(tmp_path)
     storage = LocalStorage(tmp_path)
-    # Of severity "warning" it does not end the run by itself.
+    # A warning alone does not end the run.
     cause, end = Reports("learning_rate_too_high", 1, "warning"), Reports("not_learning", 3)
     told: list[Finding] = []
     judging = threading.Thread(

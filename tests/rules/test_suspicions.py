@@ -1,4 +1,4 @@
-"""What rules suspect, before the outcome of a training says that it counts."""
+"""Suspicions of rules, before the outcome of the training is known."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from vinedresser.testing.runs import make_run, step_record
 
 
 class HighLoss(SymptomRule):
-    """The loss lies above 5, and the training comes to little."""
+    """A loss above 5 in a training with a poor outcome."""
 
     def __init__(self) -> None:
         super().__init__(patience=2)
@@ -35,13 +35,13 @@ class HighLoss(SymptomRule):
 
 
 class Hint(HighLoss):
-    """The same, of less weight."""
+    """The same as a warning."""
 
     severity = "warning"
 
 
 class Unsure(Rule):
-    """Fails when it is asked what it suspects."""
+    """Fails in `suspicion`."""
 
     needs = (Need("losses"),)
 
@@ -55,7 +55,7 @@ class Unsure(Rule):
 
 
 def recorded(folder: Path) -> Run:
-    """Return a run of which the loss is high in the second of three epochs of two steps."""
+    """Return a run of three epochs of two steps, with a high loss in the second."""
     records: list[StepRecord] = []
     for step, loss in enumerate((1.0, 1.0, 9.0, 8.0, 1.0, 2.0)):
         records.append(step_record(step, scalars={"losses/loss": loss}))
@@ -66,7 +66,7 @@ def recorded(folder: Path) -> Run:
 
 
 def suspected(run: Run, rules: list[Rule]) -> tuple[list[tuple[int, list[str]]], list[Finding]]:
-    """Return what stood in the file after each step that changed it, and all findings."""
+    """Return the contents of the file after each change, and all findings."""
     writer = SuspicionWriter(
         run.storage, "all", "accuracy", "eval", lambda finding: finding.severity == "stop"
     )
@@ -86,13 +86,13 @@ def test_a_symptom_is_suspected_while_it_lasts_and_is_no_finding(tmp_path: Path)
     run = recorded(tmp_path / "run")
     assert read_suspicions(run.storage, "all") is None
     seen, findings = suspected(run, [HighLoss(), Hint()])
-    # One of the rules would end the run; the other would not, whatever the outcome.
+    # Only one of the rules could end the run.
     assert seen == [(1, []), (3, ["high_loss 8"]), (5, [])]
     assert [one for one in findings if one.rule in ("high_loss", "hint")] == []
     assert run.storage.exists(suspicions_key("all"))
 
 
-def test_a_rule_that_fails_at_it_is_switched_off_and_told_of(tmp_path: Path) -> None:
+def test_a_rule_that_fails_in_suspicion_is_disabled_and_reported(tmp_path: Path) -> None:
     seen, findings = suspected(recorded(tmp_path / "run"), [Unsure(), HighLoss()])
     assert seen == [(1, []), (3, ["high_loss 8"]), (5, [])]
     failed = [one for one in findings if one.rule == "unsure"]

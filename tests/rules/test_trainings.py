@@ -1,4 +1,4 @@
-"""The built-in rules on real trainings: silent on sound ones, and right about the others."""
+"""The built-in rules on real trainings: silent on sound ones, correct on faulty ones."""
 
 from __future__ import annotations
 

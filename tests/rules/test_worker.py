@@ -1,4 +1,4 @@
-"""The judging process: starts light, ends with the run or its parent, survives being killed."""
+"""The judging process: few imports, ends with the run or its parent, survives a kill."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def wait_for(condition: Callable[[], bool], what: str) -> None:
 
 
 def ended(worker: subprocess.Popen[str]) -> tuple[int, str]:
-    """Return the exit code of a worker and what it said."""
+    """Return the exit code of a worker and its error output."""
     _, said = worker.communicate(timeout=60)
     return worker.returncode, said
 
@@ -86,7 +86,7 @@ def test_killed_and_started_again_it_writes_the_same(tmp_path: Path, spec: Path)
         return lines() > than
 
     known = 0
-    # It stands still until step 300, then is NaN once, and is killed after each finding.
+    # The loss stands still until step 300 and is NaN there; each finding is followed by a kill.
     for steps in (range(300), range(300, 320)):
         worker = start(directory, spec)
         for step in steps:
@@ -106,7 +106,7 @@ def test_killed_and_started_again_it_writes_the_same(tmp_path: Path, spec: Path)
     assert {"loss_not_decreasing", "nonfinite"} <= set(rules)
 
 
-def test_a_judge_that_begins_again_throws_nothing_away(tmp_path: Path) -> None:
+def test_a_restarted_judge_keeps_stored_findings(tmp_path: Path) -> None:
     storage = LocalStorage(tmp_path)
     first, second, other = (finding(step) for step in (1, 2, 3))
     file = FindingsFile(storage, "all")
@@ -177,7 +177,7 @@ def test_ends_when_its_parent_is_killed(tmp_path: Path, spec: Path) -> None:
         ('{"rules": []}', "rules: must be a table"),
     ],
 )
-def test_a_wrong_spec_ends_it_at_once(
+def test_an_invalid_spec_ends_it_at_once(
     tmp_path: Path, spec: Path, content: str, message: str
 ) -> None:
     spec.write_text(content)

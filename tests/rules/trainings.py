@@ -35,7 +35,7 @@ class Data:
     y_eval: Tensor
 
     def subset(self, rows: int) -> Data:
-        """Return the same with few training rows."""
+        """Return the data with fewer training rows."""
         return Data(self.x[:rows], self.y[:rows], self.x_eval, self.y_eval)
 
 
@@ -60,15 +60,15 @@ def diabetes() -> Data:
 
 @dataclass
 class Training:
-    """How to train.
+    """The settings of a training.
 
     Attributes:
         data: returns the data.
         model: returns the model, freshly initialised.
         optimizer: returns the optimizer for the model.
-        parameters: what is recorded as hyperparameters.
+        parameters: recorded hyperparameters.
         steps: optimizer steps.
-        loss: of outputs and targets.
+        loss: returns the loss, a function of outputs and targets.
         batch: rows per step.
         evaluate_every: steps from one evaluation to the next; 0: none.
         rate: learning rate relative to the optimizer's, by step.
@@ -121,7 +121,7 @@ class Training:
 
 
 def batches(rows: int, size: int) -> Iterator[Tensor]:
-    """Yield the row numbers of batches for ever, each epoch in another order."""
+    """Yield the row indices of batches endlessly, each epoch in another order."""
     generator = torch.Generator().manual_seed(1)
     while True:
         order = torch.randperm(rows, generator=generator)
@@ -129,7 +129,7 @@ def batches(rows: int, size: int) -> Iterator[Tensor]:
 
 
 def evaluate(hook: Hook, model: nn.Module, loss: nn.Module, data: Data) -> None:
-    """Evaluate on the rows that are not trained on."""
+    """Evaluate on the evaluation rows."""
     model.eval()
     with hook.mode("eval"), torch.no_grad():
         output = model(data.x_eval)
@@ -141,7 +141,7 @@ def evaluate(hook: Hook, model: nn.Module, loss: nn.Module, data: Data) -> None:
 
 
 class Mixed(nn.Module):
-    """Reads a batch in the wrong order of its axes, so that every row holds parts of others."""
+    """Reads the axes of a batch in the wrong order, so that rows contain parts of others."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x.T.reshape(x.shape)
@@ -153,7 +153,7 @@ def mixing() -> nn.Module:
 
 
 def mlp(*widths: int, activation: Callable[[], nn.Module] = nn.ReLU) -> Callable[[], nn.Module]:
-    """Return what makes a multilayer perceptron with an activation between its layers."""
+    """Return a factory of a multilayer perceptron with an activation between its layers."""
 
     def make() -> nn.Module:
         layers: list[nn.Module] = []
@@ -195,14 +195,14 @@ class RowReader(nn.Module):
 
 
 class Reconstruction(nn.Module):
-    """Squared error of a picture against itself; the labels do not matter."""
+    """Squared error of a reconstructed picture; ignores the labels."""
 
     def forward(self, output: Tensor, target: Tensor) -> Tensor:
         return ((output[:, :64] - output[:, 64:]) ** 2).mean()
 
 
 class AutoEncoder(nn.Module):
-    """Returns the reconstructed picture and the picture, side by side."""
+    """Returns the reconstructed picture and the original, concatenated."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -216,8 +216,8 @@ class AutoEncoder(nn.Module):
 class Distance(nn.Module):
     """Distance of the probabilities from the label, zero where it is small.
 
-    The root has no derivative at zero: from the first row on that comes so close, the gradient is
-    NaN while the loss is finite.
+    The root has no derivative at zero: once a row comes that close, the gradient is NaN while the
+    loss is finite.
     """
 
     def forward(self, output: Tensor, target: Tensor) -> Tensor:
@@ -227,7 +227,7 @@ class Distance(nn.Module):
 
 
 class LogOfProbability(nn.Module):
-    """Cross-entropy as one should not write it: the logarithm of a softmax in float32."""
+    """An unstable cross-entropy: the logarithm of a softmax in float32."""
 
     def forward(self, output: Tensor, target: Tensor) -> Tensor:
         probability = (20 * output).softmax(1)
@@ -236,17 +236,17 @@ class LogOfProbability(nn.Module):
 
 
 def sgd(lr: float, momentum: float = 0.0) -> Callable[[nn.Module], torch.optim.Optimizer]:
-    """Return what makes stochastic gradient descent."""
+    """Return a factory of stochastic gradient descent."""
     return lambda model: torch.optim.SGD(model.parameters(), lr=lr, momentum=momentum)
 
 
 def adam(lr: float) -> Callable[[nn.Module], torch.optim.Optimizer]:
-    """Return what makes Adam."""
+    """Return a factory of Adam."""
     return lambda model: torch.optim.Adam(model.parameters(), lr=lr)
 
 
 def dead() -> nn.Module:
-    """Return a network whose relu units are all below zero for all inputs."""
+    """Return a network whose relu units are dead for all inputs."""
     model = mlp(64, 64, 10)()
     assert isinstance(model, nn.Sequential)
     assert isinstance(model[0], nn.Linear)
@@ -255,7 +255,7 @@ def dead() -> nn.Module:
 
 
 def scaled(make: Callable[[], nn.Module], scale: float) -> Callable[[], nn.Module]:
-    """Return what makes a model with all weights scaled."""
+    """Return a factory of a model with all weights scaled."""
 
     def made() -> nn.Module:
         model = make()

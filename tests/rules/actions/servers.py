@@ -1,4 +1,4 @@
-"""Real servers on this machine that take what actions send: HTTP and SMTP."""
+"""Local HTTP and SMTP servers that receive messages of actions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["MailServer", "WebServer", "mail_server", "web_server"]
 
 
 class WebServer(ThreadingHTTPServer):
-    """Answers with the codes that it is given, then with 200.
+    """Replies with given status codes, then with 200.
 
     Attributes:
         codes: still to be answered.
@@ -33,7 +33,7 @@ class WebServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """URL of the server."""
         return f"http://127.0.0.1:{self.server_address[1]}/secret-path"
 
 
@@ -41,13 +41,13 @@ class _Web(BaseHTTPRequestHandler):
     server: WebServer
 
     def do_POST(self) -> None:
-        """Take a finding."""
+        """Receive a finding."""
         content = self.rfile.read(int(self.headers["Content-Length"]))
         with self.server.lock:
             self.server.asked += 1
             code = self.server.codes.pop(0) if self.server.codes else 200
             if code == 200:
-                # As strict as JSON's standard.
+                # Strictly standard JSON.
                 told = json.loads(content, parse_constant=_refuse)
                 self.server.taken.append((str(self.headers["Idempotency-Key"]), told))
         self.send_response(code)
@@ -57,7 +57,7 @@ class _Web(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        """Say nothing."""
+        """Log nothing."""
 
 
 def _refuse(word: str) -> None:
@@ -65,7 +65,7 @@ def _refuse(word: str) -> None:
 
 
 class MailServer(socketserver.ThreadingTCPServer):
-    """Speaks as much of SMTP as a client needs to hand over a mail.
+    """Implements the part of SMTP that a client needs to deliver a mail.
 
     Attributes:
         replies: to the next mails' MAIL command, before they are taken; such as "451 later".
@@ -82,7 +82,7 @@ class MailServer(socketserver.ThreadingTCPServer):
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """Port of the server."""
         return int(self.server_address[1])
 
 
@@ -91,7 +91,7 @@ class _Mail(socketserver.StreamRequestHandler):
     plain: ClassVar[dict[str, str]] = {"RCPT": "250 ok", "RSET": "250 ok", "NOOP": "250 ok"}
 
     def handle(self) -> None:
-        """Speak with one client."""
+        """Serve one client."""
         self.say("220 here")
         while line := self.rfile.readline().decode().strip():
             word = line[:4].upper()
@@ -111,7 +111,7 @@ class _Mail(socketserver.StreamRequestHandler):
                 self.say(self.plain.get(word, "502 unknown"))
 
     def say(self, line: str) -> None:
-        """Answer."""
+        """Send a reply."""
         self.wfile.write(f"{line}\r\n".encode())
 
 

@@ -1,4 +1,4 @@
-"""A judge takes the actions that follow its findings, once, and never waits for them."""
+"""A judge takes the actions for its findings once, and never waits for them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def finding(rule: str, severity: Any) -> Finding:
 
 
 class Judged:
-    """A run that is NaN from step 20 on, and the judge of it."""
+    """A run whose loss is NaN from step 20 on, and its judge."""
 
     def __init__(
         self, tmp_path: Path, actions: dict[str, Any], rule: dict[str, Any] | None = None
@@ -58,7 +58,7 @@ class Judged:
         return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
 
     def over(self) -> None:
-        """Let the run end."""
+        """End the run."""
         self.writer.close()
         end_run(self.path)
 
@@ -77,7 +77,7 @@ def said(worker: subprocess.Popen[str]) -> str:
     return errors
 
 
-def test_a_judge_that_is_killed_tells_nobody_twice(tmp_path: Path) -> None:
+def test_a_judge_that_is_killed_sends_nothing_twice(tmp_path: Path) -> None:
     with web_server([503]) as server:
         settings = {"notify": {"webhook": server.url}, "on_stop": ["notify", "tag", "stop"]}
         judged = Judged(tmp_path, settings)
@@ -93,12 +93,12 @@ def test_a_judge_that_is_killed_tells_nobody_twice(tmp_path: Path) -> None:
     (found,) = (one for one in open_run(judged.path).findings() if one.severity == "stop")
     tags = read_record(judged.storage, TagsRecord, key=tags_key("all"))
     assert tags == TagsRecord({"nonfinite": f"step 20: {found.seen}"})
-    # The rest of the URL may be a secret.
+    # The rest of the URL may be secret.
     files = (one for one in judged.path.rglob("*") if one.is_file())
     assert not any(b"secret-path" in one.read_bytes() for one in files)
 
 
-def test_what_fails_is_told_once_and_tried_again_by_the_next_judge(tmp_path: Path) -> None:
+def test_a_failure_is_logged_once_and_retried_by_the_next_judge(tmp_path: Path) -> None:
     with web_server([503] * 100) as server:
         settings = {"notify": {"webhook": server.url, "patience": 0.1}, "on_stop": ["notify"]}
         judged = Judged(tmp_path, settings)
@@ -112,7 +112,7 @@ def test_what_fails_is_told_once_and_tried_again_by_the_next_judge(tmp_path: Pat
     assert judged.stop() is None
 
 
-def test_a_slow_server_keeps_no_run_from_ending(tmp_path: Path) -> None:
+def test_a_slow_server_delays_no_run(tmp_path: Path) -> None:
     with web_server([503] * 100) as server:
         settings = {"notify": {"webhook": server.url}, "on_stop": ["notify", "stop"]}
         judged = Judged(tmp_path, settings)
@@ -129,7 +129,7 @@ def test_a_slow_server_keeps_no_run_from_ending(tmp_path: Path) -> None:
     ("severity", "actions", "stops"),
     [("stop", None, True), ("stop", [], False), ("warning", None, False), ("info", ["stop"], True)],
 )
-def test_what_a_rule_says_counts(
+def test_the_actions_of_a_rule_override_the_default(
     tmp_path: Path, severity: str, actions: list[str] | None, stops: bool
 ) -> None:
     rule: dict[str, Any] = {"severity": severity}
@@ -160,10 +160,10 @@ def test_defaults_are_by_severity() -> None:
     assert plan.of(finding("nonfinite", "stop")) == ("stop",)
     assert plan.of(finding("nonfinite", "warning")) == ("tag",)
     assert plan.of(finding("nonfinite", "info")) == ()
-    # A rule that has nothing to look at ends no run.
+    # A rule without data does not end a run.
     complaint = replace(finding("overfitting", "warning"), statistic="")
     assert plan.of(complaint) == ("tag",)
-    # In the order in which they are taken.
+    # In the order of execution.
     assert plan.of(finding("overfitting", "info")) == ("snapshot", "stop")
 
 
@@ -191,7 +191,7 @@ def test_an_experiment_file_is_checked(tmp_path: Path, text: str, message: str) 
         load_experiment(file)
 
 
-def test_a_journal_that_is_none_is_not_overwritten(tmp_path: Path) -> None:
+def test_an_invalid_journal_is_not_overwritten(tmp_path: Path) -> None:
     LocalStorage(tmp_path).put(actions_key("all"), [b"nonsense\n"])
     with pytest.raises(CorruptData, match=r"actions/all\.jsonl: not a valid journal of actions"):
         Journal(LocalStorage(tmp_path), "all")

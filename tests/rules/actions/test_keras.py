@@ -1,4 +1,4 @@
-"""What an action asks of a Keras training: a checkpoint, another learning rate."""
+"""Actions of a Keras training: a checkpoint, a new learning rate."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:Depreca
 
 
 class Trained:
-    """A compiled model, and how often it was trained on one batch."""
+    """A compiled model, and the number of its train steps."""
 
     def __init__(self) -> None:
         self.model = seeded(cnn)

@@ -1,4 +1,4 @@
-"""Findings reach servers, people and programs; what stands in the way is tried again or told."""
+"""Findings reach servers, people and programs; failures are retried or reported."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ def test_a_server_that_fails_twice_gets_the_finding_once(
 
 
 @pytest.mark.parametrize("code", [404, 302, 307])
-def test_what_a_server_refuses_is_not_tried_again(context: ActionContext, code: int) -> None:
+def test_a_refusal_of_a_server_is_not_retried(context: ActionContext, code: int) -> None:
     with web_server([code]) as server:
         result = NotifyAction(NotifySettings(webhook=server.url)).take(context)
         assert (result.word, server.asked, server.taken) == ("refused", 1, [])
     assert str(code) in result.detail
 
 
-def test_a_server_that_is_away_is_given_up(context: ActionContext) -> None:
+def test_an_unavailable_server_is_given_up(context: ActionContext) -> None:
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
     settings = NotifySettings(webhook=f"http://127.0.0.1:{port}/", patience=0.6)
@@ -91,20 +91,20 @@ def test_a_server_that_is_away_is_given_up(context: ActionContext) -> None:
         ({}, "either webhook or webhook_variable"),
     ],
 )
-def test_a_webhook_that_is_not_safe_is_refused(settings: dict[str, Any], message: str) -> None:
+def test_an_unsafe_webhook_is_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message) as caught:
         NotifySettings(**settings)
     assert "word" not in str(caught.value).replace("password", "")
 
 
-def test_http_elsewhere_is_for_those_who_say_so() -> None:
+def test_http_to_other_machines_must_be_allowed() -> None:
     NotifySettings(webhook="http://example.org/x", insecure=True)
     NotifySettings(webhook="http://[::1]:80/x")
     with pytest.raises(ValueError, match="must be https"):
         NotifySettings(webhook="http://localhost.example.org/x")
 
 
-def test_a_mail_is_sent_though_the_server_wants_it_later(context: ActionContext) -> None:
+def test_a_mail_is_retried_if_the_server_asks_for_it(context: ActionContext) -> None:
     with mail_server(["451 later"]) as server:
         settings = EmailSettings(
             *("127.0.0.1", ["a@example.org", "b@example.org"], "me@example.org", server.port),
@@ -121,21 +121,21 @@ def test_a_mail_is_sent_though_the_server_wants_it_later(context: ActionContext)
     assert json.loads(attached.get_content())["id"] == context.id
 
 
-def test_a_mail_that_is_refused_is_not_tried_again(context: ActionContext) -> None:
+def test_a_refused_mail_is_not_retried(context: ActionContext) -> None:
     with mail_server(["550 never"]) as server:
         settings = EmailSettings(
             "127.0.0.1", ["a@example.org"], "me@example.org", server.port, starttls=False
         )
         result = EmailAction(settings).take(context)
         assert (result.word, server.mails) == ("refused", [])
-    # Nothing is said to a server that cannot encrypt, if that was asked for.
+    # Nothing is sent to a server that does not support the requested encryption.
     with mail_server([]) as server:
         settings = EmailSettings("127.0.0.1", ["a@example.org"], "me@example.org", server.port)
         assert EmailAction(settings).take(context).word == "refused"
         assert server.mails == []
 
 
-def test_mail_needs_encryption_and_a_password_that_is_there(
+def test_mail_needs_encryption_and_a_password(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with pytest.raises(ValueError, match="starttls: must be true"):
@@ -161,7 +161,7 @@ def test_a_program_reads_the_finding(context: ActionContext, tmp_path: Path) -> 
     argv = [sys.executable, script.name, "$HOME; touch never", "0"]
     result = CommandAction(CommandSettings(argv, cwd=str(tmp_path))).take(context)
     assert result == ("done", f"{sys.executable}: exit code 0")
-    # No shell was in between.
+    # Without a shell.
     assert (tmp_path / "told").read_text() == "nonfinite$HOME; touch never"
     assert not (tmp_path / "never").exists()
     result = CommandAction(CommandSettings([*argv[:3], "3"], cwd=str(tmp_path))).take(context)
@@ -178,7 +178,7 @@ def test_a_program_that_hangs_is_killed_with_all_that_it_started(
     assert result == ("refused", "/bin/sh: killed after 2 s")
     state = Path("/proc", (tmp_path / "pid").read_text().strip(), "stat")
     deadline = time.monotonic() + 30
-    # Gone, or dead and waiting for its new parent to notice.
+    # Gone, or a zombie.
     while state.exists() and state.read_text().split()[2] != "Z":
         assert time.monotonic() < deadline
         time.sleep(0.02)

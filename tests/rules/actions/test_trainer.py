@@ -1,4 +1,4 @@
-"""What an action asks of a training is done between two steps, and nothing else changes."""
+"""A training carries out actions between steps and does not change otherwise."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from vinedresser.store.storage import LocalStorage
 
 
 class Small:
-    """A small training with dropout and batch norm, so that a draw too many would show."""
+    """A small training with dropout and batch norm, which shows any additional random draw."""
 
     def __init__(self) -> None:
         torch.manual_seed(0)
@@ -50,7 +50,7 @@ class Small:
         self.steps += 1
 
     def until(self, condition: Callable[[], object], more: int = 0) -> None:
-        """Train until something is so, and some steps more."""
+        """Train until a condition holds, and some steps more."""
         deadline = time.monotonic() + 60
         while not condition():
             assert time.monotonic() < deadline
@@ -64,7 +64,7 @@ class Small:
 
 
 def ask(path: Path, kind: Any, **more: Any) -> Callable[[], TrainerAnswer | None]:
-    """Make a request, and return what looks for its answer."""
+    """Make a request, and return a function that reads the reply."""
     storage = LocalStorage(path)
     request = TrainerRequest("some", kind, "because", time.time(), **more)
     key = trainer_answer_key(write_numbered(storage, request, trainer_request_key), 0)
@@ -106,7 +106,7 @@ def test_snapshot_and_checkpoint_leave_the_training_as_it_is(tmp_path: Path) -> 
     assert steps == list(range(change.step, change.step + 3))
     assert run.tensor("outputs/3").steps().tolist() == steps
     assert answer.files == [f"checkpoints/step-{answer.step}.safetensors"]
-    # What was captured for some steps is not what the run captures.
+    # Captures of a snapshot do not change the run's configuration.
     assert "weights" not in run.info.capture
 
 
@@ -117,7 +117,7 @@ def test_the_learning_rate_changes_where_it_is_declared(tmp_path: Path) -> None:
     with hook.watch(training.model, optimizer=training.optimizer):
         look = ask(path, "adjust", parameter="lr", factor=0.5)
         training.until(look, more=20)
-        # A scheduler that computes it from its own base has followed.
+        # The base of the scheduler has changed, too.
         assert training.optimizer.param_groups[0]["lr"] == 0.005
     answer = answered(look)
     assert (answer.refused, answer.old, answer.new) == ("", [0.01], [0.005])
@@ -131,7 +131,7 @@ def test_the_learning_rate_changes_where_it_is_declared(tmp_path: Path) -> None:
     assert training.state() == alone.state()
 
 
-def test_what_is_not_declared_is_not_changed(tmp_path: Path) -> None:
+def test_a_parameter_that_is_not_declared_is_not_changed(tmp_path: Path) -> None:
     path = tmp_path / "run"
     training = Small()
     with Hook(path).watch(training.model, optimizer=training.optimizer):
@@ -145,7 +145,7 @@ def test_what_is_not_declared_is_not_changed(tmp_path: Path) -> None:
     assert training.state() == alone.state()
 
 
-def test_a_value_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_an_invalid_value_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "run"
     training = Small()
     with Hook(path).watch(training.model, optimizer=training.optimizer) as hook:
@@ -161,7 +161,7 @@ def test_a_value_that_is_none_is_refused(tmp_path: Path) -> None:
     assert training.optimizer.param_groups[0]["lr"] == 0.01
 
 
-def test_gradients_are_clipped_once_somebody_asks_for_it(tmp_path: Path) -> None:
+def test_gradients_are_clipped_after_a_request(tmp_path: Path) -> None:
     path = tmp_path / "run"
     training = Small()
     every = SaveConfig(every=1)
@@ -182,7 +182,7 @@ def test_gradients_are_clipped_once_somebody_asks_for_it(tmp_path: Path) -> None
             alone.optimizer.register_step_pre_hook(clip)
         alone.step()
     assert training.state() == alone.state()
-    # The gradients that are recorded are those that the optimizer consumed.
+    # The recorded gradients are those that the optimizer used.
     run = open_run(path)
     names = run.tensor_names(collection="gradients")
 

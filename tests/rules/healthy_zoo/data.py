@@ -1,4 +1,4 @@
-"""What the healthy trainings learn: sets that come with scikit-learn, and what is made here."""
+"""Data of the healthy trainings: sets of scikit-learn, and synthetic ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Split", "batches", "diabetes", "digits", "rare_positives"]
 
 
 class Split(NamedTuple):
-    """Rows to train on, and rows that are held out."""
+    """Training rows and held-out rows."""
 
     x: Tensor
     y: Tensor
@@ -40,7 +40,7 @@ def diabetes() -> Split:
 
 
 def rare_positives() -> Split:
-    """Return 4,000 rows of 20 inputs, of which 5 % are of class 1 (targets are floats)."""
+    """Return 4,000 rows of 20 inputs, 5 % of class 1 (targets are floats)."""
     x, y = make_classification(
         4000, 20, n_informative=8, weights=[0.95], class_sep=1.5, flip_y=0.0, random_state=0
     )
@@ -50,7 +50,7 @@ def rare_positives() -> Split:
 
 
 def batches(rows: int, size: int, seed: int) -> Iterator[Tensor]:
-    """Yield the row numbers of full batches for ever, each epoch in another order."""
+    """Yield the row indices of full batches endlessly, each epoch in another order."""
     generator = torch.Generator().manual_seed(seed)
     while True:
         order = torch.randperm(rows, generator=generator)

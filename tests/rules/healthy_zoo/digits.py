@@ -34,7 +34,7 @@ def _classify(
     loss: Callable[[], nn.Module] = nn.CrossEntropyLoss,
     **loop: Any,
 ) -> None:
-    """Train on the digits, and see that it came to an accuracy on digits that were held out."""
+    """Train on the digits, and assert a minimum accuracy on held-out digits."""
     seeded(seed)
     split, network = digits(image=image), model()
     Loop(split, loss(), **loop).run(store, seed, network, optimizer(network.parameters()))
@@ -44,7 +44,7 @@ def _classify(
 
 
 def _mlp(store: Path, seed: int) -> None:
-    """The plainest: two layers and Adam."""
+    """The simplest case: two layers and Adam."""
     _classify(store, seed, partial(perceptron, 64, 64, 10), partial(Adam, lr=1e-3))
 
 
@@ -56,12 +56,12 @@ def _cnn(store: Path, seed: int) -> None:
 
 
 def _cnn_dropout(store: Path, seed: int) -> None:
-    """The training loss lies above the evaluation loss all along."""
+    """The training loss is always above the evaluation loss."""
     _classify(store, seed, partial(cnn, dropout=0.5), partial(Adam, lr=2e-3), image=True, steps=500)
 
 
 def _resnet(store: Path, seed: int) -> None:
-    """Residual blocks, batch normalisation, activations in place."""
+    """Residual blocks, batch normalisation, in-place activations."""
     _classify(store, seed, ResNet, partial(Adam, lr=3e-3), image=True, steps=300, batch=32)
 
 
@@ -79,7 +79,7 @@ def _deep_tanh(store: Path, seed: int) -> None:
 
 
 def _deep_sigmoid(store: Path, seed: int) -> None:
-    """Five sigmoid layers, with weights so large that the gradient comes through."""
+    """Five sigmoid layers with weights large enough for the gradient."""
 
     def model() -> nn.Module:
         network = perceptron(64, *[48] * 4, 10, activation=nn.Sigmoid)
@@ -87,7 +87,7 @@ def _deep_sigmoid(store: Path, seed: int) -> None:
             if isinstance(layer, nn.Linear):
                 # A sigmoid has a slope of 1/4 at most.
                 nn.init.xavier_normal_(layer.weight, gain=4.0)
-                # Its outputs have a mean of 1/2; so the inputs of the next layer have one of 0.
+                # Its outputs have mean 1/2, so the bias gives the next layer inputs of mean 0.
                 with torch.no_grad():
                     layer.bias.copy_(-0.5 * layer.weight.sum(1))
         return network
@@ -96,12 +96,12 @@ def _deep_sigmoid(store: Path, seed: int) -> None:
 
 
 def _gru(store: Path, seed: int) -> None:
-    """Reads the rows of a digit one after the other."""
+    """Reads the rows of a digit one after another."""
     _classify(store, seed, RowReader, partial(Adam, lr=5e-3), steps=500)
 
 
 def _tiny_batches(store: Path, seed: int) -> None:
-    """Four rows a step: a loss that jumps."""
+    """Four rows per step: a noisy loss."""
     _classify(
         store,
         seed,
@@ -114,7 +114,7 @@ def _tiny_batches(store: Path, seed: int) -> None:
 
 
 def _weight_decay(store: Path, seed: int) -> None:
-    """Strong decay, of a size that pays: weights shrink, and the loss stays well above zero."""
+    """Strong but useful decay: weights shrink, and the loss stays well above zero."""
     _classify(
         store,
         seed,
@@ -137,7 +137,7 @@ def _label_smoothing(store: Path, seed: int) -> None:
 
 
 def _raw_pixels(store: Path, seed: int) -> None:
-    """Pixels from 0 to 255; batch normalisation stands before the first layer."""
+    """Pixels from 0 to 255; batch normalisation comes before the first layer."""
     seeded(seed)
     split, model = digits(), nn.Sequential(nn.BatchNorm1d(64), perceptron(64, 64, 10))
     raw = split._replace(x=255 * split.x, x_held=255 * split.x_held)
@@ -147,7 +147,7 @@ def _raw_pixels(store: Path, seed: int) -> None:
 
 
 def _log_softmax(store: Path, seed: int) -> None:
-    """The network ends in a log-softmax, and the loss is its counterpart; ELU between."""
+    """A network with ELU and a final log-softmax, and the matching loss."""
 
     def model() -> nn.Module:
         return nn.Sequential(perceptron(64, 64, 10, activation=nn.ELU), nn.LogSoftmax(1))
@@ -168,7 +168,7 @@ def _margin_loss(store: Path, seed: int) -> None:
 
 
 def _overtrained(store: Path, seed: int) -> None:
-    """Goes on for long after nothing is left to learn, and loses nothing by it."""
+    """Continues long after convergence without harm."""
     _classify(
         store,
         seed,
@@ -180,7 +180,7 @@ def _overtrained(store: Path, seed: int) -> None:
 
 
 def _warm_up_cosine(store: Path, seed: int) -> None:
-    """The learning rate rises for 100 steps, and falls to zero after."""
+    """The learning rate rises for 100 steps, then falls to zero."""
     steps = 600
 
     def schedule(optimizer: torch.optim.Optimizer) -> SequentialLR:
@@ -199,7 +199,7 @@ def _warm_up_cosine(store: Path, seed: int) -> None:
 
 
 def _late_warm_up(store: Path, seed: int) -> None:
-    """A learning rate that is next to nothing for 120 steps."""
+    """A learning rate close to zero for 120 steps."""
     _classify(
         store,
         seed,
@@ -211,7 +211,7 @@ def _late_warm_up(store: Path, seed: int) -> None:
 
 
 def _one_cycle(store: Path, seed: int) -> None:
-    """Up to a learning rate at which the loss gets rough, and down (Smith and Topin, 2018)."""
+    """The learning rate rises until the loss gets noisy, then falls (Smith and Topin, 2018)."""
     _classify(
         store,
         seed,
@@ -224,7 +224,7 @@ def _one_cycle(store: Path, seed: int) -> None:
 
 
 def _cyclic(store: Path, seed: int) -> None:
-    """The learning rate swings between two values, and the loss with it."""
+    """The learning rate alternates between two values, and the loss follows."""
     _classify(
         store,
         seed,
@@ -236,19 +236,19 @@ def _cyclic(store: Path, seed: int) -> None:
 
 
 def _adagrad(store: Path, seed: int) -> None:
-    """Steps that get smaller and smaller."""
+    """Steps that shrink continually."""
     _classify(store, seed, partial(perceptron, 64, 64, 10), partial(Adagrad, lr=0.05))
 
 
 def _radam(store: Path, seed: int) -> None:
-    """Warms up by itself; no evaluations."""
+    """A built-in warm-up; no evaluations."""
     _classify(
         store, seed, partial(perceptron, 64, 64, 10), partial(RAdam, lr=5e-3), evaluate_every=0
     )
 
 
 def _lbfgs(store: Path, seed: int) -> None:
-    """Calls the model several times a step; all data at once, no metric."""
+    """Calls the model several times per step; all data in one batch, no metric."""
     seeded(seed)
     split, model, loss = digits(), perceptron(64, 16, 10), nn.CrossEntropyLoss()
     x, y = split.x[:400], split.y[:400]
@@ -257,7 +257,7 @@ def _lbfgs(store: Path, seed: int) -> None:
     def closure() -> torch.Tensor:
         optimizer.zero_grad()
         value: torch.Tensor = loss(model(x), y)
-        # Without a penalty it goes to where the logarithm is flat.
+        # Without a penalty it diverges to where the logarithm is flat.
         (value + 1e-3 * sum((one**2).sum() for one in model.parameters())).backward()
         return value.detach()
 
@@ -270,7 +270,7 @@ def _lbfgs(store: Path, seed: int) -> None:
 
 
 def _accumulation(store: Path, seed: int) -> None:
-    """Four batches of 16 to a step, and a scaled loss."""
+    """Four batches of 16 per step, and a scaled loss."""
     seeded(seed)
     split, model, loss = digits(), perceptron(64, 64, 10), nn.CrossEntropyLoss()
     optimizer = Adam(model.parameters(), lr=2e-3)
@@ -293,7 +293,7 @@ def _accumulation(store: Path, seed: int) -> None:
 
 
 def _bfloat16(store: Path, seed: int) -> None:
-    """Automatic mixed precision on the CPU; gradients are clipped, and accuracy is of batches."""
+    """Automatic mixed precision on the CPU; clipped gradients, accuracy per batch."""
     seeded(seed)
     split, model = digits(image=True), cnn()
     optimizer = AdamW(model.parameters(), lr=3e-3)
@@ -310,7 +310,7 @@ def _bfloat16(store: Path, seed: int) -> None:
             loss.backward()
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
-            # So the hook has it in the step that follows, and at the end in one without a loss.
+            # The hook records it in the next step, at the end in one without a loss.
             hook.metric("accuracy", accuracy(outputs, split.y[chosen]))
     with torch.no_grad():
         assert accuracy(model(split.x_held), split.y_held) >= 0.93

@@ -17,7 +17,7 @@ __all__ = ["GENERATIVE"]
 
 
 def _autoencoder(store: Path, seed: int) -> None:
-    """A digit through eight numbers and back."""
+    """Encodes a digit as eight numbers and decodes it."""
     seeded(seed)
     split, model = digits(), nn.Sequential(perceptron(64, 32, 8), nn.ReLU(), perceptron(8, 32, 64))
     itself = split._replace(y=split.x, y_held=split.x_held)
@@ -29,7 +29,7 @@ def _autoencoder(store: Path, seed: int) -> None:
 
 
 class _VAE(nn.Module):
-    """Encodes to mean and log variance, draws, and decodes (Kingma and Welling, 2014)."""
+    """Encodes to mean and log variance, samples, and decodes (Kingma and Welling, 2014)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ def _distance(a: Tensor, b: Tensor) -> float:
 
 
 def _gan(store: Path, seed: int) -> None:
-    """Two networks against each other: neither loss says how good the samples are."""
+    """Two adversarial networks: neither loss shows the quality of the samples."""
     seeded(seed)
     points = torch.tensor(make_moons(2000, noise=0.05, random_state=0)[0], dtype=torch.float32)
     real_points = (points - points.mean(0)) / points.std(0)
@@ -103,7 +103,7 @@ def _gan(store: Path, seed: int) -> None:
 
 
 def _denoising(store: Path, seed: int) -> None:
-    """A diffusion model: a loss that falls at once, and stays, with much noise, while it learns."""
+    """A diffusion model: its noisy loss falls at once and then stays, while the model learns."""
     seeded(seed)
     points = torch.tensor(make_moons(2000, noise=0.05, random_state=0)[0], dtype=torch.float32)
     clean = (points - points.mean(0)) / points.std(0)
@@ -121,12 +121,12 @@ def _denoising(store: Path, seed: int) -> None:
     with torch.no_grad():
         noise, t = torch.randn(2000, 2), torch.full((2000, 1), 0.2)
         reached = r2(model(torch.cat([0.8**0.5 * clean + 0.2**0.5 * noise, t], 1)), noise)
-    # A straight line explains a fifth.
+    # A linear model explains a fifth.
     assert reached >= 0.26, f"R2 {reached:.2f}"
 
 
 def _triplets(store: Path, seed: int) -> None:
-    """Digits of a kind are drawn together and others apart; the loss knows no classes."""
+    """Pulls digits of a class together and others apart; the loss knows no classes."""
     seeded(seed)
     split, model = digits(), perceptron(64, 64, 16)
     loss_fn = nn.TripletMarginLoss(margin=0.5)
@@ -148,7 +148,7 @@ def _triplets(store: Path, seed: int) -> None:
 
 
 def _contrast(store: Path, seed: int) -> None:
-    """Two disturbed views of a digit have to find each other in the batch (InfoNCE)."""
+    """Matches two distorted views of a digit in the batch (InfoNCE)."""
     seeded(seed)
     split, model = digits(), perceptron(64, 64, 16)
     optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
@@ -171,7 +171,7 @@ def _contrast(store: Path, seed: int) -> None:
             optimizer.step()
     with torch.no_grad():
         scores, itself = found(split.x_held[:64])
-    # Guessing finds 1 in 64.
+    # Guessing matches 1 in 64.
     reached = accuracy(scores, itself)
     assert reached >= 0.4, f"found {reached:.2f}"
 

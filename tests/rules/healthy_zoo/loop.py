@@ -1,4 +1,4 @@
-"""What the healthy trainings share: a watched run, an ordinary loop, and how well it did."""
+"""Helpers of the healthy trainings: a watched run, a training loop, and scores."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from vinedresser.rules.registry import RULES
 
 __all__ = ["Loop", "Score", "accuracy", "r2", "seeded", "watched"]
 
-# How good outputs are, against targets.
+# Quality of outputs, given targets.
 Score = Callable[[Tensor, Tensor], float]
 
 
 def seeded(seed: int) -> None:
-    """Seed what the trainings draw from; one thread, so that sums are always the same."""
+    """Seed the random generators; use one thread, so that sums are reproducible."""
     torch.set_num_threads(1)
     torch.manual_seed(seed)
     np.random.seed(seed)
@@ -31,12 +31,12 @@ def seeded(seed: int) -> None:
 
 @contextmanager
 def watched(store: Path, *, steps: int | None = None, **parameters: float) -> Iterator[Hook]:
-    """Open a hook that captures what the default rules need, and see that it had no fault.
+    """Open a hook with the needs of the default rules, and assert that it had no problems.
 
     Args:
-        store: the run directory.
-        steps: that the training says it will take; None: it does not say.
-        parameters: the hyperparameters that it records.
+        store: run directory.
+        steps: recorded number of steps; None: unknown.
+        parameters: recorded hyperparameters.
     """
     collections = capture_for(kind() for kind in RULES.values()).collections
     with Hook(store, collections=collections, parameters=parameters, total_steps=steps) as hook:
@@ -50,7 +50,7 @@ def accuracy(outputs: Tensor, targets: Tensor) -> float:
 
 
 def r2(outputs: Tensor, targets: Tensor) -> float:
-    """Return the coefficient of determination, of all targets together."""
+    """Return the coefficient of determination of all targets together."""
     residual = ((outputs - targets) ** 2).sum()
     return 1 - (residual / ((targets - targets.mean(0)) ** 2).sum()).item()
 
@@ -61,12 +61,12 @@ class Loop:
 
     Attributes:
         split: the data.
-        loss: of outputs and targets.
+        loss: function of outputs and targets.
         steps: optimizer steps.
         batch: rows per step.
         evaluate_every: steps from one evaluation to the next; 0: none.
-        metric: what an evaluation reports besides the loss, by name; None: nothing.
-        schedule: of the learning rate, stepped at each step.
+        metric: name and function of a metric of the evaluations; None: none.
+        schedule: schedule of the learning rate, stepped at each step.
     """
 
     split: Split
@@ -98,7 +98,7 @@ class Loop:
         return model.eval()
 
     def _evaluate(self, hook: Hook, model: nn.Module) -> None:
-        """Evaluate on the rows that are held out."""
+        """Evaluate on the held-out rows."""
         model.eval()
         with torch.no_grad():
             outputs = model(self.split.x_held)

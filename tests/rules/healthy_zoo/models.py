@@ -33,7 +33,7 @@ def cnn(*, dropout: float = 0.0) -> nn.Sequential:
 
 
 class _Block(nn.Module):
-    """Two convolutions with batch normalisation around which the input goes (He et al., 2016)."""
+    """Two convolutions with batch normalisation and a skip connection (He et al., 2016)."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class _Block(nn.Module):
 
 
 class ResNet(nn.Module):
-    """A stem, two residual blocks, and a head on the mean over the picture."""
+    """A stem, two residual blocks, and a head on the mean over all pixels."""
 
     def __init__(self, channels: int = 12) -> None:
         super().__init__()

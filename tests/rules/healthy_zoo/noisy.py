@@ -1,4 +1,4 @@
-"""Healthy trainings whose losses say little, or nothing for long: rewards, plateaus, new tasks."""
+"""Healthy trainings with uninformative losses: rewards, plateaus, changing tasks."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _MOVES = torch.tensor([[0, 1], [0, -1], [1, 0], [-1, 0]])
 
 
 def _seen(places: Tensor) -> Tensor:
-    """Return where walkers stand on the board, one of 25 squares each."""
+    """Return one-hot positions of walkers on a board of 25 squares."""
     return nn.functional.one_hot(_SIDE * places[:, 0] + places[:, 1], _SIDE * _SIDE).float()
 
 
 def _move(places: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the squares after a move, and who has reached the corner (4, 4)."""
+    """Return the squares after a move, and whether each walker reached the corner (4, 4)."""
     after = (places + _MOVES[actions]).clamp(0, _SIDE - 1)
     return after, (after == _SIDE - 1).all(1)
 
 
 def _policy_gradient(store: Path, seed: int) -> None:
-    """Walkers look for a corner (REINFORCE): the loss hovers around zero, the reward rises."""
+    """Walkers search a corner (REINFORCE): the loss stays near zero, the reward rises."""
     seeded(seed)
     policy = perceptron(25, 32, 4, activation=nn.Tanh)
     optimizer = torch.optim.Adam(policy.parameters(), lr=1e-2)
@@ -53,14 +53,14 @@ def _policy_gradient(store: Path, seed: int) -> None:
             hook.metric("reward", reward.mean())
             optimizer.step()
             rewards.append(reward.mean().item())
-    # Straight to the corner it is -0.4 on average; whoever never gets there has -1.
+    # The direct way has -0.4 on average; walkers that never arrive have -1.
     last = sum(rewards[-50:]) / 50
     assert last >= -0.55, f"reward {last:.2f}"
     assert last >= sum(rewards[:20]) / 20 + 0.2
 
 
 def _q_learning(store: Path, seed: int) -> None:
-    """Learns from its own forecasts: the loss begins near zero, rises, and comes down late.
+    """Learns from its own forecasts: the loss starts near zero, rises, and falls late.
 
     A second network, from time to time a copy of the first, makes the targets (Mnih et al., 2015).
     """
@@ -86,7 +86,7 @@ def _q_learning(store: Path, seed: int) -> None:
 
 @torch.no_grad()
 def _success(model: nn.Module) -> float:
-    """Return how many of all walkers find the corner when they do what is said to be best."""
+    """Return the share of walkers that reach the corner with the best actions."""
     places = torch.cartesian_prod(torch.arange(_SIDE), torch.arange(_SIDE))
     found = torch.zeros(len(places), dtype=torch.bool)
     for _ in range(8):
@@ -96,7 +96,7 @@ def _success(model: nn.Module) -> float:
 
 
 def _parity(store: Path, seed: int) -> None:
-    """Which of two classes depends on the product of three of 20 signs.
+    """The class depends on the product of three of 20 signs.
 
     For hundreds of steps nothing is to be seen but chance (Barak et al., 2022); then it is found.
     """
@@ -133,7 +133,7 @@ def _parity(store: Path, seed: int) -> None:
 
 
 def _curriculum(store: Path, seed: int) -> None:
-    """Sums of ever more numbers: each time that the task gets harder, the loss jumps up."""
+    """Sums of more and more numbers: the loss jumps whenever the task gets harder."""
     seeded(seed)
     model, loss_fn = perceptron(8, 64, 64, 1), nn.MSELoss()
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)

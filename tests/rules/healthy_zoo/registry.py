@@ -1,4 +1,4 @@
-"""The healthy trainings by name, and what there is nothing of in some of them."""
+"""The healthy trainings by name, and the data that some of them lack."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.rules.healthy_zoo.with_keras import KERAS
 
 __all__ = ["LACKS", "ZOO", "Training"]
 
-# Trains into a run directory, with a seed, and asserts at its end that it has learned.
+# Trains into a run directory with a seed, and asserts that the model has learned.
 Training = Callable[[Path, int], None]
 
 ZOO: dict[str, Training] = {
@@ -30,7 +30,7 @@ ZOO: dict[str, Training] = {
     **KERAS,
 }
 
-# A loss in no evaluation: without any, or with metrics only.
+# Trainings without evaluations, or with metrics only.
 _NO_EVALUATED_LOSS = (
     "radam",
     "lbfgs",
@@ -49,7 +49,7 @@ _NO_EVALUATED_LOSS = (
 )
 _OF_NETWORKS = ("gradients", "activations", "outputs", "buffers", "optimizer_state")
 _NO_GRADIENTS = ("no_framework", *TREES)
-# Of scikit-learn's network they are seen when the fit is over, and so in no train step.
+# The weights of scikit-learn's network are captured after the fit, in no train step.
 _NO_WEIGHTS = (
     "no_framework",
     "xgboost_classes",
@@ -58,7 +58,7 @@ _NO_WEIGHTS = (
     "mlp_classifier",
 )
 
-# By training the collections, and the mode, of which a rule may say that it watched nothing.
+# By training the collections and modes that rules may report as missing.
 LACKS: dict[str, frozenset[str]] = {
     name: frozenset(
         (

@@ -32,7 +32,7 @@ def _adding(rows: int, length: int = 12) -> tuple[Tensor, Tensor]:
 
 
 class _Adder(nn.Module):
-    """An LSTM whose last state gives a number."""
+    """An LSTM that predicts a number from its last state."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class _Adder(nn.Module):
 
 
 def _lstm(store: Path, seed: int) -> None:
-    """Stays for some hundred steps at the error of always saying 1, and then falls."""
+    """The loss stays for some hundred steps at that of always predicting 1, then falls."""
     seeded(seed)
     model, loss_fn = _Adder(), nn.MSELoss()
     optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
@@ -71,7 +71,7 @@ def _lstm(store: Path, seed: int) -> None:
 
 
 class _LanguageModel(nn.Module):
-    """A causal transformer of two layers over characters; input and output share their table."""
+    """A causal transformer of two layers over characters; input and output share the embedding."""
 
     def __init__(self, symbols: int, context: int, width: int = 32) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class _LanguageModel(nn.Module):
 
 
 def _transformer(store: Path, seed: int) -> None:
-    """Learns the text of a licence, character by character; warm-up, then cosine decay."""
+    """Learns the text of a licence by characters; warm-up, then cosine decay."""
     seeded(seed)
     text = _TEXT.read_text()
     symbols = {one: number for number, one in enumerate(sorted(set(text)))}
@@ -124,12 +124,12 @@ def _transformer(store: Path, seed: int) -> None:
     model.eval()
     with torch.no_grad():
         loss = functional.cross_entropy(model(held[:, :-1]).flatten(0, 1), held[:, 1:].flatten())
-    # How often each character occurs is worth 3.2.
+    # The frequencies of the characters alone give 3.2.
     assert loss <= 2.6, f"cross-entropy {loss:.2f}"
 
 
 def _documents(rows: int, generator: np.random.Generator) -> tuple[Tensor, Tensor]:
-    """Return texts of 20 words out of 2,000, [rows, 20], and which of four topics they are of.
+    """Return texts of 20 words out of 2,000, [rows, 20], and their topics, one of four.
 
     How often words occur falls with their rank, as in a language; one in three is of the topic.
     """
@@ -141,7 +141,7 @@ def _documents(rows: int, generator: np.random.Generator) -> tuple[Tensor, Tenso
 
 
 def _embedding_bag(store: Path, seed: int) -> None:
-    """The gradient of the table is sparse: words that did not occur are not updated."""
+    """The gradient of the embedding is sparse: words that do not occur are not updated."""
     seeded(seed)
     words, topics = _documents(3000, np.random.default_rng(0))
     model = nn.Sequential(nn.EmbeddingBag(2000, 16, sparse=True), nn.Linear(16, 4))
@@ -171,7 +171,7 @@ def _evaluate(hook: Hook, model: nn.Module, loss_fn: nn.Module, x: Tensor, y: Te
 
 
 class _SkipGram(nn.Module):
-    """Two tables of vectors: how well a word goes with those around it."""
+    """Two embeddings that score pairs of a word and its context."""
 
     def __init__(self, words: int, width: int = 16) -> None:
         super().__init__()
@@ -186,12 +186,12 @@ class _SkipGram(nn.Module):
 
 
 def _word_vectors(store: Path, seed: int) -> None:
-    """Skip-grams with negative samples: half of the tables begins at zero (Mikolov et al., 2013).
+    """Skip-grams with negative samples; one embedding starts at zero (Mikolov et al., 2013).
 
-    The first steps hardly move the loss, for each table waits for the other.
+    The loss hardly changes at first, since each embedding depends on the other.
     """
     seeded(seed)
-    # Words 0 to 199 in 20 groups; neighbours are of one group four times in five.
+    # Words 0 to 199 in 20 groups; four in five neighbours are of the same group.
     model, loss_fn = _SkipGram(200), nn.BCEWithLogitsLoss()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     target = torch.zeros(128, 4)

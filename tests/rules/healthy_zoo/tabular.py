@@ -1,4 +1,4 @@
-"""Healthy trainings on rows of numbers: regression, rare classes, several labels, odd losses."""
+"""Healthy trainings on tables: regression, rare classes, several labels, unusual losses."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _auc(outputs: Tensor, targets: Tensor) -> float:
 
 
 def _regression(store: Path, seed: int) -> None:
-    """Targets of mean 0 and variance 1, of which half of the variance cannot be explained."""
+    """Targets of mean 0 and variance 1, half of which cannot be explained."""
     seeded(seed)
     raw = diabetes()
     mean, std = raw.y.mean(), raw.y.std()
@@ -38,7 +38,7 @@ def _regression(store: Path, seed: int) -> None:
 
 
 def _large_targets(store: Path, seed: int) -> None:
-    """Targets from 25 to 346 as they are: a loss that begins at 29,000 and ends below 4,000."""
+    """Unscaled targets from 25 to 346: the loss falls from 29,000 to below 4,000."""
     seeded(seed)
     split, model = diabetes(), perceptron(10, 32, 1)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
@@ -48,7 +48,7 @@ def _large_targets(store: Path, seed: int) -> None:
 
 
 def _robust_loss(store: Path, seed: int) -> None:
-    """A line with a few targets far off, and Huber's loss."""
+    """A line with some outliers, and Huber's loss."""
     seeded(seed)
     rng = np.random.default_rng(0)
     x = rng.normal(size=(1000, 5))
@@ -65,7 +65,7 @@ def _robust_loss(store: Path, seed: int) -> None:
 
 
 def _negative_loss(store: Path, seed: int) -> None:
-    """Mean and variance are learned by a likelihood, which comes to lie below zero."""
+    """Learns mean and variance by a likelihood whose negative logarithm falls below zero."""
     seeded(seed)
     x = torch.linspace(-3, 3, 1000)[torch.randperm(1000)][:, None]
     y = torch.sin(2 * x) + 0.05 * (1 + x.abs()) * torch.randn(1000, 1)
@@ -92,7 +92,7 @@ def _negative_loss(store: Path, seed: int) -> None:
 
 
 def _rare_class(store: Path, seed: int) -> None:
-    """One row in twenty is positive: the share of right answers begins near 95 %."""
+    """One row in twenty is positive: accuracy starts near 95 %."""
     seeded(seed)
     split, model = rare_positives(), perceptron(20, 32, 1)
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
@@ -109,7 +109,7 @@ def _rare_class(store: Path, seed: int) -> None:
 
 
 def _clicks(store: Path, seed: int) -> None:
-    """Mostly chance, as whether an advertisement is clicked; the bias begins at the base rate.
+    """Mostly noise, like clicks on advertisements; the bias starts at the base rate.
 
     The loss falls by a tenth and no more, for there is no more to be had.
     """
@@ -117,7 +117,7 @@ def _clicks(store: Path, seed: int) -> None:
 
 
 def _clicks_unmeasured(store: Path, seed: int) -> None:
-    """The same without a metric: what is learned shows in the loss only."""
+    """The same without a metric: only the loss shows what is learned."""
     _learn_clicks(store, seed, None)
 
 
@@ -150,12 +150,12 @@ def _multi_label(store: Path, seed: int) -> None:
     Loop(split, nn.BCEWithLogitsLoss(), steps=500, metric=None).run(store, seed, model, optimizer)
     with torch.no_grad():
         right = ((model(split.x_held) > 0) == (split.y_held > 0.5)).float().mean().item()
-    # Always "no" is right in 3 of 4.
+    # Always predicting "no" is correct for 3 in 4.
     assert right >= 0.83, f"{right:.3f}"
 
 
 def _separable(store: Path, seed: int) -> None:
-    """So easy that everything is right from the second evaluation on."""
+    """All predictions are correct from the second evaluation on."""
     seeded(seed)
     x, y = make_blobs(1000, 4, centers=3, cluster_std=0.5, random_state=0)
     inputs, targets = torch.tensor(x / x.std(0), dtype=torch.float32), torch.tensor(y)
@@ -168,7 +168,7 @@ def _separable(store: Path, seed: int) -> None:
 
 
 def _noisy_labels(store: Path, seed: int) -> None:
-    """A quarter of the labels to train on are wrong; what is learned is right all the same."""
+    """A quarter of the training labels are wrong, but the model learns the correct ones."""
     seeded(seed)
     x, y = make_blobs(3000, 8, centers=4, cluster_std=3.0, random_state=1)
     rng = np.random.default_rng(0)
@@ -183,7 +183,7 @@ def _noisy_labels(store: Path, seed: int) -> None:
 
 
 def _no_framework(store: Path, seed: int) -> None:
-    """Logistic regression by hand in numpy, which reports its steps to the hook."""
+    """Logistic regression in plain numpy, which reports its steps to the hook."""
     rng = np.random.default_rng(seed)
     x, y = load_wine(return_X_y=True)
     x = (x - x.mean(0)) / x.std(0)

@@ -1,4 +1,4 @@
-"""Healthy trainings that begin with something learned: frozen layers, a teacher, a checkpoint."""
+"""Healthy trainings from earlier ones: frozen layers, a teacher, a checkpoint."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["TRANSFER"]
 
 
 def _taught(model: nn.Module, split: Split, seed: int, steps: int) -> nn.Module:
-    """Train a model where nobody watches."""
+    """Train a model without a hook."""
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
     rows = batches(len(split.x), 64, seed)
     for _ in range(steps):
@@ -29,7 +29,7 @@ def _taught(model: nn.Module, split: Split, seed: int, steps: int) -> nn.Module:
 
 
 def _kinds(split: Split, least: int, below: int) -> Split:
-    """Return the digits from one to another only, their labels counted from 0."""
+    """Return the digits of a range, with labels from 0."""
 
     def cut(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         chosen = (y >= least) & (y < below)
@@ -39,7 +39,7 @@ def _kinds(split: Split, least: int, below: int) -> Split:
 
 
 def _frozen(store: Path, seed: int) -> None:
-    """Convolutions that know 0 to 4 stay as they are; a new head learns 5 to 9."""
+    """Convolutions trained on 0 to 4 are frozen; a new head learns 5 to 9."""
     seeded(seed)
     split = digits(image=True)
     model = cnn()
@@ -54,7 +54,7 @@ def _frozen(store: Path, seed: int) -> None:
 
 
 def _distillation(store: Path, seed: int) -> None:
-    """A small network learns the answers of a large one, as well as the labels (Hinton, 2015)."""
+    """A small network learns the outputs of a large one and the labels (Hinton, 2015)."""
     seeded(seed)
     split = digits()
     teacher = _taught(perceptron(64, 128, 10), split, seed, 400).eval().requires_grad_(False)
@@ -85,7 +85,7 @@ def _distillation(store: Path, seed: int) -> None:
 
 
 def _resumed(store: Path, seed: int) -> None:
-    """Goes on from a checkpoint that was taken early: the loss begins at a third of ln 10."""
+    """Resumes from an early checkpoint: the loss starts at a third of ln 10."""
     seeded(seed)
     split = digits()
     model = _taught(perceptron(64, 64, 10), split, seed, 60)
@@ -96,7 +96,7 @@ def _resumed(store: Path, seed: int) -> None:
 
 
 def _average(store: Path, seed: int) -> None:
-    """A running average of the weights is what is evaluated (Polyak and Juditsky, 1992)."""
+    """Evaluates a running average of the weights (Polyak and Juditsky, 1992)."""
     seeded(seed)
     split, model, loss_fn = digits(), perceptron(64, 64, 10), nn.CrossEntropyLoss()
     average = copy.deepcopy(model).requires_grad_(False)

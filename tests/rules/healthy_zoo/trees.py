@@ -18,7 +18,7 @@ __all__ = ["TREES"]
 
 
 def _xgboost_classes(store: Path, seed: int) -> None:
-    """Benign or not; two metrics on the rows for training and on the others."""
+    """Benign or malignant; two metrics on training and evaluation rows."""
     x, y = load_breast_cancer(return_X_y=True)
     train, valid = xgboost.DMatrix(x[:400], y[:400]), xgboost.DMatrix(x[400:], y[400:])
     params = {
@@ -43,7 +43,7 @@ def _xgboost_classes(store: Path, seed: int) -> None:
 
 
 def _xgboost_regression(store: Path, seed: int) -> None:
-    """Targets from 25 to 346; ends early, when the other rows are predicted no better."""
+    """Targets from 25 to 346; early stopping by the evaluation rows."""
     x, y = load_diabetes(return_X_y=True)
     rows = np.random.default_rng(0).permutation(len(x))
     x, y = x[rows], y[rows]
@@ -64,7 +64,7 @@ def _xgboost_regression(store: Path, seed: int) -> None:
 
 
 def _gradient_boosting(store: Path, seed: int) -> None:
-    """Scikit-learn's trees on three kinds of digits."""
+    """Scikit-learn's trees on three classes of digits."""
     x, y = load_digits(n_class=3, return_X_y=True)
     with watched(store) as hook:
         model = hook.sklearn(
@@ -76,7 +76,7 @@ def _gradient_boosting(store: Path, seed: int) -> None:
 
 
 def _sgd_classifier(store: Path, seed: int) -> None:
-    """A linear model that is shown 32 digits at a time."""
+    """A linear model trained on 32 digits at a time."""
     x, y = load_digits(return_X_y=True)
     x, rng = x / 16, np.random.default_rng(seed)
     with watched(store, steps=400, eta0=0.05) as hook:
@@ -91,7 +91,7 @@ def _sgd_classifier(store: Path, seed: int) -> None:
 
 
 def _mlp_classifier(store: Path, seed: int) -> None:
-    """Scikit-learn's network; an epoch is a step, and it ends when the loss hardly falls."""
+    """Scikit-learn's network; each epoch is a step, and training ends when the loss stalls."""
     x, y = load_digits(return_X_y=True)
     with watched(store) as hook:
         model = hook.sklearn(MLPClassifier((32,), max_iter=300, tol=2e-3, random_state=seed))

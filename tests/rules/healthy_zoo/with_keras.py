@@ -1,4 +1,4 @@
-"""Healthy trainings with Keras, which takes seconds to import and so is imported late."""
+"""Healthy trainings with Keras, which is imported late because it takes seconds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 
 def _keras_cnn(store: Path, seed: int) -> None:
-    """A convolution, dropout, and a softmax at the end; 10 epochs with validation."""
+    """A convolution, dropout, and a final softmax; 10 epochs with validation."""
     import keras
     from keras import layers
 
@@ -45,7 +45,7 @@ def _keras_cnn(store: Path, seed: int) -> None:
 
 
 def _keras_rare_class(store: Path, seed: int) -> None:
-    """One row in twenty is positive, and counts ten times as much; batch normalisation."""
+    """One row in twenty is positive, with ten times the weight; batch normalisation."""
     import keras
     from keras import layers
 

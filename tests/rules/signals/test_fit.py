@@ -1,4 +1,4 @@
-"""Losses known by name and value, gains, and simple models, against other libraries."""
+"""Loss identities, gains and simple models, compared with other libraries."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_losses_are_those_of_torch(
     assert losses.mean() == pytest.approx(float(expected()), rel=1e-6)
 
 
-def test_what_does_not_fit_a_loss_is_none_of_it() -> None:
+def test_data_that_do_not_fit_a_loss_have_no_loss() -> None:
     assert row_losses(("cross_entropy", "logits"), CLASSES + 5, LOGITS) is None
     assert row_losses(("cross_entropy", "logits"), TRUTHS + 0.5, SCORES) is None
     assert row_losses(("binary_cross_entropy", "probabilities"), TRUTHS, SCORES) is None
@@ -129,9 +129,9 @@ def test_the_gain_of_values_is_r2_over_all_looks() -> None:
     assert gain.value == pytest.approx(r2_score(truth, said))
 
 
-def test_of_a_rare_class_the_order_counts() -> None:
+def test_the_order_counts_for_a_rare_class() -> None:
     truth = (random.random((400, 1)) < 0.1).astype(float)
-    # All are said to be no, and the rare ones have higher scores.
+    # All predictions are no, but the rare rows have higher scores.
     scores = -5 + truth + random.normal(0, 0.5, (400, 1))
     series = FitSeries(BINARY)
     series.add(0, Compared("l", truth, scores))
@@ -157,18 +157,18 @@ def test_labels_that_never_change_tell_nothing() -> None:
     assert series.gain() is None
 
 
-def test_ridge_leaves_each_row_out_in_truth() -> None:
+def test_ridge_leaves_out_each_row() -> None:
     x, y = load_diabetes(return_X_y=True)
     x, y = x[:60] / x[:60].std(0), y[:60]
     scaled = (x - x.mean(0)) / x.std(0)
-    # By brute force; the mean of the inputs is that of all rows, as in the closed form.
+    # Brute force; inputs are centred by the mean of all rows, as in the closed form.
     best = max(
         r2_score(y, cross_val_predict(Ridge(penalty), scaled, y, cv=LeaveOneOut()))
         for penalty in (1e-2, 1.0, 1e2)
     )
     gain = baseline_gain(x, y[:, None], 1)
     assert gain is not None
-    # Five neighbours do worse on these; the mean is not left out of the intercept's shrinkage.
+    # Five neighbours do worse here; the intercept is not exactly leave-one-out.
     assert gain == pytest.approx(best, abs=0.02)
 
 
@@ -182,6 +182,6 @@ def test_simple_models_read_digits_and_not_shuffled_ones() -> None:
     assert shuffled < 0.1
 
 
-def test_an_autoencoder_is_not_held_against_a_copy() -> None:
+def test_an_autoencoder_has_no_baseline() -> None:
     x = random.normal(size=(200, 6))
     assert baseline_gain(x, x, 6) is None

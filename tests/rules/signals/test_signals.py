@@ -1,4 +1,4 @@
-"""Signals are worked out once, each before those that build on it, and their faults are told."""
+"""Signals are computed once, nested ones first, and their failures reach the rules."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Doubled(Signal):
 
 
 class Counting(Rule):
-    """Says how many steps there were at step 2."""
+    """Reports the number of steps at step 2."""
 
     severity = "info"
     needs = ()
@@ -100,32 +100,32 @@ def run(path: Path, steps: int = 5) -> Path:
     return path
 
 
-def test_equal_signals_are_one_and_come_before_what_builds_on_them(tmp_path: Path) -> None:
+def test_equal_signals_are_shared_and_updated_before_those_that_use_them(tmp_path: Path) -> None:
     Steps.made = 0
     found = judge(open_run(run(tmp_path / "run")), [Counting(), Counting(3)])
     assert [(one.value, one.threshold) for one in found] == [(6.0, 3.0), (8.0, 4.0)]
     assert Steps.made == 5
 
 
-def test_signals_of_other_parameters_are_apart() -> None:
+def test_signals_with_different_parameters_are_separate() -> None:
     engine_rule = Counting()
     engine_rule.steps = Steps(by=3)
     assert engine_rule.steps.key != Steps().key
     assert Engine([engine_rule])
 
 
-def test_what_signals_need_is_captured() -> None:
+def test_needs_of_signals_are_captured() -> None:
     assert set(capture_for([Counting()]).collections) == {"losses"}
 
 
-def test_a_signal_that_fails_switches_off_its_rules_only(tmp_path: Path) -> None:
+def test_a_signal_that_fails_disables_only_its_rules(tmp_path: Path) -> None:
     found = judge(open_run(run(tmp_path / "run")), [Relying(), Counting()])
     assert [one.rule for one in found] == ["relying", "counting"]
     assert "the rule itself failed: ZeroDivisionError: a signal's own fault" in found[0].seen
 
 
 @pytest.mark.parametrize("rules", [[Counting()], [Counting(), Counting()]])
-def test_the_given_rules_stay_as_they_are(tmp_path: Path, rules: list[Rule]) -> None:
+def test_the_given_rules_are_not_changed(tmp_path: Path, rules: list[Rule]) -> None:
     path = run(tmp_path / "run")
     first = judge(open_run(path), rules)
     assert judge(open_run(path), rules) == first
