@@ -6,17 +6,25 @@ little more memory than its rows, its checksums and references to layouts.
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import accumulate
 from math import prod
-from typing import NamedTuple
 
 from vinedresser.store.dtypes import ITEM_BYTES
 
 __all__ = ["AliasLayout", "ColumnLayout", "LayoutPool", "TensorLayout"]
 
 
-class TensorLayout:
+class _Layout:
+    names: tuple[str, ...]
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """The position of each name."""
+        return {name: place for place, name in enumerate(self.names)}
+
+
+class TensorLayout(_Layout):
     """Tensors of one dtype, captured at the same rows.
 
     Each tensor is one block of shape [rows, *shape]; the blocks are contiguous.
@@ -41,13 +49,8 @@ class TensorLayout:
         self.row_bytes = [ITEM_BYTES[dtype] * prod(shape) for shape in shapes]
         self.starts = [0, *accumulate(self.row_bytes)][:-1]
 
-    @cached_property
-    def places(self) -> dict[str, int]:
-        """The position of each name."""
-        return {name: place for place, name in enumerate(self.names)}
 
-
-class ColumnLayout:
+class ColumnLayout(_Layout):
     """Scalars, or scalar statistics of tensors, captured at the same rows.
 
     They form one float64 matrix of shape [rows, names, reductions], or [rows, names] for scalars.
@@ -65,18 +68,13 @@ class ColumnLayout:
         self.reductions = reductions
         self.row_bytes = 8 * len(names) * (1 if reductions is None else len(reductions))
 
-    @cached_property
-    def places(self) -> dict[str, int]:
-        """The position of each name."""
-        return {name: place for place, name in enumerate(self.names)}
-
     def shape(self, rows: int) -> tuple[int, ...]:
         """Return the shape of the matrix."""
         width = (len(self.names),)
         return (rows, *width) if self.reductions is None else (rows, *width, len(self.reductions))
 
 
-class AliasLayout:
+class AliasLayout(_Layout):
     """Names of tensors that share the memory of stored tensors at the same rows.
 
     Args:
@@ -88,55 +86,17 @@ class AliasLayout:
         self.names = names
         self.targets = targets
 
-    @cached_property
-    def places(self) -> dict[str, int]:
-        """The position of each name."""
-        return {name: place for place, name in enumerate(self.names)}
-
-
-class _TensorKey(NamedTuple):
-    dtype: str
-    names: tuple[str, ...]
-    shapes: tuple[tuple[int, ...], ...]
-
-
-class _ColumnKey(NamedTuple):
-    names: tuple[str, ...]
-    reductions: tuple[str, ...] | None
-
-
-class _AliasKey(NamedTuple):
-    names: tuple[str, ...]
-    targets: tuple[str, ...]
-
 
 class LayoutPool:
-    """Returns the same layout object for equal contents."""
+    """Returns the same layout object for equal contents.
+
+    Attributes:
+        tensors: creates or returns a `TensorLayout`; takes its arguments.
+        columns: creates or returns a `ColumnLayout`.
+        aliases: creates or returns an `AliasLayout`.
+    """
 
     def __init__(self) -> None:
-        self._tensors: dict[_TensorKey, TensorLayout] = {}
-        self._columns: dict[_ColumnKey, ColumnLayout] = {}
-        self._aliases: dict[_AliasKey, AliasLayout] = {}
-
-    def tensors(
-        self, dtype: str, names: tuple[str, ...], shapes: tuple[tuple[int, ...], ...]
-    ) -> TensorLayout:
-        """Return the `TensorLayout` with these contents."""
-        key = _TensorKey(dtype, names, shapes)
-        if key not in self._tensors:
-            self._tensors[key] = TensorLayout(*key)
-        return self._tensors[key]
-
-    def columns(self, names: tuple[str, ...], reductions: tuple[str, ...] | None) -> ColumnLayout:
-        """Return the `ColumnLayout` with these contents."""
-        key = _ColumnKey(names, reductions)
-        if key not in self._columns:
-            self._columns[key] = ColumnLayout(*key)
-        return self._columns[key]
-
-    def aliases(self, names: tuple[str, ...], targets: tuple[str, ...]) -> AliasLayout:
-        """Return the `AliasLayout` with these contents."""
-        key = _AliasKey(names, targets)
-        if key not in self._aliases:
-            self._aliases[key] = AliasLayout(*key)
-        return self._aliases[key]
+        self.tensors = cache(TensorLayout)
+        self.columns = cache(ColumnLayout)
+        self.aliases = cache(AliasLayout)
