@@ -126,7 +126,9 @@ def test_a_tensor_that_cannot_be_stored_is_reported_once(
     hook.close()
     said = capfd.readouterr().err
     assert said.count("\n") == 1
-    assert "keeping a tensor outputs/odd: TypeError: a tensor of torch.complex128" in said
+    assert (
+        "keeping a tensor outputs/odd: TypeError: cannot store a tensor of torch.complex128" in said
+    )
     run = open_run(tmp_path / "run")
     assert run.tensor_names() == ["outputs/good", "outputs/Odd"]
     assert run.tensor("outputs/Odd").steps().tolist() == [0, 1, 2]

@@ -100,7 +100,7 @@ def test_store_errors_are_reported_before_the_training(
 
 
 def test_a_missing_bucket_is_reported_before_the_training(s3: str) -> None:
-    with pytest.raises(StoreError, match="there is no bucket not-made; make it"):
+    with pytest.raises(StoreError, match="there is no bucket not-made; create it"):
         Hook("s3://not-made/run")
     assert spools() == []
 

@@ -286,5 +286,8 @@ def test_two_processes_that_claim_one_rank(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("WORLD_SIZE", "2")
     with Hook(tmp_path / "run"):
         monkeypatch.setenv("RANK", "1")
-        with Hook(tmp_path / "run"), pytest.raises(SecondWriter, match="rank 1 has a writer"):
+        with (
+            Hook(tmp_path / "run"),
+            pytest.raises(SecondWriter, match="rank 1 already has a writer"),
+        ):
             Hook(tmp_path / "run")
