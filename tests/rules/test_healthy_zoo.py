@@ -39,7 +39,8 @@ _QUICK = (
     "keras_cnn",
 )
 _THOROUGH = (
-    *("deep_sigmoid", "deep_tanh", "gan", "keras_cnn", "lstm", "tiny_batches", "transformer"),
+    *("autoencoder", "bfloat16", "cyclic", "deep_sigmoid", "deep_tanh", "gan", "keras_cnn"),
+    *("large_targets", "lstm", "policy_gradient", "tiny_batches", "transformer"),
 )
 # Of these, seeds were found that used to raise a false alarm.
 _REPAIRED = (("curriculum", 4), ("parity", 1), ("parity", 3), ("gan", 2), ("gan", 3))

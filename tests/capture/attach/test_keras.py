@@ -8,6 +8,9 @@ import pytest
 
 from tests.capture.attach.runs import Both, alone_in_process, attached, ours, script
 
+# Scripts with torch are the quick case.
+pytestmark = pytest.mark.thorough
+
 TRAININGS = """
     import hashlib, os
     import keras, numpy as np, tensorflow as tf

@@ -14,6 +14,9 @@ from tests.paths import ROOT
 
 # Those of tests/capture/keras_/zoo.py. This process cannot import them: that would choose the
 # backend.
+# Keras on TensorFlow is the quick case.
+pytestmark = pytest.mark.thorough
+
 _TRAININGS = (
     "accumulated",
     "again",
