@@ -1,4 +1,4 @@
-"""A training of a sweep that saves a checkpoint when it is stopped, and goes on from one."""
+"""A training that saves a checkpoint when it is stopped and can resume from one."""
 
 from __future__ import annotations
 
@@ -21,9 +21,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--pause", type=float, default=0.0)
     parser.add_argument("--resume", type=Path)
-    parser.add_argument(
-        "--hold", type=Path, help="it trains on in its first epoch while this exists"
-    )
+    parser.add_argument("--hold", type=Path, help="repeat the first epoch while this file exists")
     given = parser.parse_args()
     first = json.loads(given.resume.read_text()) if given.resume else 0
     draw = np.random.default_rng(first)

@@ -1,8 +1,8 @@
-"""A script without a hook, which trains so many networks one after the other.
+"""A script without a hook that trains N networks successively.
 
     python unhooked_training.py --steps N [--trainings N] [--nan N] [--pause SECONDS] [--nothing]
 
-The losses of training --nan become NaN at step 20, and it ends only when it is stopped.
+The losses of training number --nan become NaN at step 20; it runs until it is stopped.
 """
 
 from __future__ import annotations

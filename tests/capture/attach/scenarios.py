@@ -1,4 +1,4 @@
-"""Torch trainings in one process, one after the other, none of which knows of any capture.
+"""Successive torch trainings in one process without a hook.
 
 Each prints what it ends with. Run as a script with the names of the trainings.
 """
@@ -24,7 +24,7 @@ STEPS = 6
 
 
 def rows() -> tuple[Tensor, Tensor]:
-    """Return 16 rows of 4 numbers and a label each."""
+    """Return 16 rows with 4 features and a label."""
     generator = torch.Generator().manual_seed(5)
     x = torch.randn(16, 4, generator=generator)
     return x, torch.randint(0, 2, (16,), generator=generator)
@@ -66,7 +66,7 @@ def plain() -> None:
 
 
 def functional() -> None:
-    """A loss that is a function, accumulated over two halves and scaled."""
+    """A loss function, accumulated over two halves and scaled."""
     model = perceptron()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
@@ -86,7 +86,7 @@ def functional() -> None:
 
 
 def adversarial() -> None:
-    """Two models that train against each other."""
+    """Two adversarial models."""
     generator = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 4))
     critic = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
     criterion = F.binary_cross_entropy_with_logits
@@ -111,7 +111,7 @@ def adversarial() -> None:
 
 
 def compiled() -> None:
-    """A compiled model, whose optimizer was made before it was compiled."""
+    """A model that is compiled after its optimizer was created."""
     plain_model = perceptron()
     optimizer = torch.optim.SGD(plain_model.parameters(), lr=0.1)
     model = torch.compile(plain_model, backend="aot_eager")
@@ -127,7 +127,7 @@ def compiled() -> None:
 
 
 def compiled_loss() -> None:
-    """A model that is called by nothing but compiled code."""
+    """A model that only compiled code calls."""
     model = perceptron()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     x, y = rows()
@@ -147,7 +147,7 @@ def compiled_loss() -> None:
 
 
 class AutoEncoder(nn.Module):
-    """A model whose own forward nobody calls."""
+    """A model whose parts are called directly."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -170,7 +170,7 @@ def parts() -> None:
 
 
 def closure() -> None:
-    """An optimizer that runs the model itself, several times a step."""
+    """An optimizer that runs the model several times per step."""
     model = nn.Linear(4, 2)
     optimizer = torch.optim.LBFGS(model.parameters(), lr=0.5, max_iter=4)
     x, y = rows()
@@ -185,7 +185,7 @@ def closure() -> None:
 
 
 def tensors() -> None:
-    """No module at all."""
+    """A training without a module."""
     weights = torch.zeros(4, requires_grad=True)
     optimizer = torch.optim.SGD([weights], lr=0.1)
     x, y = rows()
@@ -200,7 +200,7 @@ def tensors() -> None:
 
 
 def autograd_backward() -> None:
-    """The backward of several losses is taken by the function; then TorchScript takes the model."""
+    """`torch.autograd.backward` of several losses; the model is scripted afterwards."""
     model = perceptron()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     x, y = rows()
@@ -221,7 +221,7 @@ def autograd_backward() -> None:
 
 
 def phases() -> None:
-    """A model that is trained on by a second optimizer, beside which the first lives on."""
+    """A second optimizer continues the training while the first still exists."""
     model = perceptron()
     x, y = rows()
     head = torch.optim.SGD(model[3].parameters(), lr=0.1)
@@ -243,7 +243,7 @@ def phases() -> None:
 
 
 def renewed() -> None:
-    """An optimizer that is made anew again and again for the same model."""
+    """An optimizer that is replaced in each epoch."""
     model = perceptron()
     x, y = rows()
     losses = []

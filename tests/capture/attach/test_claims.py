@@ -1,4 +1,4 @@
-"""Which run a training of an unchanged script is given."""
+"""Assignment of runs to the trainings of unchanged scripts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def writes(environment: Environment) -> str:
     return Path(opened.storage.location).name
 
 
-def test_trainings_of_a_process_get_one_run_after_the_other(environment: Environment) -> None:
+def test_successive_trainings_of_a_process_get_separate_runs(environment: Environment) -> None:
     assert [writes(environment) for _ in range(3)] == ["run", "run.2", "run.3"]
     further = claim(environment)
     assert not further.launched
@@ -75,7 +75,7 @@ def test_ranks_of_a_job_share_one_and_other_jobs_do_not(
     assert writes(environment) == "run.4"
 
 
-def test_ranks_without_a_launcher_are_known_by_their_parent(
+def test_ranks_without_a_launcher_are_identified_by_their_parent(
     environment: Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in claims._JOB_VARIABLES:
@@ -110,5 +110,7 @@ def test_the_number_of_runs_is_limited(
         ({"VINEDRESSER_RANK": "5", "OMPI_COMM_WORLD_RANK": "1"}, 5, 6),
     ],
 )
-def test_mpirun_says_the_rank(variables: dict[str, str], rank: int, world_size: int) -> None:
+def test_ranks_are_read_from_the_environment(
+    variables: dict[str, str], rank: int, world_size: int
+) -> None:
     assert Environment.read(variables) == Environment("", rank, world_size)

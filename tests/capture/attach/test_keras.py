@@ -73,7 +73,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Both:
     )
 
 
-def test_the_trainings_do_what_they_do_by_themselves(trained: Both) -> None:
+def test_attached_trainings_behave_as_alone(trained: Both) -> None:
     assert trained.attached.returncode == trained.alone.returncode == 0, trained.attached.stderr
     assert trained.attached.stdout == trained.alone.stdout
     assert "capture failed" not in ours(trained.attached.stderr)[0]
@@ -93,9 +93,7 @@ def test_fit_is_captured_with_its_losses_metrics_and_gradients(trained: Both) ->
 
 
 @pytest.mark.parametrize(("number", "steps"), [(2, 12), (3, 5)])
-def test_batches_and_loops_are_trainings_of_their_own(
-    trained: Both, number: int, steps: int
-) -> None:
+def test_batches_and_loops_are_separate_trainings(trained: Both, number: int, steps: int) -> None:
     run = trained.open(number)
     printed = trained.alone.stdout.splitlines()[number - 1].split()[:steps]
     kernels = run.tensor_names(regex="^gradients/.*kernel")

@@ -1,4 +1,4 @@
-"""Which run each process of an unchanged script writes to."""
+"""Assignment of runs to the processes of unchanged scripts."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ CHILDREN = """
 
 
 @pytest.mark.thorough
-def test_every_process_that_trains_has_a_run_of_its_own(tmp_path: Path) -> None:
+def test_every_training_process_has_its_own_run(tmp_path: Path) -> None:
     script(tmp_path, CHILDREN)
     pair = Both(
         alone(sys.executable, "train.py", "in one process", cwd=tmp_path),
@@ -174,7 +174,7 @@ ENDLESS = """
 
 
 @pytest.mark.thorough
-def test_a_stop_is_obeyed_between_two_steps_with_a_checkpoint(tmp_path: Path) -> None:
+def test_a_stop_ends_the_script_between_two_steps_with_a_checkpoint(tmp_path: Path) -> None:
     script(tmp_path, ENDLESS)
     command = [sys.executable, "-m", "vinedresser", "run", "--name", "run", "train.py"]
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:

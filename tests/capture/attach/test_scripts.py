@@ -1,4 +1,4 @@
-"""An unchanged script behaves under `vinedresser run` as it does by itself."""
+"""An unchanged script behaves the same under `vinedresser run` as alone."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ def same(pair: Both) -> None:
     assert ours(pair.attached.stderr)[0] == pair.alone.stderr
 
 
-def test_arguments_output_exit_code_and_traceback_are_the_script_s_own(tmp_path: Path) -> None:
+def test_arguments_output_exit_code_and_traceback_are_unchanged(tmp_path: Path) -> None:
     script(tmp_path, ORDINARY)
     pair = both("train.py", "raise", "--lr", "0.1", cwd=tmp_path, given="in ö\n")
     same(pair)
     assert pair.attached.returncode == pair.alone.returncode == 1
 
 
-def test_a_signal_is_told_as_a_shell_tells_it(tmp_path: Path) -> None:
+def test_a_signal_gives_the_exit_code_of_a_shell(tmp_path: Path) -> None:
     script(tmp_path, ORDINARY)
     pair = both("train.py", "signal", cwd=tmp_path)
     assert (pair.alone.returncode, pair.attached.returncode) == (-11, 128 + 11)
 
 
-def test_a_module_and_a_program_run_too(tmp_path: Path) -> None:
+def test_modules_and_programs(tmp_path: Path) -> None:
     package = tmp_path / "package"
     package.mkdir()
     (package / "__init__.py").touch()
@@ -81,7 +81,7 @@ def test_a_module_and_a_program_run_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_a_run_is_called_after_its_script(tmp_path: Path) -> None:
+def test_a_run_is_named_after_its_script(tmp_path: Path) -> None:
     script(tmp_path, "", "sub.py")
     command = (sys.executable, "-m", "vinedresser", "run")
     for words in (("sub.py",), (sys.executable, "sub.py"), ("-m", "sub"), ("true",)):
@@ -103,7 +103,7 @@ def test_a_missing_training_is_reported_once(tmp_path: Path) -> None:
     assert "no training was seen" not in failed.stderr
 
 
-def test_collections_are_asked_for_on_the_command_line(tmp_path: Path) -> None:
+def test_invalid_collections_on_the_command_line(tmp_path: Path) -> None:
     script(tmp_path, "")
     wrong = attached("train.py", cwd=tmp_path, options=("--collection", "gradients:evry=3"))
     assert wrong.returncode == 2
@@ -130,7 +130,7 @@ def test_a_sitecustomize_of_the_user_is_run(tmp_path: Path) -> None:
     assert failing.attached.stderr.count("ZeroDivisionError") == 3
 
 
-def test_a_framework_that_cannot_be_imported_fails_as_without_us(tmp_path: Path) -> None:
+def test_a_failing_import_of_a_framework_is_unchanged(tmp_path: Path) -> None:
     script(tmp_path, "raise ImportError('no such library')", "torch.py")
     script(tmp_path, "import torch")
     pair = both("train.py", cwd=tmp_path)
@@ -142,7 +142,7 @@ def test_a_framework_that_cannot_be_imported_fails_as_without_us(tmp_path: Path)
     assert broken.attached.stderr.startswith(broken.alone.stderr)
 
 
-def test_a_python_without_this_package_is_left_alone(tmp_path: Path) -> None:
+def test_a_python_without_dependencies_runs_uncaptured(tmp_path: Path) -> None:
     script(tmp_path, "value = 1", "torch.py")
     script(tmp_path, "import torch; print(torch.value)")
     # Without its site packages, it has neither numpy nor what else we need.
@@ -152,7 +152,7 @@ def test_a_python_without_this_package_is_left_alone(tmp_path: Path) -> None:
     assert "torch trainings are not captured: " in done.stderr
 
 
-def test_the_start_costs_next_to_nothing(tmp_path: Path) -> None:
+def test_no_additional_modules_are_imported_at_the_start(tmp_path: Path) -> None:
     script(
         tmp_path,
         """

@@ -1,4 +1,4 @@
-"""What is captured of torch trainings whose scripts say nothing of it."""
+"""Capture from torch trainings in unchanged scripts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NUMBERS = {name: NAMES.index(name) + 1 + (name == "renewed") for name in NAMES}
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Both:
-    """Run all trainings in one process, by themselves and attached."""
+    """Run all trainings in one process, alone and attached."""
     directory = tmp_path_factory.mktemp("trainings")
     text = Path(attach_scenarios.__file__).read_text(encoding="utf-8")
     path = script(directory, text)
@@ -28,7 +28,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Both:
 
 
 def printed(trained: Both, name: str) -> list[float]:
-    """Return the losses that a training has printed."""
+    """Return the losses printed by a training."""
     line = trained.alone.stdout.splitlines()[NAMES.index(name)]
     return [float(word) for word in line.partition("[")[0].split()[: 2 * STEPS] if "." in word]
 
@@ -38,7 +38,7 @@ def losses(run: Run, name: str, mode: str = "train") -> list[float]:
     return [float(value) for value in column.values]
 
 
-def test_the_trainings_do_what_they_do_by_themselves(trained: Both) -> None:
+def test_attached_trainings_behave_as_alone(trained: Both) -> None:
     assert trained.alone.returncode == trained.attached.returncode == 0, trained.attached.stderr
     # Losses, the digests of the final weights, and the next random number.
     assert trained.attached.stdout == trained.alone.stdout
@@ -53,13 +53,13 @@ def test_the_trainings_do_what_they_do_by_themselves(trained: Both) -> None:
     "name",
     ["functional", "compiled", "compiled_loss", "closure", "tensors", "autograd_backward"],
 )
-def test_the_loss_is_what_the_backward_is_taken_of(trained: Both, name: str) -> None:
+def test_the_loss_is_the_tensor_of_the_backward_pass(trained: Both, name: str) -> None:
     run = trained.open(NUMBERS[name])
     np.testing.assert_allclose(losses(run, "loss"), printed(trained, name), rtol=1e-6)
     assert run.steps("train").tolist() == list(range(STEPS))
 
 
-def test_a_loss_module_is_known_by_its_name_and_in_evaluations(trained: Both) -> None:
+def test_a_loss_module_is_recorded_by_name_and_in_evaluations(trained: Both) -> None:
     run, expected = trained.open(), printed(trained, "plain")
     assert set(run.scalars("losses")) == {"losses/CrossEntropyLoss"}
     assert losses(run, "CrossEntropyLoss") == pytest.approx(expected[::2])
@@ -67,18 +67,18 @@ def test_a_loss_module_is_known_by_its_name_and_in_evaluations(trained: Both) ->
 
 
 @pytest.mark.parametrize("name", ["plain", "functional", "compiled", "renewed"])
-def test_tensors_are_captured_from_the_first_step_on(trained: Both, name: str) -> None:
+def test_tensors_are_captured_from_the_first_step(trained: Both, name: str) -> None:
     run = trained.open(NUMBERS[name])
     assert run.tensor("outputs/0").steps().tolist() == [0, 5]
     assert run.tensor("gradients/3.weight").steps().tolist() == list(range(STEPS))
 
 
-def test_a_step_in_which_the_model_is_found_is_captured_whole(trained: Both) -> None:
+def test_the_step_that_detects_the_model_is_captured_completely(trained: Both) -> None:
     run = trained.open(NUMBERS["closure"])
     assert run.tensor("gradients/weight").steps().tolist() == list(range(STEPS))
 
 
-def test_two_models_have_their_variables_names(trained: Both) -> None:
+def test_two_models_are_named_after_their_variables(trained: Both) -> None:
     run, expected = trained.open(NUMBERS["adversarial"]), printed(trained, "adversarial")
     assert losses(run, "critic") == pytest.approx(expected[::2])
     assert losses(run, "generator") == pytest.approx(expected[1::2])
@@ -86,7 +86,7 @@ def test_two_models_have_their_variables_names(trained: Both) -> None:
     assert run.tensor("gradients/critic.2.weight").shape == (1, 8)
 
 
-def test_parts_of_a_model_have_their_paths_in_it(trained: Both) -> None:
+def test_parts_of_a_model_are_named_by_their_paths(trained: Both) -> None:
     run = trained.open(NUMBERS["parts"])
     assert losses(run, "loss") == pytest.approx(printed(trained, "parts"))
     assert run.tensor("gradients/encoder.weight").shape == (2, 4)
@@ -101,12 +101,12 @@ def test_a_second_optimizer_beside_the_first_begins_another_training(trained: Bo
     assert "gradients/0.weight" in second.tensor_names()
 
 
-def test_an_optimizer_in_the_place_of_one_that_is_gone_goes_on(trained: Both) -> None:
+def test_a_replacement_of_a_deleted_optimizer_continues_the_run(trained: Both) -> None:
     run = trained.open(NUMBERS["renewed"])
     assert losses(run, "loss") == pytest.approx(printed(trained, "renewed"))
 
 
-def test_every_further_run_says_that_it_has_ended(trained: Both) -> None:
+def test_every_additional_run_is_finished(trained: Both) -> None:
     for number in range(1, max(NUMBERS.values()) + 1):
         status = trained.open(number).status
         assert (number, status.state) == (number, "finished")
@@ -157,7 +157,7 @@ FAILING = """
 
 
 @pytest.mark.thorough
-def test_a_traceback_is_that_of_the_unwatched_model(tmp_path: Path) -> None:
+def test_a_traceback_equals_that_of_the_unwatched_model(tmp_path: Path) -> None:
     script(tmp_path, FAILING)
     options = ("--collection", "outputs:every=1")
     cases = ("forward", "function", "loss", "backward")

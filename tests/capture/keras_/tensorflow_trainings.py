@@ -1,4 +1,4 @@
-"""Trainings that only Keras on TensorFlow knows: graphs, tapes, tf.data."""
+"""Keras trainings that require TensorFlow: graphs, tapes, tf.data."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _eager(attach: Attach) -> Any:
 
 
 class _Adversaries(keras.Model):  # type: ignore[misc]
-    """Two models with an optimizer each, and a train step of their own."""
+    """Two models with one optimizer each and a custom train step."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -53,20 +53,20 @@ _DATA: dict[str, Callable[[int], NDArray[Any]]] = {
 
 @pytest.mark.parametrize("size", [1, 7, 1023, 1024, 1025, 5000, (1 << 17) + 1025])
 @pytest.mark.parametrize("kind", _DATA)
-def test_figures_are_those_of_float64(kind: str, size: int) -> None:
+def test_statistics_equal_those_of_float64(kind: str, size: int) -> None:
     x = np.asarray(_DATA[kind](size), np.float32)
     assert_close(figures(x), expected_figures(x), RELATIVE)
 
 
 @examples(100)
 @given(arrays.arrays(np.float32, st.integers(1, 40)))
-def test_figures_of_any_floats_are_those_of_float64(x: NDArray[np.float32]) -> None:
+def test_statistics_of_any_floats_equal_those_of_float64(x: NDArray[np.float32]) -> None:
     assert_close(figures(x), expected_figures(x), RELATIVE)
 
 
 @pytest.mark.parametrize("place", [0, 1500, -1])
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_one_element_that_is_not_finite(bad: float, place: int) -> None:
+def test_a_single_non_finite_element(bad: float, place: int) -> None:
     x = normal((1 << 17) + 1700).astype(np.float32)
     x[place] = bad
     expected = expected_figures(x)
@@ -75,7 +75,7 @@ def test_one_element_that_is_not_finite(bad: float, place: int) -> None:
         assert_close(fast_statistics(x, words, None).scalars, expected, RELATIVE)
 
 
-def test_all_other_statistics_and_types_are_taken_as_ever() -> None:
+def test_other_statistics_and_dtypes_use_the_general_implementation() -> None:
     x = normal(30).reshape(6, 5).astype(np.float32)
     words = frozenset(("l2", "mean", "p50", "histogram", "channel_max", "channel_std"))
     for array in (x, x.astype(np.float16), x > 0, (9 * x).astype(np.int32), x[:0], x[0, :1]):
@@ -89,7 +89,7 @@ def test_all_other_statistics_and_types_are_taken_as_ever() -> None:
             assert np.array_equal(mine.vectors[word], vector, equal_nan=True)
 
 
-def test_memory_that_is_only_to_be_read_is_not_written_to() -> None:
+def test_read_only_memory_is_accepted() -> None:
     x = normal(5000).astype(np.float32)
     x.flags.writeable = False
     assert_close(figures(x), expected_figures(x), RELATIVE)

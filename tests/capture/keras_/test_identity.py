@@ -32,7 +32,7 @@ def _marks(training: str) -> list[pytest.MarkDecorator]:
     "training",
     [pytest.param(one, marks=_marks(one)) for one in _EXACT],
 )
-def test_weights_seeds_and_optimizer_end_as_without_a_hook(training: str, tmp_path: Path) -> None:
+def test_final_state_has_the_same_bits_as_without_a_hook(training: str, tmp_path: Path) -> None:
     plain = final_bits(_ALL[training])
     hooks: list[Hook] = []
 

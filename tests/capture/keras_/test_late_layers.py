@@ -14,7 +14,7 @@ import keras  # isort: skip
 import tensorflow as tf  # isort: skip
 from vinedresser.capture import Collection, Hook, SaveConfig, open_run
 
-# Of Keras itself, whenever it makes an array of a variable.
+# Raised by Keras itself when it converts a variable to an array.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 
 _BY_TYPE = Collection(types=("Dense",), kinds=("weights", "outputs"), save=SaveConfig(every=1))
@@ -75,7 +75,7 @@ _TRAININGS: dict[str, Callable[[Any], None]] = {
 
 
 @pytest.mark.parametrize("training", _TRAININGS)
-def test_a_layer_built_late_is_of_its_type_from_the_first_step(
+def test_a_late_layer_is_selected_by_type_from_its_first_step(
     training: str, tmp_path: Path
 ) -> None:
     def train(attach: Any) -> Any:
@@ -96,7 +96,7 @@ def test_a_layer_built_late_is_of_its_type_from_the_first_step(
     assert run.info.modules["late.head"][0] == "Dense"
 
 
-def test_a_layer_added_after_watching_is_found_by_its_type(tmp_path: Path) -> None:
+def test_a_layer_added_after_watching_is_selected_by_type(tmp_path: Path) -> None:
     model = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Flatten()])
     with Hook(tmp_path, collections={"dense": _BY_TYPE}) as hook:
         hook.watch(model)

@@ -18,7 +18,7 @@ import tensorflow as tf  # isort: skip
 from vinedresser.capture import Hook, SaveConfig, TrainingStopped, open_run
 from vinedresser.errors import ConfigError
 
-# Of Keras itself, whenever it makes an array of a variable.
+# Raised by Keras itself when it converts a variable to an array.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 
 
@@ -26,13 +26,13 @@ def _nothing(**more: SaveConfig) -> dict[str, SaveConfig]:
     return {name: SaveConfig(every=0) for name in ("losses", "metrics", "saved")} | more
 
 
-def test_steps_with_nothing_due_run_the_function_that_keras_made(tmp_path: Path) -> None:
+def test_steps_with_nothing_due_run_the_function_of_keras(tmp_path: Path) -> None:
     with Hook(tmp_path, collections=_nothing(gradients=SaveConfig(every=5))) as hook:
         model = classifier(cnn())
         hook.watch(model)
         model.fit(*images(80), batch_size=8, epochs=2, verbose=0)
         plain = model.train_function.args[0]
-        # The function of an iterator, inside of what Keras made.
+        # The function of an iterator inside the function of Keras.
         own = next(
             c.cell_contents
             for c in plain.__closure__
@@ -55,7 +55,7 @@ def test_a_step_is_traced_once_for_each_set_of_collections(tmp_path: Path) -> No
         model = classifier(Noting())
         hook.watch(model)
         model.fit(*images(160), batch_size=8, epochs=2, verbose=0)
-    # Everything, gradients alone, and Keras's own; its first trace builds the model as well.
+    # Everything, gradients alone, and Keras's own function, whose first trace builds the model.
     assert len(traced) <= 5
     assert open_run(tmp_path).steps("train").tolist() == list(range(0, 40, 2))
 
@@ -78,7 +78,7 @@ def test_a_stop_ends_fit_between_two_steps_with_a_checkpoint(tmp_path: Path) -> 
     assert hook.problems == []
 
 
-def test_random_numbers_of_the_old_kind_keep_a_step_from_being_captured(
+def test_a_step_with_stateful_random_operations_is_not_replaced(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     class Noisy(keras.layers.Layer):  # type: ignore[misc]
@@ -103,7 +103,7 @@ def test_random_numbers_of_the_old_kind_keep_a_step_from_being_captured(
     assert run.tensor_names(collection="gradients") == []
 
 
-def test_recurrent_layers_say_what_is_inside_of_their_loop(
+def test_tensors_inside_recurrent_loops_are_reported(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     model = keras.Sequential([keras.Input((5, 2)), keras.layers.RNN(keras.layers.LSTMCell(3))])
@@ -117,7 +117,7 @@ def test_recurrent_layers_say_what_is_inside_of_their_loop(
     assert run.tensor("gradients/rnn.cell.kernel").value(0).shape == (2, 12)
 
 
-def test_fused_steps_run_one_by_one_where_something_is_due(
+def test_fused_steps_run_one_by_one_if_something_is_due(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     model = classifier(cnn(), steps_per_execution=3)
@@ -130,7 +130,7 @@ def test_fused_steps_run_one_by_one_where_something_is_due(
     assert capfd.readouterr().err.count("steps_per_execution is 3") == 1
 
 
-def test_names_do_not_depend_on_models_made_before(tmp_path: Path) -> None:
+def test_names_do_not_depend_on_earlier_models(tmp_path: Path) -> None:
     cnn()
     model = classifier(cnn())
     assert model.layers[0].name != "conv2d"
@@ -154,7 +154,7 @@ def test_a_closed_hook_leaves_nothing_behind(tmp_path: Path) -> None:
     model.fit(*images(), verbose=0)
 
 
-def test_a_watched_model_is_saved_and_cloned_as_any_other(tmp_path: Path) -> None:
+def test_a_watched_model_can_be_saved_and_cloned(tmp_path: Path) -> None:
     model = classifier(cnn())
     hook = Hook(tmp_path / "run", collections=everything()).watch(model)
     model.fit(*images(), verbose=0)
@@ -176,10 +176,10 @@ def test_invalid_losses_and_optimizers_are_rejected(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_gradients_of_brain_floats_may_cost_the_last_bit_and_nothing_else_does(
+def test_only_gradients_of_bfloat16_may_change_the_last_bit(
     tmp_path: Path,
 ) -> None:
-    # With gradients asked for, TensorFlow's oneDNN kernels of bfloat16 are fused otherwise.
+    # With captured gradients, oneDNN kernels of bfloat16 are fused differently.
     kinds = {name: save for name, save in everything(2).items() if name != "gradients"}
     plain = final_bits(ZOO["brain"])
     with Hook(tmp_path / "without", collections=kinds) as hook:

@@ -14,14 +14,14 @@ import keras  # isort: skip
 import tensorflow as tf  # isort: skip
 from vinedresser.capture import Hook, Run, SaveConfig, open_run
 
-# Of Keras itself, whenever it makes an array of a variable.
+# Raised by Keras itself when it converts a variable to an array.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 
 _STEPS = 3
 
 
 class CustomLoop:
-    """A loop that notes what it computes.
+    """A training loop that records its own computations.
 
     Args:
         hook: watches its model.
@@ -85,14 +85,14 @@ def test_each_update_is_a_step_with_its_weights_gradients_and_loss(
     assert run.tensor("outputs/re_lu").value(2).shape == (8, 4, 4, 4)
 
 
-def test_a_look_at_the_model_is_an_evaluation_where_it_is_called_one(
+def test_a_plain_call_is_an_evaluation_only_in_eval_mode(
     loop: tuple[CustomLoop, Hook],
 ) -> None:
     training, hook = loop
     x, y = images()
     training.run()
     with hook.mode("eval"):
-        # TensorFlow's own first call would trace it.
+        # Otherwise the first call would trace it.
         for start in (0, 8):
             training.look(tf.constant(x[start : start + 8]), tf.constant(y[start : start + 8]))
     run = _closed(hook)
@@ -105,7 +105,7 @@ def test_a_look_at_the_model_is_an_evaluation_where_it_is_called_one(
     assert found.tolist() == pytest.approx([float(mean)], rel=1e-5)
 
 
-def test_unsaved_steps_run_the_users_own_function(tmp_path: Path) -> None:
+def test_unsaved_steps_run_the_original_function(tmp_path: Path) -> None:
     collections = {name: SaveConfig(every=0) for name in ("losses", "metrics", "saved")}
     collections["gradients"] = SaveConfig(steps=(1,), every=0)
     with Hook(tmp_path / "run", collections=collections) as hook:
@@ -118,7 +118,7 @@ def test_unsaved_steps_run_the_users_own_function(tmp_path: Path) -> None:
     assert np.array_equal(run.tensor("gradients/conv2d.kernel").value(1), expected)
 
 
-def test_a_loop_inside_of_a_function_is_counted_and_said(
+def test_steps_of_a_loop_inside_a_function_are_counted_and_reported(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with Hook(tmp_path / "run", collections=everything()) as hook:
@@ -140,7 +140,7 @@ def test_a_loop_inside_of_a_function_is_counted_and_said(
     assert "makes 3 optimizer steps" in said
 
 
-def test_a_function_that_nobody_can_look_into_is_said(
+def test_an_inaccessible_function_is_reported(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with Hook(tmp_path / "run", collections=everything()) as hook:

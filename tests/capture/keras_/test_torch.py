@@ -1,4 +1,4 @@
-"""Keras on its torch backend, in a process of its own, since a backend is chosen once."""
+"""Keras on the torch backend, in a separate process, since a process has one backend."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _TRAININGS = (
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What came of each training."""
+    """Results of each training."""
     folder = tmp_path_factory.mktemp("torch")
     done = subprocess.run(
         [sys.executable, "-m", "tests.capture.keras_.torch_trainings", str(folder)],
@@ -51,7 +51,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("training", _TRAININGS)
-def test_all_ends_as_without_a_hook(training: str, found: dict[str, Any]) -> None:
+def test_final_state_is_the_same_as_without_a_hook(training: str, found: dict[str, Any]) -> None:
     assert set(found) == {*_TRAININGS, "loop"}
     result = found[training]
     assert result["equal"]

@@ -15,7 +15,7 @@ import keras  # isort: skip
 import tensorflow as tf  # isort: skip
 from vinedresser.capture import Hook, SaveConfig, open_run
 
-# Of Keras itself, whenever it makes an array of a variable.
+# Raised by Keras itself when it converts a variable to an array.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 
 ALWAYS = {"updates": SaveConfig(every=1)}
@@ -36,7 +36,7 @@ class Weights(keras.callbacks.Callback):  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("eager", [False, True])
-def test_updates_are_the_differences_of_the_weights(eager: bool, tmp_path: Path) -> None:
+def test_updates_are_differences_of_weights(eager: bool, tmp_path: Path) -> None:
     x, y = images()
     model = seeded(lambda: classifier(cnn(), optimizer=keras.optimizers.Adam(0.01)))
     model.run_eagerly = eager
@@ -51,7 +51,7 @@ def test_updates_are_the_differences_of_the_weights(eager: bool, tmp_path: Path)
         np.testing.assert_array_equal(view.value(step), after - before)
 
 
-def test_of_accumulated_batches_there_is_one_update(tmp_path: Path) -> None:
+def test_accumulated_batches_make_one_update(tmp_path: Path) -> None:
     x, y = images()
     optimizer = keras.optimizers.SGD(0.1, gradient_accumulation_steps=2)
     model = seeded(lambda: classifier(cnn(), optimizer=optimizer))
@@ -92,7 +92,7 @@ def test_updates_in_a_custom_loop(compiled: bool, tmp_path: Path) -> None:
         np.testing.assert_array_equal(view.value(number), kernels[number + 1] - kernels[number])
 
 
-def test_the_record_says_how_it_is_compiled(tmp_path: Path) -> None:
+def test_the_record_describes_the_compilation(tmp_path: Path) -> None:
     inputs = keras.Input((4,))
     heads = {"x": keras.layers.Dense(1, name="x"), "y": keras.layers.Dense(2, name="y")}
     model = keras.Model(inputs, {name: layer(inputs) for name, layer in heads.items()})
@@ -119,7 +119,7 @@ def test_the_record_says_how_it_is_compiled(tmp_path: Path) -> None:
     assert found["unoptimized"] == []
 
 
-def test_of_a_batch_only_some_rows_are_kept(tmp_path: Path) -> None:
+def test_only_some_rows_of_a_batch_are_kept(tmp_path: Path) -> None:
     x = np.random.default_rng(0).normal(size=(16, 4)).astype(np.float32)
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)])
     model.compile("sgd", "mse")

@@ -1,4 +1,4 @@
-"""What is captured of a Keras training is what the training computed."""
+"""Captured tensors of a Keras training equal those that it computed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ import keras  # isort: skip
 import tensorflow as tf  # isort: skip
 from vinedresser.capture import Collection, Hook, Run, SaveConfig, open_run
 
-# Of Keras itself, whenever it makes an array of a variable.
+# Raised by Keras itself when it converts a variable to an array.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 
 
@@ -31,7 +31,7 @@ _LAYERS = ("conv2d", "batch_normalization", "conv2d_1", "re_lu", "flatten", "dro
 
 
 class Notes(keras.callbacks.Callback):  # type: ignore[misc]
-    """What Keras itself says of each batch: weights before it, logs after it."""
+    """Keras callback that records the weights before and the logs after each batch."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -76,7 +76,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Notes]:
     return fitted(folder, model, (x, y), epochs=2, shuffle=False, validation_data=(x[:12], y[:12]))
 
 
-def test_losses_are_those_whose_means_fit_reports(trained: tuple[Run, Notes]) -> None:
+def test_the_means_of_losses_equal_those_of_fit(trained: tuple[Run, Notes]) -> None:
     run, notes = trained
     losses = run.scalars("losses", mode="train")["losses/loss"].values
     assert len(losses) == 8
@@ -87,7 +87,7 @@ def test_losses_are_those_whose_means_fit_reports(trained: tuple[Run, Notes]) ->
         assert logs["loss"] == pytest.approx(mean, rel=1e-6)
 
 
-def test_metrics_are_what_fit_reports(trained: tuple[Run, Notes]) -> None:
+def test_metrics_equal_those_of_fit(trained: tuple[Run, Notes]) -> None:
     run, notes = trained
     found = run.scalars("metrics", mode="train")["metrics/accuracy"].values
     assert found.tolist() == pytest.approx([logs["accuracy"] for logs in notes.logs])
@@ -101,7 +101,7 @@ def test_weights_are_those_before_the_update(trained: tuple[Run, Notes]) -> None
         assert np.array_equal(value(run, "weights/batch_normalization.gamma", step), weights[2])
 
 
-def test_gradients_and_outputs_are_those_of_another_computation(
+def test_gradients_and_outputs_equal_a_separate_computation(
     trained: tuple[Run, Notes],
 ) -> None:
     run, notes = trained
@@ -150,7 +150,7 @@ def _paths(model: Any) -> dict[int, str]:
     }
 
 
-def test_an_evaluation_is_one_record_under_the_steps_done(trained: tuple[Run, Notes]) -> None:
+def test_an_evaluation_is_one_record_at_the_current_step(trained: tuple[Run, Notes]) -> None:
     run, _ = trained
     assert run.steps("eval").tolist() == [4, 8]
     assert value(run, "outputs/dense", 4, mode="eval").shape == (8, 4)
@@ -213,7 +213,7 @@ def test_gradients_of_half_precision_are_unscaled_and_skipped_updates_no_steps(
     assert value(run, "outputs/conv2d", 0).dtype == np.float16
 
 
-def test_attention_is_that_of_the_formula(tmp_path: Path) -> None:
+def test_attention_equals_the_formula(tmp_path: Path) -> None:
     run, _ = fitted(tmp_path, classifier(Transformer()), sentences(), batch_size=16)
     names = run.tensor_names(collection="attention")
     assert sorted(names) == ["attention/dropped", "attention/fused", "attention/grouped"]
@@ -226,11 +226,11 @@ def test_attention_is_that_of_the_formula(tmp_path: Path) -> None:
     exact = np.exp(scores - scores.max(-1, keepdims=True))
     exact /= exact.sum(-1, keepdims=True)
     assert np.allclose(value(run, "attention/fused", 0), exact, atol=1e-6)
-    # Sparse gradients come as what they are worth.
+    # Sparse gradients are converted to dense ones.
     assert value(run, "gradients/embedding.embeddings", 0).shape == (20, 8)
 
 
-def test_a_layer_that_is_called_again_has_its_calls_numbered(tmp_path: Path) -> None:
+def test_repeated_calls_of_a_layer_are_numbered(tmp_path: Path) -> None:
     run, _ = fitted(tmp_path, classifier(Residual()), images(), batch_size=28)
     names = run.tensor_names(collection="outputs")
     assert {"outputs/mix", "outputs/mix#1", "outputs/mix#2", "outputs/encoder.dense"} <= set(names)

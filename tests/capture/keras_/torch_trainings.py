@@ -1,4 +1,4 @@
-"""Trainings with Keras on torch, in a process of their own: a backend is chosen once.
+"""Keras trainings on the torch backend, in a separate process because of the backend.
 
 ``python -m tests.capture.keras_.torch_trainings FOLDER`` prints the result of each as one JSON
 object.
@@ -24,7 +24,7 @@ __all__ = ["main"]
 
 
 def _identity(name: str, folder: Path) -> dict[str, Any]:
-    """Train with and without a hook; return what the hook has."""
+    """Train with and without a hook; return the comparison and the contents of the run."""
     plain = final_bits(ZOO[name])
     hook = Hook(folder, collections=everything(2))
     hooked = final_bits(ZOO[name], hook.watch)
@@ -40,7 +40,7 @@ def _identity(name: str, folder: Path) -> dict[str, Any]:
 
 
 def _loop(folder: Path) -> dict[str, Any]:
-    """Train by a loop of one's own, and compare what was captured with what it computed."""
+    """Train in a custom loop and compare the captured tensors with its own."""
     model, optimizer = seeded(cnn), keras.optimizers.SGD(0.1)
     loss_fn = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     hook = Hook(folder, collections=everything()).watch(model, loss=loss_fn, optimizer=optimizer)
@@ -75,7 +75,7 @@ def _loop(folder: Path) -> dict[str, Any]:
 
 
 def main(folder: Path) -> None:
-    """Do all trainings and print what came of them."""
+    """Run all trainings and print the results."""
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     found: dict[str, Any] = {name: _identity(name, folder / name) for name in ZOO}

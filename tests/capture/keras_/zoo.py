@@ -1,6 +1,6 @@
-"""Trainings with Keras of every shape that a hook must neither disturb nor misread.
+"""Small Keras trainings of every kind.
 
-Whoever imports this has chosen the backend, or gets TensorFlow.
+The importer may select a backend before; the default is TensorFlow.
 """
 
 from __future__ import annotations
@@ -49,18 +49,18 @@ KINDS = (
     "predictions",
 )
 
-# Called with the model before it is trained, and with what the user would tell the hook besides.
+# Called with the model before its training and with keyword arguments for `Hook.watch`.
 Attach = Callable[..., Any]
 _FIT = {"batch_size": 8, "verbose": 0}
 
 
 def everything(every: int = 1, **more: Any) -> dict[str, SaveConfig]:
-    """Return collections that save all there is."""
+    """Return collections that save all tensors."""
     return {name: SaveConfig(every=every, **more) for name in KINDS}
 
 
 def seeded(make: Callable[..., Any], *args: Any) -> Any:
-    """Return what a function makes, with the same random numbers each time."""
+    """Call a function with fixed seeds and return its result."""
     keras.utils.set_random_seed(3)
     return make(*args)
 
@@ -76,7 +76,7 @@ def sentences(count: int = 16) -> tuple[Any, Any]:
 
 
 def cnn() -> Any:
-    """Return a CNN with all that has a state of its own: normalisation, dropout."""
+    """Return a CNN with stateful layers: normalization, dropout."""
     return keras.Sequential(
         [
             keras.Input((8, 8, 1)),
@@ -110,7 +110,7 @@ class Residual(keras.Model):  # type: ignore[misc]
 
 
 class Custom(Residual):
-    """A train step of the user's own, with its own loss tracker."""
+    """A model with a custom loss and its own loss tracker."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -148,7 +148,7 @@ class Transformer(keras.Model):  # type: ignore[misc]
 
 
 def classifier(model: Any, **more: Any) -> Any:
-    """Return a model compiled with Adam, cross-entropy and accuracy, or as it is told."""
+    """Return a model compiled with Adam, cross-entropy and accuracy by default."""
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     given = {"optimizer": keras.optimizers.Adam(0.01), "loss": loss, "metrics": ["accuracy"]}
     model.compile(**given | more)
@@ -217,7 +217,7 @@ def _policy(name: str, attach: Attach) -> Any:
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy(name)
     try:
-        # Of the first steps the scaled gradients overflow.
+        # The scaled gradients of the first steps overflow.
         optimizer = keras.optimizers.SGD(0.01, momentum=0.9)
         if name == "mixed_float16":
             optimizer = keras.optimizers.LossScaleOptimizer(optimizer, initial_scale=2.0**26)
@@ -251,7 +251,7 @@ def _schedule(attach: Attach) -> Any:
 
 
 def _again(attach: Attach) -> Any:
-    # Compiled again, with a part of it frozen.
+    # Compiled again with a frozen layer.
     model = _fit(attach, classifier(cnn()), images())
     model.layers[0].trainable = False
     classifier(model, optimizer=keras.optimizers.SGD(0.1))
@@ -259,7 +259,7 @@ def _again(attach: Attach) -> Any:
     return model
 
 
-# By name; each returns the model that it has trained.
+# Each training returns its model.
 ZOO: dict[str, Callable[[Attach], Any]] = {
     "cnn": _cnn,
     "late": _late,
@@ -277,7 +277,7 @@ ZOO: dict[str, Callable[[Attach], Any]] = {
 
 
 def final_bits(training: Callable[[Attach], Any], attach: Attach | None = None) -> list[bytes]:
-    """Return the bits of all that a training leaves: weights, buffers, seeds, optimizer state."""
+    """Return the bits of the final weights, buffers, seeds and optimizer state."""
     model = seeded(training, attach or (lambda *_args, **_kwargs: None))
     optimizer = getattr(model, "optimizer", None)
     variables = [*model.variables, *(optimizer.variables if optimizer else [])]

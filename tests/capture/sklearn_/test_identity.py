@@ -1,4 +1,4 @@
-"""An estimator of scikit-learn learns the same, bit for bit, whether it is watched or not."""
+"""A scikit-learn estimator learns the same bits whether it is watched or not."""
 
 from __future__ import annotations
 
@@ -115,19 +115,19 @@ def rows(estimator: Any) -> tuple[Any, Any]:
 def learned(
     make: Callable[[Any], Any], state: str, learn: Callable[[Any, Any, Any], Any], hook: Any = None
 ) -> tuple[str, str, str]:
-    """Return hashes of a fitted estimator, of its predictions, and of the random numbers then."""
+    """Return hashes of a fitted estimator, its predictions and the random state."""
     np.random.seed(3)
     own = RANDOM_STATES[state]()
     plain = make(own)
     x, y = rows(plain)
     estimator = plain if hook is None else hook.sklearn(plain, validation=(x[::4], y[::4]))
     with warnings.catch_warnings():
-        # They are not given the time to get anywhere.
+        # Too few iterations to converge.
         warnings.simplefilter("ignore", ConvergenceWarning)
         learn(estimator, x, y)
     drawn = (np.random.random(), own.random() if state == "generator" else 0)
     predicted = plain.predict(x) if hasattr(plain, "predict") else plain.transform(x)
-    # What a search knows beside its model are times.
+    # The other attributes of a search are times.
     model = getattr(plain, "best_estimator_", plain)
     return joblib.hash(model), joblib.hash(predicted), joblib.hash(drawn)
 

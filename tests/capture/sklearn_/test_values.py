@@ -1,4 +1,4 @@
-"""What is captured of a fit is what scikit-learn's own functions say of it."""
+"""Captured tensors of a fit equal those of scikit-learn's own functions."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ ALL = (
 
 
 class Halves:
-    """Rows to learn from, and rows to evaluate on."""
+    """Training rows and evaluation rows."""
 
     def __init__(self, rows: tuple[Any, Any]) -> None:
         x, y = rows
@@ -127,7 +127,7 @@ def test_stages_of_a_boosted_regressor(estimator: Any, tmp_path: Path) -> None:
         np.testing.assert_allclose(series(run, "metrics/r2", mode), scores, rtol=1e-9)
 
 
-def test_the_losses_that_boosters_keep_themselves(tmp_path: Path) -> None:
+def test_the_own_losses_of_boosted_ensembles(tmp_path: Path) -> None:
     data = diabetes()
     plain = GradientBoostingRegressor(n_estimators=5, subsample=0.5, random_state=0)
     run = fitted(plain, data, tmp_path / "plain")
@@ -175,7 +175,7 @@ def test_a_forest_grows_tree_by_tree(estimator: Any, tmp_path: Path) -> None:
 
 
 def reached(columns: dict[str, NDArray[Any]], x: NDArray[Any]) -> NDArray[Any]:
-    """Return the value of the leaf that each row falls into, by the columns of one tree."""
+    """Return the leaf value of each row according to the columns of a tree."""
     place = {int(node): row for row, node in enumerate(columns["node"])}
     values = []
     for row in x:
@@ -192,12 +192,12 @@ def tree_columns(run: Run, step: int) -> dict[str, NDArray[Any]]:
     return {name.removeprefix("trees/"): run.tensor(name).value(step) for name in names}
 
 
-def test_a_tree_can_be_walked(tmp_path: Path) -> None:
+def test_the_columns_of_a_tree_predict_like_the_tree(tmp_path: Path) -> None:
     data = diabetes()
     tree = DecisionTreeRegressor(max_depth=4, random_state=0)
     columns = tree_columns(fitted(tree, data, tmp_path / "tree"), 0)
     np.testing.assert_allclose(reached(columns, data.x_eval), tree.predict(data.x_eval))
-    # The gains of a feature make up its importance.
+    # The gains of a feature add up to its importance.
     gains = np.bincount(columns["split_feature"].clip(0), columns["gain"], minlength=10)
     np.testing.assert_allclose(gains / gains.sum(), tree.feature_importances_)
     binned = HistGradientBoostingRegressor(max_iter=3, learning_rate=1.0, random_state=0)
@@ -209,7 +209,7 @@ def test_a_tree_can_be_walked(tmp_path: Path) -> None:
         np.testing.assert_allclose(walked, more, atol=1e-9)
 
 
-def test_trees_of_classes_are_told_apart(tmp_path: Path) -> None:
+def test_trees_of_classes_are_distinguished(tmp_path: Path) -> None:
     estimator = GradientBoostingClassifier(n_estimators=2, random_state=0)
     run = fitted(estimator, digits(), tmp_path / "run")
     columns = tree_columns(run, 1)
@@ -231,12 +231,12 @@ def test_the_epochs_of_a_network(tmp_path: Path) -> None:
         for kind, values in (("weights", network.coefs_), ("biases", network.intercepts_)):
             kept = run.tensor(f"{kind}/layers.{layer}").value(last, "eval")
             np.testing.assert_array_equal(kept, values[layer])
-    # How it predicts is known of the end only.
+    # Predictions exist for the last epoch only.
     loss = metrics.log_loss(data.y_eval, network.predict_proba(data.x_eval))
     assert series(run, "losses/log_loss", "eval").tolist() == [pytest.approx(loss, rel=1e-5)]
 
 
-def test_the_epochs_of_a_network_that_sets_rows_aside(tmp_path: Path) -> None:
+def test_the_epochs_of_a_network_with_held_out_rows(tmp_path: Path) -> None:
     network = MLPRegressor(hidden_layer_sizes=(4,), tol=1.0, early_stopping=True, random_state=0)
     run = fitted(network, diabetes(), tmp_path / "run")
     scores = series(run, "metrics/validation_score", "eval")
@@ -290,7 +290,7 @@ def test_several_outputs_are_averaged(tmp_path: Path) -> None:
         assert series(run, name, "eval")[0] == pytest.approx(function(data.y_eval, predicted))
 
 
-def test_words_as_classes_are_numbered(tmp_path: Path) -> None:
+def test_class_names_are_numbered(tmp_path: Path) -> None:
     bunch = load_breast_cancer(as_frame=True)
     words = bunch.target_names[bunch.target]
     estimator = make_pipeline(StandardScaler(), GradientBoostingClassifier(n_estimators=3))
@@ -309,7 +309,7 @@ def test_words_as_classes_are_numbered(tmp_path: Path) -> None:
     np.testing.assert_allclose(series(run, "losses/log_loss", "eval"), losses)
 
 
-def test_a_class_that_was_never_learned_counts_as_wrong(tmp_path: Path) -> None:
+def test_an_unknown_class_counts_as_wrong(tmp_path: Path) -> None:
     data = digits()
     learned = data.y < 9
     with Hook(tmp_path / "run") as hook:
@@ -367,7 +367,7 @@ def test_a_warm_start_adds_its_new_stages(estimator: Any, tmp_path: Path) -> Non
         np.testing.assert_allclose(series(run, "losses/mse", "eval"), losses)
 
 
-def test_a_network_fitted_again_warm_goes_on(tmp_path: Path) -> None:
+def test_a_warm_start_of_a_network_continues(tmp_path: Path) -> None:
     data = diabetes()
     warm = MLPClassifier((4,), solver="adam", max_iter=200, tol=0.05, warm_start=True)
     with Hook(tmp_path / "run") as hook:

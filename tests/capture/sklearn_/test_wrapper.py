@@ -1,4 +1,4 @@
-"""A watched estimator is used as the estimator that it watches."""
+"""A watched estimator can be used like the original."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def wine() -> tuple[Any, Any]:
     return StandardScaler().fit_transform(x), y
 
 
-def test_it_passes_for_the_estimator(tmp_path: Path, wine: tuple[Any, Any]) -> None:
+def test_the_proxy_behaves_like_the_estimator(tmp_path: Path, wine: tuple[Any, Any]) -> None:
     plain = RandomForestClassifier(4, random_state=0)
     with Hook(tmp_path / "run") as hook:
         watched = hook.sklearn(plain)
@@ -138,7 +138,7 @@ def test_a_search_is_watched_as_a_whole(tmp_path: Path, wine: tuple[Any, Any]) -
     )
 
 
-def test_a_search_over_a_watched_estimator_is_as_without(
+def test_a_search_over_a_watched_estimator_is_not_affected(
     tmp_path: Path, wine: tuple[Any, Any]
 ) -> None:
     grid, tree = {"max_depth": [1, 3]}, DecisionTreeClassifier(random_state=0)
@@ -173,7 +173,7 @@ def test_an_error_of_the_fit_is_the_users(tmp_path: Path) -> None:
     assert len(open_run(tmp_path / "run").steps()) == 0
 
 
-def test_an_estimator_that_cannot_predict_harms_nobody(tmp_path: Path) -> None:
+def test_an_estimator_that_cannot_predict_is_reported(tmp_path: Path) -> None:
     class Broken(SGDRegressor):  # type: ignore[misc]
         def predict(self, X: Any) -> Any:  # noqa: N803
             raise RuntimeError("not today")
@@ -186,7 +186,7 @@ def test_an_estimator_that_cannot_predict_harms_nobody(tmp_path: Path) -> None:
     assert hook.problems == [
         "capture failed in recording predictions: RuntimeError: not today; training continues"
     ]
-    # The rest of what is known of the fit is there.
+    # The other values of the fit are recorded.
     assert len(open_run(tmp_path / "run").scalars()["metrics/n_iter"]) == 2
 
 
@@ -256,7 +256,7 @@ finally:
 
 
 def stopped(folder: Path, how: str) -> tuple[Any, dict[str, Any]]:
-    """Stop a program; return its model as it was then, and the checkpoint."""
+    """Stop a program; return its model at that time and the checkpoint."""
     done = subprocess.run(
         [sys.executable, "-c", STOPPED, folder, how],
         check=False,
@@ -279,7 +279,7 @@ def test_a_stop_ends_a_loop_and_saves_what_was_learned(tmp_path: Path) -> None:
     assert json.loads(str(saved["params"]))["hidden_layer_sizes"] == [4]
 
 
-def test_a_stop_after_a_fit_has_all_its_stages(tmp_path: Path) -> None:
+def test_a_stop_after_a_fit_keeps_all_stages(tmp_path: Path) -> None:
     model, saved = stopped(tmp_path, "fit")
     assert open_run(tmp_path / "run").steps().tolist() == [0, 1, 2]
     np.testing.assert_array_equal(saved["standardscaler.mean_"], model[0].mean_)

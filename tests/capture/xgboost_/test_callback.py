@@ -1,4 +1,4 @@
-"""How the callback gets on with what XGBoost trainings do, and what it says when it cannot."""
+"""The callback in all kinds of XGBoost trainings, and its messages."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_early_stopping_loses_no_round(first: bool, tmp_path: Path) -> None:
             200,
             evals=[(data, "train"), (other, "valid")],
             evals_result=log,
-            # A callback that ends the training keeps the round from those behind it.
+            # A callback that stops the training hides the round from later callbacks.
             callbacks=[stop, callback] if first else [callback, stop],
             verbose_eval=False,
         )
@@ -114,7 +114,7 @@ def test_a_callback_that_prevents_a_round_leaves_no_step(tmp_path: Path) -> None
     assert open_run(tmp_path / "run").steps().tolist() == [0, 1]
 
 
-def test_a_continued_training_goes_on_in_the_same_run(tmp_path: Path) -> None:
+def test_a_continued_training_uses_the_same_run(tmp_path: Path) -> None:
     data, _ = halves()
     with Hook(tmp_path / "run", collections=everything()) as hook:
         callback = hook.xgboost(train=data)
@@ -139,7 +139,7 @@ def test_a_continued_training_goes_on_in_the_same_run(tmp_path: Path) -> None:
     )
 
 
-def test_a_training_continued_from_a_model_shows_its_own_trees(tmp_path: Path) -> None:
+def test_a_training_continued_from_a_model_captures_its_new_trees(tmp_path: Path) -> None:
     data, _ = halves()
     before = xgboost.train(LOGISTIC, data, 3)
     with Hook(tmp_path / "run", collections=everything()) as hook:
@@ -234,7 +234,7 @@ def test_an_estimator_takes_the_callback(tmp_path: Path) -> None:
     assert run.scalars("trees")["trees/depth[9]"].values.max() <= 3
 
 
-def test_copies_of_the_callback_are_itself_and_pickles_are_idle(tmp_path: Path) -> None:
+def test_a_copy_of_the_callback_is_the_callback_and_a_pickle_is_idle(tmp_path: Path) -> None:
     x, y = breast_cancer()
     with Hook(tmp_path / "run") as hook:
         callback = hook.xgboost()
@@ -361,7 +361,7 @@ def test_a_closed_hook_watches_no_more(tmp_path: Path) -> None:
     assert len(open_run(tmp_path / "run").steps()) == 0
 
 
-def test_batches_in_external_memory_give_no_rows(tmp_path: Path) -> None:
+def test_batches_in_external_memory_cannot_be_sliced(tmp_path: Path) -> None:
     x, y = breast_cancer()
 
     def make() -> xgboost.DMatrix:

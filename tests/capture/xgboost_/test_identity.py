@@ -1,4 +1,4 @@
-"""XGBoost builds the same model, bit for bit, with and without a hook."""
+"""XGBoost builds the same bits with and without a hook."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def test_the_model_is_the_same(name: str, tmp_path: Path) -> None:
         watched = problem.train(hook.xgboost(train=data, rows=100, shap_rows=20), data=data)
     assert watched.save_raw() == plain.save_raw()
     assert not [one for one in hook.problems if "failed" in one]
-    # Nothing was left out either: every round has its record.
+    # Every round has a record.
     assert open_run(tmp_path / "run").steps("train").tolist() == list(range(problem.rounds))
 
 
 @pytest.mark.parametrize("name", ["sampled rows and columns", "dart", "classes"])
-def test_it_is_the_same_where_nothing_else_evaluates(name: str, tmp_path: Path) -> None:
+def test_the_model_is_the_same_without_evaluation_sets(name: str, tmp_path: Path) -> None:
     problem = PROBLEMS[name]
     models = []
     for watched in (False, True):
@@ -39,7 +39,7 @@ def test_it_is_the_same_where_nothing_else_evaluates(name: str, tmp_path: Path) 
     assert models[0] == models[1]
 
 
-def test_cross_validation_gives_the_same(tmp_path: Path) -> None:
+def test_cross_validation_is_the_same(tmp_path: Path) -> None:
     params = {"objective": "binary:logistic", "nthread": 1, "subsample": 0.8}
     arguments = {"num_boost_round": 4, "nfold": 3, "metrics": "logloss", "as_pandas": False}
     plain = xgboost.cv(params, xgboost.DMatrix(*breast_cancer()), **arguments)

@@ -1,4 +1,4 @@
-"""What XGBoost writes as binary JSON says the same as what it writes as text."""
+"""Binary JSON of XGBoost has the same content as its text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vinedresser.errors import CorruptData
 
 
 def plain(value: Any) -> Any:
-    """Return a value with lists in the place of arrays."""
+    """Return a value with arrays converted to lists."""
     if isinstance(value, dict):
         return {key: plain(one) for key, one in value.items()}
     if isinstance(value, np.ndarray):
@@ -23,7 +23,7 @@ def plain(value: Any) -> Any:
 
 
 def rounded(value: Any) -> Any:
-    """Return a value with its fractions as float32 has them, as text cuts them short."""
+    """Return a value with its numbers rounded to float32, since text has fewer digits."""
     if isinstance(value, dict):
         return {key: rounded(one) for key, one in value.items()}
     if isinstance(value, list):
@@ -34,14 +34,14 @@ def rounded(value: Any) -> Any:
 @pytest.mark.parametrize(
     "name", ["binary", "forest of each class", "dart", "vector leaves", "linear"]
 )
-def test_a_booster_reads_as_its_text(name: str) -> None:
+def test_a_booster_equals_its_json(name: str) -> None:
     booster = PROBLEMS[name].train()
     binary = plain(read_ubjson(bytes(booster.save_raw("ubj"))))
     text = json.loads(bytes(booster.save_raw("json")))
     assert rounded(binary) == rounded(text)
 
 
-def test_numbers_and_constants_are_those_of_the_specification() -> None:
+def test_numbers_and_constants_follow_the_specification() -> None:
     document = (
         b"{U\x01ai\xffU\x01bI\x01\x00U\x01cL" + b"\xff" * 8 + b"U\x01d["
         b"TFZ]U\x01eD@\x04\x00\x00\x00\x00\x00\x00U\x01fSU\x02hi}"

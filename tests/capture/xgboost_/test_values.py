@@ -1,4 +1,4 @@
-"""What is captured of a booster is what XGBoost itself says of it."""
+"""Captured tensors of a booster equal those of XGBoost itself."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from vinedresser.capture.xgboost_.booster_info import LOSSES
 
 
 def captured(name: str, path: Path) -> tuple[Run, xgboost.Booster, xgboost.DMatrix]:
-    """Train a problem with a hook that captures everything at every round."""
+    """Train with a hook that captures everything in every round."""
     problem = PROBLEMS[name]
     data = problem.make()
     with Hook(path, collections=everything()) as hook:
@@ -32,7 +32,7 @@ def columns(run: Run, step: int) -> dict[str, NDArray[Any]]:
 
 @pytest.mark.parametrize("name", ["binary", "classes", "dart", "vector leaves", "linear"])
 @pytest.mark.parametrize("kind", ["weight", "gain", "cover", "total_gain", "total_cover"])
-def test_importance_is_that_of_the_booster(name: str, kind: str, tmp_path: Path) -> None:
+def test_importance_equals_that_of_the_booster(name: str, kind: str, tmp_path: Path) -> None:
     run, booster, data = captured(name, tmp_path / "run")
     if name == "linear" and kind != "weight":
         assert f"feature_importance/{kind}" not in run.tensor_names()
@@ -42,7 +42,7 @@ def test_importance_is_that_of_the_booster(name: str, kind: str, tmp_path: Path)
     captured_last = run.tensor(f"feature_importance/{kind}").value(len(run.steps()) - 1)
     np.testing.assert_allclose(captured_last, expected, rtol=1e-6)
     if name == "binary":
-        # Of an earlier round it is that of the model as it was then.
+        # Earlier rounds have the importance of the model at that round.
         early = booster[:3].get_score(importance_type=kind)
         expected = [early.get(f"f{feature}", 0.0) for feature in range(data.num_col())]
         importance = run.tensor(f"feature_importance/{kind}").value(2)
@@ -70,7 +70,7 @@ def test_importance_of_linear_classes_is_by_class(tmp_path: Path) -> None:
     "name",
     ["binary", "classes", "forest of each class", "dart", "exact, pruned", "approx by loss"],
 )
-def test_trees_are_those_of_the_table(name: str, tmp_path: Path) -> None:
+def test_trees_equal_the_data_frame(name: str, tmp_path: Path) -> None:
     run, booster, _ = captured(name, tmp_path / "run")
     step = len(run.steps()) - 1
     found = columns(run, step)
@@ -88,7 +88,7 @@ def test_trees_are_those_of_the_table(name: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(found["threshold"][~leaf], table["Split"][~leaf], rtol=1e-6)
     np.testing.assert_allclose(found["gain"][~leaf], table["Gain"][~leaf], rtol=1e-6)
     np.testing.assert_allclose(found["cover"], table["Cover"], rtol=1e-6)
-    # Of a leaf the table has its value in the place of the gain.
+    # For a leaf, the data frame has its value in the column of the gain.
     np.testing.assert_allclose(found["leaf_value"][leaf], table["Gain"][leaf], rtol=1e-6)
     assert np.isnan(found["threshold"][leaf]).all()
     assert np.isnan(found["leaf_value"][~leaf]).all()
@@ -97,7 +97,7 @@ def test_trees_are_those_of_the_table(name: str, tmp_path: Path) -> None:
 
 
 def depth(table: pd.DataFrame, node: str) -> int:
-    """Return the depth of a node's tree, the slow way."""
+    """Return the depth of a tree by recursion."""
     row = table[table["ID"] == node].iloc[0]
     if row["Feature"] == "Leaf":
         return 0
@@ -158,13 +158,13 @@ def hook_free(data: xgboost.DMatrix) -> xgboost.Booster:
     "name",
     ["binary", "classes", "dart", "two outputs", "vector leaves", "ranking", "quantized", "linear"],
 )
-def test_predictions_are_those_of_the_model_then(name: str, tmp_path: Path) -> None:
+def test_predictions_equal_those_of_the_model_at_that_round(name: str, tmp_path: Path) -> None:
     run, booster, data = captured(name, tmp_path / "run")
     last = len(run.steps()) - 1
     predicted = run.tensor("predictions/train")
     np.testing.assert_allclose(predicted.value(last), booster.predict(data), rtol=1e-6)
     if name not in ("dart", "linear"):
-        # A model that is cut to two rounds was never in a callback.
+        # A slice of two rounds was never passed to a callback.
         np.testing.assert_allclose(predicted.value(1), booster[:2].predict(data), rtol=1e-5)
     np.testing.assert_array_equal(run.tensor("labels/train").value(last), data.get_label())
 
@@ -173,9 +173,7 @@ def test_predictions_are_those_of_the_model_then(name: str, tmp_path: Path) -> N
     "name",
     ["sampled rows and columns", "forest of each class", "absolute error", "two outputs"],
 )
-def test_margins_that_xgboost_has_kept_are_those_of_a_model_that_never_saw_the_rows(
-    name: str, tmp_path: Path
-) -> None:
+def test_cached_margins_equal_those_of_a_fresh_model(name: str, tmp_path: Path) -> None:
     problem = PROBLEMS[name]
     data = problem.make()
     with Hook(tmp_path / "run", collections={"predictions": SaveConfig(every=2)}) as hook:
@@ -188,7 +186,7 @@ def test_margins_that_xgboost_has_kept_are_those_of_a_model_that_never_saw_the_r
     np.testing.assert_array_equal(predicted.value(last), expected)
 
 
-def test_trees_of_every_round_beside_importance_of_some(tmp_path: Path) -> None:
+def test_trees_in_every_round_and_importance_in_some(tmp_path: Path) -> None:
     problem = PROBLEMS["classes"]
     collections = {"trees": SaveConfig(every=1), "feature_importance": SaveConfig(every=2)}
     with Hook(tmp_path / "run", collections=collections) as hook:
@@ -197,7 +195,7 @@ def test_trees_of_every_round_beside_importance_of_some(tmp_path: Path) -> None:
     for step in range(problem.rounds):
         table = booster[step : step + 1].trees_to_dataframe().sort_values(["Tree", "Node"])
         np.testing.assert_array_equal(run.tensor("trees/node").value(step), table["Node"])
-        # The table is made of text, which cuts digits off.
+        # The data frame is parsed from text with fewer digits.
         cover = run.tensor("trees/cover").value(step)
         np.testing.assert_allclose(cover, table["Cover"], rtol=1e-6)
     gain = run.tensor("feature_importance/total_gain")
@@ -208,7 +206,7 @@ def test_trees_of_every_round_beside_importance_of_some(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["binary", "quantized", "ranking"])
-def test_of_many_rows_a_strided_sample_is_taken(name: str, tmp_path: Path) -> None:
+def test_many_rows_are_sampled_with_a_stride(name: str, tmp_path: Path) -> None:
     problem = PROBLEMS[name]
     data = problem.make()
     with Hook(tmp_path / "run", collections=everything()) as hook:
@@ -226,10 +224,10 @@ def test_of_many_rows_a_strided_sample_is_taken(name: str, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "name", ["binary", "classes", "two outputs", "dart", "linear", "quantized", "absolute error"]
 )
-def test_shapley_values_are_those_of_the_whole_model(name: str, tmp_path: Path) -> None:
+def test_shapley_values_equal_those_of_the_whole_model(name: str, tmp_path: Path) -> None:
     problem = PROBLEMS[name]
     data = problem.make()
-    # Every second round: what was skipped is made up for.
+    # Every second round includes the skipped one.
     with Hook(tmp_path / "run", collections={"shap": SaveConfig(every=2, start=1)}) as hook:
         booster = problem.train(hook.xgboost(train=data, shap_rows=30), data=data)
     assert hook.problems == []
@@ -237,7 +235,7 @@ def test_shapley_values_are_those_of_the_whole_model(name: str, tmp_path: Path) 
     last = int(run.tensor("shap/values").steps()[-1])
     values = run.tensor("shap/values").value(last)
     rows = np.linspace(0, data.num_row() - 1, 30).round().astype(int)
-    # The trees of DART have other weights at the end, and a linear booster has no rounds to cut.
+    # The final weights of DART trees differ, and a linear booster cannot be sliced.
     model = booster if last == problem.rounds - 1 else booster[: last + 1]
     whole = model.predict(data, pred_contribs=True)[rows]
     np.testing.assert_allclose(values, whole, atol=2e-5 * max(1.0, np.abs(whole).max()))
@@ -253,9 +251,7 @@ def test_shapley_values_are_those_of_the_whole_model(name: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("objective", sorted(LOSSES))
-def test_the_loss_of_an_objective_is_the_metric_that_xgboost_takes(
-    objective: str, tmp_path: Path
-) -> None:
+def test_the_loss_of_an_objective_is_its_default_metric(objective: str, tmp_path: Path) -> None:
     x, y = digits() if "multi" in objective else diabetes()
     targets = y if "multi" in objective else y / 400 if "binary" not in objective else y > 150
     params: dict[str, Any] = {"objective": objective, "nthread": 1, "max_depth": 2}
@@ -283,7 +279,7 @@ def test_the_loss_of_an_objective_is_the_metric_that_xgboost_takes(
     assert scalars[f"losses/train-{metric}"].values.tolist() == log["train"][metric]
 
 
-def test_every_set_and_metric_is_there_in_its_mode(tmp_path: Path) -> None:
+def test_every_set_and_metric_is_recorded_in_its_mode(tmp_path: Path) -> None:
     x, y = breast_cancer()
     data, other = xgboost.DMatrix(x[:400], y[:400]), xgboost.DMatrix(x[400:], y[400:])
     log: dict[str, dict[str, list[float]]] = {}

@@ -1,4 +1,4 @@
-"""Small trainings with XGBoost on real data, one for each way in which it builds a model."""
+"""Small XGBoost trainings on real data, one for each kind of model."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ Rows = tuple[NDArray[np.float64], NDArray[Any]]
 
 
 def everything(every: int = 1) -> dict[str, SaveConfig]:
-    """Return the collections that capture all that there is of a booster."""
+    """Return collections that capture all tensors of a booster."""
     return {name: SaveConfig(every=every) for name in EVERYTHING}
 
 
 def breast_cancer() -> Rows:
-    """Return 569 tumours, 30 measurements each, benign or not."""
+    """Return 569 tumors with 30 measurements, benign or not."""
     x, y = load_breast_cancer(return_X_y=True)
     return x, y
 
 
 def diabetes() -> Rows:
-    """Return 442 patients, 10 measurements each, and how their illness went on."""
+    """Return 442 patients with 10 measurements and the progression of their disease."""
     x, y = load_diabetes(return_X_y=True)
     return x, y
 
@@ -79,7 +79,7 @@ class Batches(xgboost.DataIter):
         super().__init__(cache_prefix=cache_prefix)
 
     def next(self, input_data: Callable[..., None]) -> bool:
-        """Hand over the next batch."""
+        """Pass the next batch to XGBoost."""
         if self._next == 3:
             return False
         x, y = self._rows
@@ -88,7 +88,7 @@ class Batches(xgboost.DataIter):
         return True
 
     def reset(self) -> None:
-        """Begin again."""
+        """Restart the iteration."""
         self._next = 0
 
 
