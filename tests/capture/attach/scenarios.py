@@ -34,6 +34,20 @@ def perceptron() -> nn.Sequential:
     return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Dropout(0.2), nn.Linear(8, 2))
 
 
+def descend(
+    optimizer: torch.optim.Optimizer, loss_of: Callable[[], Tensor], steps: int = STEPS
+) -> list[float]:
+    """Train with a loss and return its values."""
+    losses = []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = loss_of()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
 def show(*models: nn.Module, losses: list[float]) -> None:
     digest = hashlib.sha256()
     for model in models:
@@ -116,13 +130,7 @@ def compiled() -> None:
     optimizer = torch.optim.SGD(plain_model.parameters(), lr=0.1)
     model = torch.compile(plain_model, backend="aot_eager")
     x, y = rows()
-    losses = []
-    for _ in range(STEPS):
-        optimizer.zero_grad()
-        loss = F.cross_entropy(model(x), y)
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
+    losses = descend(optimizer, lambda: F.cross_entropy(model(x), y))
     show(plain_model, losses=losses)
 
 
@@ -136,13 +144,7 @@ def compiled_loss() -> None:
     def loss_of(x: Tensor, y: Tensor) -> Tensor:
         return F.cross_entropy(model(x), y)
 
-    losses = []
-    for _ in range(STEPS):
-        optimizer.zero_grad()
-        loss = loss_of(x, y)
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
+    losses = descend(optimizer, lambda: loss_of(x, y))
     show(model, losses=losses)
 
 
@@ -159,13 +161,7 @@ def parts() -> None:
     model = AutoEncoder()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     x, _ = rows()
-    losses = []
-    for _ in range(STEPS):
-        optimizer.zero_grad()
-        loss = F.mse_loss(model.decoder(model.encoder(x)), x)
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
+    losses = descend(optimizer, lambda: F.mse_loss(model.decoder(model.encoder(x)), x))
     show(model, losses=losses)
 
 
@@ -189,13 +185,7 @@ def tensors() -> None:
     weights = torch.zeros(4, requires_grad=True)
     optimizer = torch.optim.SGD([weights], lr=0.1)
     x, y = rows()
-    losses = []
-    for _ in range(STEPS):
-        optimizer.zero_grad()
-        loss = F.mse_loss(x @ weights, y.float())
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
+    losses = descend(optimizer, lambda: F.mse_loss(x @ weights, y.float()))
     print(*losses, weights.tolist())  # noqa: T201
 
 
@@ -225,20 +215,9 @@ def phases() -> None:
     model = perceptron()
     x, y = rows()
     head = torch.optim.SGD(model[3].parameters(), lr=0.1)
-    losses = []
-    for _ in range(STEPS):
-        head.zero_grad()
-        loss = F.cross_entropy(model(x), y)
-        loss.backward()
-        head.step()
-        losses.append(loss.item())
+    losses = descend(head, lambda: F.cross_entropy(model(x), y))
     everything = torch.optim.SGD(model.parameters(), lr=0.1)
-    for _ in range(STEPS):
-        everything.zero_grad()
-        loss = F.cross_entropy(model(x), y)
-        loss.backward()
-        everything.step()
-        losses.append(loss.item())
+    losses += descend(everything, lambda: F.cross_entropy(model(x), y))
     show(model, losses=losses)
 
 
@@ -249,12 +228,7 @@ def renewed() -> None:
     losses = []
     for epoch in range(3):
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1 / (1 + epoch))
-        for _ in range(2):
-            optimizer.zero_grad()
-            loss = F.cross_entropy(model(x), y)
-            loss.backward()
-            optimizer.step()
-            losses.append(loss.item())
+        losses += descend(optimizer, lambda: F.cross_entropy(model(x), y), steps=2)
     show(model, losses=losses)
 
 
