@@ -12,11 +12,11 @@ import pytest
 
 from tests.paths import ROOT
 
-# Those of tests/capture/keras_/zoo.py. This process cannot import them: that would choose the
-# backend.
 # Keras on TensorFlow is the quick case.
 pytestmark = pytest.mark.thorough
 
+# Those of tests/capture/keras_/zoo.py. This process cannot import them: that would choose the
+# backend.
 _TRAININGS = (
     "accumulated",
     "again",
