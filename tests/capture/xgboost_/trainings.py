@@ -70,7 +70,7 @@ class Batches(xgboost.DataIter):
 
     Args:
         rows: x and y.
-        cache_prefix: where external memory is kept; None: there is none.
+        cache_prefix: path prefix of the external memory; None to keep the batches in memory.
     """
 
     def __init__(self, rows: Rows, cache_prefix: str | None = None) -> None:
