@@ -15,7 +15,7 @@ from pathlib import Path
 
 from vinedresser.store.reading.reader import Run, open_run
 
-__all__ = ["Both", "alone", "alone_in_process", "attached", "both", "ours", "script"]
+__all__ = ["Both", "alone", "alone_in_process", "attached", "both", "split_stderr", "script"]
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,8 @@ def attached(
     **variables: str,
 ) -> subprocess.CompletedProcess[str]:
     """Run a command as ``runs/run``."""
-    ours = (sys.executable, "-m", "vinedresser", "run", "--name", "run", *options)
-    return alone(*ours, *command, cwd=cwd, given=given, **variables)
+    launcher = (sys.executable, "-m", "vinedresser", "run", "--name", "run", *options)
+    return alone(*launcher, *command, cwd=cwd, given=given, **variables)
 
 
 def both(
@@ -93,7 +93,7 @@ def both(
     )
 
 
-def ours(stderr: str) -> tuple[str, str]:
+def split_stderr(stderr: str) -> tuple[str, str]:
     """Split a standard error into the script's part and the final report of vinedresser."""
     place = stderr.rfind("run   step ")
     return stderr[:place], stderr[place:]

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from tests.capture.attach.runs import Both, alone_in_process, attached, ours, script
+from tests.capture.attach.runs import Both, alone_in_process, attached, script, split_stderr
 
 # Scripts with torch are the quick case.
 pytestmark = pytest.mark.thorough
@@ -76,7 +76,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Both:
 def test_attached_trainings_behave_as_alone(trained: Both) -> None:
     assert trained.attached.returncode == trained.alone.returncode == 0, trained.attached.stderr
     assert trained.attached.stdout == trained.alone.stdout
-    assert "capture failed" not in ours(trained.attached.stderr)[0]
+    assert "capture failed" not in split_stderr(trained.attached.stderr)[0]
 
 
 def test_fit_is_captured_with_its_losses_metrics_and_gradients(trained: Both) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.capture.attach.runs import Both, alone, attached, both, ours, script
+from tests.capture.attach.runs import Both, alone, attached, both, script, split_stderr
 
 # Without a framework, since importing one takes seconds.
 ORDINARY = """
@@ -36,7 +36,7 @@ ORDINARY = """
 
 def same(pair: Both) -> None:
     assert pair.attached.stdout == pair.alone.stdout
-    assert ours(pair.attached.stderr)[0] == pair.alone.stderr
+    assert split_stderr(pair.attached.stderr)[0] == pair.alone.stderr
 
 
 def test_arguments_output_exit_code_and_traceback_are_unchanged(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_a_failing_import_of_a_framework_is_unchanged(tmp_path: Path) -> None:
 def test_a_python_without_dependencies_runs_uncaptured(tmp_path: Path) -> None:
     script(tmp_path, "value = 1", "torch.py")
     script(tmp_path, "import torch; print(torch.value)")
-    # Without its site packages, it has neither numpy nor what else we need.
+    # Without its site packages, it has neither numpy nor other dependencies.
     command = (sys.executable, "-c", "import sys; sys.path.append('.'); import train")
     done = attached(*command, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "1\n")

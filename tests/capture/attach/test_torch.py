@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.capture.attach import scenarios as attach_scenarios
-from tests.capture.attach.runs import Both, both, ours, script
+from tests.capture.attach.runs import Both, both, script, split_stderr
 from tests.capture.attach.scenarios import SCENARIOS, STEPS
 from vinedresser.store.reading.reader import Run
 
@@ -43,7 +43,9 @@ def test_attached_trainings_behave_as_alone(trained: Both) -> None:
     # Losses, the digests of the final weights, and the next random number.
     assert trained.attached.stdout == trained.alone.stdout
     known = trained.alone.stderr.splitlines()
-    said = [line for line in ours(trained.attached.stderr)[0].splitlines() if line not in known]
+    said = [
+        line for line in split_stderr(trained.attached.stderr)[0].splitlines() if line not in known
+    ]
     # Compiled code does not show the calls of a model.
     expected = ("another training is captured in", "no call of the watched")
     assert [line for line in said if not any(words in line for words in expected)] == []
@@ -165,7 +167,7 @@ def test_a_traceback_equals_that_of_the_unwatched_model(tmp_path: Path) -> None:
     plain = pair.alone.stderr
     assert [plain.count(f"== {where} 1\n") for where in cases[:-1]] == [1, 1, 1]
     assert plain.count("Traceback") == len(cases) + 1  # "backward" has a cause.
-    found = ours(pair.attached.stderr)[0].splitlines(keepends=True)
+    found = split_stderr(pair.attached.stderr)[0].splitlines(keepends=True)
     notes = [line for line in found if line.startswith("vinedresser: ")]
     assert len(notes) == 3
     assert all(" training is captured in " in line for line in notes)

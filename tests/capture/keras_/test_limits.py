@@ -1,4 +1,4 @@
-"""What a hook on Keras must leave alone, refuse, or say that it cannot do."""
+"""Limits of capture from Keras: unaffected models, rejected arguments, reported limits."""
 
 from __future__ import annotations
 

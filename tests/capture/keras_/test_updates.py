@@ -1,4 +1,4 @@
-"""What is captured beside the tensors of a Keras training: updates, and how it is set up."""
+"""Other contents of a Keras run: updates, setup, sampled rows and timing."""
 
 from __future__ import annotations
 

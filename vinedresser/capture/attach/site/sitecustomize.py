@@ -60,8 +60,8 @@ class _Imports:
             return None
         self._waiting.discard(name)
         for finder in sys.meta_path:
-            ours = finder is self  # type: ignore[comparison-overlap]
-            find = None if ours else getattr(finder, "find_spec", None)
+            own = finder is self  # type: ignore[comparison-overlap]
+            find = None if own else getattr(finder, "find_spec", None)
             spec = None if find is None else find(name, path, target)
             if spec is not None:
                 if type(spec) is _Spec:
@@ -101,12 +101,12 @@ def _import_package() -> None:
 def _chain() -> None:
     """Run the sitecustomize that this one hides, or fail as if there was none."""
     sys.path[:] = [entry for entry in sys.path if entry != _HERE]
-    ours = sys.modules.pop("sitecustomize")
+    this = sys.modules.pop("sitecustomize")
     try:
         __import__("sitecustomize")
     finally:
         # The import system requires the entry until this module is imported.
-        sys.modules.setdefault("sitecustomize", ours)
+        sys.modules.setdefault("sitecustomize", this)
 
 
 # Under its full name it is only inspected.

@@ -50,7 +50,7 @@ class _Known:
 
     def _affordable(self, rows: int) -> int:
         most = affordable_rows(rows, tuple(self.value.shape), self.value.dtype.size)
-        assert most is not None, "rows were asked for"
+        assert most is not None, "called with a number of rows only"
         return most
 
 
