@@ -37,7 +37,12 @@ NUMBERED = {
     *(ActionRecord, TagsRecord, TrainerRequest, TrainerAnswer, SuspicionRecord),
 }
 RECORDS: dict[str, Any] = {
-    **{kind.KEY: kind for kind in Record.__subclasses__() if kind not in NUMBERED},
+    **{
+        kind.KEY: kind
+        for kind in Record.__subclasses__()
+        # Other packages have records of their own, outside run directories.
+        if kind not in NUMBERED and kind.__module__.startswith("vinedresser.store.")
+    },
     "capture_requests/<number>.json": CaptureRequest,
     "capture_changes/<rank>/<number>.json": CaptureChange,
     heartbeat_key(0).replace("0", "<rank>"): Heartbeat,

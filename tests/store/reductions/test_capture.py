@@ -168,7 +168,7 @@ def test_a_statistic_can_be_computed_from_the_tensors_in_full(everything: Path) 
     assert len(view.computed("l2", rank=3)) == 0
     with pytest.raises(ConfigError, match="unknown reduction 'l3'"):
         view.computed("l3")
-    with pytest.raises(ConfigError, match="histogram is several numbers"):
+    with pytest.raises(ConfigError, match="histogram is a vector"):
         view.computed("histogram")
 
 

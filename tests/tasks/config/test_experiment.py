@@ -143,7 +143,7 @@ def test_rules_are_grouped_and_left_out(tmp_path: Path) -> None:
         (GOOD.replace("every = 20", "evry = 20"), "capture.gradients.evry: no such key"),
         (GOOD.replace("every = 20", "every = -1"), "capture.gradients.every = -1"),
         (GOOD.replace('["l2"]', '["l3"]'), "one of min, max, mean, sum, l1, l2"),
-        (GOOD + "[capture.mine]\nregex = '('\n", "mine: regex '(' is not valid"),
+        (GOOD + "[capture.mine]\nregex = '('\n", "mine: invalid regex '('"),
         (GOOD + "[capture]\nweights = 3\n", "weights = 3: must be a table"),
         (
             GOOD.replace("rules.vanishing_gradient", "rules.vanishing_gradent"),
