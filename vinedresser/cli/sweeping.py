@@ -39,10 +39,11 @@ def sweep(
         # Before Prefect loads: a run without a flow keeps training for a minute only.
         adopt_living(place)
     prepare_prefect(searched.state)
-    from vinedresser.cli.views.console import console, relative
+    from vinedresser.cli.views.console import console, relative, say
     from vinedresser.cli.views.sweep_progress import sweep_progress
     from vinedresser.cli.views.sweep_results import summary, trials_table
     from vinedresser.flows.sweep import sweep as sweep_flow
+    from vinedresser.infra.tracking import start_preparing
     from vinedresser.tasks.sweeping.sweep_record import PAGE
 
     shown = relative(place)
@@ -50,6 +51,8 @@ def sweep(
     console.print(
         f"{trials}, {searched.experiment.max_concurrent} at a time, in {shown}", soft_wrap=True
     )
+    say("starting Prefect and MLflow ...")
+    start_preparing(searched.experiment.tracking_uri, searched.experiment.tracking_experiment)
     with sweep_progress(), interrupts_stop(place):
         state = sweep_flow(
             searched.experiment.path, store, max_concurrent, resume, return_state=True

@@ -45,10 +45,11 @@ def train(
     ensure_store(experiment.store)
     state = local_state(experiment.store)
     prepare_prefect(state)
-    from vinedresser.cli.views.console import console, relative
+    from vinedresser.cli.views.console import console, relative, say
     from vinedresser.cli.views.progress import progress
     from vinedresser.cli.views.results import print_no_training, print_remedied, results_table
     from vinedresser.flows.train import train as train_flow
+    from vinedresser.infra.tracking import start_preparing
 
     count = len(experiment.specs)
     together = min(experiment.max_concurrent, count)
@@ -57,6 +58,8 @@ def train(
     console.print(f"{trainings}, in {shown}", soft_wrap=True)
     if state != experiment.store:
         console.print(f"MLflow {experiment.tracking_uri}, Prefect {state}", soft_wrap=True)
+    say("starting Prefect and MLflow ...")
+    start_preparing(experiment.tracking_uri, experiment.tracking_experiment)
     with progress(experiment.store), interrupts_stop(experiment.store):
         trained = train_flow(experiment.path, experiment.store, max_concurrent, times)
     console.print(results_table(trained.results))

@@ -14,7 +14,6 @@ from typing import Any
 
 import optuna
 from optuna.exceptions import ExperimentalWarning
-from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 from optuna.storages import BaseStorage, InMemoryStorage, JournalStorage
 from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as OptunaState
@@ -237,6 +236,9 @@ class Study:
         done = self._study.get_trials(deepcopy=False, states=(OptunaState.COMPLETE,))
         if len({one.values[0] for one in done}) < _FEW or len(self.settings.goals) > 1:
             return {}
+        # Here, since it imports scikit-learn, for which no trial should wait.
+        from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
+
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ExperimentalWarning)
             evaluator = PedAnovaImportanceEvaluator()

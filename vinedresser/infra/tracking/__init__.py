@@ -9,7 +9,7 @@ from vinedresser.infra.tracking.finishing import RunStatus, finish, reopen, set_
 from vinedresser.infra.tracking.location import absolute_uri
 from vinedresser.infra.tracking.metric_names import MetricNames
 from vinedresser.infra.tracking.metric_sink import MetricSink
-from vinedresser.infra.tracking.preparation import prepare_tracking
+from vinedresser.infra.tracking.preparation import prepare_tracking, start_preparing
 from vinedresser.infra.tracking.runs import RUN_TAG, create_run
 from vinedresser.infra.tracking.thinning import thin
 
@@ -24,5 +24,6 @@ __all__ = [
     "prepare_tracking",
     "reopen",
     "set_tags",
+    "start_preparing",
     "thin",
 ]

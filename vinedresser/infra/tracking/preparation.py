@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import fcntl
 import os
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
-from vinedresser.errors import TrackingError
+from vinedresser.errors import TrackingError, VinedresserError
 from vinedresser.infra.tracking.client import connected
 from vinedresser.infra.tracking.location import absolute_uri, sqlite_path
 from vinedresser.infra.tracking.patience import persist
 
-__all__ = ["prepare_tracking"]
+__all__ = ["prepare_tracking", "start_preparing"]
 
 _POLL_SECONDS = 0.05
 
@@ -61,6 +62,24 @@ def prepare_tracking(uri: str, experiment: str, *, timeout: float = 60.0) -> str
     except OSError as error:
         raise TrackingError(f"{uri}: cannot create its directory: {error}") from error
     return persist(alone, timeout)
+
+
+def start_preparing(uri: str, experiment: str) -> None:
+    """Start `prepare_tracking` on a thread, while the caller waits for something else.
+
+    The caller calls `prepare_tracking` later, which waits for the thread's lock and raises any
+    error again.
+
+    Args:
+        uri: tracking URI.
+        experiment: the experiment's name.
+    """
+
+    def prepare() -> None:
+        with suppress(VinedresserError):
+            prepare_tracking(uri, experiment)
+
+    threading.Thread(target=prepare, name="prepare-tracking", daemon=True).start()
 
 
 def _make_database(path: Path) -> None:
