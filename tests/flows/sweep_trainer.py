@@ -39,6 +39,16 @@ def main() -> None:
             with hook.mode("eval"):
                 hook.metric("accuracy", accuracy)
             time.sleep(given.pause)
+            if math.isnan(accuracy):
+                _await_stop(hook)
+
+
+def _await_stop(hook: Hook) -> None:
+    """Train until the sweep stops the trial, which the hook does between two steps."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        hook.step(loss=1.0)
+        time.sleep(0.02)
 
 
 def _first(hook: Hook) -> bool:

@@ -48,7 +48,7 @@ class Relay:
         self._spool = LocalStorage(folder)
         self._store = store
         self._outage = Outage(
-            say, f"what is captured waits in {folder} and is uploaded later; training continues"
+            say, f"captured data waits in {folder} and is uploaded later; training continues"
         )
         self._files = Files(self._spool, store, target.rank)
         self._heartbeats = Heartbeats(self._spool, store)
