@@ -44,11 +44,11 @@ def remove_sockets(folder: Path) -> None:
     if not note.is_file():
         return
     for place in note.read_text(encoding="utf-8").splitlines():
-        if _nobody_listens(place):
+        if _is_unused(place):
             Path(place).unlink(missing_ok=True)
 
 
-def _nobody_listens(place: str) -> bool:
+def _is_unused(place: str) -> bool:
     """Return whether a socket is left over; False if it is missing or another user's."""
     with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(1.0)

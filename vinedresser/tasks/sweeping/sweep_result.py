@@ -77,7 +77,7 @@ def begin_sweep(sweep: Sweep, *, resume: bool) -> TrackingRecord:
     record = _record(sweep)
     before = read_record(storage, SweepRecord)
     if before is None and resume:
-        raise ConfigError(f"{sweep.state}: there is no sweep to go on with; leave out --resume")
+        raise ConfigError(f"{sweep.state}: no sweep to resume; omit --resume")
     if before is not None:
         _check(before, record, sweep, resume=resume)
         record = before
