@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.sweeps.studies import FINISHED, SUSPECTED, begin, run, sound, study
@@ -96,3 +98,57 @@ def test_running_trials_are_listed_by_number_until_they_end() -> None:
     sweep.tell(numbers[1], FINISHED, [0.5])
     assert [trial.number for trial in sweep.running()] == [numbers[0], numbers[2]]
     assert all(trial.ending.state == "running" for trial in sweep.running())
+
+
+def test_a_resumed_study_has_all_that_the_first_process_knew(tmp_path: Path) -> None:
+    path = tmp_path / "journal.log"
+    settings = {"space": TWO, "pruner": "none", "seeds": [7, 8], "points": [{"lr": 0.25}]}
+    first = study(path, **settings)
+    proposals = [begin(first) for _ in range(3)]
+    assert proposals[0].parameters["lr"] == 0.25
+    first.report(proposals[0].number, 1, 0.5)
+    first.tell(proposals[0].number, FINISHED, [0.5])
+    first.report(proposals[1].number, 1, 0.25)
+    first.close()
+
+    second = study(path, **settings)
+    (ended,) = second.ended
+    assert (ended.number, ended.result, ended.ending) == (0, (0.5,), FINISHED)
+    assert ended.parameters == proposals[0].parameters
+    assert second.again() == proposals[1:]
+    assert [trial.number for trial in second.running()] == [1, 2]
+    running = second.trial(1)
+    assert (running.values, running.result, running.ending.state) == ({1: 0.25}, (), "running")
+    assert running.parameters == proposals[1].parameters
+    assert [trial.number for trial in second.trials()] == [0, 1, 2]
+    second.tell(1, FINISHED, [0.25])
+    # The point is not queued a second time.
+    assert begin(second).parameters["lr"] != 0.25
+    second.close()
+
+
+def test_an_end_without_a_finite_value_names_the_metrics() -> None:
+    sweep = study(pruner="none")
+    number = begin(sweep).number
+    ending = sweep.tell(number, FINISHED, [float("nan")]).ending
+    assert ending == TrialEnd(
+        "stopped", "no finite value of accuracy at its end", fault="nonfinite"
+    )
+
+
+def test_importance_counts_finished_trials_only() -> None:
+    sweep = study(space=TWO, sampler="random", pruner="none", trials=40)
+    finished(sweep, [0.1, 0.2, 0.3, 0.4])
+    expected = sweep.importance()
+    for value in (0.9, 0.8):
+        number = begin(sweep).number
+        sweep.report(number, 1, value)
+        sweep.tell(number, TrialEnd("pruned", "worse"))
+    assert sweep.importance() == expected
+
+
+def test_one_objective_has_one_best_trial() -> None:
+    sweep = study(pruner="none")
+    assert sweep.best() == []
+    finished(sweep, [0.2, 0.9, 0.9])
+    assert [trial.number for trial in sweep.best()] == [1]

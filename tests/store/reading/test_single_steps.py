@@ -89,3 +89,39 @@ def test_scalar_steps_are_stored_like_records(tmp_path: Path) -> None:
         (3, "train", 13.5),
     ]
     assert [one.scalars for one in steps] == [{"losses/loss": 0.25}, {"losses/loss": 0.5}]
+
+
+def test_a_frame_has_one_row_per_value(run: Run) -> None:
+    frame = run.to_pandas(rank=1)
+    assert list(frame.columns) == ["name", "reduction", "mode", "step", "time", "value"]
+    scalars = frame[frame["reduction"] == ""]
+    train = scalars[scalars["mode"] == "train"]
+    assert train["step"].tolist() == list(range(9))
+    assert train["value"].tolist() == [100.0 + step for step in range(9)]
+    assert scalars[scalars["mode"] == "eval"]["value"].tolist() == [102.5, 105.5, 108.5]
+    norms = frame[frame["reduction"] == "l2"]
+    assert set(norms["name"]) == {"weights/b"}
+    assert norms["value"].tolist() == [2.0 * (100 + step) for step in range(9)]
+    assert len(frame) == len(scalars) + len(norms)
+    assert set(run.to_pandas("losses", mode="eval")["step"]) == {2, 5, 8}
+    assert len(run.to_pandas(rank=7)) == 0
+
+
+def test_missing_index_records_are_named_by_their_span(tmp_path: Path) -> None:
+    start_run(tmp_path)
+    writer = RunWriter(open_storage(tmp_path))
+    for step in range(6):
+        writer.add(step_record(step, scalars={"losses/loss": 0.0}))
+        assert writer.flush(30)
+    writer.close()
+    end_run(tmp_path)
+    index = sorted((tmp_path / "index" / "0").iterdir())
+    index[1].unlink()
+    for path in index[3:5]:
+        path.unlink()
+    run = open_run(tmp_path)
+    assert run.steps().tolist() == [0, 2, 5]
+    one, several = run.problems
+    assert "index/0/000000000001.json" in one
+    assert " to " not in one
+    assert "index/0/000000000003.json to index/0/000000000004.json" in several
