@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -102,8 +103,8 @@ def test_running_trials_are_listed_by_number_until_they_end() -> None:
 
 def test_a_resumed_study_has_all_that_the_first_process_knew(tmp_path: Path) -> None:
     path = tmp_path / "journal.log"
-    settings = {"space": TWO, "pruner": "none", "seeds": [7, 8], "points": [{"lr": 0.25}]}
-    first = study(path, **settings)
+    settings: dict[str, Any] = {"pruner": "none", "seeds": [7, 8], "points": [{"lr": 0.25}]}
+    first = study(path, TWO, **settings)
     proposals = [begin(first) for _ in range(3)]
     assert proposals[0].parameters["lr"] == 0.25
     first.report(proposals[0].number, 1, 0.5)
@@ -111,7 +112,7 @@ def test_a_resumed_study_has_all_that_the_first_process_knew(tmp_path: Path) -> 
     first.report(proposals[1].number, 1, 0.25)
     first.close()
 
-    second = study(path, **settings)
+    second = study(path, TWO, **settings)
     (ended,) = second.ended
     assert (ended.number, ended.result, ended.ending) == (0, (0.5,), FINISHED)
     assert ended.parameters == proposals[0].parameters
