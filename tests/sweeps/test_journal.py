@@ -37,7 +37,7 @@ def test_a_killed_study_goes_on_where_it_was(tmp_path: Path) -> None:
     assert [one.ending.state for one in sweep.trials()] == ["finished", "finished", "running"]
     [left] = sweep.again()
     assert left == Proposal(2, sweep.trial(2).parameters)
-    # What was reported is known, and not reported twice.
+    # Reported values are known and are not reported again.
     assert sweep.report(2, 1, 0.0) is None
     assert sweep.trial(2).values == {1: 0.95}
     sweep.tell(2, FINISHED, [0.97])

@@ -106,7 +106,7 @@ class DeviceCopies:
         return self._sides[device]
 
     def _stage(self, source: torch.Tensor) -> torch.Tensor | None:
-        """Return a copy of a tensor on its device, or None if there is no room for one."""
+        """Return a copy of a tensor on its device, or None if the device is out of memory."""
         waiting = self._staged[source.device]
         while waiting and waiting[0].copied.query():
             waiting.popleft()
