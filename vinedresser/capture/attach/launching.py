@@ -7,12 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from vinedresser.capture.run.claims import MOST_RUNS, additional_location
-from vinedresser.store.records import (
-    ATTACH_VARIABLE,
-    ClaimRecord,
-    LaunchRecord,
-    RunRecord,
-)
+from vinedresser.store.records import ATTACH_VARIABLE, ClaimRecord, LaunchRecord, RunRecord
 
 __all__ = ["attach_environment", "additional_runs"]
 

@@ -9,13 +9,7 @@ import traceback
 from types import TracebackType
 
 from vinedresser.capture.recording.stopping import TrainingStopped
-from vinedresser.store.records import (
-    ExitCause,
-    ExitRecord,
-    StopRecord,
-    read_record,
-    write_first,
-)
+from vinedresser.store.records import ExitCause, ExitRecord, StopRecord, read_record, write_first
 from vinedresser.store.storage import Storage
 
 __all__ = ["ExitRecorder"]

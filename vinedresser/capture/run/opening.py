@@ -15,13 +15,7 @@ from vinedresser.capture.config.capture_config import CaptureConfig
 from vinedresser.capture.run.environment import Environment, versions
 from vinedresser.capture.run.uploading import Upload
 from vinedresser.errors import AlreadyARun, ConfigError, KeyTaken, NotARun
-from vinedresser.store.records import (
-    RUN_VARIABLE,
-    RunRecord,
-    new_run,
-    read_record,
-    write_record,
-)
+from vinedresser.store.records import RUN_VARIABLE, RunRecord, new_run, read_record, write_record
 from vinedresser.store.storage import Storage, open_storage
 from vinedresser.store.storage.location import is_remote
 

@@ -12,15 +12,7 @@ from vinedresser.store.index.layout import AliasLayout, ColumnLayout, TensorLayo
 from vinedresser.store.records import index_key, segment_key
 from vinedresser.store.step_record import MODES
 
-__all__ = [
-    "FORMAT",
-    "LETTERS",
-    "AliasGroup",
-    "ColumnGroup",
-    "IndexRecord",
-    "Rows",
-    "TensorGroup",
-]
+__all__ = ["FORMAT", "LETTERS", "AliasGroup", "ColumnGroup", "IndexRecord", "Rows", "TensorGroup"]
 
 # Format version of segments, index records and manifests.
 FORMAT = 1

@@ -9,12 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vinedresser.store.index.index_record import Rows
-from vinedresser.store.index.layout import (
-    AliasLayout,
-    ColumnLayout,
-    LayoutPool,
-    TensorLayout,
-)
+from vinedresser.store.index.layout import AliasLayout, ColumnLayout, LayoutPool, TensorLayout
 from vinedresser.store.problems import Problems
 from vinedresser.store.reading.index_lookup import IndexLookup
 from vinedresser.store.reading.index_reading import IndexCursor

@@ -15,12 +15,7 @@ from vinedresser.store.reading.column_reading import read_columns
 from vinedresser.store.reading.history import History
 from vinedresser.store.reading.series import Column
 from vinedresser.store.reading.tensor_reading import read_tensor
-from vinedresser.store.reductions import (
-    Histogram,
-    base_name,
-    derived_name,
-    reduce_array,
-)
+from vinedresser.store.reductions import Histogram, base_name, derived_name, reduce_array
 from vinedresser.store.segments.segment import TensorRows
 from vinedresser.store.step_record import MODES, Mode
 

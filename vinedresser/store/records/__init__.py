@@ -52,11 +52,7 @@ from vinedresser.store.records.environment import (
     RUN_VARIABLE,
     environment_without_run,
 )
-from vinedresser.store.records.heartbeat import (
-    Heartbeat,
-    heartbeats,
-    last_step,
-)
+from vinedresser.store.records.heartbeat import Heartbeat, heartbeats, last_step
 from vinedresser.store.records.keys import (
     LOG_KEY,
     actions_key,
@@ -92,11 +88,7 @@ from vinedresser.store.records.record import (
 )
 from vinedresser.store.records.remedy import RemedyRecord, describe_changes
 from vinedresser.store.records.run_creation import new_run
-from vinedresser.store.records.run_record import (
-    FORMAT_VERSION,
-    RunRecord,
-    TrackingRecord,
-)
+from vinedresser.store.records.run_record import FORMAT_VERSION, RunRecord, TrackingRecord
 
 __all__ = [
     "ATTACH_VARIABLE",

@@ -7,12 +7,7 @@ from typing import Any, ClassVar
 
 from vinedresser.store.records.record import Record
 
-__all__ = [
-    "CaptureChange",
-    "CaptureRequest",
-    "ClaimRecord",
-    "WaitingRecord",
-]
+__all__ = ["CaptureChange", "CaptureRequest", "ClaimRecord", "WaitingRecord"]
 
 
 @dataclass(frozen=True)

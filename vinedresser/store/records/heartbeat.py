@@ -11,11 +11,7 @@ from vinedresser.processes import ProcessIdentity
 from vinedresser.store.records.record import Record, read_record
 from vinedresser.store.storage import Storage
 
-__all__ = [
-    "Heartbeat",
-    "heartbeats",
-    "last_step",
-]
+__all__ = ["Heartbeat", "heartbeats", "last_step"]
 
 
 @dataclass(frozen=True)

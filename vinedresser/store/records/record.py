@@ -11,13 +11,7 @@ from vinedresser.errors import CorruptData, KeyMissing, KeyTaken
 from vinedresser.store.json_values import known_fields
 from vinedresser.store.storage import Storage
 
-__all__ = [
-    "Record",
-    "read_record",
-    "write_first",
-    "write_numbered",
-    "write_record",
-]
+__all__ = ["Record", "read_record", "write_first", "write_numbered", "write_record"]
 
 R = TypeVar("R", bound="Record")
 

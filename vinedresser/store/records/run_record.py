@@ -7,11 +7,7 @@ from typing import Any, ClassVar
 
 from vinedresser.store.records.record import Record
 
-__all__ = [
-    "FORMAT_VERSION",
-    "RunRecord",
-    "TrackingRecord",
-]
+__all__ = ["FORMAT_VERSION", "RunRecord", "TrackingRecord"]
 
 FORMAT_VERSION = 1
 

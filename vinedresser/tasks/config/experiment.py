@@ -38,12 +38,7 @@ from vinedresser.tasks.config.rule_groups import grouped
 from vinedresser.tasks.config.run_spec import RunSpec, RunTable, refuse_missing_program, run_specs
 from vinedresser.tasks.stores import local_state
 
-__all__ = [
-    "Experiment",
-    "TrackingTable",
-    "experiment_of",
-    "load_experiment",
-]
+__all__ = ["Experiment", "TrackingTable", "experiment_of", "load_experiment"]
 
 _TABLES = ("run", "variants", "capture", "rules", "actions", "remedy", "tracking")
 

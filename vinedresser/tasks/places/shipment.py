@@ -13,13 +13,7 @@ from vinedresser.capture.attach.launching import attach_environment
 from vinedresser.errors import AlreadyARun, KeyTaken
 from vinedresser.processes import this_process
 from vinedresser.store.records import LaunchRecord, WorkerRecord, read_record, write_record
-from vinedresser.store.storage import (
-    LocalStorage,
-    Location,
-    StoreUrl,
-    is_remote,
-    open_storage,
-)
+from vinedresser.store.storage import LocalStorage, Location, StoreUrl, is_remote, open_storage
 from vinedresser.store.storage.spool import PRIVATE
 from vinedresser.tasks.places.checkpoints import SavedCheckpoint, fetch_checkpoint
 from vinedresser.tasks.places.remote_place import RemotePlace

@@ -18,13 +18,7 @@ from vinedresser.processes import ProcessIdentity, is_alive, this_process
 from vinedresser.store.records import FLOW_VARIABLE
 from vinedresser.store.storage import LocalStorage
 
-__all__ = [
-    "FlowRecord",
-    "dead_flows",
-    "flow_recorded",
-    "forget_flow",
-    "mark_crashed",
-]
+__all__ = ["FlowRecord", "dead_flows", "flow_recorded", "forget_flow", "mark_crashed"]
 
 _FOLDER = ".vinedresser/flows"
 

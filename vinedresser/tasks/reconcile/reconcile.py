@@ -20,10 +20,7 @@ from pathlib import Path
 from vinedresser.capture.run.claims import additional_location
 from vinedresser.errors import StillRunning, VinedresserError
 from vinedresser.processes import kill_marked
-from vinedresser.store.records import (
-    FLOW_VARIABLE,
-    TrackingRecord,
-)
+from vinedresser.store.records import FLOW_VARIABLE, TrackingRecord
 from vinedresser.store.relay_process import recover_spools
 from vinedresser.store.storage import Location, StoreUrl, open_storage
 from vinedresser.store.storage.spool import adopt_spool, read_target, spools

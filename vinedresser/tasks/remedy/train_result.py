@@ -8,12 +8,7 @@ from vinedresser.errors import VinedresserError
 from vinedresser.infra.tracking import set_tags
 from vinedresser.store.records import TrackingRecord
 from vinedresser.store.storage import Location
-from vinedresser.tasks.lifecycle.run_result import (
-    RemedyResult,
-    RunResult,
-    TrainResult,
-    run_result,
-)
+from vinedresser.tasks.lifecycle.run_result import RemedyResult, RunResult, TrainResult, run_result
 from vinedresser.tasks.remedy.remedy_attempts import RemedyAttempts
 
 __all__ = ["train_result"]
