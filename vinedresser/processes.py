@@ -11,13 +11,14 @@ import os
 import select
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 __all__ = [
+    "Environment",
     "ProcessIdentity",
     "boot_id",
     "descendants",
@@ -25,11 +26,16 @@ __all__ = [
     "is_alive",
     "kill_group",
     "kill_marked",
+    "kill_with",
     "marked_processes",
+    "processes_with",
     "this_process",
     "wait_for_end",
     "watch",
 ]
+
+# Variables of a process by name.
+Environment = Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -41,12 +47,23 @@ class ProcessIdentity:
         started: start time, in clock ticks since boot (field 22 of /proc/PID/stat).
         boot: boot id of the machine.
         host: name of the machine.
+
+    Raises:
+        TypeError: a value has another type, as in a record that something else has written.
     """
 
     pid: int
     started: int
     boot: str
     host: str
+
+    def __post_init__(self) -> None:
+        """Refuse what is not an identity: the id becomes a path, and may get signals."""
+        numbers, names = (self.pid, self.started), (self.boot, self.host)
+        if not all(type(one) is int for one in numbers) or not all(
+            isinstance(one, str) for one in names
+        ):
+            raise TypeError(f"{self} is not the identity of a process")
 
 
 # Fields of /proc/PID/stat, counted from the one after the command name.
@@ -147,15 +164,17 @@ def marked_processes(marker: str) -> Iterator[int]:
         marker: a whole entry, such as ``VINEDRESSER_RUN_ID=3f2a9c``. Every descendant inherits it,
             even if it left the process group or lost its parent.
     """
-    wanted = marker.encode()
-    for pid in _process_ids():
-        if pid == os.getpid():
-            continue
-        # Another user's process, one that just ended, or a kernel thread: none has the marker.
-        with suppress(OSError):
-            environment = Path(f"/proc/{pid}/environ").read_bytes()
-            if wanted in environment.split(b"\0"):
-                yield pid
+    return processes_with(_has(marker))
+
+
+def processes_with(belongs: Callable[[Environment], bool]) -> Iterator[int]:
+    """Yield the ids of this user's processes with a certain environment, except the caller.
+
+    Args:
+        belongs: called with the environment with which a process was started; descendants
+            inherit it.
+    """
+    return (pid for pid in _process_ids() if pid != os.getpid() and _matches(pid, belongs))
 
 
 def kill_marked(marker: str, *, sparing: frozenset[int] = frozenset()) -> list[int]:
@@ -168,16 +187,30 @@ def kill_marked(marker: str, *, sparing: frozenset[int] = frozenset()) -> list[i
     Returns:
         The ids of the processes that were killed.
     """
+    return kill_with(_has(marker), sparing=sparing)
+
+
+def kill_with(
+    belongs: Callable[[Environment], bool], *, sparing: frozenset[int] = frozenset()
+) -> list[int]:
+    """Kill (SIGKILL) every process with a certain environment, and wait for their end.
+
+    Args:
+        belongs: see `processes_with`.
+        sparing: process ids to leave alone.
+
+    Returns:
+        The ids of the processes that were killed.
+    """
     killed: list[int] = []
     # A process may fork between the scan and the kill: repeat until a scan finds no new one.
     while fresh := [
         pid
-        for pid in marked_processes(marker)
+        for pid in processes_with(belongs)
         if pid not in sparing and pid not in killed and identify(pid) is not None
     ]:
         for pid in fresh:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+            _kill_if(pid, belongs)
             killed.append(pid)
         deadline = time.monotonic() + _DYING
         while any(identify(pid) for pid in fresh) and time.monotonic() < deadline:
@@ -199,14 +232,44 @@ def kill_group(leader: ProcessIdentity) -> None:
         os.killpg(leader.pid, signal.SIGKILL)
 
 
+def _has(marker: str) -> Callable[[Environment], bool]:
+    """Return a function that returns whether an environment has an entry, ``NAME=value``."""
+    name, _, value = marker.partition("=")
+    return lambda environment: environment.get(name) == value
+
+
+def _matches(pid: int, belongs: Callable[[Environment], bool]) -> bool:
+    """Return whether a process has a certain environment."""
+    try:
+        text = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        # Another user's process, one that just ended, or a kernel thread.
+        return False
+    entries = (os.fsdecode(entry).partition("=") for entry in text.split(b"\0"))
+    # The first entry of a name counts, as for getenv.
+    return belongs({name: value for name, _, value in reversed([*entries])})
+
+
+def _kill_if(pid: int, belongs: Callable[[Environment], bool]) -> None:
+    """Kill a process with a certain environment, and no later process with its id."""
+    with suppress(ProcessLookupError):
+        descriptor = os.pidfd_open(pid)
+        try:
+            # Checked after opening: the descriptor refers to this process and no later one.
+            if _matches(pid, belongs):
+                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+        finally:
+            os.close(descriptor)
+
+
 def _host() -> str:
     """Return the machine's name."""
     return os.uname().nodename
 
 
-def _process_ids() -> Iterator[int]:
-    """Yield the ids of all running processes."""
-    return (int(entry.name) for entry in os.scandir("/proc") if entry.name.isdecimal())
+def _process_ids() -> list[int]:
+    """Return the ids of all running processes."""
+    return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
 
 
 def _stat(pid: int) -> list[str] | None:

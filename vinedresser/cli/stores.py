@@ -51,12 +51,12 @@ def reconcile(store: StoreArgument = str(DEFAULT_STORE)) -> None:
     if not results:
         _check_directory(place)
     if not isinstance(place, Path) or place.is_dir():
-        if dead_flows(local_state(place)):
+        if dead_flows(place):
             prepare_prefect(local_state(place))
         results += reconcile_store(place)
         for inner in sweeps_in(place):
             # Each store has its own Prefect home, and a process can use only one.
-            alone = bool(dead_flows(local_state(inner)))
+            alone = bool(dead_flows(inner))
             results += _reconciled_in_subprocess(inner) if alone else reconcile_store(inner)
     for result in results:
         console.print(f"{result.what}   {result.done}", markup=False)

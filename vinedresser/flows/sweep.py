@@ -86,7 +86,7 @@ def _search(searched: Sweep, resume: bool) -> SweepResult:
             # Before anything else: a training continues without its flow for a minute only.
             adopt_living(experiment.store)
         reconcile(experiment.store)
-        with flow_recorded(searched.state) as flow_id:
+        with flow_recorded(experiment.store) as flow_id:
             tracking = begin_sweep(searched, resume=resume)
             with work_order(experiment) as order:
                 runner = SweepRunner(searched, study, tracking, flow=flow_id, order=order)

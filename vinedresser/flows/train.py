@@ -16,7 +16,7 @@ from vinedresser.tasks.reconcile.flow_record import flow_recorded
 from vinedresser.tasks.remedy.attempt_queue import AttemptQueue, make_runs
 from vinedresser.tasks.remedy.train_result import train_result
 from vinedresser.tasks.stages import STAGES, correct, reconcile
-from vinedresser.tasks.stores import ensure_store, local_state
+from vinedresser.tasks.stores import ensure_store
 from vinedresser.tasks.termination import ends_in_order
 
 __all__ = ["train"]
@@ -58,8 +58,7 @@ def train(
 def _train(experiment: Experiment) -> TrainResult:
     ensure_store(experiment.store)
     reconcile(experiment.store)
-    state = local_state(experiment.store)
-    with flow_recorded(state) as flow_id, work_order(experiment) as order:
+    with flow_recorded(experiment.store) as flow_id, work_order(experiment) as order:
         maker = RunMaker(experiment, prepare_mlflow(experiment), flow=flow_id, order=order)
         runs = make_runs(experiment, maker)
         queue = AttemptQueue(runs, partial(correct, maker=maker))

@@ -66,11 +66,7 @@ def process_alive(process: dict[str, Any]) -> bool | None:
     Args:
         process: a `ProcessIdentity` as JSON.
     """
-    try:
-        return is_alive(ProcessIdentity(**process))
-    except (TypeError, ValueError):
-        # Not the fields of an identity: a record of another version, or a corrupt one.
-        return None
+    return is_alive(ProcessIdentity(**process))
 
 
 def read_record_or_none(storage: Storage, kind: type[R], key: str, faults: list[str]) -> R | None:

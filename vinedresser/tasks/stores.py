@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from vinedresser.errors import ConfigError
-from vinedresser.infra.state_folder import store_state_folder
+from vinedresser.infra.state_folder import private_folder, state_folder, store_state_folder
 from vinedresser.infra.tracking.location import sqlite_path
 from vinedresser.processes import ProcessIdentity, is_alive, this_process
 from vinedresser.store.records import (
@@ -27,6 +28,7 @@ __all__ = [
     "owned_here",
     "owner_is_gone",
     "places_in",
+    "private_state",
     "remote_runs",
     "run_directories",
     "runs_in",
@@ -40,6 +42,19 @@ def local_state(store: Location) -> Path:
     This is the store itself, unless it is on an object store.
     """
     return store if isinstance(store, Path) else store_state_folder(store)
+
+
+def private_state(store: Location) -> Path:
+    """Return the folder of this user's for what must not be read from a store, created if missing.
+
+    The files in a store may come from others, who shared or copied it.
+
+    Raises:
+        StoreError: it cannot be created, or belongs to another user.
+    """
+    place = os.path.realpath(store) if isinstance(store, Path) else str(store)
+    private_folder(state_folder())
+    return private_folder(store_state_folder(place))
 
 
 def ensure_store(store: Location) -> None:

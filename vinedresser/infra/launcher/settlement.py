@@ -13,11 +13,11 @@ from vinedresser.processes import (
     ProcessIdentity,
     is_alive,
     kill_group,
-    kill_marked,
+    kill_with,
+    processes_with,
     wait_for_end,
 )
 from vinedresser.store.records import (
-    RUN_ID_VARIABLE,
     ExitRecord,
     LaunchRecord,
     Record,
@@ -28,6 +28,7 @@ from vinedresser.store.records import (
     last_step,
     read_record,
     run_lock,
+    started_for,
     write_first,
 )
 from vinedresser.store.storage import LocalStorage, Storage
@@ -78,7 +79,7 @@ def settle(directory: str | os.PathLike[str], *, grace: float | None = None) -> 
             return ended
         if _continues(path, storage, run):
             raise StillRunning(f"{directory}: has not ended: it runs, or is about to")
-        _end_processes(storage, run, grace)
+        _end_processes(path, storage, run, grace)
         return write_first(storage, _exit_record(path, storage))
     finally:
         os.close(lock)
@@ -104,16 +105,18 @@ def _continues(path: Path, storage: Storage, run: RunRecord) -> bool:
     return time.time() - run.created < _STARTING
 
 
-def _end_processes(storage: Storage, run: RunRecord, grace: float | None) -> None:
+def _end_processes(path: Path, storage: Storage, run: RunRecord, grace: float | None) -> None:
+    """End the processes that were started for this very run, wherever its records come from."""
+    belongs = started_for(path, run.id)
     supervision = _read(storage, SupervisorRecord)
-    if supervision is not None:
-        trainer = ProcessIdentity(**supervision.trainer)
+    trainer = ProcessIdentity(**supervision.trainer) if supervision else None
+    if trainer and is_alive(trainer) and trainer.pid in processes_with(belongs):
         if grace is None:
             launch = _read(storage, LaunchRecord)
             grace = launch.grace if launch else 0.0
         wait_for_end(trainer, grace)
         kill_group(trainer)
-    kill_marked(f"{RUN_ID_VARIABLE}={run.id}")
+    kill_with(belongs)
 
 
 def _exit_record(path: Path, storage: Storage) -> ExitRecord:

@@ -12,7 +12,7 @@ from typing import Any
 
 from vinedresser.errors import LaunchError
 from vinedresser.infra.servers.local_server import free_port
-from vinedresser.infra.state_folder import state_folder
+from vinedresser.infra.state_folder import private_folder, state_folder
 from vinedresser.processes import ProcessIdentity, is_alive, kill_group, wait_for_end
 
 __all__ = ["Note", "end_group", "opened_note", "usual_port"]
@@ -47,8 +47,7 @@ def opened_note(name: str) -> Iterator[Note]:
     Args:
         name: the kind of server.
     """
-    folder = state_folder()
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = private_folder(state_folder())
     file = os.open(folder / f"{name}.json", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -31,6 +31,7 @@ from vinedresser.store.records import (
     SupervisorRecord,
     last_step,
     read_record,
+    started_for,
     write_first,
     write_record,
 )
@@ -89,10 +90,10 @@ class Supervisor:
 
     def _supervise(self) -> ExitRecord:
         become_subreaper()
-        marker = f"{RUN_ID_VARIABLE}={self._run_id}"
+        belongs = started_for(self._directory, self._run_id)
         launch = self._launch
         try:
-            trainer = Trainer(launch.argv, launch.cwd, self._environment(), marker)
+            trainer = Trainer(launch.argv, launch.cwd, self._environment(), belongs)
         except OSError as error:
             return not_startable(error)
         self._record(trainer)

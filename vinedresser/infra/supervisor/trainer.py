@@ -6,18 +6,19 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import IO
 
 from vinedresser.infra.supervisor.prctl import end_with_parent
 from vinedresser.processes import (
+    Environment,
     ProcessIdentity,
     boot_id,
     descendants,
     identify,
     kill_group,
-    kill_marked,
+    kill_with,
 )
 
 __all__ = ["Trainer"]
@@ -36,7 +37,7 @@ class Trainer:
         argv: the program and its arguments.
         cwd: the directory to start it in.
         environment: its complete environment.
-        marker: the entry of the environment that identifies its descendants.
+        belongs: returns whether an environment is that of a descendant.
 
     Attributes:
         identity: its process.
@@ -48,10 +49,14 @@ class Trainer:
     """
 
     def __init__(
-        self, argv: Sequence[str], cwd: str, environment: Mapping[str, str], marker: str
+        self,
+        argv: Sequence[str],
+        cwd: str,
+        environment: Environment,
+        belongs: Callable[[Environment], bool],
     ) -> None:
         supervisor = os.getpid()
-        self._marker = marker
+        self._belongs = belongs
         readers, writers = zip(os.pipe(), os.pipe(), strict=True)
         try:
             self._process = subprocess.Popen(
@@ -110,7 +115,7 @@ class Trainer:
                     os.kill(pid, signal.SIGKILL)
             time.sleep(0.002)
         # Processes that are no longer descendants, such as those handed over to a daemon.
-        kill_marked(self._marker)
+        kill_with(self._belongs)
 
     def family(self) -> list[int]:
         """Return the ids of the living processes among the trainer and its descendants."""

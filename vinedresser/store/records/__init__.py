@@ -51,6 +51,7 @@ from vinedresser.store.records.environment import (
     RUN_ID_VARIABLE,
     RUN_VARIABLE,
     environment_without_run,
+    started_for,
 )
 from vinedresser.store.records.heartbeat import Heartbeat, heartbeats, last_step
 from vinedresser.store.records.keys import (
@@ -134,6 +135,7 @@ __all__ = [
     "owner_of",
     "read_record",
     "segment_key",
+    "started_for",
     "suspicions_key",
     "tags_key",
     "trainer_answer_key",

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from pathlib import Path
+
+from vinedresser.processes import Environment
 
 __all__ = [
     "ATTACH_VARIABLE",
@@ -11,6 +15,7 @@ __all__ = [
     "RUN_ID_VARIABLE",
     "RUN_VARIABLE",
     "environment_without_run",
+    "started_for",
 ]
 
 # Set for a launched trainer: the location of its run, the run's id (which marks all descendants),
@@ -31,3 +36,28 @@ _VARIABLES = frozenset(
 def environment_without_run() -> dict[str, str]:
     """Return the environment without the variables above."""
     return {name: value for name, value in os.environ.items() if name not in _VARIABLES}
+
+
+def started_for(directory: Path, run_id: str) -> Callable[[Environment], bool]:
+    """Return a function that returns whether a process was started for a run at this very place.
+
+    The records of a run do not prove that a process is part of it: they may have been copied with
+    the directory, or written by another person. The environment of a process does.
+
+    Args:
+        directory: the run directory. Other paths to the same directory count, copies of it do not.
+        run_id: the run's id.
+    """
+
+    def belongs(environment: Environment) -> bool:
+        place = environment.get(RUN_VARIABLE, "")
+        return environment.get(RUN_ID_VARIABLE) == run_id and _is_same(place, directory)
+
+    return belongs
+
+
+def _is_same(place: str, directory: Path) -> bool:
+    try:
+        return os.path.isabs(place) and os.path.samefile(place, directory)
+    except (OSError, ValueError):
+        return False

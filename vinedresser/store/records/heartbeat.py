@@ -38,6 +38,10 @@ class Heartbeat(Record):
     closed: bool = False
     gone: bool = False
 
+    def __post_init__(self) -> None:
+        """Refuse what is not the identity of a process."""
+        self.identity()
+
     def identity(self) -> ProcessIdentity:
         """Return the identity of the writing process."""
         return ProcessIdentity(**self.process)

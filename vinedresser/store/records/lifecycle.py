@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self
 
+from vinedresser.processes import ProcessIdentity
 from vinedresser.store.records.record import Record, read_record
 from vinedresser.store.storage import Storage
 
@@ -51,6 +52,11 @@ class LaunchRecord(Record):
     patience: float = 0.0
     gpus: int = 0
 
+    def __post_init__(self) -> None:
+        """Refuse an owner that is not the identity of a process."""
+        if self.owner is not None:
+            ProcessIdentity(**self.owner)
+
 
 @dataclass(frozen=True)
 class OwnerRecord(Record):
@@ -60,6 +66,10 @@ class OwnerRecord(Record):
 
     process: dict[str, Any]
 
+    def __post_init__(self) -> None:
+        """Refuse what is not the identity of a process."""
+        ProcessIdentity(**self.process)
+
 
 @dataclass(frozen=True)
 class WorkerRecord(Record):
@@ -68,6 +78,10 @@ class WorkerRecord(Record):
     KEY: ClassVar[str] = "worker.json"
 
     process: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        """Refuse what is not the identity of a process."""
+        ProcessIdentity(**self.process)
 
 
 @dataclass(frozen=True)
@@ -79,6 +93,11 @@ class SupervisorRecord(Record):
     supervisor: dict[str, Any]
     trainer: dict[str, Any]
     started: float
+
+    def __post_init__(self) -> None:
+        """Refuse what are not identities of processes."""
+        ProcessIdentity(**self.supervisor)
+        ProcessIdentity(**self.trainer)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """A record of each flow run that works on a store, by which the next one notices a killed one.
 
-The records are in the folder of the store's state on this machine (`stores.local_state`).
+The records are in this user's state folder (`stores.private_state`), since they say what is to be
+killed: files in a store may come from others.
 """
 
 from __future__ import annotations
@@ -10,17 +11,17 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 from vinedresser.processes import ProcessIdentity, is_alive, this_process
 from vinedresser.store.records import FLOW_VARIABLE
-from vinedresser.store.storage import LocalStorage
+from vinedresser.store.storage import LocalStorage, Location
+from vinedresser.tasks.stores import private_state
 
 __all__ = ["FlowRecord", "dead_flows", "flow_recorded", "forget_flow", "mark_crashed"]
 
-_FOLDER = ".vinedresser/flows"
+_FOLDER = "flows"
 
 
 @dataclass(frozen=True)
@@ -41,11 +42,11 @@ class FlowRecord:
 
 
 @contextmanager
-def flow_recorded(state: Path) -> Iterator[str]:
+def flow_recorded(store: Location) -> Iterator[str]:
     """Keep a record that this process runs the current flow run, for the duration of the context.
 
     Args:
-        state: folder of the store's state on this machine.
+        store: the store on which the flow works.
 
     Yields:
         Prefect's id of the flow run.
@@ -62,29 +63,29 @@ def flow_recorded(state: Path) -> Iterator[str]:
         asdict(this_process()),
     )
     text = json.dumps(asdict(record), indent=1)
-    LocalStorage(state).put(f"{_FOLDER}/{record.id}.json", [text.encode()])
+    LocalStorage(private_state(store)).put(f"{_FOLDER}/{record.id}.json", [text.encode()])
     try:
         yield record.id
     finally:
-        forget_flow(state, record)
+        forget_flow(store, record)
 
 
-def forget_flow(state: Path, record: FlowRecord) -> None:
+def forget_flow(store: Location, record: FlowRecord) -> None:
     """Remove the record of a flow run that has ended or was marked as crashed.
 
     Raises:
         StoreError: the folder cannot be written.
     """
-    LocalStorage(state).delete(f"{_FOLDER}/{record.id}.json")
+    LocalStorage(private_state(store)).delete(f"{_FOLDER}/{record.id}.json")
 
 
-def dead_flows(state: Path) -> list[FlowRecord]:
+def dead_flows(store: Location) -> list[FlowRecord]:
     """Return the flow runs on a store whose process is gone.
 
     Raises:
         StoreError: the folder cannot be read.
     """
-    storage = LocalStorage(state)
+    storage = LocalStorage(private_state(store))
     records = [FlowRecord(**json.loads(storage.get(key))) for key in storage.list(f"{_FOLDER}/")]
     return [record for record in records if is_alive(ProcessIdentity(**record.process)) is False]
 

@@ -70,7 +70,7 @@ def reconcile(store: Location) -> list[Reconciled]:
         The repairs; empty if nothing was to be done. A failed one, such as without MLflow, does not
         prevent the others.
     """
-    results = [*_reconcile_flows(local_state(store))]
+    results = [*_reconcile_flows(store)]
     if not isinstance(store, Path):
         settle_staged(store)
         results += reconcile_spools(_UPLOADS, store=store)
@@ -147,12 +147,13 @@ def _reconcile_run(location: Location) -> str:
         return ""
 
 
-def _reconcile_flows(state: Path) -> list[Reconciled]:
+def _reconcile_flows(store: Location) -> list[Reconciled]:
     """End the processes of dead flows, and mark their Prefect runs as crashed."""
     results = []
-    for flow in dead_flows(state):
-        kill_marked(f"{FLOW_VARIABLE}={flow.marker}")
+    for flow in dead_flows(store):
+        if flow.marker:
+            kill_marked(f"{FLOW_VARIABLE}={flow.marker}")
         if mark_crashed(flow):
             results.append(Reconciled(f"flow run {flow.name}", "crashed: its process is gone"))
-        forget_flow(state, flow)
+        forget_flow(store, flow)
     return results
