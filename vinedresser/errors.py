@@ -6,6 +6,7 @@
     ├── StoreError (OSError)                the storage refused an operation
     │   ├── KeyMissing (FileNotFoundError)  no such object
     │   ├── KeyTaken (FileExistsError)      an exclusive put found an existing object
+    │   ├── NotAFile (and CorruptData)      a link or FIFO in place of a file
     │   └── StoreFull                       no space left
     ├── RunError
     │   ├── NotARun (FileNotFoundError)     the location holds no run
@@ -35,6 +36,7 @@ __all__ = [
     "KeyTaken",
     "LaunchError",
     "MissingDependency",
+    "NotAFile",
     "NotARun",
     "RunError",
     "SecondWriter",
@@ -96,6 +98,13 @@ class SecondWriter(RunError, RuntimeError):
 
 class CorruptData(RunError, ValueError):
     """Stored data does not match its checksum, length or format."""
+
+
+class NotAFile(StoreError, CorruptData):
+    """Something else, such as a symbolic link, a FIFO or a folder, is in place of a file.
+
+    It is damage of the run, not an outage of its storage, and handled as such.
+    """
 
 
 class StillRunning(RunError, RuntimeError):

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import socket
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from vinedresser.errors import ConfigError, StoreError
+from vinedresser.errors import ConfigError, CorruptData, KeyMissing, KeyTaken, NotAFile, StoreError
 from vinedresser.store.storage import LocalStorage, open_storage
 from vinedresser.testing.small_disk import small_disk
 from vinedresser.testing.storage import StorageConformance
@@ -50,7 +52,7 @@ def test_leftovers_of_a_killed_process_are_not_objects(tmp_path: Path) -> None:
 
 def test_an_obstacle_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(StoreError, match="file/below"):
+    with pytest.raises(StoreError, match="file: a file, not a folder"):
         LocalStorage(tmp_path).put("file/below", [b"x"])
 
 
@@ -70,3 +72,110 @@ def test_the_home_directory_is_expanded(tmp_path: Path, monkeypatch: pytest.Monk
 def test_an_unknown_kind_of_store_is_refused(location: str | Path) -> None:
     with pytest.raises(ConfigError, match="s3://"):
         open_storage(location)
+
+
+def _link_to_a_file(path: Path) -> None:
+    target = path.with_name("target")
+    target.write_bytes(b"{}")
+    path.symlink_to(target)
+
+
+def _socket(path: Path) -> None:
+    # The path of a socket is limited to 108 bytes.
+    here = os.open(path.parent, os.O_RDONLY)
+    with socket.socket(socket.AF_UNIX) as one:
+        one.bind(f"/proc/self/fd/{here}/{path.name}")
+    os.close(here)
+
+
+OBSTACLES: dict[str, Callable[[Path], None]] = {
+    "a folder": Path.mkdir,
+    "a FIFO": os.mkfifo,
+    "a socket": _socket,
+    "a symbolic link": _link_to_a_file,
+    "a symbolic link to nothing": lambda path: path.symlink_to("nowhere"),
+    "a symbolic link to itself": lambda path: path.symlink_to(path.name),
+}
+
+
+@pytest.mark.parametrize("kind", OBSTACLES)
+def test_only_regular_files_are_objects(tmp_path: Path, kind: str) -> None:
+    storage = LocalStorage(tmp_path)
+    storage.put("folder/other", [b"x"])
+    OBSTACLES[kind](tmp_path / "folder" / "key")
+    message = f"folder/key: {kind.partition(' to ')[0]}, not a file$"
+    with pytest.raises(NotAFile, match=message):
+        storage.get("folder/key")
+    with pytest.raises(NotAFile, match=message):
+        storage.get("folder/key", 1, 1)
+    with pytest.raises(NotAFile, match=message):
+        storage.get_many(["folder/other", "folder/key"])
+    assert not storage.exists("folder/key")
+    assert storage.get("folder/other") == b"x"
+    with pytest.raises(KeyTaken, match="folder/key"):
+        storage.put("folder/key", [b"y"], exclusive=True)
+
+
+def test_something_else_than_a_file_is_damage_and_a_refusal(tmp_path: Path) -> None:
+    (tmp_path / "key").mkdir()
+    for expected in (CorruptData, StoreError):
+        with pytest.raises(expected, match="key: a folder, not a file"):
+            LocalStorage(tmp_path).get("key")
+
+
+@pytest.mark.parametrize("depth", ["folder", "folder/inner"])
+@pytest.mark.parametrize("kind", ["a file", "a symbolic link"])
+def test_only_folders_are_folders(tmp_path: Path, depth: str, kind: str) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    LocalStorage(elsewhere).put("inner/key", [b"secret"])
+    LocalStorage(elsewhere).put("key", [b"secret"])
+    root = tmp_path / "root"
+    (root / depth).parent.mkdir(parents=True)
+    if kind == "a file":
+        (root / depth).write_bytes(b"")
+    else:
+        (root / depth).symlink_to(elsewhere)
+    storage = LocalStorage(root)
+    key = f"{depth}/key"
+    message = f"root/{depth}: {kind}, not a folder$"
+    for refused in (
+        lambda: storage.get(key),
+        lambda: storage.put(key, [b"x"]),
+        lambda: storage.delete(key),
+        lambda: storage.list(f"{depth}/"),
+        lambda: storage.folders(f"{depth}/"),
+    ):
+        with pytest.raises(NotAFile, match=message):
+            refused()
+    assert not storage.exists(key)
+    assert LocalStorage(elsewhere).get("key") == b"secret"
+    assert LocalStorage(elsewhere).list("") == ["inner/key", "key"]
+
+
+def test_a_put_replaces_a_link_and_not_its_target(tmp_path: Path) -> None:
+    (tmp_path / "target").write_bytes(b"precious")
+    (tmp_path / "key").symlink_to("target")
+    LocalStorage(tmp_path).put("key", [b"x"])
+    assert (tmp_path / "target").read_bytes() == b"precious"
+    assert LocalStorage(tmp_path).get("key") == b"x"
+
+
+def test_a_listing_names_links_and_does_not_follow_them(tmp_path: Path) -> None:
+    storage = LocalStorage(tmp_path / "root")
+    storage.put("folder/key", [b"x"])
+    (tmp_path / "root" / "around").symlink_to(tmp_path)
+    os.mkfifo(tmp_path / "root" / "fifo")
+    assert storage.list("") == ["around", "fifo", "folder/key"]
+    assert storage.folders() == ["folder"]
+
+
+def test_the_root_may_be_a_link(tmp_path: Path) -> None:
+    LocalStorage(tmp_path / "real").put("folder/key", [b"x"])
+    (tmp_path / "link").symlink_to("real")
+    storage = LocalStorage(tmp_path / "link")
+    assert storage.get("folder/key") == b"x"
+    storage.put("new", [b"y"])
+    assert storage.list("") == ["folder/key", "new"]
+    (tmp_path / "link").unlink()
+    with pytest.raises(KeyMissing, match="folder/key"):
+        storage.get("folder/key")

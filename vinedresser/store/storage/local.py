@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 import itertools
 import os
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from vinedresser.errors import KeyMissing, KeyTaken, StoreError, StoreFull
 from vinedresser.store.storage.base import TEMPORARY, Buffer, Span, check_key
+from vinedresser.store.storage.files import make_folder, naming_obstacles, open_file, open_folder
 
 __all__ = ["LocalStorage"]
 
@@ -33,7 +35,8 @@ class LocalStorage:
 
     A put writes a temporary file in the same directory and renames it (or links it, if exclusive),
     so that neither readers nor crashes see half an object. Data is not synced to the device: it
-    survives the death of any process, but not of the machine.
+    survives the death of any process, but not of the machine. Only regular files are objects, and
+    no symbolic link below the directory is followed.
 
     Args:
         root: the directory, created by the first put. A relative path is resolved now, so a later
@@ -51,30 +54,34 @@ class LocalStorage:
 
     def put(self, key: str, parts: Iterable[Buffer], *, exclusive: bool = False) -> None:
         """See `Storage.put`."""
-        path = self._path(key)
-        folder, _, name = path.rpartition("/")
-        temporary = f"{folder}/{TEMPORARY}{_TOKEN}-{os.getpid()}-{next(_NUMBERS)}-{name}"
-        with _translated(path):
+        check_key(key)
+        parent, _, name = key.rpartition("/")
+        temporary = f"{TEMPORARY}{_TOKEN}-{os.getpid()}-{next(_NUMBERS)}-{name}"
+        with self._translated(key):
             try:
-                try:
-                    _write(temporary, parts)
-                except FileNotFoundError:
-                    os.makedirs(folder, exist_ok=True)
-                    _write(temporary, parts)
+                folder = open_folder(self._root, parent)
+            except FileNotFoundError:
+                make_folder(self._root, parent)
+                folder = open_folder(self._root, parent)
+            try:
+                _write(temporary, folder, parts)
                 if exclusive:
-                    os.link(temporary, path)
+                    os.link(
+                        temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False
+                    )
                 else:
-                    os.replace(temporary, path)
+                    os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
             finally:
                 # Missing after a rename; left over after a link or a failure.
                 with suppress(FileNotFoundError):
-                    os.unlink(temporary)
+                    os.unlink(temporary, dir_fd=folder)
+                os.close(folder)
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
         """See `Storage.get`."""
-        path = self._path(key)
-        with _translated(path):
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        check_key(key)
+        with self._translated(key):
+            descriptor = open_file(self._root, key)
             try:
                 if length is None or length > _MUCH:
                     rest = max(os.fstat(descriptor).st_size - start, 0)
@@ -103,68 +110,97 @@ class LocalStorage:
             yield content
 
     def exists(self, key: str) -> bool:
-        """See `Storage.exists`."""
-        return os.path.isfile(self._path(key))
+        """See `Storage.exists`; anything but a regular file is not an object."""
+        check_key(key)
+        parent, _, name = key.rpartition("/")
+        try:
+            folder = open_folder(self._root, parent)
+            try:
+                found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            finally:
+                os.close(folder)
+        except OSError:
+            return False
+        return stat.S_ISREG(found.st_mode)
 
     def folders(self, prefix: str = "") -> list[str]:
         """See `Storage.folders`; includes empty directories."""
         folder, _, begin = prefix.rpartition("/")
-        start = self._path(folder) if folder else self._root
-        with _translated(start):
-            try:
-                with os.scandir(start) as entries:
-                    names = [entry.name for entry in entries if entry.is_dir()]
-            except (FileNotFoundError, NotADirectoryError):
-                return []
+        _check_folder(folder)
+        with self._scanned(folder) as entries:
+            names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
         return sorted(name[len(begin) :] for name in names if name.startswith(begin))
 
     def list(self, prefix: str, after: str = "") -> list[str]:
-        """See `Storage.list`."""
+        """See `Storage.list`; includes links and other files that cannot be read."""
         folder = prefix.rpartition("/")[0]
-        start = self._path(folder) if folder else self._root
-        with _translated(start):
-            keys = _walk(start, f"{folder}/" if folder else "")
-            return sorted(key for key in keys if key.startswith(prefix) and key > after)
+        _check_folder(folder)
+        return sorted(key for key in self._walk(folder) if key.startswith(prefix) and key > after)
 
     def delete(self, key: str) -> None:
         """See `Storage.delete`."""
-        path = self._path(key)
-        with _translated(path), suppress(FileNotFoundError):
-            os.unlink(path)
-
-    def _path(self, key: str) -> str:
         check_key(key)
-        return f"{self._root}/{key}"
+        parent, _, name = key.rpartition("/")
+        with self._translated(key), suppress(FileNotFoundError):
+            folder = open_folder(self._root, parent)
+            try:
+                os.unlink(name, dir_fd=folder)
+            finally:
+                os.close(folder)
+
+    def _walk(self, folder: str) -> Iterator[str]:
+        """Yield the keys of the objects below a folder."""
+        prefix = f"{folder}/" if folder else ""
+        with self._scanned(folder) as entries:
+            found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+        for name, is_folder in found:
+            if is_folder:
+                yield from self._walk(f"{prefix}{name}")
+            elif not name.startswith(TEMPORARY):
+                yield prefix + name
+
+    @contextmanager
+    def _scanned(self, folder: str) -> Iterator[Iterator[os.DirEntry[str]]]:
+        """Open a folder and list it; a missing one is empty.
+
+        Raises:
+            NotAFile: it is something else, such as a file or a symbolic link.
+            StoreError: it cannot be read.
+        """
+        with self._translated(f"{folder}/" if folder else ""):
+            try:
+                descriptor = open_folder(self._root, folder)
+            except FileNotFoundError:
+                yield iter(())
+                return
+            try:
+                with os.scandir(descriptor) as entries:
+                    yield entries
+            finally:
+                os.close(descriptor)
+
+    @contextmanager
+    def _translated(self, key: str) -> Iterator[None]:
+        """Raise errors of the operating system as `StoreError`, with the path in the message."""
+        path = f"{self._root}/{key}"
+        try:
+            with naming_obstacles(self._root, key):
+                yield
+        except StoreError:
+            raise
+        except FileNotFoundError as error:
+            raise KeyMissing(f"{path}: no such object") from error
+        except FileExistsError as error:
+            raise KeyTaken(f"{path}: already exists") from error
+        except OSError as error:
+            kind = StoreFull if error.errno in _FULL else StoreError
+            raise kind(f"{path}: {error.strerror or error}") from error
 
 
-def _walk(folder: str, prefix: str) -> Iterator[str]:
-    """Yield the keys of the objects below a folder, each with a prefix."""
-    try:
-        entries = os.scandir(folder)
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    with entries:
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                yield from _walk(entry.path, f"{prefix}{entry.name}/")
-            elif not entry.name.startswith(TEMPORARY):
-                yield prefix + entry.name
-
-
-@contextmanager
-def _translated(path: str) -> Iterator[None]:
-    """Raise errors of the operating system as `StoreError`, with the path in the message."""
-    try:
-        yield
-    except StoreError:
-        raise
-    except FileNotFoundError as error:
-        raise KeyMissing(f"{path}: no such object") from error
-    except FileExistsError as error:
-        raise KeyTaken(f"{path}: already exists") from error
-    except OSError as error:
-        kind = StoreFull if error.errno in _FULL else StoreError
-        raise kind(f"{path}: {error.strerror or error}") from error
+def _check_folder(folder: str) -> None:
+    """Check that a folder, "" for the root, is inside its storage."""
+    if folder:
+        check_key(folder)
 
 
 def _read(descriptor: int, start: int, length: int) -> bytes:
@@ -181,9 +217,10 @@ def _read(descriptor: int, start: int, length: int) -> bytes:
     return b"".join(chunks)
 
 
-def _write(path: str, parts: Iterable[Buffer]) -> None:
-    """Write buffers to a new file without joining them first."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+def _write(name: str, folder: int, parts: Iterable[Buffer]) -> None:
+    """Write buffers to a new file in an open folder without joining them first."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    descriptor = os.open(name, flags, 0o644, dir_fd=folder)
     try:
         views: list[memoryview] = []
         size = 0

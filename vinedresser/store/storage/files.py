@@ -1,0 +1,139 @@
+"""Opening files below a root: regular files only, and without following symbolic links.
+
+A training may leave anything in its run directory, such as a link to a file elsewhere, or a FIFO
+that blocks its reader. The root itself may be a link, since the user chose it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from vinedresser.errors import NotAFile
+
+__all__ = ["make_folder", "naming_obstacles", "open_file", "open_folder"]
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+# A FIFO is opened without waiting for its other end, and then refused.
+_FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+# Errors of the system if something else than a file or a folder is in the way.
+_OBSTACLES = frozenset({errno.ELOOP, errno.ENOTDIR, errno.ENXIO, errno.EISDIR})
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFREG: "a file",
+}
+
+
+def open_file(
+    root: str | os.PathLike[str], key: str, flags: int = os.O_RDONLY, *, mode: int = 0o644
+) -> int:
+    """Open a regular file below a root.
+
+    Args:
+        root: the root, which may be a symbolic link.
+        key: slash-separated name of the file below the root.
+        flags: flags of `os.open`, such as ``os.O_RDWR | os.O_CREAT``.
+        mode: permissions of a new file.
+
+    Returns:
+        Its descriptor, not inheritable.
+
+    Raises:
+        NotAFile: the key, or a folder in it, is something else, such as a symbolic link or a FIFO.
+        FileNotFoundError: it does not exist.
+        OSError: it cannot be opened for another reason.
+    """
+    folder, _, name = key.rpartition("/")
+    with naming_obstacles(root, key):
+        parent = open_folder(root, folder)
+        try:
+            descriptor = os.open(name, flags | _FILE, mode, dir_fd=parent)
+        finally:
+            os.close(parent)
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return descriptor
+        os.close(descriptor)
+        raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), key)
+
+
+def open_folder(root: str | os.PathLike[str], folder: str) -> int:
+    """Open a folder below a root, without following symbolic links below the root.
+
+    Args:
+        root: the root, which may be a symbolic link.
+        folder: slash-separated name of the folder below the root; "": the root itself.
+
+    Returns:
+        Its descriptor, not inheritable.
+
+    Raises:
+        FileNotFoundError: it does not exist.
+        NotADirectoryError: it, or a folder in its name, is something else.
+        OSError: it cannot be opened for another reason.
+    """
+    descriptor = os.open(root, _FOLDER)
+    for name in folder.split("/") if folder else ():
+        try:
+            inner = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=descriptor)
+        finally:
+            os.close(descriptor)
+        descriptor = inner
+    return descriptor
+
+
+def make_folder(root: str | os.PathLike[str], folder: str) -> None:
+    """Make a folder below a root, the root, and all folders between them, unless they exist.
+
+    Raises:
+        OSError: the folder cannot be made, or is something else.
+    """
+    os.makedirs(root, exist_ok=True)
+    outer = ""
+    for name in folder.split("/") if folder else ():
+        descriptor = open_folder(root, outer)
+        try:
+            with suppress(FileExistsError):
+                os.mkdir(name, dir_fd=descriptor)
+        finally:
+            os.close(descriptor)
+        outer = f"{outer}/{name}" if outer else name
+
+
+@contextmanager
+def naming_obstacles(root: str | os.PathLike[str], key: str) -> Iterator[None]:
+    """Raise an error of the system as `NotAFile` if something else is where a file should be.
+
+    Args:
+        root: the root.
+        key: name of the file below the root.
+
+    Raises:
+        NotAFile: the message has the path and the kind of the first obstacle.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _OBSTACLES:
+            raise
+        raise NotAFile(_obstacle(os.path.abspath(root), key)) from error
+
+
+def _obstacle(root: str, key: str) -> str:
+    """Describe the first thing in a key that is not what the key says."""
+    path = root
+    for place, name in enumerate(names := key.split("/"), start=1):
+        path = f"{path}/{name}"
+        with suppress(OSError):
+            kind = stat.S_IFMT(os.lstat(path).st_mode)
+            wanted = stat.S_IFREG if place == len(names) else stat.S_IFDIR
+            if kind != wanted:
+                return f"{path}: {_KINDS.get(kind, 'something else')}, not {_KINDS[wanted]}"
+    return f"{root}/{key}: not a file"
