@@ -68,6 +68,26 @@ def test_a_judge_has_the_environment_of_who_asks(
     assert [one.environ()["VINEDRESSER_TEST_MARK"] for one in standing()] == ["new"]
 
 
+def test_the_linear_algebra_of_a_judge_uses_one_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "4")
+    judged(make(tmp_path / "built-in"))
+    # One judges, one watches the parent.
+    assert [one.num_threads() for one in standing()] == [2]
+    file = tmp_path / "own.py"
+    file.write_text(
+        "import os, threading\n"
+        "from vinedresser.rules.base import Rule\n"
+        "class Own(Rule):\n"
+        "    needs = ()\n"
+        "    def update(self, step):\n"
+        "        print(len(os.listdir('/proc/self/task')) - threading.active_count())\n"
+    )
+    judged(make(tmp_path / "own"), {f"{file}:Own": {}})
+    assert set((tmp_path / "own" / "rules" / "all.log").read_text().split()) == {"0"}
+
+
 def test_a_run_that_goes_on_keeps_no_other_waiting(tmp_path: Path) -> None:
     long = make(tmp_path / "long", over=False)
     beside = threading.Thread(target=judged, args=(long,))

@@ -13,7 +13,16 @@ from collections.abc import Mapping
 
 from vinedresser.rules.judge_server import Request
 
-__all__ = ["JudgePool"]
+__all__ = ["JudgePool", "judge_environment"]
+
+# The matrices of rules are small: several threads take up to a hundred times as long, since they
+# wait for each other and for the cores that the trainings use.
+_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+
+
+def judge_environment() -> dict[str, str]:
+    """Return the environment of a judge: that of this process, with one thread for numpy."""
+    return os.environ | _ONE_THREAD
 
 
 class JudgePool:
@@ -47,8 +56,8 @@ class JudgePool:
             judge.close()
 
     def _take(self) -> _StandingJudge:
-        """Return a live idle judge with this process's environment, or start one."""
-        environment = dict(os.environ)
+        """Return a live idle judge with the environment of `judge_environment`, or start one."""
+        environment = judge_environment()
         with self._lock:
             while self._idle:
                 judge = self._idle.pop()

@@ -11,7 +11,7 @@ from vinedresser.errors import StoreError, VinedresserError
 from vinedresser.rules.judge_server import Request
 from vinedresser.rules.registry import RULES
 from vinedresser.store.storage import Location
-from vinedresser.tasks.lifecycle.judge_pool import JudgePool
+from vinedresser.tasks.lifecycle.judge_pool import JudgePool, judge_environment
 from vinedresser.tasks.retry_outages import retry_outages
 
 __all__ = ["JudgeFailed", "rules_key", "run_judge"]
@@ -84,7 +84,9 @@ def _judge_alone(request: Request) -> int:
         *("--group", request.group, "--spec", request.spec),
     ]
     with Path(request.log).open("ab") as output:
-        return subprocess.run(command, stdout=output, stderr=output, check=False).returncode
+        return subprocess.run(
+            command, stdout=output, stderr=output, env=judge_environment(), check=False
+        ).returncode
 
 
 def _all_built_in(spec: Path) -> bool:
