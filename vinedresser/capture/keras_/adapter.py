@@ -14,13 +14,13 @@ from keras.src.backend.common.symbolic_scope import in_symbolic_scope
 from vinedresser.capture.adapters.adapter import Adapter
 from vinedresser.capture.adapters.training_setup import TrainingSetup
 from vinedresser.capture.keras_.checkpoint import save_checkpoint
-from vinedresser.capture.keras_.execution import execution_of
 from vinedresser.capture.keras_.loops.builtin_loops import BuiltinLoops
 from vinedresser.capture.keras_.loops.custom_loop import CustomLoop
 from vinedresser.capture.keras_.observation.interception import current_observer, unwatch, watch
 from vinedresser.capture.keras_.observation.observers import Original, PatchPoint
 from vinedresser.capture.keras_.observation.watched_model import WatchedModel
 from vinedresser.capture.keras_.setup import training_setup
+from vinedresser.capture.keras_.step_runner import Execution, StepRunner
 from vinedresser.capture.recording.session import Session
 from vinedresser.errors import ConfigError
 from vinedresser.store.collections.modules import ModuleInfo
@@ -80,7 +80,7 @@ class KerasAdapter:
         self._after_update = guard("the end of an update", self._loop.after_update)
         self._register_optimizer = guard("looking for the optimizer", self._find_optimizer)
         self._record_loss = guard("the loss", self.record_loss)
-        self._execution = execution_of(watched)
+        self._execution = _execution_of(watched)
         self._builtin_loops = BuiltinLoops(watched, self._execution.runner)
         self._execution.watch()
         watch(self)
@@ -168,6 +168,19 @@ class KerasAdapter:
         self._watched.counter.register(optimizer)
         if not self._watched.busy and current_observer() is None:
             self._execution.on_traced_update(optimizer)
+
+
+def _execution_of(watched: WatchedModel) -> Execution:
+    """Return the execution of a model on the backend in use."""
+    if keras.backend.backend() == "tensorflow":
+        from vinedresser.capture.keras_.graphs.tensorflow_execution import TensorFlowExecution
+
+        return TensorFlowExecution(watched)
+    import torch
+
+    # Calls inside code compiled by torch.compile cannot be observed.
+    uncompiled = partial(torch.compiler.set_stance, "force_eager")
+    return Execution(StepRunner(watched, uncompiled))
 
 
 def _check(loss: object, optimizers: list[Any]) -> None:

@@ -16,7 +16,7 @@ from vinedresser.capture.adapters.training_setup import (
     plain_settings,
     typed,
 )
-from vinedresser.capture.keras_.model.training_mode import dropout_rates
+from vinedresser.capture.keras_.model.layers import dropout_rates
 from vinedresser.capture.keras_.observation.optimizer_update import inner_optimizer
 from vinedresser.capture.keras_.observation.watched_model import WatchedModel
 

@@ -1,4 +1,4 @@
-"""The PyTorch backend."""
+"""The PyTorch backend, and the copying of its tensors into recordings."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import keras
 import numpy as np
 import torch
 
-from vinedresser.capture.keras_.backends.torch_copier import KerasTorchCopier
+from vinedresser.capture.config.capture_config import Ask
+from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.recording.session import Session
+from vinedresser.capture.torch_.copies.torch_copier import TorchCopier
 
-__all__ = ["TorchBackend"]
+__all__ = ["KerasTorchCopier", "TorchBackend"]
 
 
 class TorchBackend:
@@ -47,3 +49,29 @@ class TorchBackend:
     def differentiating(self) -> bool:
         """See `Backend.differentiating`."""
         return torch.is_grad_enabled()
+
+
+class KerasTorchCopier(TorchCopier):
+    """The `TensorCopier` of PyTorch tensors and NumPy arrays in the layout of Keras."""
+
+    channels_last = True
+
+    def is_scalar(self, value: Any) -> bool:
+        """See `TensorCopier.is_scalar`."""
+        return super().is_scalar(_tensor(value))
+
+    def keep(self, recording: Recording, name: str, value: Any, ask: Ask) -> None:
+        """See `TensorCopier.keep`.
+
+        Raises:
+            TypeError: The dtype cannot be stored.
+        """
+        super().keep(recording, name, _tensor(value), ask)
+
+    def keep_scalar(self, recording: Recording, name: str, value: Any, weight: float) -> None:
+        """See `TensorCopier.keep_scalar`."""
+        super().keep_scalar(recording, name, _tensor(value), weight)
+
+
+def _tensor(value: Any) -> torch.Tensor:
+    return value if isinstance(value, torch.Tensor) else torch.as_tensor(np.asarray(value))

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
 
-from vinedresser.capture.keras_.graphs.traced_step import TracedStep
+from vinedresser.capture.keras_.graphs.traced import TracedStep
 from vinedresser.capture.keras_.graphs.variants import Variants
 from vinedresser.capture.keras_.observation.due_filter import DueFilter
 from vinedresser.capture.keras_.observation.watched_model import WatchedModel
-from vinedresser.capture.keras_.steps.step_runner import StepFunction, StepResult
+from vinedresser.capture.keras_.step_runner import StepFunction, StepResult, StepRunner
 from vinedresser.capture.recording.recording import Recording
 
 __all__ = ["GraphRunner"]
@@ -20,16 +19,16 @@ __all__ = ["GraphRunner"]
 _ITERATORS = (tf.data.Iterator, tf.distribute.DistributedIterator)
 
 
-class GraphRunner:
-    """A `StepRunner` that calls a second function of the model, traced for the due tensors.
+class GraphRunner(StepRunner):
+    """Calls a second function of the model, traced for the due tensors, unless it runs eagerly.
 
     Args:
         watched: the model.
     """
 
     def __init__(self, watched: WatchedModel) -> None:
+        super().__init__(watched)
         self._model = watched.model
-        self._collector = watched.collector
         self._introduce_layers = watched.introduce_layers
         self._shield = watched.session.shield
         self._variants: dict[str, Variants[TracedStep]] = {}
@@ -46,6 +45,8 @@ class GraphRunner:
         self, method: str, original: StepFunction, iterator: Any, recording: Recording | None
     ) -> StepResult:
         """See `StepRunner.run`."""
+        if self._model.run_eagerly:
+            return super().run(method, original, iterator, recording)
         if method in self._failed or self._distributed():
             return StepResult(original(_as_iterator(iterator)))
         if recording is not None and method == "train_step":
@@ -71,8 +72,8 @@ class GraphRunner:
         it finds no batch. Batches are passed as Optionals, whose static shape is the same as in
         Keras's function: with more static shape, TensorFlow simplifies more and rounds differently.
         """
-        if not isinstance(iterator, _ITERATORS):
-            yield from (iter((data,)) for data in itertools.islice(iterator, limit))
+        if self._model.run_eagerly or not isinstance(iterator, _ITERATORS):
+            yield from super().batches(iterator, limit)
             return
         for _ in range(limit):
             batch = iterator.get_next_as_optional()

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from typing import Any
 
 from vinedresser.capture.keras_.observation.watched_model import WatchedModel
-from vinedresser.capture.keras_.steps.step_runner import StepFunction, StepResult, StepRunner
+from vinedresser.capture.keras_.step_runner import StepFunction, StepResult, StepRunner
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.store.step_record import Mode
 

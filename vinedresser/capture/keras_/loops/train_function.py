@@ -6,7 +6,7 @@ from typing import Any
 
 from vinedresser.capture.keras_.observation.due_filter import UPDATE_TENSORS
 from vinedresser.capture.keras_.observation.watched_model import WatchedModel
-from vinedresser.capture.keras_.steps.step_runner import StepFunction, StepResult, StepRunner
+from vinedresser.capture.keras_.step_runner import StepFunction, StepResult, StepRunner
 from vinedresser.capture.recording.recording import Recording
 
 __all__ = ["TrainFunction"]

@@ -8,7 +8,7 @@ from typing import Any
 from keras.src.backend.common.symbolic_scope import in_symbolic_scope
 
 from vinedresser.capture.keras_.backends.backend import Backend
-from vinedresser.capture.keras_.model.attention import attention_scores
+from vinedresser.capture.keras_.model.layers import attention_scores
 from vinedresser.capture.keras_.model.names import Names
 from vinedresser.capture.keras_.model.nesting import arguments, leaves
 from vinedresser.capture.keras_.observation.due_filter import DueFilter, Emit

@@ -1,1 +1,0 @@
-"""Execution of captured steps in eager mode."""
