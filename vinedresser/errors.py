@@ -18,7 +18,8 @@
     │   └── UnknownStep (LookupError)       the tensor was not captured at that step
     ├── LaunchError (RuntimeError)          a training could not be started
     └── TrackingError (RuntimeError)        the tracking server or its database refused
-        └── TrackingAway (ConnectionError)  it is unavailable or locked; retrying may succeed
+        ├── TrackingAway (ConnectionError)  it is unavailable or locked; retrying may succeed
+        └── UntrustedTracking (PermissionError)  only a record names it, and not the user
 
 Each is also the built-in error that callers expect, so that `except FileNotFoundError` works.
 """
@@ -47,6 +48,7 @@ __all__ = [
     "TrackingError",
     "UnknownStep",
     "UnknownTensor",
+    "UntrustedTracking",
     "VinedresserError",
     "did_you_mean",
 ]
@@ -133,6 +135,10 @@ class TrackingError(VinedresserError, RuntimeError):
 
 class TrackingAway(TrackingError, ConnectionError):
     """The tracking server is unavailable or its database locked; retrying may succeed."""
+
+
+class UntrustedTracking(TrackingError, PermissionError):
+    """Records name a tracking URI that this user has not used for their store."""
 
 
 def did_you_mean(word: str, known: Iterable[str], *, most: int = 3) -> str:

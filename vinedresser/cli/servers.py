@@ -21,7 +21,7 @@ def ui(
     from vinedresser.cli.views.console import console
     from vinedresser.infra.guard import guard_descendants
     from vinedresser.infra.servers import mlflow_page, start_mlflow_ui, stop_server
-    from vinedresser.tasks.stores import tracking
+    from vinedresser.tasks.known_tracking import tracking
 
     record = tracking(parse_location(store))
     guard_descendants()

@@ -11,6 +11,7 @@ from prefect.runtime import flow_run
 from prefect.states import Failed
 
 from vinedresser.tasks.config.sweep_file import Sweep, load_sweep
+from vinedresser.tasks.known_tracking import remember_tracking
 from vinedresser.tasks.lifecycle.earlier_runs import adopt_living
 from vinedresser.tasks.lifecycle.run_queue import run_queue
 from vinedresser.tasks.lifecycle.worker_run import work_order
@@ -85,6 +86,7 @@ def _search(searched: Sweep, resume: bool) -> SweepResult:
         if resume:
             # Before anything else: a training continues without its flow for a minute only.
             adopt_living(experiment.store)
+        remember_tracking(experiment.store, experiment.tracking_uri)
         reconcile(experiment.store)
         with flow_recorded(experiment.store) as flow_id:
             tracking = begin_sweep(searched, resume=resume)

@@ -57,9 +57,11 @@ def train(
 
 def _train(experiment: Experiment) -> TrainResult:
     ensure_store(experiment.store)
+    # First: left runs with the tracking URI of this file are this user's.
+    tracking = prepare_mlflow(experiment)
     reconcile(experiment.store)
     with flow_recorded(experiment.store) as flow_id, work_order(experiment) as order:
-        maker = RunMaker(experiment, prepare_mlflow(experiment), flow=flow_id, order=order)
+        maker = RunMaker(experiment, tracking, flow=flow_id, order=order)
         runs = make_runs(experiment, maker)
         queue = AttemptQueue(runs, partial(correct, maker=maker))
         run_queue(queue, experiment, STAGES)

@@ -6,17 +6,13 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from vinedresser.errors import ConfigError
 from vinedresser.infra.state_folder import private_folder, state_folder, store_state_folder
-from vinedresser.infra.tracking.location import sqlite_path
 from vinedresser.processes import ProcessIdentity, is_alive, this_process
 from vinedresser.store.records import (
     ClaimRecord,
     LaunchRecord,
     RunRecord,
-    TrackingRecord,
     owner_of,
-    read_record,
 )
 from vinedresser.store.storage import Location, StoreUrl, open_storage
 from vinedresser.store.storage.spool import spools
@@ -32,7 +28,6 @@ __all__ = [
     "remote_runs",
     "run_directories",
     "runs_in",
-    "tracking",
 ]
 
 
@@ -152,30 +147,6 @@ def owned_here(store: Location) -> list[Path]:
     here = this_process()
     directories = run_directories(store) if isinstance(store, Path) else spools(store)
     return [directory for directory in directories if _owner(directory) == here]
-
-
-def tracking(store: Location) -> TrackingRecord:
-    """Return the tracking record of a run in a store, which says where MLflow keeps them all.
-
-    Raises:
-        ConfigError: no run is tracked, or MLflow's database is not on this machine.
-        StoreError: the store refused a request.
-    """
-    for location in runs_in(store):
-        record = read_record(open_storage(location), TrackingRecord)
-        if record is not None:
-            _check_database(record.uri, store)
-            return record
-    raise ConfigError(f"{store}: no run in it is tracked by MLflow; `vinedresser train` does that")
-
-
-def _check_database(uri: str, store: Location) -> None:
-    """Refuse a database that is not on this machine: MLflow would create an empty one."""
-    path = sqlite_path(uri)
-    if path is not None and not path.exists():
-        raise ConfigError(
-            f"{path}: no such file; MLflow's database of {store} is gone, or on another machine"
-        )
 
 
 def _owner(location: Location) -> ProcessIdentity | None:

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import sqlite3
 import subprocess
+from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
 
+import pytest
+
+from vinedresser.errors import UntrustedTracking
+from vinedresser.infra.tracking import absolute_uri, prepare_tracking
 from vinedresser.processes import this_process
-from vinedresser.tasks.reconcile.reconcile import reconcile
+from vinedresser.store.records import TrackingRecord, write_record
+from vinedresser.store.storage import LocalStorage
+from vinedresser.sweeps.spec import SweepRecord
+from vinedresser.tasks.known_tracking import remember_tracking, tracking
+from vinedresser.tasks.reconcile.reconcile import Reconciled, reconcile
 from vinedresser.tasks.stores import private_state
+from vinedresser.testing.runs import end_run, make_run, step_record
 
 
 def test_a_note_of_a_flow_in_a_store_ends_no_process(tmp_path: Path) -> None:
@@ -33,3 +45,77 @@ def test_the_state_of_a_store_is_outside_it_and_private(tmp_path: Path) -> None:
     (tmp_path / "inner").mkdir()
     assert private_state(tmp_path / "inner" / "..") == folder
     assert private_state(tmp_path / "inner") != folder
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> str:
+    """Return the tracking URI of a database of this user that has nothing to do with MLflow."""
+    with closing(sqlite3.connect(tmp_path / "other.db")) as database:
+        database.execute("CREATE TABLE accounts (id INTEGER)")
+    return f"sqlite:///{tmp_path / 'other.db'}"
+
+
+def left_run(directory: Path, uri: str, experiment: str = "0") -> None:
+    """Make a run that is over and whose end MLflow does not know."""
+    make_run(directory, [step_record(0, scalars={"losses/loss": 1.0})])
+    end_run(directory)
+    write_record(LocalStorage(directory), TrackingRecord(uri, experiment, ""))
+
+
+def test_a_database_that_only_a_record_names_stays_as_it_is(tmp_path: Path, elsewhere: str) -> None:
+    left_run(tmp_path / "runs" / "a", elsewhere)
+    before = (tmp_path / "other.db").read_bytes()
+    files = sorted(tmp_path.rglob("*"))
+    (result,) = reconcile(tmp_path / "runs")
+    assert (result.what, result.failed) == ("a", False)
+    assert result.done == (
+        f"left alone: its records name {elsewhere}, where none of your flows has kept the runs of "
+        f"{tmp_path / 'runs'}; if it is yours, set MLFLOW_TRACKING_URI={elsewhere} and repeat the "
+        "command"
+    )
+    assert (tmp_path / "other.db").read_bytes() == before
+    assert sorted(tmp_path.rglob("*")) == files
+    with pytest.raises(UntrustedTracking, match="left alone"):
+        tracking(tmp_path / "runs")
+
+
+def test_a_sweep_whose_record_names_a_database_is_left_alone(
+    tmp_path: Path, elsewhere: str
+) -> None:
+    record = SweepRecord(
+        "s", {}, [], {}, [], None, 1.0, tracking_uri=elsewhere, experiment_id="0", id="x"
+    )
+    write_record(LocalStorage(tmp_path / "runs"), record)
+    before = (tmp_path / "other.db").read_bytes()
+    (result,) = reconcile(tmp_path / "runs")
+    assert result.what == "sweep runs"
+    assert result.done.startswith("left alone: ")
+    assert (tmp_path / "other.db").read_bytes() == before
+
+
+def test_what_this_user_has_used_or_names_counts_but_not_for_a_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uri = absolute_uri("sqlite:///mlflow.db", tmp_path)
+    store = tmp_path / "runs"
+    left_run(store / "a", uri, prepare_tracking(uri, "digits"))
+    remember_tracking(store, uri)
+    shutil.copytree(store, tmp_path / "copy")
+    assert "left alone" in reconcile(tmp_path / "copy")[0].done
+    assert "left alone" in reconcile(tmp_path / "copy" / "a")[0].done
+    assert reconcile(store) == [Reconciled("a", "finished; MLflow brought up to date")]
+    assert reconcile(store) == []
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    assert "brought up to date" in reconcile(tmp_path / "copy" / "a")[0].done
+
+
+def test_a_link_in_a_run_is_not_uploaded(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("the secret")
+    uri = absolute_uri("sqlite:///mlflow.db", tmp_path)
+    left_run(tmp_path / "runs" / "a", uri, prepare_tracking(uri, "digits"))
+    remember_tracking(tmp_path / "runs", uri)
+    (tmp_path / "runs" / "a" / "actions").mkdir()
+    (tmp_path / "runs" / "a" / "actions" / "x.jsonl").symlink_to(tmp_path / "secret")
+    assert reconcile(tmp_path / "runs")
+    uploaded = [one for one in (tmp_path / "mlartifacts").rglob("*") if one.is_file()]
+    assert "the secret" not in [one.read_text(errors="replace") for one in uploaded]

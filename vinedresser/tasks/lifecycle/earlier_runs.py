@@ -11,6 +11,7 @@ from vinedresser.errors import StillRunning, TrackingError
 from vinedresser.infra.launcher import adopt
 from vinedresser.store.records import ExitRecord, RunRecord, TrackingRecord, read_record
 from vinedresser.store.storage import Location, open_storage
+from vinedresser.tasks.known_tracking import read_tracking
 from vinedresser.tasks.lifecycle.additional_runs import equip_additional
 from vinedresser.tasks.lifecycle.recording import send_metrics
 from vinedresser.tasks.lifecycle.settle import end_of_run, settle_run
@@ -97,16 +98,21 @@ def settle_left(location: Location) -> str:
 
     Raises:
         StillRunning: it has not ended.
+        UntrustedTracking: its tracking URI is none of this user's; nothing was changed.
         TrackingError: MLflow's database or server refused or is unavailable.
         StoreError: it cannot be read.
     """
     storage = open_storage(location)
+    was_over = storage.exists(ExitRecord.KEY)
+    tracking = read_record(storage, TrackingRecord)
+    settled = tracking is None or tracking.settled
+    if not settled:
+        # Before anything is written: it may be a copy, or somebody else's.
+        read_tracking(location, storage)
     if isinstance(location, Path):
         equip_additional(location)
-    was_over = storage.exists(ExitRecord.KEY)
     end = end_of_run(location)
-    tracking = read_record(storage, TrackingRecord)
-    if was_over and (tracking is None or tracking.settled):
+    if was_over and settled:
         return ""
     send_metrics(location)
     settle_run(location)

@@ -27,6 +27,7 @@ from vinedresser.store.records import (
 from vinedresser.store.storage import LocalStorage
 from vinedresser.tasks.config.experiment import Experiment
 from vinedresser.tasks.config.run_spec import RunSpec
+from vinedresser.tasks.known_tracking import remember_tracking
 from vinedresser.tasks.lifecycle.judging import rules_key
 from vinedresser.tasks.lifecycle.mlflow_run import find_or_create
 from vinedresser.tasks.places.cluster_place import ClusterPlace, WorkOrder
@@ -48,6 +49,7 @@ def prepare_mlflow(experiment: Experiment) -> TrackingRecord:
         TrackingError: MLflow's database or server refused.
     """
     uri = experiment.tracking_uri
+    remember_tracking(experiment.store, uri)
     experiment_id = prepare_tracking(uri, experiment.tracking_experiment)
     return TrackingRecord(uri, experiment_id, run_id="")
 

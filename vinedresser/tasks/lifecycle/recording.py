@@ -5,8 +5,9 @@ from __future__ import annotations
 from vinedresser.errors import TrackingError
 from vinedresser.infra.tracking import MetricNames, MetricSink, thin
 from vinedresser.store.reading.reader import open_run
-from vinedresser.store.records import TrackingRecord, read_record
+from vinedresser.store.records import TrackingRecord
 from vinedresser.store.storage import LocalStorage, Location
+from vinedresser.tasks.known_tracking import read_tracking
 from vinedresser.tasks.lifecycle.mlflow_run import find_or_create
 from vinedresser.tasks.lifecycle.tagging import RuleTags
 from vinedresser.tasks.places.run_place import RunPlace
@@ -27,7 +28,7 @@ def record_metrics(place: RunPlace) -> None:
         StoreError: see `send_metrics`.
     """
     # On an object store the record may not have arrived yet.
-    tracking = read_record(LocalStorage(place.directory), TrackingRecord)
+    tracking = read_tracking(place.location, LocalStorage(place.directory))
     if place.appear():
         send_metrics(place.location, tracking)
         place.recorded = True
@@ -53,7 +54,7 @@ def send_metrics(location: Location, tracking: TrackingRecord | None = None) -> 
 def _send(location: Location, tracking: TrackingRecord | None) -> None:
     """Send them once, from the first step on."""
     run = open_run(location)
-    tracking = tracking or read_record(run.storage, TrackingRecord)
+    tracking = tracking or read_tracking(location, run.storage)
     if tracking is None:
         return
     run_id = tracking.run_id or find_or_create(tracking, location, run.info)

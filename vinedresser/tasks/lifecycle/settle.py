@@ -16,11 +16,11 @@ from vinedresser.store.reading.reader import Run, open_run
 from vinedresser.store.records import (
     ExitCause,
     ExitRecord,
-    TrackingRecord,
     read_record,
     write_record,
 )
-from vinedresser.store.storage import Location, open_storage
+from vinedresser.store.storage import LocalStorage, Location, open_storage
+from vinedresser.tasks.known_tracking import read_tracking
 from vinedresser.tasks.lifecycle.mlflow_run import end_tags, find_or_create
 from vinedresser.tasks.lifecycle.recording import send_metrics
 from vinedresser.tasks.places.run_place import RunPlace
@@ -88,8 +88,8 @@ def settle_run(location: Location) -> ExitRecord:
     """
     end = end_of_run(location)
     run = open_run(location)
-    with _artifacts(run, location) as artifacts:
-        tracking = read_record(run.storage, TrackingRecord)
+    with _artifacts(run) as artifacts:
+        tracking = read_tracking(location, run.storage)
         if tracking is None or tracking.settled:
             return end
         run_id = tracking.run_id or find_or_create(tracking, location, run.info)
@@ -106,19 +106,17 @@ def settle_run(location: Location) -> ExitRecord:
 
 
 @contextmanager
-def _artifacts(run: Run, location: Location) -> Iterator[dict[str, Path]]:
-    """Write the report to the run; yield local files of the report, findings and actions."""
+def _artifacts(run: Run) -> Iterator[dict[str, Path]]:
+    """Write the report to the run; yield copies of the report, findings and actions.
+
+    Copies: MLflow's client would follow a link in the run, which may lead anywhere.
+    """
     folders = ("findings/", "actions/")
     findings = [key for one in folders for key in run.storage.list(one) if key.endswith(".jsonl")]
-    if isinstance(location, Path):
-        write_report(run, location / REPORT)
-        yield {key: location / key for key in (REPORT, *findings)}
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        copies = {key: Path(folder, key) for key in (REPORT, *findings)}
-        write_report(run, copies[REPORT])
-        run.storage.put(REPORT, [copies[REPORT].read_bytes()])
+    with tempfile.TemporaryDirectory(prefix="vinedresser-") as folder:
+        copies = LocalStorage(folder)
+        write_report(run, Path(folder, REPORT))
+        run.storage.put(REPORT, [copies.get(REPORT)])
         for key in findings:
-            copies[key].parent.mkdir(exist_ok=True)
-            copies[key].write_bytes(run.storage.get(key))
-        yield copies
+            copies.put(key, [run.storage.get(key)])
+        yield {key: Path(folder, key) for key in (REPORT, *findings)}

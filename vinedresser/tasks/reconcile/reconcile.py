@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 
 from vinedresser.capture.run.claims import additional_location
-from vinedresser.errors import StillRunning, VinedresserError
+from vinedresser.errors import StillRunning, UntrustedTracking, VinedresserError
 from vinedresser.processes import kill_marked
 from vinedresser.store.records import FLOW_VARIABLE, TrackingRecord
 from vinedresser.store.relay_process import recover_spools
@@ -30,7 +30,6 @@ from vinedresser.tasks.places.staging import settle_staged
 from vinedresser.tasks.reconcile.flow_record import dead_flows, forget_flow, mark_crashed
 from vinedresser.tasks.stores import (
     is_owned,
-    local_state,
     owner_is_gone,
     remote_runs,
     run_directories,
@@ -51,7 +50,7 @@ class Reconciled:
 
     Attributes:
         what: name of the run or flow run.
-        done: what was done, or why it failed.
+        done: what was done, or why it failed or was left alone.
         failed: whether it failed and is to be tried again.
     """
 
@@ -77,8 +76,7 @@ def reconcile(store: Location) -> list[Reconciled]:
         _await_relays(store)
     for location in _unsettled(store):
         results += _attempt(location.name, partial(_reconcile_run, location))
-    state = local_state(store)
-    results += _attempt(f"sweep {store.name}", partial(settle_sweep, state))
+    results += _attempt(f"sweep {store.name}", partial(settle_sweep, store))
     return results
 
 
@@ -86,6 +84,9 @@ def _attempt(what: str, action: Callable[[], str]) -> list[Reconciled]:
     """Try a repair, and return what it did, if anything."""
     try:
         done = action()
+    except UntrustedTracking as error:
+        _log.warning("%s: %s", what, error)
+        return [Reconciled(what, str(error))]
     except VinedresserError as error:
         _log.warning("%s: not reconciled: %s", what, error)
         return [Reconciled(what, str(error), failed=True)]

@@ -12,6 +12,7 @@ from vinedresser.store.records import read_record, write_record
 from vinedresser.store.storage import LocalStorage, Location, open_storage
 from vinedresser.sweeps.journal_lock import is_held
 from vinedresser.sweeps.spec import SweepRecord
+from vinedresser.tasks.known_tracking import require_known
 from vinedresser.tasks.stores import local_state
 
 __all__ = ["JOURNAL", "PAGE", "end_sweep", "resume_sweep", "settle_sweep", "sweeps_in"]
@@ -71,23 +72,26 @@ def end_sweep(state: Path, status: RunStatus, tags: Mapping[str, object]) -> Non
     _tell(record, state)
 
 
-def settle_sweep(state: Path) -> str:
+def settle_sweep(store: Location) -> str:
     """Give MLflow's run of a sweep that no process runs its end; idempotent.
 
     Args:
-        state: a folder that may be a sweep's.
+        store: a store that may be a sweep's.
 
     Returns:
         One sentence about what was done; "" for nothing.
 
     Raises:
+        UntrustedTracking: its tracking URI is none of this user's; nothing was changed.
         TrackingError: MLflow's database or server refused or is unavailable.
         CorruptData: its record cannot be read.
         StoreError: the folder cannot be read or written.
     """
+    state = local_state(store)
     record = read_record(LocalStorage(state), SweepRecord)
     if record is None or record.settled or is_held(state / JOURNAL):
         return ""
+    require_known(store, record.tracking_uri)
     if not record.end:
         record = replace(record, end={"status": "KILLED", "tags": {"sweep.over": _GONE}})
     _tell(record, state)

@@ -20,6 +20,7 @@ from vinedresser.sweeps.study import Study
 from vinedresser.sweeps.trial import Trial
 from vinedresser.tasks.config.sweep_file import Sweep
 from vinedresser.tasks.interruption import Interruption
+from vinedresser.tasks.known_tracking import remember_tracking, require_known
 from vinedresser.tasks.sweeping.sweep_record import PAGE, end_sweep, resume_sweep
 from vinedresser.tasks.sweeping.sweep_runner import SweepRunner
 
@@ -74,19 +75,22 @@ def begin_sweep(sweep: Sweep, *, resume: bool) -> TrackingRecord:
         TrackingError: MLflow's database or server refused.
     """
     storage = LocalStorage(sweep.state)
+    store, uri = sweep.experiment.store, sweep.experiment.tracking_uri
     record = _record(sweep)
     before = read_record(storage, SweepRecord)
     if before is None and resume:
         raise ConfigError(f"{sweep.state}: no sweep to resume; omit --resume")
     if before is not None:
         _check(before, record, sweep, resume=resume)
+        if before.tracking_uri != uri:
+            require_known(store, before.tracking_uri)
         record = before
     else:
-        uri = sweep.experiment.tracking_uri
         experiment_id = prepare_tracking(uri, sweep.experiment.tracking_experiment)
         record = replace(record, experiment_id=experiment_id)
         # The intention first, so that nothing is made twice after a kill in between.
         write_record(storage, record)
+    remember_tracking(store, record.tracking_uri)
     if not record.run_id:
         record = replace(record, run_id=_mlflow_run(record, sweep))
     if before is not None:

@@ -1,0 +1,116 @@
+"""The tracking URIs that this user's flows have used for a store; no others count.
+
+The records in a store name a tracking URI, but a store may come from somebody else, or be a copy.
+Its files must not choose the server that gets data, nor the database that is changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+from vinedresser.errors import ConfigError, UntrustedTracking
+from vinedresser.infra.tracking.location import absolute_uri, sqlite_path
+from vinedresser.store.records import TrackingRecord, read_record
+from vinedresser.store.storage import LocalStorage, Location, Storage, open_storage
+from vinedresser.tasks.stores import private_state, runs_in
+
+__all__ = ["TRACKING_VARIABLE", "read_tracking", "remember_tracking", "require_known", "tracking"]
+
+# MLflow's own variable.
+TRACKING_VARIABLE = "MLFLOW_TRACKING_URI"
+
+
+def remember_tracking(store: Location, uri: str) -> None:
+    """Note that a flow of this user keeps the runs of a store at a tracking URI.
+
+    Raises:
+        StoreError: the user's state folder cannot be written.
+    """
+    LocalStorage(private_state(store)).put(_key(uri), [uri.encode()])
+
+
+def require_known(store: Location, uri: str) -> None:
+    """Refuse a tracking URI that this user has not used for a store.
+
+    Args:
+        store: the store whose records name it.
+        uri: the tracking URI.
+
+    Raises:
+        UntrustedTracking: neither a flow of this user has used it for this store, nor does
+            ``MLFLOW_TRACKING_URI`` name it.
+        StoreError: the user's state folder cannot be read.
+    """
+    if LocalStorage(private_state(store)).exists(_key(uri)) or uri == _from_environment():
+        return
+    raise UntrustedTracking(
+        f"left alone: its records name {uri}, where none of your flows has kept the runs of "
+        f"{store}; if it is yours, set {TRACKING_VARIABLE}={uri} and repeat the command"
+    )
+
+
+def read_tracking(location: Location, storage: Storage | None = None) -> TrackingRecord | None:
+    """Return the tracking record of a run; None if MLflow does not track it.
+
+    Args:
+        location: location of the run.
+        storage: where its records are; None: at the location.
+
+    Raises:
+        UntrustedTracking: see `require_known`.
+        CorruptData: the record cannot be read.
+        StoreError: the storage refused.
+    """
+    record = read_record(storage or open_storage(location), TrackingRecord)
+    if record is not None:
+        require_known(_store_of(location), record.uri)
+    return record
+
+
+def tracking(store: Location) -> TrackingRecord:
+    """Return the tracking record of a run in a store, which says where MLflow keeps them all.
+
+    Raises:
+        ConfigError: no run is tracked, or MLflow's database is not on this machine.
+        UntrustedTracking: see `require_known`.
+        StoreError: the store refused a request.
+    """
+    for location in runs_in(store):
+        record = read_tracking(location)
+        if record is not None:
+            _check_database(record.uri, store)
+            return record
+    raise ConfigError(f"{store}: no run in it is tracked by MLflow; `vinedresser train` does that")
+
+
+def _check_database(uri: str, store: Location) -> None:
+    """Refuse a database that is not on this machine: MLflow would create an empty one."""
+    path = sqlite_path(uri)
+    if path is not None and not path.exists():
+        raise ConfigError(
+            f"{path}: no such file; MLflow's database of {store} is gone, or on another machine"
+        )
+
+
+def _store_of(location: Location) -> Location:
+    """Return the store of a run."""
+    if not isinstance(location, Path):
+        return location.parent
+    return Path(os.path.realpath(location)).parent
+
+
+def _from_environment() -> str:
+    """Return the tracking URI that the user's environment names; "" if it names none."""
+    named = os.environ.get(TRACKING_VARIABLE, "")
+    try:
+        return absolute_uri(named)
+    except ConfigError:
+        # A folder, "databricks" and the like, which no flow uses.
+        return ""
+
+
+def _key(uri: str) -> str:
+    """Return the key of the note about a tracking URI."""
+    return f"tracking/{hashlib.sha256(uri.encode()).hexdigest()}"
