@@ -18,6 +18,7 @@ from vinedresser.infra.tracking import prepare_tracking
 from vinedresser.processes import marked_processes
 from vinedresser.store.records import RunRecord, TrackingRecord, write_record
 from vinedresser.store.storage import LocalStorage
+from vinedresser.tasks.known_tracking import remember_tracking
 
 
 @pytest.mark.thorough
@@ -28,6 +29,7 @@ def test_ui_serves_the_store_and_leaves_no_process_behind(
     run = LocalStorage(tmp_path / "one")
     write_record(run, RunRecord(id="0" * 32, name="one", created=time.time()))
     write_record(run, TrackingRecord(uri, prepare_tracking(uri, "digits"), run_id="0"))
+    remember_tracking(tmp_path, uri)
     ui = subprocess.Popen(
         [sys.executable, "-m", "vinedresser", "ui", str(tmp_path)],
         stdout=subprocess.PIPE,

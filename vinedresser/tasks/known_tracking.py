@@ -46,7 +46,7 @@ def require_known(store: Location, uri: str) -> None:
     if LocalStorage(private_state(store)).exists(_key(uri)) or uri == _from_environment():
         return
     raise UntrustedTracking(
-        f"left alone: its records name {uri}, where none of your flows has kept the runs of "
+        f"its records name {uri}, where none of your flows has kept the runs of "
         f"{store}; if it is yours, set {TRACKING_VARIABLE}={uri} and repeat the command"
     )
 

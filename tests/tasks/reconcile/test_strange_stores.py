@@ -75,7 +75,7 @@ def test_a_database_that_only_a_record_names_stays_as_it_is(tmp_path: Path, else
     )
     assert (tmp_path / "other.db").read_bytes() == before
     assert sorted(tmp_path.rglob("*")) == files
-    with pytest.raises(UntrustedTracking, match="left alone"):
+    with pytest.raises(UntrustedTracking, match="its records name"):
         tracking(tmp_path / "runs")
 
 

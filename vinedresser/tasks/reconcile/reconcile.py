@@ -85,8 +85,8 @@ def _attempt(what: str, action: Callable[[], str]) -> list[Reconciled]:
     try:
         done = action()
     except UntrustedTracking as error:
-        _log.warning("%s: %s", what, error)
-        return [Reconciled(what, str(error))]
+        _log.warning("%s: left alone: %s", what, error)
+        return [Reconciled(what, f"left alone: {error}")]
     except VinedresserError as error:
         _log.warning("%s: not reconciled: %s", what, error)
         return [Reconciled(what, str(error), failed=True)]
