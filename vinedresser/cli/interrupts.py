@@ -7,12 +7,9 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import FrameType
 
 from vinedresser.store.storage import Location
-
-if TYPE_CHECKING:
-    from types import FrameType
 
 __all__ = ["interrupts_stop"]
 

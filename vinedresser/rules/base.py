@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from vinedresser.capture.config.capture_config import CaptureConfig
 from vinedresser.rules.faults import Fault
@@ -13,10 +13,8 @@ from vinedresser.rules.need import Need
 from vinedresser.rules.signals.base import constructor_parameters, signals_of
 from vinedresser.store.finding import Finding, Severity
 from vinedresser.store.json_values import strict_json
-
-if TYPE_CHECKING:
-    from vinedresser.store.reading.step import Step
-    from vinedresser.store.records import RunRecord
+from vinedresser.store.reading.step import Step
+from vinedresser.store.records import RunRecord
 
 __all__ = ["Rule", "capture_for"]
 

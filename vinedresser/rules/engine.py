@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 from vinedresser.rules.base import Rule
 from vinedresser.rules.rule_runner import RuleRunner
 from vinedresser.rules.signals.base import SignalPool
 from vinedresser.store.finding import Finding
-
-if TYPE_CHECKING:
-    from vinedresser.store.reading.step import Step
-    from vinedresser.store.records import RunRecord
+from vinedresser.store.reading.step import Step
+from vinedresser.store.records import RunRecord
 
 __all__ = ["NOT_APPLICABLE", "Engine"]
 

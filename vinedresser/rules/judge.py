@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from vinedresser.rules.actions.stop import StopOnSeverity
 from vinedresser.rules.base import Rule
@@ -21,15 +21,13 @@ from vinedresser.rules.engine import Engine
 from vinedresser.rules.root_cause import root_causes
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import Run
+from vinedresser.store.reading.step import Step
 from vinedresser.store.records import (
     ExitRecord,
     RunRecord,
     StopRecord,
     read_record,
 )
-
-if TYPE_CHECKING:
-    from vinedresser.store.reading.step import Step
 
 __all__ = ["Stopping", "judge"]
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from vinedresser.errors import ConfigError
 from vinedresser.store.collections.collection import Collection
 from vinedresser.store.collections.schedule import SaveConfig
-
-if TYPE_CHECKING:
-    from vinedresser.store.reading.step import Step
+from vinedresser.store.reading.step import Step
 
 __all__ = ["Need"]
 

@@ -6,7 +6,6 @@ import inspect
 from collections.abc import Callable
 from difflib import get_close_matches
 from functools import partial
-from typing import TYPE_CHECKING
 
 from vinedresser.errors import CorruptData
 from vinedresser.rules.base import Rule
@@ -14,10 +13,8 @@ from vinedresser.rules.need import Need
 from vinedresser.rules.shield import shielded
 from vinedresser.rules.signals.base import SignalPool, signals_of
 from vinedresser.store.finding import Finding
-
-if TYPE_CHECKING:
-    from vinedresser.store.reading.step import Step
-    from vinedresser.store.records import RunRecord
+from vinedresser.store.reading.step import Step
+from vinedresser.store.records import RunRecord
 
 __all__ = ["RuleRunner"]
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
+from vinedresser.rules.engine import Engine
 from vinedresser.rules.findings_file import finding_line
 from vinedresser.store.finding import Finding
+from vinedresser.store.reading.step import Step
 from vinedresser.store.records import (
     Record,
     read_record,
@@ -16,10 +18,6 @@ from vinedresser.store.records import (
     write_record,
 )
 from vinedresser.store.storage import Storage
-
-if TYPE_CHECKING:
-    from vinedresser.rules.engine import Engine
-    from vinedresser.store.reading.step import Step
 
 __all__ = ["SuspicionRecord", "SuspicionWriter", "read_suspicions"]
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from vinedresser.rules.base import Rule
 from vinedresser.rules.faults import Fault
 from vinedresser.rules.patience import Patience
 from vinedresser.rules.signals.outcomes.outcome import Outcome, Verdict
 from vinedresser.store.finding import Finding
-
-if TYPE_CHECKING:
-    from vinedresser.store.reading.step import Step
+from vinedresser.store.reading.step import Step
 
 __all__ = ["Symptom", "SymptomRule"]
 

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from vinedresser.store.reading.step import Step
 from vinedresser.sweeps.settings import Objective
-
-if TYPE_CHECKING:
-    from vinedresser.store.reading.step import Step
 
 __all__ = ["ObjectiveHistory"]
 

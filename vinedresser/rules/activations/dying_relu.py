@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +13,8 @@ from vinedresser.rules.need import Need
 from vinedresser.rules.signals.activation_outputs import outputs_of_activations
 from vinedresser.rules.signals.parameters.learning_rate import LearningRate
 from vinedresser.rules.symptom import Symptom, SymptomRule
-
-if TYPE_CHECKING:
-    from vinedresser.store.reading.step import Step
-    from vinedresser.store.records import RunRecord
+from vinedresser.store.reading.step import Step
+from vinedresser.store.records import RunRecord
 
 __all__ = ["DyingRelu"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from vinedresser.rules.advice import Advice
 from vinedresser.rules.bounds import require_between
@@ -12,10 +11,8 @@ from vinedresser.rules.need import Need
 from vinedresser.rules.signals.activation_outputs import outputs_of_activations
 from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.collections.modules import module_of
-
-if TYPE_CHECKING:
-    from vinedresser.store.reading.step import Step
-    from vinedresser.store.records import RunRecord
+from vinedresser.store.reading.step import Step
+from vinedresser.store.records import RunRecord
 
 __all__ = ["SaturatedActivation", "mean_slope"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +15,8 @@ from vinedresser.rules.signals.losses.confusion import confusion
 from vinedresser.rules.signals.outcomes.fit import Fit
 from vinedresser.rules.signals.outcomes.outcome import Outcome
 from vinedresser.store.finding import Finding
-
-if TYPE_CHECKING:
-    from vinedresser.store.reading.step import Step
-    from vinedresser.store.records import RunRecord
+from vinedresser.store.reading.step import Step
+from vinedresser.store.records import RunRecord
 
 __all__ = ["ClassImbalance"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,7 @@ from vinedresser.rules.signals.outcomes.outcome import Outcome
 from vinedresser.rules.signals.row_digests import row_digests
 from vinedresser.rules.signals.row_positions import RowPositions
 from vinedresser.store.finding import Finding
-
-if TYPE_CHECKING:
-    from vinedresser.store.reading.step import Step
+from vinedresser.store.reading.step import Step
 
 __all__ = ["CorruptInputs"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from vinedresser.rules.base import Rule
 from vinedresser.rules.bounds import require_at_least, require_between
@@ -15,9 +15,7 @@ from vinedresser.rules.signals.outcomes.guessing import Guessing
 from vinedresser.rules.signals.outcomes.held_out import HeldOut
 from vinedresser.rules.signals.outcomes.outcome import Outcome
 from vinedresser.store.finding import Finding
-
-if TYPE_CHECKING:
-    from vinedresser.store.reading.step import Step
+from vinedresser.store.reading.step import Step
 
 __all__ = ["CorruptLabels"]
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from numpy.typing import NDArray
 
@@ -12,11 +13,7 @@ from vinedresser.rules.bounds import require_between
 from vinedresser.rules.signals.losses.compared import Batches
 from vinedresser.rules.signals.row_digests import row_digests
 from vinedresser.store.finding import Finding
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from vinedresser.store.reading.step import Step
+from vinedresser.store.reading.step import Step
 
 __all__ = ["DataLeakage"]
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from vinedresser.rules.signals.outcomes.outcome import Verdict
 from vinedresser.rules.symptom import SymptomRule
 from vinedresser.rules.trees.ensemble import Ensemble
-
-if TYPE_CHECKING:
-    from vinedresser.store.finding import Finding
-    from vinedresser.store.reading.step import Step
-    from vinedresser.store.records import RunRecord
+from vinedresser.store.finding import Finding
+from vinedresser.store.reading.step import Step
+from vinedresser.store.records import RunRecord
 
 __all__ = ["ScaleRule"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,7 @@ from vinedresser.rules.bounds import require_at_least, require_between
 from vinedresser.rules.signals.losses.compared import Batches, Compared
 from vinedresser.rules.signals.outcomes.fit import Fit
 from vinedresser.store.finding import Finding
-
-if TYPE_CHECKING:
-    from vinedresser.store.reading.step import Step
+from vinedresser.store.reading.step import Step
 
 __all__ = ["SingleLabel"]
 

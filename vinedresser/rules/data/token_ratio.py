@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,10 +11,8 @@ from vinedresser.rules.base import Rule
 from vinedresser.rules.bounds import require_between
 from vinedresser.rules.signals.losses.compared import Batches
 from vinedresser.store.finding import Finding
-
-if TYPE_CHECKING:
-    from vinedresser.store.reading.step import Step
-    from vinedresser.store.records import RunRecord
+from vinedresser.store.reading.step import Step
+from vinedresser.store.records import RunRecord
 
 __all__ = ["TokenRatio"]
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from vinedresser.rules.bounds import require_above
 from vinedresser.rules.data.scale_rule import ScaleRule
 from vinedresser.rules.signals.losses.compared import Batches
 from vinedresser.rules.symptom import Symptom
-
-if TYPE_CHECKING:
-    from vinedresser.store.reading.step import Step
+from vinedresser.store.reading.step import Step
 
 __all__ = ["UnnormalisedInputs"]
 

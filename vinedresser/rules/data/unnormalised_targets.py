@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +12,7 @@ from vinedresser.rules.data.scale_rule import ScaleRule
 from vinedresser.rules.signals.losses.compared import Batches, Compared
 from vinedresser.rules.signals.outcomes.fit import Fit
 from vinedresser.rules.symptom import Symptom
-
-if TYPE_CHECKING:
-    from vinedresser.store.reading.step import Step
+from vinedresser.store.reading.step import Step
 
 __all__ = ["UnnormalisedTargets"]
 

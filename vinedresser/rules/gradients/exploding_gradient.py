@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from vinedresser.rules.bounds import require_above
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.parameters.gradient_profile import gradient_profile
 from vinedresser.rules.signals.parameters.learning_rate import LearningRate
 from vinedresser.rules.symptom import Symptom, SymptomRule
-
-if TYPE_CHECKING:
-    from vinedresser.store.reading.step import Step
-    from vinedresser.store.records import RunRecord
+from vinedresser.store.reading.step import Step
+from vinedresser.store.records import RunRecord
 
 __all__ = ["ExplodingGradient"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-from typing import TYPE_CHECKING
 
 from vinedresser.rules.advice import Advice
 from vinedresser.rules.bounds import require_at_least, require_between
@@ -11,9 +10,7 @@ from vinedresser.rules.need import Need
 from vinedresser.rules.signals.parameters.gradient_profile import GradientProfile, gradient_profile
 from vinedresser.rules.signals.parameters.weight_scale import weight_scales
 from vinedresser.rules.symptom import Symptom, SymptomRule
-
-if TYPE_CHECKING:
-    from vinedresser.store.reading.step import Step
+from vinedresser.store.reading.step import Step
 
 __all__ = ["VanishingGradient"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,7 @@ from vinedresser.rules.signals.losses.compared import Batches
 from vinedresser.rules.signals.losses.loss_identity import LossIdentities
 from vinedresser.rules.signals.outcomes.baseline import Baseline, baseline_gain
 from vinedresser.store.finding import Finding
-
-if TYPE_CHECKING:
-    from vinedresser.store.reading.step import Step
+from vinedresser.store.reading.step import Step
 
 __all__ = ["ClassNumbers", "order_of_classes"]
 

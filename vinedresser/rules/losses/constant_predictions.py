@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,9 +11,7 @@ from vinedresser.errors import ConfigError
 from vinedresser.rules.bounds import require_between
 from vinedresser.rules.signals.losses.compared import Batches, Compared
 from vinedresser.rules.symptom import Symptom, SymptomRule
-
-if TYPE_CHECKING:
-    from vinedresser.store.reading.step import Step
+from vinedresser.store.reading.step import Step
 
 __all__ = ["ConstantPredictions"]
 

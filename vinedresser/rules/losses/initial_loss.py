@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from vinedresser.rules.bounds import require_above
 from vinedresser.rules.signals.losses.compared import Batches, Compared
@@ -12,10 +11,8 @@ from vinedresser.rules.signals.losses.loss_formulas import row_losses
 from vinedresser.rules.signals.losses.loss_identity import LossIdentities, LossIdentity
 from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.finding import Finding
-
-if TYPE_CHECKING:
-    from vinedresser.store.reading.step import Step
-    from vinedresser.store.records import RunRecord
+from vinedresser.store.reading.step import Step
+from vinedresser.store.records import RunRecord
 
 __all__ = ["InitialLoss"]
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from vinedresser.rules.advice import Advice
 from vinedresser.rules.faults import Fault
 from vinedresser.rules.signals.outcomes.no_progress import LossTrajectory
 from vinedresser.rules.signals.parameters.gradient_norms import GradientNorms
 from vinedresser.rules.signals.parameters.learning_rate import LearningRate, LearningRateSignal
-
-if TYPE_CHECKING:
-    from vinedresser.store.reading.step import Step
+from vinedresser.store.reading.step import Step
 
 __all__ = ["Diagnosis", "LossDiagnosis", "too_long_steps"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from vinedresser.rules.base import Rule
 from vinedresser.rules.bounds import require_above, require_at_least, require_between
@@ -15,10 +14,8 @@ from vinedresser.rules.signals.outcomes.outcome import PLATEAU
 from vinedresser.rules.signals.parameters.learning_rate import LearningRateSignal
 from vinedresser.rules.trees.ensemble import Ensemble
 from vinedresser.store.finding import Finding
-
-if TYPE_CHECKING:
-    from vinedresser.store.reading.step import Step
-    from vinedresser.store.records import RunRecord
+from vinedresser.store.reading.step import Step
+from vinedresser.store.records import RunRecord
 
 __all__ = ["LossNotDecreasing"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,10 +16,8 @@ from vinedresser.rules.signals.losses.compared import Batches, Compared
 from vinedresser.rules.signals.losses.loss_identity import LossIdentities, LossIdentity, agreeing
 from vinedresser.rules.signals.outcomes.outcome import Outcome
 from vinedresser.store.finding import Finding
-
-if TYPE_CHECKING:
-    from vinedresser.store.reading.step import Step
-    from vinedresser.store.records import RunRecord
+from vinedresser.store.reading.step import Step
+from vinedresser.store.records import RunRecord
 
 __all__ = ["LossOutputMismatch"]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import deque
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from vinedresser.rules.bounds import require_above
 from vinedresser.rules.need import Need
@@ -13,9 +12,7 @@ from vinedresser.rules.signals.bounded import bounded
 from vinedresser.rules.signals.losses.loss_progress import spread
 from vinedresser.rules.signals.parameters.learning_rate import LearningRateSignal
 from vinedresser.rules.symptom import Symptom, SymptomRule
-
-if TYPE_CHECKING:
-    from vinedresser.store.reading.step import Step
+from vinedresser.store.reading.step import Step
 
 __all__ = ["OscillatingLoss"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from vinedresser.rules.base import Rule
 from vinedresser.rules.bounds import require_above, require_at_least
@@ -18,9 +17,7 @@ from vinedresser.rules.signals.outcomes.evaluation_series import (
 )
 from vinedresser.rules.signals.outcomes.metric_trend import direction
 from vinedresser.store.finding import Finding
-
-if TYPE_CHECKING:
-    from vinedresser.store.reading.step import Step
+from vinedresser.store.reading.step import Step
 
 __all__ = ["Overfitting"]
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from vinedresser.rules.base import Rule
 from vinedresser.rules.bounds import require_at_least
 from vinedresser.rules.signals.losses.compared import Batches, Compared
 from vinedresser.store.finding import Finding
-
-if TYPE_CHECKING:
-    from vinedresser.store.reading.step import Step
-    from vinedresser.store.records import RunRecord
+from vinedresser.store.reading.step import Step
+from vinedresser.store.records import RunRecord
 
 __all__ = ["PerfectAtOnce"]
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from vinedresser.rules.base import Rule
 from vinedresser.rules.losses.loss_diagnosis import LossDiagnosis
 from vinedresser.rules.need import Need
@@ -12,10 +10,8 @@ from vinedresser.rules.signals.outcomes.outcome import Outcome, Verdict
 from vinedresser.rules.signals.parameters.learning_rate import LearningRate
 from vinedresser.rules.trees.ensemble import Ensemble
 from vinedresser.store.finding import Finding
-
-if TYPE_CHECKING:
-    from vinedresser.store.reading.step import Step
-    from vinedresser.store.records import RunRecord
+from vinedresser.store.reading.step import Step
+from vinedresser.store.records import RunRecord
 
 __all__ = ["Underfitting"]
 

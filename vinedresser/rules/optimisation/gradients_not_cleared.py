@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from vinedresser.rules.bounds import require_above
 from vinedresser.rules.signals.parameters.gradient_growth import GradientGrowth
 from vinedresser.rules.symptom import Symptom, SymptomRule
-
-if TYPE_CHECKING:
-    from vinedresser.store.reading.step import Step
+from vinedresser.store.reading.step import Step
 
 __all__ = ["GradientsNotCleared"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from vinedresser.rules.bounds import require_above
 from vinedresser.rules.losses.loss_diagnosis import too_long_steps
@@ -13,10 +12,8 @@ from vinedresser.rules.signals.outcomes.no_progress import LossTrajectory, NoPro
 from vinedresser.rules.signals.parameters.learning_rate import LearningRateSignal
 from vinedresser.rules.signals.parameters.update_ratios import UpdateRatios, to_usual
 from vinedresser.rules.symptom import Symptom, SymptomRule
-
-if TYPE_CHECKING:
-    from vinedresser.store.finding import Finding
-    from vinedresser.store.reading.step import Step
+from vinedresser.store.finding import Finding
+from vinedresser.store.reading.step import Step
 
 __all__ = ["LearningRateTooHigh"]
 

@@ -6,17 +6,15 @@ import math
 import re
 import statistics
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vinedresser.rules.bounds import require_between, require_share
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.losses.penalty import Penalty
 from vinedresser.rules.signals.parameters.weight_scale import weight_scales
 from vinedresser.rules.symptom import Symptom, SymptomRule
-
-if TYPE_CHECKING:
-    from vinedresser.store.reading.step import Step
-    from vinedresser.store.records import RunRecord
+from vinedresser.store.reading.step import Step
+from vinedresser.store.records import RunRecord
 
 __all__ = ["OverRegularisation"]
 

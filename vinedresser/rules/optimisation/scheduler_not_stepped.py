@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from vinedresser.rules.bounds import require_between
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.parameters.learning_rate import LearningRateSignal
 from vinedresser.rules.symptom import Symptom, SymptomRule
-
-if TYPE_CHECKING:
-    from vinedresser.store.finding import Finding
-    from vinedresser.store.reading.step import Step
+from vinedresser.store.finding import Finding
+from vinedresser.store.reading.step import Step
 
 __all__ = ["SchedulerNotStepped"]
 

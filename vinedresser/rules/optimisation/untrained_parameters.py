@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from vinedresser.rules.advice import Advice, listed
 from vinedresser.rules.base import Rule
@@ -17,9 +16,7 @@ from vinedresser.rules.signals.parameters.parameter_states import (
     Trouble,
 )
 from vinedresser.store.finding import Finding, Severity
-
-if TYPE_CHECKING:
-    from vinedresser.store.reading.step import Step
+from vinedresser.store.reading.step import Step
 
 __all__ = ["UntrainedParameters"]
 

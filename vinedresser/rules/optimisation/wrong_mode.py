@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from vinedresser.rules.base import Rule
 from vinedresser.rules.bounds import require_at_least
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.outcomes.outcome import Outcome
 from vinedresser.store.finding import Finding, Severity
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from vinedresser.store.reading.step import Step
-    from vinedresser.store.records import RunRecord
+from vinedresser.store.reading.step import Step
+from vinedresser.store.records import RunRecord
 
 __all__ = ["WrongMode"]
 

@@ -6,15 +6,13 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vinedresser.errors import CorruptData
+from vinedresser.rules.need import Need
 from vinedresser.rules.shield import shielded
-
-if TYPE_CHECKING:
-    from vinedresser.rules.need import Need
-    from vinedresser.store.reading.step import Step
-    from vinedresser.store.records import RunRecord
+from vinedresser.store.reading.step import Step
+from vinedresser.store.records import RunRecord
 
 __all__ = ["Signal", "SignalPool", "constructor_parameters", "signals_of"]
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from vinedresser.rules.base import Rule
@@ -11,10 +9,8 @@ from vinedresser.rules.bounds import require_above, require_between
 from vinedresser.rules.patience import Patience
 from vinedresser.rules.system.step_times import StepTimes
 from vinedresser.store.finding import Finding
-
-if TYPE_CHECKING:
-    from vinedresser.store.reading.step import Step
-    from vinedresser.store.records import RunRecord
+from vinedresser.store.reading.step import Step
+from vinedresser.store.records import RunRecord
 
 __all__ = ["SlowInput"]
 

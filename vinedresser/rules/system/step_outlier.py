@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,9 +11,7 @@ from vinedresser.rules.base import Rule
 from vinedresser.rules.bounds import require_above, require_at_least, require_between
 from vinedresser.rules.system.step_times import StepTimes
 from vinedresser.store.finding import Finding
-
-if TYPE_CHECKING:
-    from vinedresser.store.reading.step import Step
+from vinedresser.store.reading.step import Step
 
 __all__ = ["StepOutlier"]
 

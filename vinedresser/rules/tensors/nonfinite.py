@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from vinedresser.rules.advice import Advice
 from vinedresser.rules.base import Rule
@@ -11,10 +11,8 @@ from vinedresser.rules.need import Need
 from vinedresser.rules.signals.parameters.learning_rate import LearningRate
 from vinedresser.rules.signals.recent_past import Growth, RecentPast
 from vinedresser.store.finding import Finding
-
-if TYPE_CHECKING:
-    from vinedresser.store.reading.step import Step
-    from vinedresser.store.records import RunRecord
+from vinedresser.store.reading.step import Step
+from vinedresser.store.records import RunRecord
 
 __all__ = ["Nonfinite"]
 

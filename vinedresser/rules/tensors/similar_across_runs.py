@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from vinedresser.rules.base import Rule
 from vinedresser.rules.bounds import require_at_least
 from vinedresser.rules.need import Need
+from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import Run, open_run
-
-if TYPE_CHECKING:
-    from vinedresser.store.finding import Finding
-    from vinedresser.store.reading.series import Column
-    from vinedresser.store.reading.step import Step
-    from vinedresser.store.records import RunRecord
+from vinedresser.store.reading.series import Column
+from vinedresser.store.reading.step import Step
+from vinedresser.store.records import RunRecord
 
 __all__ = ["SimilarAcrossRuns"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING
 
 from vinedresser.rules.base import Rule
 from vinedresser.rules.bounds import require_at_least, require_between
@@ -12,10 +11,8 @@ from vinedresser.rules.need import Need
 from vinedresser.rules.patience import Patience
 from vinedresser.rules.trees.ensemble import Ensemble, tree_sizes
 from vinedresser.store.finding import Finding
-
-if TYPE_CHECKING:
-    from vinedresser.store.reading.step import Step
-    from vinedresser.store.records import RunRecord
+from vinedresser.store.reading.step import Step
+from vinedresser.store.records import RunRecord
 
 __all__ = ["EmptyTrees"]
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vinedresser.rules.need import Need
-
-if TYPE_CHECKING:
-    from vinedresser.store.records import RunRecord
+from vinedresser.store.records import RunRecord
 
 __all__ = ["RARER_FROM", "Ensemble", "tree_sizes"]
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from vinedresser.errors import ConfigError
@@ -12,9 +10,7 @@ from vinedresser.rules.bounds import require_at_least, require_between
 from vinedresser.rules.patience import Patience
 from vinedresser.rules.trees.importances import Importances
 from vinedresser.store.finding import Finding
-
-if TYPE_CHECKING:
-    from vinedresser.store.reading.step import Step
+from vinedresser.store.reading.step import Step
 
 __all__ = ["FeatureDominance"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from vinedresser.rules.base import Rule
 from vinedresser.rules.bounds import require_above, require_at_least
@@ -12,10 +12,8 @@ from vinedresser.rules.need import Need
 from vinedresser.rules.patience import Patience
 from vinedresser.rules.trees.ensemble import Ensemble, tree_sizes
 from vinedresser.store.finding import Finding
-
-if TYPE_CHECKING:
-    from vinedresser.store.reading.step import Step
-    from vinedresser.store.records import RunRecord
+from vinedresser.store.reading.step import Step
+from vinedresser.store.records import RunRecord
 
 __all__ = ["TreeDepth"]
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from vinedresser.rules.advice import listed
@@ -11,9 +9,7 @@ from vinedresser.rules.base import Rule
 from vinedresser.rules.bounds import require_at_least, require_share
 from vinedresser.rules.trees.importances import EVERY, Importances
 from vinedresser.store.finding import Finding
-
-if TYPE_CHECKING:
-    from vinedresser.store.reading.step import Step
+from vinedresser.store.reading.step import Step
 
 __all__ = ["UnusedFeatures"]
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from vinedresser.rules.advice import listed, random_initialisation
 from vinedresser.rules.bounds import require_share
 from vinedresser.rules.need import Need
 from vinedresser.rules.symptom import Symptom, SymptomRule
-
-if TYPE_CHECKING:
-    from vinedresser.store.reading.step import Step
+from vinedresser.store.reading.step import Step
 
 __all__ = ["IdenticalUnits"]
 

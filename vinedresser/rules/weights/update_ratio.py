@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from vinedresser.rules.bounds import require_above
 from vinedresser.rules.signals.parameters.learning_rate import LearningRateSignal
 from vinedresser.rules.signals.parameters.update_ratios import UpdateRatios, to_usual
 from vinedresser.rules.symptom import Symptom, SymptomRule
-
-if TYPE_CHECKING:
-    from vinedresser.store.reading.step import Step
+from vinedresser.store.reading.step import Step
 
 __all__ = ["UpdateRatio"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,10 +11,8 @@ from vinedresser.rules.need import Need
 from vinedresser.rules.signals.base import Signal
 from vinedresser.rules.signals.bounded import bounded_array
 from vinedresser.rules.signals.losses.loss_formulas import class_indices
+from vinedresser.store.reading.step import Step
 from vinedresser.store.reductions.strided_rows import strided_rows
-
-if TYPE_CHECKING:
-    from vinedresser.store.reading.step import Step
 
 __all__ = ["BatchSignal", "Batches", "Compared"]
 

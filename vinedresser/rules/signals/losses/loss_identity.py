@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from vinedresser.rules.signals.losses.compared import BatchSignal, Compared
 from vinedresser.rules.signals.losses.loss_formulas import FORMULAS, row_losses
-
-if TYPE_CHECKING:
-    from vinedresser.store.reading.step import Step
-    from vinedresser.store.records import RunRecord
+from vinedresser.store.reading.step import Step
+from vinedresser.store.records import RunRecord
 
 __all__ = ["LossIdentities", "LossIdentity", "agreeing"]
 

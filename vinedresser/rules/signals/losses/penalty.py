@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from vinedresser.rules.signals.losses.compared import BatchSignal, Compared
 from vinedresser.rules.signals.losses.loss_formulas import row_losses
 from vinedresser.rules.signals.losses.loss_identity import LossIdentities
-
-if TYPE_CHECKING:
-    from vinedresser.store.reading.step import Step
-    from vinedresser.store.records import RunRecord
+from vinedresser.store.reading.step import Step
+from vinedresser.store.records import RunRecord
 
 __all__ = ["Penalty"]
 

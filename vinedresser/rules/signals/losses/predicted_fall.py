@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.base import Signal
 from vinedresser.rules.signals.bounded import bounded
 from vinedresser.rules.signals.losses.loss_progress import spread
-
-if TYPE_CHECKING:
-    from vinedresser.store.reading.step import Step
+from vinedresser.store.reading.step import Step
 
 __all__ = ["Agreement", "PredictedFall"]
 

@@ -7,7 +7,7 @@ certainly worse after many steps does not learn as it should, whatever its loss 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +15,7 @@ from numpy.typing import NDArray
 from vinedresser.rules.signals.losses.compared import BatchSignal
 from vinedresser.rules.signals.losses.loss_formulas import class_indices
 from vinedresser.rules.signals.row_digests import row_digests
-
-if TYPE_CHECKING:
-    from vinedresser.store.reading.step import Step
+from vinedresser.store.reading.step import Step
 
 __all__ = ["Baseline", "baseline_gain", "features", "neighbours"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,7 @@ from numpy.typing import NDArray
 from vinedresser.rules.signals.losses.compared import BatchSignal, Compared
 from vinedresser.rules.signals.losses.loss_formulas import class_indices, one_hot_rows
 from vinedresser.rules.signals.losses.loss_identity import LossIdentities, LossIdentity
-
-if TYPE_CHECKING:
-    from vinedresser.store.reading.step import Step
+from vinedresser.store.reading.step import Step
 
 __all__ = ["Fit", "FitSeries", "Gain", "Task"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +12,7 @@ from vinedresser.rules.signals.losses.compared import BatchSignal
 from vinedresser.rules.signals.losses.loss_formulas import class_indices
 from vinedresser.rules.signals.outcomes.baseline import Baseline, features, neighbours
 from vinedresser.rules.signals.row_digests import row_digests
-
-if TYPE_CHECKING:
-    from vinedresser.store.reading.step import Step
+from vinedresser.store.reading.step import Step
 
 __all__ = ["HeldOut", "Votes"]
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.base import Signal
 from vinedresser.rules.signals.losses.loss_progress import LossProgress
 from vinedresser.rules.signals.outcomes.metric_trend import MetricTrend
-
-if TYPE_CHECKING:
-    from vinedresser.store.reading.step import Step
-    from vinedresser.store.records import RunRecord
+from vinedresser.store.reading.step import Step
+from vinedresser.store.records import RunRecord
 
 __all__ = ["LearningOutcome"]
 

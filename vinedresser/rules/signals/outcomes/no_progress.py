@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from vinedresser.rules.signals.base import Signal
 from vinedresser.rules.signals.losses.loss_progress import LossProgress, Stretch
 from vinedresser.rules.signals.outcomes.learning_outcome import LearningOutcome
-
-if TYPE_CHECKING:
-    from vinedresser.store.reading.step import Step
+from vinedresser.store.reading.step import Step
 
 __all__ = ["LossTrajectory", "NoProgress"]
 

@@ -7,7 +7,7 @@ the outcome raise alarms in a third to two thirds of healthy trainings.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -15,10 +15,8 @@ from vinedresser.rules.signals.base import Signal
 from vinedresser.rules.signals.outcomes.baseline import Baseline
 from vinedresser.rules.signals.outcomes.fit import Fit, FitSeries, Gain
 from vinedresser.rules.signals.outcomes.learning_outcome import LearningOutcome
-
-if TYPE_CHECKING:
-    from vinedresser.store.reading.step import Step
-    from vinedresser.store.records import RunRecord
+from vinedresser.store.reading.step import Step
+from vinedresser.store.records import RunRecord
 
 __all__ = ["PLATEAU", "Outcome", "Verdict"]
 

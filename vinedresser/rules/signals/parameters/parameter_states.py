@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
 
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.base import Signal
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from vinedresser.store.reading.step import Step
-    from vinedresser.store.records import RunRecord
+from vinedresser.store.reading.step import Step
+from vinedresser.store.records import RunRecord
 
 __all__ = ["ParameterState", "ParameterStates", "Trouble"]
 

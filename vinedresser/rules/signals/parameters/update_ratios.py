@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 import statistics
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.base import Signal
-
-if TYPE_CHECKING:
-    from vinedresser.store.reading.step import Step
+from vinedresser.store.reading.step import Step
 
 __all__ = ["USUAL_RATIOS", "GreatestUpdate", "UpdateRatios", "to_usual"]
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from vinedresser.store.collections.modules import module_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from vinedresser.store.reading.step import Step
+from vinedresser.store.reading.step import Step
 
 __all__ = ["WeightScale", "weight_scales"]
 
