@@ -1,4 +1,4 @@
-"""The ``__all__`` of a module equals its public names."""
+"""The ``__all__`` of a module equals its public names; a single one need not be listed."""
 
 from __future__ import annotations
 
@@ -66,7 +66,8 @@ def offences(name: str, module: Module) -> Iterator[str]:
     names = set(defined_names(module.tree.body, reexports=package)) - {"__all__", "__getattr__"}
     # A name with an underscore is public if it is listed, such as __version__.
     public = {entry for entry in names if not entry.startswith("_") or entry in exported}
-    if missing := public - set(exported):
+    listed = package or exported or len(public) > 1
+    if listed and (missing := public - set(exported)):
         yield f"{name}: not in __all__: {', '.join(sorted(missing))}"
     if unknown := set(exported) - public:
         yield f"{name}: in __all__, but not defined: {', '.join(sorted(unknown))}"

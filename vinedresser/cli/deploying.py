@@ -9,8 +9,6 @@ import typer
 
 from vinedresser.errors import ConfigError
 
-__all__ = ["deploy"]
-
 
 def deploy(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="An experiment.toml or sweep.toml.")],

@@ -11,8 +11,6 @@ from types import FrameType
 
 from vinedresser.store.storage import Location
 
-__all__ = ["interrupts_stop"]
-
 
 @contextmanager
 def interrupts_stop(where: Location | list[Path]) -> Iterator[None]:

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from vinedresser.tasks.lifecycle.run_script import Script
     from vinedresser.tasks.places.run_place import RunPlace
 
-__all__ = ["run"]
-
 _STOPPED_BY_RULE = 3
 
 

@@ -11,8 +11,6 @@ import typer
 
 from vinedresser.errors import ConfigError
 
-__all__ = ["init"]
-
 # Inside the package, where linters and type checkers see them.
 _STARTERS = files("vinedresser.cli") / "starters"
 _SCRIPT = "train.py"

@@ -10,8 +10,6 @@ import typer
 
 from vinedresser.cli.interrupts import interrupts_stop
 
-__all__ = ["sweep"]
-
 
 def sweep(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A sweep.toml.")],

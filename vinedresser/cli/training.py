@@ -11,8 +11,6 @@ import typer
 from vinedresser.cli.interrupts import interrupts_stop
 from vinedresser.errors import ConfigError
 
-__all__ = ["train"]
-
 
 def train(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="An experiment.toml.")],

@@ -10,8 +10,6 @@ from vinedresser.store.collections.collection import Collection
 from vinedresser.store.collections.schedule import SaveConfig
 from vinedresser.store.reading.step import Step
 
-__all__ = ["Need"]
-
 # End of the early steps for statistics and for tensors, the factor of the interval afterwards, and
 # the interval from which on it stays the same.
 _EARLY, _EARLY_TENSORS = 400, 2000

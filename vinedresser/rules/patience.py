@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from vinedresser.errors import ConfigError
 
-__all__ = ["Patience"]
-
 
 class Patience:
     """A count of consecutive looks at which a symptom was seen.

@@ -16,8 +16,6 @@ from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
-__all__ = ["RuleRunner"]
-
 # Remedies for missing collections.
 _HINTS = {
     "losses": "give the hook the loss: Hook(…).watch(model, loss=…), or hook.save('losses/…', …)",

@@ -12,8 +12,6 @@ from optuna.samplers import TPESampler
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-__all__ = ["BoundedTPESampler"]
-
 # Above this number of trials, the sampler sees the best and the newest ones.
 _MOST = 1000
 # TPE models its good configurations on at most this number of trials (Optuna's `default_gamma`).

@@ -12,8 +12,6 @@ from optuna.storages.journal import BaseJournalBackend
 
 from vinedresser.errors import CorruptData, StillRunning
 
-__all__ = ["SweepJournal"]
-
 
 class SweepJournal(BaseJournalBackend):
     """The journal of a sweep, held by one process, in the file format of Optuna.

@@ -6,8 +6,6 @@ import fcntl
 import os
 from pathlib import Path
 
-__all__ = ["is_held"]
-
 
 def is_held(path: Path) -> bool:
     """Return whether a living process holds a sweep's journal."""

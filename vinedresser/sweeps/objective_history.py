@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from vinedresser.store.reading.step import Step
 from vinedresser.sweeps.settings import Objective
 
-__all__ = ["ObjectiveHistory"]
-
 
 class ObjectiveHistory:
     """Collects the values that a trial reports for its objectives.

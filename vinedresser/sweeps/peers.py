@@ -9,8 +9,6 @@ from statistics import median
 from vinedresser.sweeps.settings import Objective
 from vinedresser.sweeps.trial import TrialEnd
 
-__all__ = ["behind_sound_trials"]
-
 # Minimum number of sound trials for a comparison.
 _FEWEST = 2
 # Share of the sound trials' progress that counts as good, as in `rules.signals.outcomes.outcome`.

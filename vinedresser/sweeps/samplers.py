@@ -13,8 +13,6 @@ from vinedresser.errors import ConfigError, MissingDependency
 from vinedresser.infra.configuration import build
 from vinedresser.sweeps.bounded_tpe import BoundedTPESampler
 
-__all__ = ["make_sampler"]
-
 
 @dataclass(frozen=True)
 class _Plain:

@@ -8,8 +8,6 @@ from typing import Any, Self
 from vinedresser.errors import ConfigError, did_you_mean
 from vinedresser.sweeps.dimension import Choice, Dimension, Suggester, parse_dimension
 
-__all__ = ["Space"]
-
 
 class Space:
     """A search space.

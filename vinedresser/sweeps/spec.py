@@ -8,8 +8,6 @@ from typing import Any, ClassVar
 
 from vinedresser.store.records import Record
 
-__all__ = ["SweepRecord"]
-
 # Earlier trials are comparable only if these are unchanged.
 _SAME = ("space", "command", "parameters", "objectives", "epochs")
 

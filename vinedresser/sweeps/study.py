@@ -26,8 +26,6 @@ from vinedresser.sweeps.settings import SweepTable
 from vinedresser.sweeps.space import Space
 from vinedresser.sweeps.trial import Proposal, Trial, TrialEnd
 
-__all__ = ["Study"]
-
 _STATES: dict[str, OptunaState] = {
     "finished": OptunaState.COMPLETE,
     "pruned": OptunaState.PRUNED,

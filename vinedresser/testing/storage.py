@@ -20,8 +20,6 @@ from vinedresser.store.storage import Span, Storage, open_storage
 from vinedresser.store.storage.base import Buffer
 from vinedresser.testing.putting import ROUNDS, is_whole
 
-__all__ = ["StorageConformance"]
-
 
 class StorageConformance:
     """Tests of a storage; override the fixture `location` and, if possible, `small_location`."""

@@ -21,8 +21,6 @@ from vinedresser.store.storage import open_storage
 from vinedresser.store.writing.writer import RunWriter
 from vinedresser.testing.runs import step_record
 
-__all__ = ["known_records"]
-
 _FLUSH_EVERY = 25
 
 

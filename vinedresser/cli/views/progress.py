@@ -25,8 +25,6 @@ from vinedresser.store.storage import Location, open_storage
 from vinedresser.tasks.lifecycle.run_result import run_result
 from vinedresser.tasks.stores import places_in
 
-__all__ = ["progress"]
-
 # Seconds between two polls of an object store, each of which costs requests.
 _REMOTE_POLL = 2.0
 

@@ -10,8 +10,6 @@ from vinedresser.explain.charts.markers import marker_room
 from vinedresser.explain.charts.scale import Scale
 from vinedresser.explain.charts.svg import Svg, chart, element
 
-__all__ = ["bar_chart"]
-
 
 def bar_chart(counts: NDArray[np.int64], edges: NDArray[np.float64], size: Size, label: str) -> Svg:
     """Return a histogram: values to the right, counts upwards.

@@ -12,8 +12,6 @@ from typing import ClassVar
 from vinedresser.rules.actions.base import ActionContext, ActionResult
 from vinedresser.rules.actions.settings import CommandSettings
 
-__all__ = ["CommandAction"]
-
 
 class CommandAction:
     """Runs a program, which reads the finding and its run as JSON from standard input.

@@ -24,8 +24,6 @@ from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.records import ActionRecord, RunRecord, StopRecord, read_record
 
-__all__ = ["Dispatcher"]
-
 # Actions that wait for other programs and servers; nothing waits for them.
 _OUTGOING = frozenset({"notify", "email", "command"})
 # Actions that the training must take before it stops.

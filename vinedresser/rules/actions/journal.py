@@ -10,8 +10,6 @@ from vinedresser.errors import CorruptData, KeyMissing
 from vinedresser.store.records import ActionRecord, actions_key
 from vinedresser.store.storage import Storage
 
-__all__ = ["Journal"]
-
 _LOG = logging.getLogger(__name__)
 
 

@@ -13,8 +13,6 @@ from vinedresser.rules.actions.message import text
 from vinedresser.rules.actions.retry import retry
 from vinedresser.rules.actions.settings import EmailSettings
 
-__all__ = ["EmailAction"]
-
 # Timeout in seconds for each reply of the server.
 _TIMEOUT = 10.0
 

@@ -12,8 +12,6 @@ from vinedresser.rules.actions.base import ActionContext, ActionResult
 from vinedresser.rules.actions.retry import retry
 from vinedresser.rules.actions.settings import NotifySettings
 
-__all__ = ["NotifyAction"]
-
 # Timeout in seconds for each attempt.
 _TIMEOUT = 10.0
 # Status codes after which another attempt may succeed: timeout, too early, too many requests.

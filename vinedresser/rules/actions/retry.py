@@ -8,8 +8,6 @@ from collections.abc import Callable
 from vinedresser.retrying import attempts, backoff
 from vinedresser.rules.actions.base import ActionResult
 
-__all__ = ["retry"]
-
 # Seconds before the second try; each later pause is twice as long, up to the longest.
 _FIRST, _LONGEST = 0.5, 30.0
 

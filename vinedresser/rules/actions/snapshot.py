@@ -16,8 +16,6 @@ from vinedresser.store.records import RunRecord, last_step, read_record
 from vinedresser.store.status import run_status
 from vinedresser.store.storage import Storage
 
-__all__ = ["SnapshotAction"]
-
 # Seconds to wait for the training to reply, and again to take the steps.
 _PATIENCE = 30.0
 _POLL = 0.05

@@ -8,8 +8,6 @@ from typing import ClassVar
 from vinedresser.rules.actions.base import ActionContext, ActionResult
 from vinedresser.store.records import TagsRecord, read_record, tags_key, write_record
 
-__all__ = ["TagAction"]
-
 
 class TagAction:
     """Stores a tag, which the recorder sends to MLflow as ``vinedresser.tag.<rule>``.

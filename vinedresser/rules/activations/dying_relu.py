@@ -16,8 +16,6 @@ from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
-__all__ = ["DyingRelu"]
-
 _RELUS = ("relu", "relu6", "threshold")
 _STATISTIC = "channel_zero_share"
 

@@ -11,8 +11,6 @@ from vinedresser.rules.need import Need
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 
-__all__ = ["StaleBatchNorm"]
-
 # Names in PyTorch and Keras.
 _RUNNING_MEANS = ("running_mean", "moving_mean")
 # Too early before: the usual momentum of 0.01 to 0.1 needs about as many steps.

@@ -18,8 +18,6 @@ from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
-__all__ = ["ClassImbalance"]
-
 # Checks whose predictions are counted, and the minimum number of rows of a class among them.
 _CHECKS = 64
 _ROWS = 10

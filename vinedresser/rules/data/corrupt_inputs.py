@@ -16,8 +16,6 @@ from vinedresser.rules.signals.row_positions import RowPositions
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 
-__all__ = ["CorruptInputs"]
-
 # Minimum number of batches, rows and features.
 _BATCHES = 8
 _ROWS = 128

@@ -17,8 +17,6 @@ from vinedresser.rules.signals.outcomes.outcome import Outcome
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 
-__all__ = ["CorruptLabels"]
-
 _SURE = 2.0
 # Steps, and the share of a run of known length, before the rule may fire.
 _PATIENCE, _SHARE = 150, 0.3

@@ -15,8 +15,6 @@ from vinedresser.rules.signals.row_digests import row_digests
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 
-__all__ = ["DataLeakage"]
-
 # Maximum number of stored training rows and evaluated rows.
 _MOST_TRAIN, _MOST_EVAL = 1 << 15, 1 << 11
 # Minimum number of evaluated rows among the training rows, and their ratio to chance.

@@ -11,8 +11,6 @@ from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
-__all__ = ["ScaleRule"]
-
 
 class ScaleRule(SymptomRule):
     """A symptom that counts immediately when the loss is not finite.

@@ -15,8 +15,6 @@ from vinedresser.rules.signals.outcomes.fit import Fit
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 
-__all__ = ["SingleLabel"]
-
 # Minimum number of rows at the end of the run.
 _ROWS = 128
 # Minimum number of batches, and of rows in each, to judge their order.

@@ -14,8 +14,6 @@ from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
-__all__ = ["TokenRatio"]
-
 # Number of rows to check, and the minimum length and number of distinct values of token rows.
 _ROWS = 512
 _PLACES = 4

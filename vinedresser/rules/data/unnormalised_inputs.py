@@ -10,8 +10,6 @@ from vinedresser.rules.signals.losses.compared import Batches
 from vinedresser.rules.symptom import Symptom
 from vinedresser.store.reading.step import Step
 
-__all__ = ["UnnormalisedInputs"]
-
 _CONFIDENCE = 0.8
 
 

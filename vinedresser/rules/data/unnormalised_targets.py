@@ -14,8 +14,6 @@ from vinedresser.rules.signals.outcomes.fit import Fit
 from vinedresser.rules.symptom import Symptom
 from vinedresser.store.reading.step import Step
 
-__all__ = ["UnnormalisedTargets"]
-
 # Confidence, and the lower confidence if the root mean square of the predictions is between these
 # multiples of that of the targets.
 _CONFIDENCE, _UNSURE = 0.85, 0.7

@@ -12,8 +12,6 @@ from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
-__all__ = ["ExplodingGradient"]
-
 # Checks that define the initial norm.
 _START = 3
 # Rank correlation of gradient size and depth: the gradient must grow at most layers of the backward

@@ -12,8 +12,6 @@ from vinedresser.rules.signals.parameters.weight_scale import weight_scales
 from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.reading.step import Step
 
-__all__ = ["VanishingGradient"]
-
 # Rank correlation of gradient size and depth: the gradient must fade steadily, not at one unusual
 # layer.
 _STEADY = 0.7

@@ -18,8 +18,6 @@ from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
-__all__ = ["ClassifierConfusion"]
-
 # Number of checks in the matrix, within the last quarter of the run.
 _CHECKS = 32
 _LATE = 0.75

@@ -13,8 +13,6 @@ from vinedresser.rules.signals.losses.compared import Batches, Compared
 from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.reading.step import Step
 
-__all__ = ["ConstantPredictions"]
-
 # Minimum number of checks and of rows.
 _BATCHES = 8
 _ROWS = 64

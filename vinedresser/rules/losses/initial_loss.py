@@ -14,8 +14,6 @@ from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
-__all__ = ["InitialLoss"]
-
 # Number of initial checks.
 _START = 3
 # Growth over the first value from which a loss has diverged.

@@ -17,8 +17,6 @@ from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
-__all__ = ["LossNotDecreasing"]
-
 
 class LossNotDecreasing(Rule):
     """The training loss does not decrease, rises again, or stays far above its start.

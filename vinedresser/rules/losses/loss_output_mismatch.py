@@ -19,8 +19,6 @@ from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
-__all__ = ["LossOutputMismatch"]
-
 # Models that list their parts in call order.
 _ORDERED = frozenset({"Sequential", "Functional"})
 # PyTorch losses that broadcast [N, 1] against [N]; others raise, and Keras corrects the shapes.

@@ -14,8 +14,6 @@ from vinedresser.rules.signals.parameters.learning_rate import LearningRateSigna
 from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.reading.step import Step
 
-__all__ = ["OscillatingLoss"]
-
 # Steps per block, and number of checked blocks.
 _BLOCK = 5
 _BLOCKS = 20

@@ -15,8 +15,6 @@ from vinedresser.rules.losses.activation_mismatches import (
 from vinedresser.rules.losses.label_mismatches import broadcast, labels_out_of_range
 from vinedresser.rules.losses.mismatch import Given, Mismatch
 
-__all__ = ["CHECKS"]
-
 # Checks in order of precedence; the first mismatch is reported.
 CHECKS: tuple[Callable[[Given], Mismatch | None], ...] = (
     one_unit_softmax,

@@ -19,8 +19,6 @@ from vinedresser.rules.signals.outcomes.metric_trend import direction
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 
-__all__ = ["Overfitting"]
-
 
 class Overfitting(Rule):
     """The evaluation loss has risen from its minimum while the training loss kept falling.

@@ -13,8 +13,6 @@ from vinedresser.rules.need import Need
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 
-__all__ = ["Overtraining"]
-
 _CONFIDENCE = 0.7
 # Share by which the training loss must have decreased, relative to the mean of its first steps,
 # since a single step may have a difficult batch.

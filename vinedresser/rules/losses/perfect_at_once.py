@@ -9,8 +9,6 @@ from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
-__all__ = ["PerfectAtOnce"]
-
 # Number of consecutive correct rows.
 _ROWS = 128
 

@@ -13,8 +13,6 @@ from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
-__all__ = ["Underfitting"]
-
 _EVERY = 5
 # The verdict requires two standard errors.
 _CONFIDENCE = 0.95

@@ -9,8 +9,6 @@ from vinedresser.rules.signals.parameters.gradient_growth import GradientGrowth
 from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.reading.step import Step
 
-__all__ = ["GradientsNotCleared"]
-
 _CONFIDENCE = 0.8
 
 

@@ -15,8 +15,6 @@ from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 
-__all__ = ["LearningRateTooHigh"]
-
 
 class LearningRateTooHigh(SymptomRule):
     """The learning rate is too high: steps are so large that they undo what was learned.

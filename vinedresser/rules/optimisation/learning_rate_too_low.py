@@ -10,8 +10,6 @@ from vinedresser.rules.signals.parameters.update_ratios import UpdateRatios, to_
 from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.reading.step import Step
 
-__all__ = ["LearningRateTooLow"]
-
 # Standard errors of a significant decrease of the loss.
 _SURE = 2.0
 # Update-to-weight ratio above which a step has damaged the weights; later steps may be small.

@@ -14,8 +14,6 @@ from vinedresser.rules.need import Need
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 
-__all__ = ["MixedPrecision"]
-
 # Keras reports its scale in the optimizer state; a learning rate is always there, too.
 _OF_OPTIMIZER = r"^optimizer_state/(?:\w+\.)?(?:loss_scale|lr)$"
 _SCALE = re.compile(r"^(?:state/(?:.*\.)?grad|optimizer_state/(?:\w+\.)?loss)_scale$")

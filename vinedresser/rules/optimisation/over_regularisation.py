@@ -16,8 +16,6 @@ from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
-__all__ = ["OverRegularisation"]
-
 # Names of hyperparameters, ignoring any prefix before a dot, case and underscores.
 _DECAY = re.compile(r"(?:weight)?decay|wd|l2|lambda|reg(?:ulari[sz]ation)?(?:strength)?|alpha")
 _DROPOUT = re.compile(r"drop(?:out)?(?:rate|prob|p)?")

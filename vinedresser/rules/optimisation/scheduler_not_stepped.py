@@ -11,8 +11,6 @@ from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 
-__all__ = ["SchedulerNotStepped"]
-
 _STEPS = r"^optimizer_state/(?:\w+\.)?scheduler_steps(?:\[\d+\])?$"
 # Share of a run with at least two epochs after which a scheduler that is stepped per epoch has been
 # stepped.

@@ -18,8 +18,6 @@ from vinedresser.rules.signals.parameters.parameter_states import (
 from vinedresser.store.finding import Finding, Severity
 from vinedresser.store.reading.step import Step
 
-__all__ = ["UntrainedParameters"]
-
 _ORDER: tuple[Severity, ...] = ("info", "warning", "stop")
 # More than this share of the parameters is the main part of the model.
 _GREATER_PART = 0.5

@@ -13,8 +13,6 @@ from vinedresser.store.finding import Finding, Severity
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
-__all__ = ["WrongMode"]
-
 _STATE = "training"
 _RUNNING_MEANS = ("running_mean", "moving_mean")
 # Train steps between evaluations; more frequent ones have another purpose, such as selecting rows.

@@ -6,8 +6,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from vinedresser.store.collections.modules import ModuleInfo, activation_of
 
-__all__ = ["outputs_of_activations"]
-
 
 def outputs_of_activations(
     names: Iterable[str], functions: Collection[str], modules: Mapping[str, Sequence[str]]

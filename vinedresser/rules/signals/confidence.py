@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["confidence"]
-
 
 def confidence(margin: float) -> float:
     """Return the probability that a difference is not due to chance, for normal errors.

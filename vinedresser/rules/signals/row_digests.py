@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["row_digests"]
-
 
 def row_digests(values: NDArray[Any]) -> list[bytes]:
     """Return a digest of 16 bytes for each row; rows with equal bits have equal digests.

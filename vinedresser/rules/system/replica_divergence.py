@@ -12,8 +12,6 @@ from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
-__all__ = ["ReplicaDivergence"]
-
 # Maximum number of steps with missing ranks.
 _MOST_OPEN = 16
 # Factor of the patience if all parameters differ: weights may be averaged now and then.

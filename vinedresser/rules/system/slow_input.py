@@ -12,8 +12,6 @@ from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
-__all__ = ["SlowInput"]
-
 _BLOCK = 50
 
 

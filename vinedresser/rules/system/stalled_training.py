@@ -9,8 +9,6 @@ from vinedresser.rules.bounds import require_above, require_at_least
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 
-__all__ = ["StalledTraining"]
-
 _KEPT = 100
 
 

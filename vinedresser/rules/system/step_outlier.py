@@ -13,8 +13,6 @@ from vinedresser.rules.system.step_times import StepTimes
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 
-__all__ = ["StepOutlier"]
-
 _BLOCK = 100
 # Standard deviation of a normal distribution divided by its median absolute deviation.
 _PER_MAD = 1.4826

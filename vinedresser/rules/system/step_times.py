@@ -11,8 +11,6 @@ from vinedresser.rules.need import Need
 from vinedresser.rules.signals.base import Signal
 from vinedresser.store.reading.step import Step
 
-__all__ = ["StepTimes"]
-
 # Caches fill, kernels are compiled and workers start in the first steps.
 _WARM_UP = 20
 

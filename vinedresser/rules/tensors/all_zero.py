@@ -7,8 +7,6 @@ from vinedresser.rules.need import Need
 from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.reading.step import Step
 
-__all__ = ["AllZero"]
-
 
 class AllZero(SymptomRule):
     """Most gradients are all zero, and the run does not learn.

@@ -9,8 +9,6 @@ from vinedresser.rules.need import Need
 from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.reading.step import Step
 
-__all__ = ["LowVariance"]
-
 
 class LowVariance(SymptomRule):
     """The outputs of most activations hardly vary, and the run does not learn.

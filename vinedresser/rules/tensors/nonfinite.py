@@ -14,8 +14,6 @@ from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
-__all__ = ["Nonfinite"]
-
 
 class Nonfinite(Rule):
     """A loss, gradient or weight contains NaN or infinite values.

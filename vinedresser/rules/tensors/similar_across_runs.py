@@ -13,8 +13,6 @@ from vinedresser.store.reading.series import Column
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
-__all__ = ["SimilarAcrossRuns"]
-
 
 class SimilarAcrossRuns(Rule):
     """The run deviates from another run that it should reproduce.

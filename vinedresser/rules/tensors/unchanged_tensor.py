@@ -8,8 +8,6 @@ from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
-__all__ = ["UnchangedTensor"]
-
 
 class UnchangedTensor(SymptomRule):
     """Trained weights do not change, and the run learns little.

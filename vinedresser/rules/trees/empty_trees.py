@@ -14,8 +14,6 @@ from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
-__all__ = ["EmptyTrees"]
-
 _DEPTH = re.compile(r"trees/([^\[\]/]*\.)?depth(\[\d+\])?")
 # Parameters that prevent splits if they are too large, by their name in each library, and their
 # defaults; the first that exceeds its default is reported. XGBoost splits if the gain exceeds gamma

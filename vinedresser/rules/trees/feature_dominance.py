@@ -12,8 +12,6 @@ from vinedresser.rules.trees.importances import Importances
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 
-__all__ = ["FeatureDominance"]
-
 
 class FeatureDominance(Rule):
     """A few features contribute most of the gain although there are many features.

@@ -15,8 +15,6 @@ from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
-__all__ = ["TreeDepth"]
-
 _DEPTH = re.compile(r"trees/(?P<prefix>[^\[\]/]*)depth(?P<group>\[\d+\])?")
 # XGBoost's default. Hastie, Tibshirani and Friedman (2009, 10.11) find 4 to 8 leaves enough.
 _USUAL = 6

@@ -11,8 +11,6 @@ from vinedresser.rules.trees.importances import EVERY, Importances
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 
-__all__ = ["UnusedFeatures"]
-
 _FEWEST_ROUNDS = 30
 _NAMED = 10
 

@@ -14,8 +14,6 @@ from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
-__all__ = ["BadInitialisation"]
-
 # Layers that preserve the size of the signal for any weights.
 _NORMALISING = ("BatchNorm", "LayerNorm", "GroupNorm", "InstanceNorm", "RMSNorm", "Normalization")
 # Scale of He initialisation (ICCV 2015), which preserves the variance after relu.

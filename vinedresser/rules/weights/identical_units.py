@@ -8,8 +8,6 @@ from vinedresser.rules.need import Need
 from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.reading.step import Step
 
-__all__ = ["IdenticalUnits"]
-
 
 class IdenticalUnits(SymptomRule):
     """The units of a layer are and remain copies of each other, and the run learns little.

@@ -10,8 +10,6 @@ from vinedresser.rules.signals.parameters.update_ratios import UpdateRatios, to_
 from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.reading.step import Step
 
-__all__ = ["UpdateRatio"]
-
 
 class UpdateRatio(SymptomRule):
     """Optimizer steps are far too small or too large for the weights.

@@ -15,8 +15,6 @@ from vinedresser.sweeps.dimension import Choice, Dimension
 from vinedresser.sweeps.space import Space
 from vinedresser.sweeps.trial import Trial
 
-__all__ = ["coordinates"]
-
 _TOP, _FOOT = 26.0, 14.0
 _MARGIN = 40.0
 _RANGE_TICKS = 5

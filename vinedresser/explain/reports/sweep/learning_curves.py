@@ -12,8 +12,6 @@ from vinedresser.explain.charts.svg import Svg, chart, element, path_data
 from vinedresser.explain.reports.sweep.trial_labels import in_drawing_order, trial_label
 from vinedresser.sweeps.trial import Trial
 
-__all__ = ["learning_curves"]
-
 _TOP = 8.0
 # Share of outliers at either end that does not extend the axis.
 _OUTLIERS = 0.02

@@ -7,8 +7,6 @@ from numpy.typing import NDArray
 
 from vinedresser.rules.signals.losses.compared import Compared
 
-__all__ = ["confusion"]
-
 _MOST_CLASSES = 100
 
 

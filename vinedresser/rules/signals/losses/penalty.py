@@ -14,8 +14,6 @@ from vinedresser.rules.signals.losses.loss_identity import LossIdentities
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
-__all__ = ["Penalty"]
-
 _ERRORS = 3.0
 # Number of looks; their smallest share counts.
 _WINDOW = 5

@@ -11,8 +11,6 @@ from vinedresser.rules.signals.losses.compared import BatchSignal
 from vinedresser.rules.signals.outcomes.fit import Fit
 from vinedresser.store.reading.step import Step
 
-__all__ = ["Guessing"]
-
 
 class Guessing(BatchSignal):
     """The loss of the best constant prediction.

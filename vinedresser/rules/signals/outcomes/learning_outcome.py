@@ -9,8 +9,6 @@ from vinedresser.rules.signals.outcomes.metric_trend import MetricTrend
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
-__all__ = ["LearningOutcome"]
-
 
 class LearningOutcome(Signal):
     """The progress of the losses and metrics of rank 0; other ranks have similar losses.

@@ -8,8 +8,6 @@ from vinedresser.rules.need import Need
 from vinedresser.rules.signals.base import Signal
 from vinedresser.store.reading.step import Step
 
-__all__ = ["GradientGrowth"]
-
 _KEPT = 512
 
 

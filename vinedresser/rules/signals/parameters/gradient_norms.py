@@ -7,8 +7,6 @@ from collections import deque
 
 from vinedresser.store.reading.step import Step
 
-__all__ = ["GradientNorms"]
-
 
 class GradientNorms:
     """Recent gradient norms of one rank, from the l2 norms of its tensors.
