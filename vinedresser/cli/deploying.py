@@ -14,8 +14,7 @@ def deploy(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="An experiment.toml or sweep.toml.")],
     *,
     cron: Annotated[
-        str | None,
-        typer.Option(help="Schedule, such as '0 2 * * *' (default: run on request)."),
+        str | None, typer.Option(help="Schedule, such as '0 2 * * *' (default: run on request).")
     ] = None,
     timezone: Annotated[
         str | None, typer.Option(help="Time zone of --cron, such as Europe/Vienna (default: UTC).")
@@ -24,8 +23,7 @@ def deploy(
         str | None, typer.Option(help="Name of the deployment (default: run.name of the file).")
     ] = None,
     pool: Annotated[
-        str | None,
-        typer.Option(help="Prefect work pool (default: the pool of `vinedresser up`)."),
+        str | None, typer.Option(help="Prefect work pool (default: the pool of `vinedresser up`).")
     ] = None,
     paused: Annotated[bool, typer.Option("--paused", help="Create the schedule paused.")] = False,
 ) -> None:

@@ -31,11 +31,7 @@ StoreArgument = Annotated[
 ]
 RuleOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--rule",
-        metavar="NAME[:KEY=VALUE,...]",
-        help="Judge by this rule; repeatable.",
-    ),
+    typer.Option("--rule", metavar="NAME[:KEY=VALUE,...]", help="Judge by this rule; repeatable."),
 ]
 PresetOption = Annotated[
     str | None,

@@ -11,9 +11,7 @@ from vinedresser.cli.options import tables
 __all__ = ["describe_rule", "list_rules", "rules", "test_rule"]
 
 rules = typer.Typer(
-    help="List, describe and test rules.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
+    help="List, describe and test rules.", no_args_is_help=True, rich_markup_mode=None
 )
 
 _RuleArgument = Annotated[
@@ -52,8 +50,7 @@ def test_rule(
         ),
     ],
     run: Annotated[
-        list[str],
-        typer.Option("--run", metavar="RUN", help="Run to judge; repeatable."),
+        list[str], typer.Option("--run", metavar="RUN", help="Run to judge; repeatable.")
     ],
 ) -> None:
     """Test a rule on recorded runs.

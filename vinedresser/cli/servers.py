@@ -38,8 +38,7 @@ def up(
     *,
     s3: Annotated[bool, typer.Option("--s3", help="Start an S3 server (SeaweedFS).")] = False,
     prefect: Annotated[
-        bool,
-        typer.Option("--prefect", help="Start a Prefect server and a worker (default)."),
+        bool, typer.Option("--prefect", help="Start a Prefect server and a worker (default).")
     ] = False,
     data: Annotated[
         Path | None,

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["reconcile", "status"]
 
 
-def status(
-    store: StoreArgument = str(DEFAULT_STORE),
-) -> None:
+def status(store: StoreArgument = str(DEFAULT_STORE)) -> None:
     """List the runs of a store with their state."""
     from vinedresser.cli.views.console import console
     from vinedresser.cli.views.results import results_table

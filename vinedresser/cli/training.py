@@ -26,8 +26,7 @@ def train(
         ),
     ] = None,
     attempts: Annotated[
-        int | None,
-        typer.Option(min=1, help="Maximum retries with --remedy (default: 2)."),
+        int | None, typer.Option(min=1, help="Maximum retries with --remedy (default: 2).")
     ] = None,
 ) -> None:
     """Run the trainings of an experiment file.

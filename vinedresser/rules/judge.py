@@ -22,12 +22,7 @@ from vinedresser.rules.root_cause import root_causes
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.reading.step import Step
-from vinedresser.store.records import (
-    ExitRecord,
-    RunRecord,
-    StopRecord,
-    read_record,
-)
+from vinedresser.store.records import ExitRecord, RunRecord, StopRecord, read_record
 
 __all__ = ["Stopping", "judge"]
 

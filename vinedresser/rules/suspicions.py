@@ -11,12 +11,7 @@ from vinedresser.rules.engine import Engine
 from vinedresser.rules.findings_file import finding_line
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
-from vinedresser.store.records import (
-    Record,
-    read_record,
-    suspicions_key,
-    write_record,
-)
+from vinedresser.store.records import Record, read_record, suspicions_key, write_record
 from vinedresser.store.storage import Storage
 
 __all__ = ["SuspicionRecord", "SuspicionWriter", "read_suspicions"]
@@ -49,12 +44,7 @@ class SuspicionWriter:
     """
 
     def __init__(
-        self,
-        storage: Storage,
-        group: str,
-        metric: str,
-        mode: str,
-        stops: Callable[[Finding], bool],
+        self, storage: Storage, group: str, metric: str, mode: str, stops: Callable[[Finding], bool]
     ) -> None:
         self._storage = storage
         self._key = suspicions_key(group)

@@ -27,10 +27,7 @@ class BoundedTPESampler(TPESampler):
     """
 
     def _sample(
-        self,
-        study: optuna.Study,
-        trial: FrozenTrial,
-        search_space: dict[str, BaseDistribution],
+        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
         # A view of the study, not a study: only what the sampler reads.
         return super()._sample(_BoundedStudy(study), trial, search_space)  # type: ignore[arg-type]

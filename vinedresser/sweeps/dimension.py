@@ -120,12 +120,7 @@ class Dimension:
         when = {name: list(values) for name, values in sorted(self.when.items())}
         if self.kind == "choice":
             return {"values": list(self.choices), "when": when}
-        return {
-            self.kind: [self.low, self.high],
-            "log": self.log,
-            "step": self.step,
-            "when": when,
-        }
+        return {self.kind: [self.low, self.high], "log": self.log, "step": self.step, "when": when}
 
     def _spaced(self) -> list[Choice]:
         """Return the values of the grid, in ascending order."""

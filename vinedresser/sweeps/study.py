@@ -63,12 +63,7 @@ class Study:
     """
 
     def __init__(
-        self,
-        settings: SweepTable,
-        space: Space,
-        path: Path | None = None,
-        *,
-        where: str = "sweep",
+        self, settings: SweepTable, space: Space, path: Path | None = None, *, where: str = "sweep"
     ) -> None:
         # Optuna warns about spaces with conditions or choices.
         optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -261,11 +256,7 @@ class Study:
             if _SUSPECTED not in self._frozen(trial.number).user_attrs:
                 trial.set_user_attr(_SUSPECTED, suspicion.rule)
             ending = behind_sound_trials(
-                suspicion,
-                epoch,
-                value,
-                sound=self._sound(epoch),
-                goal=self.settings.goals[0],
+                suspicion, epoch, value, sound=self._sound(epoch), goal=self.settings.goals[0]
             )
             if ending is not None:
                 # Without the call below, pruners do not compare other trials with this one.

@@ -173,14 +173,7 @@ def _show_tensor(run: Run, name: str, step: int | None, mode: Mode, rank: int) -
 
 
 def draw_name(
-    run: Run,
-    name: str,
-    target: Path,
-    *,
-    step: int | None,
-    mode: str,
-    rank: int,
-    kind: str | None,
+    run: Run, name: str, target: Path, *, step: int | None, mode: str, rank: int, kind: str | None
 ) -> None:
     """Draw a tensor or scalar into a file, and print what was drawn.
 

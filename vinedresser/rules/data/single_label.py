@@ -149,11 +149,7 @@ class SingleLabel(Rule):
         return gain is not None and gain.value - 2 * gain.error > _GOOD
 
     def _finding(
-        self,
-        step: Step,
-        loss: str,
-        measured: tuple[str, float, float],
-        **words: Any,
+        self, step: Step, loss: str, measured: tuple[str, float, float], **words: Any
     ) -> Finding:
         self._fired = True
         statistic, value, threshold = measured

@@ -51,10 +51,7 @@ class EmptyTrees(Rule):
         self.drop = drop
         self.every = every
         self.patience = patience
-        self.needs = (
-            tree_sizes(every),
-            Need("losses", required=False),
-        )
+        self.needs = (tree_sizes(every), Need("losses", required=False))
         self._ensemble: Ensemble | None = None
         # First and last value of each training loss.
         self._losses: dict[str, tuple[float, float]] = {}

@@ -62,10 +62,7 @@ class TreeDepth(Rule):
         self.gap = gap
         self.every = every
         self.patience = patience
-        self.needs = (
-            tree_sizes(every),
-            Need("losses", modes=("train", "eval"), required=False),
-        )
+        self.needs = (tree_sizes(every), Need("losses", modes=("train", "eval"), required=False))
         self._forest = False
         self._settings: Ensemble | None = None
         self._losses: dict[str, float] = {}

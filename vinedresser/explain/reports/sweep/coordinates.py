@@ -40,12 +40,7 @@ def coordinates(trials: Sequence[Trial], space: Space, metric: str, size: Size, 
     drawn = [_axis(axis.name, axis.ticks(), x) for axis, x in zip(axes, places, strict=False)]
     results = {tick.label: float(last(tick.value)) for tick in last.ticks(_RANGE_TICKS)}
     return chart(
-        label,
-        size.width,
-        bottom + _FOOT,
-        *lines,
-        *drawn,
-        _axis(metric, results, float(places[-1])),
+        label, size.width, bottom + _FOOT, *lines, *drawn, _axis(metric, results, float(places[-1]))
     )
 
 
