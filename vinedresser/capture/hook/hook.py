@@ -27,11 +27,11 @@ from vinedresser.capture.requests.trainer_requests import TrainerRequests
 from vinedresser.capture.run.claims import yield_run
 from vinedresser.capture.run.environment import Environment
 from vinedresser.capture.run.exit_recorder import ExitRecorder
-from vinedresser.capture.run.opening import OpenedRun, create_run
-from vinedresser.errors import ConfigError
+from vinedresser.capture.run.opening import OpenedRun, create_run, uncaptured_run
+from vinedresser.errors import ConfigError, StoreError
 from vinedresser.store.collections.collection import Collection
 from vinedresser.store.collections.schedule import SaveConfig
-from vinedresser.store.records import StopRecord
+from vinedresser.store.records import StopRecord, new_run
 from vinedresser.store.writing.record_queue import QueuePolicy
 
 if TYPE_CHECKING:
@@ -69,7 +69,8 @@ class Hook(ReportedValues):
         ConfigError: an argument is invalid, or the path is missing.
         AlreadyARun: the path already holds a run.
         SecondWriter: another hook of this rank writes to the run.
-        StoreError: the storage failed.
+        StoreError: the object store failed. A failure of the local disk is reported like any
+            other problem of the capture, and the training continues.
     """
 
     def __init__(
@@ -105,6 +106,8 @@ class Hook(ReportedValues):
             look=self._look,
             describe=lambda: self._control.describe(),  # noqa: PLW0108
         )
+        if self._run.failure:
+            self._session.shield.report(self._run.failure)
         if self._run.upload is not None:
             self._run.upload.begin(policy, self._session.shield.report)
         self._control = CaptureControl(
@@ -351,7 +354,10 @@ class Hook(ReportedValues):
         if launched:
             if path is not None:
                 _LOG.info("capturing into the launched run %s, not %s", launched, path)
-            return yield_run(self._environment)
+            try:
+                return yield_run(self._environment)
+            except StoreError as error:
+                return uncaptured_run(launched, new_run(launched), error, launched=True)
         return create_run(
             path,
             self._environment,

@@ -13,16 +13,20 @@ from typing import Any
 from vinedresser.capture.adapters.training_setup import TrainingSetup
 from vinedresser.capture.config.capture_config import CaptureConfig
 from vinedresser.capture.run.environment import Environment, versions
+from vinedresser.capture.run.no_storage import NoStorage
 from vinedresser.capture.run.uploading import Upload
-from vinedresser.errors import AlreadyARun, ConfigError, KeyTaken, NotARun
+from vinedresser.errors import AlreadyARun, ConfigError, KeyTaken, NotARun, StoreError
+from vinedresser.retrying import retry
 from vinedresser.store.records import RUN_VARIABLE, RunRecord, new_run, read_record, write_record
 from vinedresser.store.storage import Storage, open_storage
 from vinedresser.store.storage.location import is_remote
 
-__all__ = ["OpenedRun", "create_run", "launched_run"]
+__all__ = ["OpenedRun", "create_run", "launched_run", "uncaptured_run"]
 
 # Seconds that other ranks wait for rank 0 to create the run.
 _PATIENCE = 60.0
+# Seconds before run.json is written or read again.
+_RETRIES = (0.05, 0.2)
 
 
 @dataclass
@@ -34,12 +38,14 @@ class OpenedRun:
         record: record of the run.
         launched: a launcher created the run, and a supervisor writes its exit record.
         upload: upload to the object store; None for a run in a directory.
+        failure: why nothing is captured; empty if the run could be opened.
     """
 
     storage: Storage
     record: RunRecord
     launched: bool
     upload: Upload | None = None
+    failure: str = ""
 
     @property
     def location(self) -> str:
@@ -105,7 +111,7 @@ def launched_run(location: str) -> OpenedRun:
     """
     upload = Upload.of(location)
     storage = open_storage(location) if upload is None else upload.storage
-    record = read_record(storage, RunRecord)
+    record = retry(lambda: read_record(storage, RunRecord), StoreError, _RETRIES)
     if record is None:
         raise NotARun(f"{location}: this process was launched for it, but it has no run.json")
     return OpenedRun(storage, record, launched=True, upload=upload)
@@ -122,6 +128,9 @@ def create_run(
 ) -> OpenedRun:
     """Create a run; ranks other than 0 wait until rank 0 has created it.
 
+    If the disk fails, the returned run keeps nothing and says so: it is no reason to end a
+    training.
+
     Args:
         path: location of the run.
         environment: environment of this process.
@@ -134,7 +143,7 @@ def create_run(
         ConfigError: the path is None, or parameters is not a mapping.
         AlreadyARun: the path already holds a run.
         NotARun: rank 0 did not create the run in time.
-        StoreError: the storage failed.
+        StoreError: the object store failed, or a rank's own disk.
     """
     if path is None:
         raise ConfigError(
@@ -157,14 +166,37 @@ def create_run(
         capture_digest=config.digest(),
     )
     try:
-        write_record(storage, record, exclusive=True)
+        _write_new(storage, record)
+    except StoreError as error:
+        if upload is not None:
+            raise
+        return uncaptured_run(storage.location, record, error)
+    if upload is not None:
+        upload.claim()
+    return OpenedRun(storage, record, launched=False, upload=upload)
+
+
+def uncaptured_run(
+    location: str, record: RunRecord, error: StoreError, *, launched: bool = False
+) -> OpenedRun:
+    """Return a run that keeps nothing, for a training whose disk failed at the start."""
+    failure = f"nothing is captured: {error}; training continues"
+    return OpenedRun(NoStorage(location), record, launched, failure=failure)
+
+
+def _write_new(storage: Storage, record: RunRecord) -> None:
+    """Write the record of a new run; a failure of the disk may pass."""
+    try:
+        retry(
+            lambda: write_record(storage, record, exclusive=True),
+            StoreError,
+            _RETRIES,
+            when=lambda error: not isinstance(error, KeyTaken),
+        )
     except KeyTaken as error:
         raise AlreadyARun(
             f"{storage.location}: already holds a run; choose another location"
         ) from error
-    if upload is not None:
-        upload.claim()
-    return OpenedRun(storage, record, launched=False, upload=upload)
 
 
 def _await_record(storage: Storage) -> RunRecord:

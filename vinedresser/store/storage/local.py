@@ -72,8 +72,9 @@ class LocalStorage:
                 else:
                     os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
             finally:
-                # Missing after a rename; left over after a link or a failure.
-                with suppress(FileNotFoundError):
+                # Missing after a rename; left over after a link or a failure. If it cannot be
+                # removed, it does no harm: readers ignore it.
+                with suppress(OSError):
                     os.unlink(temporary, dir_fd=folder)
                 os.close(folder)
 

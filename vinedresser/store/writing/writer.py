@@ -158,6 +158,9 @@ class RunWriter:
                 f"{self._storage.location}: rank {self._rank} already has a writer; each process "
                 "needs its own rank, and each training its own run"
             ) from error
+        except StoreError as error:
+            # Segments are put exclusively, so a second writer is still noticed.
+            self._report(error, "no heartbeat: ")
         self._beaten_at = time.monotonic()
 
     # The methods below run on the writer's thread.

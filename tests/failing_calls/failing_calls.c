@@ -1,0 +1,243 @@
+/* Preloaded library in which the n-th system call on files below a folder fails.
+ *
+ * A process arms it with failing_calls_arm(), or through the environment, which reaches processes
+ * that are started anew:
+ *
+ *   FAILING_CALLS_BELOW    absolute path of the folder
+ *   FAILING_CALLS_AT       number of the first call that fails, from 1
+ *   FAILING_CALLS_ERROR    errno of the failure
+ *   FAILING_CALLS_ONWARDS  1: all later calls fail as well
+ *   FAILING_CALLS_PROGRAM  text in the command line of the process that is meant
+ *   FAILING_CALLS_LOG      file to which the name of the first call that failed is appended
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+static char below[PATH_MAX];
+static char first_failed[64];
+static char log_path[PATH_MAX];
+static size_t below_length;
+static long fail_at;
+static int fail_error, fail_onwards;
+static atomic_long seen;
+static atomic_int armed;
+
+void failing_calls_arm(const char *folder, long at, int error, int onwards)
+{
+    snprintf(below, sizeof below, "%s", folder);
+    below_length = strlen(below);
+    fail_at = at;
+    fail_error = error;
+    fail_onwards = onwards;
+    first_failed[0] = 0;
+    atomic_store(&seen, 0);
+    atomic_store(&armed, 1);
+}
+
+void failing_calls_disarm(void)
+{
+    atomic_store(&armed, 0);
+}
+
+const char *failing_calls_failed(void)
+{
+    return first_failed;
+}
+
+/* The log is written by raw system calls, which this library does not see. */
+static void write_log(const char *call)
+{
+    if (!log_path[0])
+        return;
+    long file = syscall(SYS_openat, AT_FDCWD, log_path, O_WRONLY | O_CREAT | O_APPEND, 0600);
+    if (file >= 0) {
+        syscall(SYS_write, file, call, strlen(call));
+        syscall(SYS_write, file, "\n", 1);
+        syscall(SYS_close, file);
+    }
+}
+
+static int counts(const char *path)
+{
+    return strncmp(path, below, below_length) == 0 &&
+           (path[below_length] == '/' || path[below_length] == 0);
+}
+
+static int fails(const char *call)
+{
+    long number = atomic_fetch_add(&seen, 1) + 1;
+    if (number != fail_at && !(fail_onwards && number > fail_at))
+        return 0;
+    if (!first_failed[0]) {
+        snprintf(first_failed, sizeof first_failed, "%s", call);
+        write_log(call);
+    }
+    errno = fail_error;
+    return 1;
+}
+
+static int linked(const char *link, char *path)
+{
+    ssize_t length = readlink(link, path, PATH_MAX - 1);
+    if (length < 0)
+        return 0;
+    path[length] = 0;
+    return 1;
+}
+
+static int path_fails(const char *call, int folder, const char *path)
+{
+    char link[64], whole[2 * PATH_MAX];
+    int before = errno, failed;
+    if (!atomic_load(&armed))
+        return 0;
+    if (path[0] == '/') {
+        failed = counts(path) && fails(call);
+    } else {
+        if (folder == AT_FDCWD)
+            snprintf(link, sizeof link, "/proc/self/cwd");
+        else
+            snprintf(link, sizeof link, "/proc/self/fd/%d", folder);
+        failed = 0;
+        if (linked(link, whole)) {
+            size_t length = strlen(whole);
+            snprintf(whole + length, sizeof whole - length, "/%s", path);
+            failed = counts(whole) && fails(call);
+        }
+    }
+    if (!failed)
+        errno = before;
+    return failed;
+}
+
+static int file_fails(const char *call, int file)
+{
+    char link[64], path[PATH_MAX];
+    int before = errno, failed;
+    if (!atomic_load(&armed))
+        return 0;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", file);
+    failed = linked(link, path) && counts(path) && fails(call);
+    if (!failed)
+        errno = before;
+    return failed;
+}
+
+#define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
+/* These errors cannot be the result of a call that only names files. */
+#define NAMES(call, folder, path) (fail_error != EINTR && path_fails(call, folder, path))
+
+static mode_t mode_of(int flags, va_list rest)
+{
+    return flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE ? va_arg(rest, mode_t) : 0;
+}
+
+#define OPEN(name)                                                      \
+    int name(const char *path, int flags, ...)                          \
+    {                                                                   \
+        va_list rest;                                                   \
+        va_start(rest, flags);                                          \
+        mode_t mode = mode_of(flags, rest);                             \
+        va_end(rest);                                                   \
+        if (path_fails("open", AT_FDCWD, path))                         \
+            return -1;                                                  \
+        return REAL(name)(path, flags, mode);                           \
+    }
+OPEN(open)
+OPEN(open64)
+
+#define OPENAT(name)                                                    \
+    int name(int folder, const char *path, int flags, ...)              \
+    {                                                                   \
+        va_list rest;                                                   \
+        va_start(rest, flags);                                          \
+        mode_t mode = mode_of(flags, rest);                             \
+        va_end(rest);                                                   \
+        if (path_fails("open", folder, path))                           \
+            return -1;                                                  \
+        return REAL(name)(folder, path, flags, mode);                   \
+    }
+OPENAT(openat)
+OPENAT(openat64)
+
+#define FOPEN(name)                                                     \
+    FILE *name(const char *path, const char *mode)                      \
+    {                                                                   \
+        if (path_fails("open", AT_FDCWD, path))                         \
+            return NULL;                                                \
+        return REAL(name)(path, mode);                                  \
+    }
+FOPEN(fopen)
+FOPEN(fopen64)
+
+#define ON_FILE(type, name, call, file, parameters, arguments)          \
+    type name parameters                                                \
+    {                                                                   \
+        if (file_fails(call, file))                                     \
+            return -1;                                                  \
+        return REAL(name) arguments;                                    \
+    }
+ON_FILE(ssize_t, write, "write", f, (int f, const void *b, size_t n), (f, b, n))
+ON_FILE(ssize_t, writev, "write", f, (int f, const struct iovec *b, int n), (f, b, n))
+ON_FILE(ssize_t, pwrite, "write", f, (int f, const void *b, size_t n, off_t o), (f, b, n, o))
+ON_FILE(ssize_t, pwrite64, "write", f, (int f, const void *b, size_t n, off64_t o), (f, b, n, o))
+ON_FILE(ssize_t, pwritev, "write", f, (int f, const struct iovec *b, int n, off_t o), (f, b, n, o))
+ON_FILE(int, flock, "flock", f, (int f, int operation), (f, operation))
+ON_FILE(int, fsync, "fsync", f, (int f), (f))
+ON_FILE(int, fdatasync, "fsync", f, (int f), (f))
+ON_FILE(int, ftruncate, "truncate", f, (int f, off_t n), (f, n))
+ON_FILE(int, ftruncate64, "truncate", f, (int f, off64_t n), (f, n))
+
+#define ON_NAME(name, call, folder, path, parameters, arguments)        \
+    int name parameters                                                 \
+    {                                                                   \
+        if (NAMES(call, folder, path))                                  \
+            return -1;                                                  \
+        return REAL(name) arguments;                                    \
+    }
+ON_NAME(rename, "rename", AT_FDCWD, b, (const char *a, const char *b), (a, b))
+ON_NAME(renameat, "rename", e, b, (int d, const char *a, int e, const char *b), (d, a, e, b))
+ON_NAME(link, "link", AT_FDCWD, b, (const char *a, const char *b), (a, b))
+ON_NAME(linkat, "link", e, b, (int d, const char *a, int e, const char *b, int f), (d, a, e, b, f))
+ON_NAME(unlink, "unlink", AT_FDCWD, a, (const char *a), (a))
+ON_NAME(unlinkat, "unlink", d, a, (int d, const char *a, int f), (d, a, f))
+ON_NAME(rmdir, "unlink", AT_FDCWD, a, (const char *a), (a))
+ON_NAME(mkdir, "mkdir", AT_FDCWD, a, (const char *a, mode_t m), (a, m))
+ON_NAME(mkdirat, "mkdir", d, a, (int d, const char *a, mode_t m), (d, a, m))
+
+__attribute__((constructor)) static void arm_from_environment(void)
+{
+    const char *folder = getenv("FAILING_CALLS_BELOW"), *at = getenv("FAILING_CALLS_AT");
+    const char *error = getenv("FAILING_CALLS_ERROR"), *onwards = getenv("FAILING_CALLS_ONWARDS");
+    const char *program = getenv("FAILING_CALLS_PROGRAM"), *log = getenv("FAILING_CALLS_LOG");
+    static char words[16384];
+    if (!folder || !at || !error || !program)
+        return;
+    long file = syscall(SYS_openat, AT_FDCWD, "/proc/self/cmdline", O_RDONLY);
+    if (file < 0)
+        return;
+    long length = syscall(SYS_read, file, words, sizeof words - 1);
+    syscall(SYS_close, file);
+    for (long i = 0; i + 1 < length; i++)
+        if (!words[i])
+            words[i] = ' ';
+    if (length <= 0 || !strstr(words, program))
+        return;
+    if (log)
+        snprintf(log_path, sizeof log_path, "%s", log);
+    failing_calls_arm(folder, atol(at), atoi(error), onwards && onwards[0] == '1');
+}
