@@ -118,6 +118,7 @@ def test_show_and_status(project: Path) -> None:
         (("run", "--rule", "vanishing", "train.py"), "vanishing: no such rule"),
         (("run", "--rule", "nonfinite:a", "train.py"), "expected NAME:KEY=VALUE"),
         (("run", "--name", "taken", "train.py"), "taken: already holds a run"),
+        (("run", "--name", "../x", "train.py"), "--name: '../x' is not a valid directory name"),
         (("train", "nowhere.toml"), "nowhere.toml: no such file"),
         (("judge", "nowhere"), "nowhere: not a run"),
         (("judge", "runs/taken", "--rule", "nonfinite:evry=3"), "evry"),

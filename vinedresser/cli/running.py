@@ -18,6 +18,7 @@ from vinedresser.cli.options import (
     selected_rules,
     tables,
 )
+from vinedresser.errors import ConfigError
 
 if TYPE_CHECKING:
     from vinedresser.store.records import ExitRecord
@@ -80,6 +81,7 @@ def run(
 def _place(store: str, name: str | None, script: Script) -> RunPlace:
     """Prepare a run in STORE/NAME, or without a name in the first free of STORE/STEM-1, -2, ...."""
     from vinedresser.cli.views.console import error_console
+    from vinedresser.store.records import name_fault
     from vinedresser.store.storage import parse_location
     from vinedresser.tasks.lifecycle.run_script import (
         prepare_remote_script,
@@ -91,6 +93,8 @@ def _place(store: str, name: str | None, script: Script) -> RunPlace:
     def say(sentence: str) -> None:
         error_console.print(f"vinedresser: {sentence}", soft_wrap=True, markup=False)
 
+    if name is not None and (fault := name_fault(name)):
+        raise ConfigError(f"--name: {fault}")
     location, stem = parse_location(store), run_name(script.command)
     if not isinstance(location, Path):
         url = free_url(location, stem) if name is None else location / name

@@ -54,6 +54,17 @@ Launched = Callable[..., tuple[Path, subprocess.Popen[bytes]]]
 TRUE = LaunchRecord(["true"], ".")
 
 
+def test_a_run_whose_supervisor_cannot_be_started_has_ended(prepared: Prepared) -> None:
+    directory = prepared()
+    (directory / "supervisor.lock").mkdir()
+    with pytest.raises(LaunchError, match="its supervisor cannot be started"):
+        start(directory)
+    # Otherwise its judges and recorders would wait for its first step.
+    record = read_record(LocalStorage(directory), ExitRecord)
+    assert record is not None
+    assert (record.cause, record.code) == ("crashed", 126)
+
+
 def test_what_was_asked_for_is_on_record(tmp_path: Path) -> None:
     launch = LaunchRecord(
         argv=["python", "train.py"],

@@ -48,7 +48,10 @@ def start(directory: str | os.PathLike[str]) -> subprocess.Popen[bytes]:
     launch = read_record(storage, LaunchRecord)
     if launch is None or not storage.exists(RunRecord.KEY):
         raise NotARun(f"{directory}: not a prepared run; it has no {LaunchRecord.KEY}")
-    lock = run_lock.acquire(path)
+    try:
+        lock = run_lock.acquire(path)
+    except OSError as error:
+        raise _not_started(storage, error) from error
     if lock is None:
         raise LaunchError(f"{directory}: already supervised")
     try:
@@ -56,21 +59,37 @@ def start(directory: str | os.PathLike[str]) -> subprocess.Popen[bytes]:
             if storage.exists(trace):
                 raise LaunchError(f"{directory}: already started: it has a {trace}")
         gpus = _make_ready(storage, launch)
-        own = {VISIBLE_GPUS: ",".join(gpus.names)} if launch.gpus else {}
         try:
-            return subprocess.Popen(
-                # -P: a module beside the training script must not shadow the standard library's.
-                [sys.executable, "-P", "-m", "vinedresser.infra.supervisor", str(path), str(lock)],
-                env=environment_without_run() | own,
-                stdin=_input() if launch.forward else subprocess.DEVNULL,
-                stdout=None if launch.forward else subprocess.DEVNULL,
-                pass_fds=(lock, *gpus.descriptors),
-                start_new_session=True,
-            )
+            return _supervisor(path, lock, launch, gpus)
+        except OSError as error:
+            raise _not_started(storage, error) from error
         finally:
             gpus.close()
     finally:
         os.close(lock)
+
+
+def _not_started(storage: LocalStorage, error: OSError) -> LaunchError:
+    """Record the end of a run without a supervisor; its followers would wait for one."""
+    reason = f"its supervisor cannot be started: {error.strerror or error}"
+    write_first(storage, ExitRecord("crashed", reason, time.time(), code=126))
+    return LaunchError(f"{storage.location}: {reason}")
+
+
+def _supervisor(
+    path: Path, lock: int, launch: LaunchRecord, gpus: Lease
+) -> subprocess.Popen[bytes]:
+    """Start the supervisor of a run, which inherits the locks."""
+    own = {VISIBLE_GPUS: ",".join(gpus.names)} if launch.gpus else {}
+    return subprocess.Popen(
+        # -P: a module beside the training script must not shadow the standard library's.
+        [sys.executable, "-P", "-m", "vinedresser.infra.supervisor", str(path), str(lock)],
+        env=environment_without_run() | own,
+        stdin=_input() if launch.forward else subprocess.DEVNULL,
+        stdout=None if launch.forward else subprocess.DEVNULL,
+        pass_fds=(lock, *gpus.descriptors),
+        start_new_session=True,
+    )
 
 
 def _input() -> int | None:

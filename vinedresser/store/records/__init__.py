@@ -89,6 +89,7 @@ from vinedresser.store.records.record import (
 )
 from vinedresser.store.records.remedy import RemedyRecord, describe_changes
 from vinedresser.store.records.run_creation import new_run
+from vinedresser.store.records.run_name import name_fault
 from vinedresser.store.records.run_record import FORMAT_VERSION, RunRecord, TrackingRecord
 
 __all__ = [
@@ -131,6 +132,7 @@ __all__ = [
     "index_key",
     "last_step",
     "manifest_key",
+    "name_fault",
     "new_run",
     "owner_of",
     "read_record",

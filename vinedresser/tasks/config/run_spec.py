@@ -16,6 +16,7 @@ from vinedresser.infra.configuration import build
 from vinedresser.infra.entry import parameters_as_arguments
 from vinedresser.infra.gpus import visible_gpus
 from vinedresser.infra.launcher import check_command
+from vinedresser.store.records import name_fault
 
 __all__ = ["RunSpec", "RunTable", "VariantTable", "refuse_missing_program", "run_specs"]
 
@@ -73,8 +74,8 @@ class RunTable:
             )
         if self.entry is not None and not _ENTRY.fullmatch(self.entry):
             raise ValueError(f'entry: must be "module:function", not {self.entry!r}')
-        if not self.name or "/" in self.name or self.name.startswith("."):
-            raise ValueError(f"name: {self.name!r} is not a valid directory name")
+        if fault := name_fault(self.name):
+            raise ValueError(f"name: {fault}")
         for name, least in (("max_concurrent", 1), ("cpus", 1), ("gpus", 0)):
             given = getattr(self, name)
             if given is not None and given < least:
@@ -160,6 +161,8 @@ def run_specs(
         return [_spec(run, run.name)]
     specs = []
     for name, table in variants.items():
+        if fault := name_fault(name) or name_fault(f"{run.name}-{name}"):
+            raise ConfigError(f"{where}: {fault}")
         variant = build(VariantTable, table, f"{where}.{name}")
         merged = replace(
             run,
