@@ -40,7 +40,7 @@ class Rule(ABC):
     severity: Severity = "stop"
     fault: Fault = ""
     silent_after_stop: ClassVar[bool] = False
-    needs: tuple[Need, ...]
+    needs: tuple[Need, ...] = ()
     expected_steps: int | None = None
 
     def __init_subclass__(cls) -> None:

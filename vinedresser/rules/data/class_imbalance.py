@@ -65,7 +65,6 @@ class ClassImbalance(Rule):
         self.imbalance = imbalance
         self.misprediction = misprediction
         self.samples = samples
-        self.needs = ()
         self.batches = Batches()
         self.fit = Fit()
         self.outcome = Outcome()

@@ -69,7 +69,6 @@ class CorruptInputs(Rule):
         require_between(0, 1, constant=constant, order=order)
         self.constant = constant
         self.order = order
-        self.needs = ()
         self.batches = Batches()
         self.outcome = Outcome()
         self._positions = RowPositions()

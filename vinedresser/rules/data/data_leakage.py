@@ -51,7 +51,6 @@ class DataLeakage(Rule):
     def __init__(self, share: float = 0.1) -> None:
         require_between(0, 1, share=share)
         self.share = share
-        self.needs = ()
         self.batches = Batches()
         self._train: set[bytes] = set()
         self._eval: set[bytes] = set()

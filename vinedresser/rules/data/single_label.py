@@ -76,7 +76,6 @@ class SingleLabel(Rule):
         require_between(0, 1, order=order)
         self.rows = rows
         self.order = order
-        self.needs = ()
         self.batches = Batches()
         self.fit = Fit()
         self._labels: dict[str, _Labels] = {}

@@ -40,7 +40,6 @@ class TokenRatio(Rule):
     def __init__(self, share: float = 0.5) -> None:
         require_between(0, 1, share=share)
         self.share = share
-        self.needs = ()
         self.batches = Batches()
         self._embeds = True
         self._counts: dict[str, dict[int, int]] = {}

@@ -34,7 +34,6 @@ class UnnormalisedInputs(ScaleRule):
         super().__init__(patience)
         self.size = size
         self.batches = Batches()
-        self.needs = ()
 
     def looks_at(self, step: Step) -> bool:
         """See `SymptomRule.looks_at`: every train step with captured inputs."""

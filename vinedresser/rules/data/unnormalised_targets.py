@@ -44,7 +44,6 @@ class UnnormalisedTargets(ScaleRule):
         self.size = size
         self.batches = Batches()
         self.fit = Fit()
-        self.needs = ()
 
     def looks_at(self, step: Step) -> bool:
         """See `SymptomRule.looks_at`: every train step with regression targets."""

@@ -49,7 +49,6 @@ class ClassNumbers(Rule):
     def __init__(self, order: float = 0.4) -> None:
         require_between(-1, 1, order=order)
         self.order = order
-        self.needs = ()
         self.batches = Batches()
         self.identities = LossIdentities()
         self.baseline = Baseline()

@@ -71,7 +71,6 @@ class ClassifierConfusion(Rule):
     def __init__(self, share: float = 0.1) -> None:
         require_between(0, 1, share=share)
         self.share = share
-        self.needs = ()
         self.batches = Batches()
         self.outcome = Outcome()
         self._classes: list[str] = []

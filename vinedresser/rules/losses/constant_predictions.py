@@ -64,7 +64,6 @@ class ConstantPredictions(SymptomRule):
         require_between(0, 1, spread=spread)
         self.share = share
         self.spread = spread
-        self.needs = ()
         self.batches = Batches()
         self._recent: dict[str, deque[_Batch]] = {}
 

@@ -57,7 +57,6 @@ class InitialLoss(SymptomRule):
         require_above(0, excess=excess)
         self.factor = factor
         self.excess = excess
-        self.needs = ()
         self.batches = Batches()
         self.identities = LossIdentities()
         self._begun: dict[str, list[tuple[Compared, float]]] = {}

@@ -63,7 +63,6 @@ class LossOutputMismatch(Rule):
     def __init__(self, patience: int = 3) -> None:
         require_at_least(1, patience=patience)
         self.patience = patience
-        self.needs = ()
         self.batches = Batches()
         self.identities = LossIdentities()
         self.outcome = Outcome()

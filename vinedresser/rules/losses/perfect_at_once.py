@@ -32,7 +32,6 @@ class PerfectAtOnce(Rule):
     def __init__(self, steps: int = 30) -> None:
         require_at_least(0, steps=steps)
         self.steps = steps
-        self.needs = ()
         self.batches = Batches()
         self._right: dict[str, int] = {}
         self._labels: dict[str, bytes] = {}

@@ -45,7 +45,6 @@ class OverRegularisation(SymptomRule):
         patience: number of consecutive checks.
     """
 
-    severity = "stop"
     fault = "over_regularisation"
 
     def __init__(

@@ -38,7 +38,6 @@ class ReplicaDivergence(Rule):
         patience: number of consecutive checks.
     """
 
-    severity = "stop"
     fault = "replica_divergence"
 
     def __init__(self, every: int = 100, patience: int = 2) -> None:

@@ -35,7 +35,6 @@ class SlowInput(Rule):
 
     severity = "info"
     fault = "slow_input"
-    needs = ()
 
     def __init__(self, share: float = 0.4, seconds: float = 0.005, patience: int = 3) -> None:
         require_between(0, 1, share=share)

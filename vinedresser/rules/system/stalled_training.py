@@ -29,7 +29,6 @@ class StalledTraining(Rule):
 
     severity = "warning"
     fault = "stalled"
-    needs = ()
 
     def __init__(self, seconds: float = 1800.0, times: float = 3.0) -> None:
         require_above(0, seconds=seconds)

@@ -54,7 +54,6 @@ class StepOutlier(Rule):
     """
 
     severity = "info"
-    needs = ()
 
     def __init__(self, deviations: float = 3.0, share: float = 0.1, patience: int = 3) -> None:
         require_above(0, deviations=deviations)

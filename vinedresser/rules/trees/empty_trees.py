@@ -42,7 +42,6 @@ class EmptyTrees(Rule):
         patience: number of consecutive checks.
     """
 
-    severity = "stop"
     fault = "underfitting"
 
     def __init__(self, drop: float = 0.1, every: int = 10, patience: int = 3) -> None:

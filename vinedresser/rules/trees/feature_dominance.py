@@ -29,7 +29,6 @@ class FeatureDominance(Rule):
 
     severity = "info"
     fault = "feature_dominance"
-    needs = ()
 
     def __init__(
         self, threshold: float = 0.8, features: int = 3, at_least: int = 10, patience: int = 3

@@ -24,7 +24,6 @@ class UnusedFeatures(Rule):
     """
 
     severity = "info"
-    needs = ()
 
     def __init__(self, share: float = 0.5, at_least: int = 10) -> None:
         require_share(share=share)
