@@ -1,4 +1,4 @@
-"""The base class of rules."""
+"""The base classes of rules."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from vinedresser.store.finding import Finding, Severity
 from vinedresser.store.json_values import strict_json
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
+from vinedresser.store.step_record import Mode
 
-__all__ = ["Rule", "capture_for"]
+__all__ = ["OnceRule", "Rule", "capture_for"]
 
 
 class Rule(ABC):
@@ -138,6 +139,40 @@ class Rule(ABC):
             correction=correction or {},
             evidence={key: strict_json(value) for key, value in evidence.items()},
         )
+
+
+class OnceRule(Rule):
+    """Makes one finding at most, from the steps of rank 0.
+
+    Attributes:
+        modes: modes of the steps to watch.
+    """
+
+    modes: ClassVar[tuple[Mode, ...]] = ("train",)
+    # Whether the finding was made, or the rule does not apply.
+    _over: bool = False
+
+    @abstractmethod
+    def watch(self, step: Step) -> Finding | None:
+        """Process the next step of these modes; return the finding, or None."""
+
+    def at_end(self) -> Finding | None:
+        """Return the finding after the last step of a run without one, or None."""
+        return None
+
+    def update(self, step: Step) -> Finding | None:
+        """See `Rule.update`."""
+        if self._over or step.rank != 0 or step.mode not in self.modes:
+            return None
+        return self._once(self.watch(step))
+
+    def finish(self) -> Finding | None:
+        """See `Rule.finish`."""
+        return None if self._over else self._once(self.at_end())
+
+    def _once(self, finding: Finding | None) -> Finding | None:
+        self._over |= finding is not None
+        return finding
 
 
 def capture_for(rules: Iterable[Rule]) -> CaptureConfig:

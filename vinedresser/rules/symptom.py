@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
-from vinedresser.rules.base import Rule
+from vinedresser.rules.base import OnceRule
 from vinedresser.rules.faults import Fault
 from vinedresser.rules.patience import Patience
 from vinedresser.rules.signals.outcomes.outcome import Outcome, Verdict
@@ -33,11 +33,10 @@ class Symptom:
     correction: dict[str, Any] = field(default_factory=dict)
 
 
-class SymptomRule(Rule):
+class SymptomRule(OnceRule):
     """Fires once, when the symptom was present at several looks in a row and the outcome is poor.
 
-    A subclass selects the steps to look at (`looks_at`) and detects the symptom (`look`). Only
-    steps of rank 0 count.
+    A subclass selects the steps to look at (`looks_at`) and detects the symptom (`look`).
 
     Args:
         patience: looks in a row.
@@ -61,7 +60,6 @@ class SymptomRule(Rule):
         self.outcome = Outcome()
         self._patience = Patience(patience)
         self._seen: tuple[Step, Symptom] | None = None
-        self._fired = False
 
     @abstractmethod
     def look(self, step: Step) -> Symptom | None:
@@ -79,9 +77,9 @@ class SymptomRule(Rule):
         """Return whether the rule may fire at a step at which the symptom is confirmed."""
         return True
 
-    def update(self, step: Step) -> Finding | None:
-        """See `Rule.update`."""
-        if self._fired or step.rank != 0 or not self.looks_at(step):
+    def watch(self, step: Step) -> Finding | None:
+        """See `OnceRule.watch`."""
+        if not self.looks_at(step):
             return None
         symptom = self.look(step)
         self._seen = None if symptom is None else (step, symptom)
@@ -89,44 +87,28 @@ class SymptomRule(Rule):
         if not enough or not self.ripe(step):
             return None
         if self.gate == "none":
-            return self._fire(Verdict("open"))
+            return self._finding(Verdict("open"))
         verdict = self.outcome.verdict()
         if verdict.kind != "poor" or (self.waits and verdict.plateau):
             return None
-        return self._fire(verdict)
+        return self._finding(verdict)
 
-    def finish(self) -> Finding | None:
+    def at_end(self) -> Finding | None:
         """Return the symptom if it lasted to the end of a training with a poor outcome."""
-        if self._fired or not self._patience.over:
-            return None
-        verdict = self.outcome.final()
-        return self._fire(verdict) if verdict.kind == "poor" else None
+        verdict = self.outcome.final() if self._patience.over else None
+        return self._finding(verdict) if verdict and verdict.kind == "poor" else None
 
     def suspicion(self) -> Finding | None:
         """See `Rule.suspicion`: the symptom, once it is confirmed."""
-        if self._fired or not self._patience.over:
-            return None
-        return self._finding(Verdict("open"))
-
-    def _fire(self, verdict: Verdict) -> Finding:
-        self._fired = True
-        return self._finding(verdict)
+        confirmed = self._patience.over and not self._over
+        return self._finding(Verdict("open")) if confirmed else None
 
     def _finding(self, verdict: Verdict) -> Finding:
         assert self._seen is not None, "the symptom was seen"
         step, symptom = self._seen
-        return self.found(
-            step,
-            since=self._patience.since,
-            tensor=symptom.tensor,
-            statistic=symptom.statistic,
-            value=symptom.value,
-            threshold=symptom.threshold,
-            confidence=symptom.confidence,
+        told = replace(
+            symptom,
             seen=f"{symptom.seen}; {verdict.reason}" if verdict.reason else symptom.seen,
-            cause=symptom.cause,
-            remedy=symptom.remedy,
             evidence={**symptom.evidence, "looks": self._patience.looks},
-            fault=symptom.fault,
-            correction=symptom.correction,
         )
+        return self.found(step, since=self._patience.since, **vars(told))

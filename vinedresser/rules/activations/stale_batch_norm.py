@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 
-from vinedresser.rules.base import Rule
+from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_at_least, require_between
 from vinedresser.rules.need import Need
 from vinedresser.store.finding import Finding
@@ -19,7 +19,7 @@ _FEWEST_STEPS = 100
 _LATE = 0.5
 
 
-class StaleBatchNorm(Rule):
+class StaleBatchNorm(OnceRule):
     """The running statistics of batch norm lag far behind those of the batches.
 
     A running mean starts at zero. After t steps with momentum m it has covered 1 - (1 - m)^t of the
@@ -53,12 +53,11 @@ class StaleBatchNorm(Rule):
         self._checks: list[Step] = []
         self._shown: dict[str, float] = {}
         self._last_way = 0.0
-        self._fired = False
 
-    def update(self, step: Step) -> Finding | None:
-        """See `Rule.update`."""
+    def watch(self, step: Step) -> Finding | None:
+        """See `OnceRule.watch`."""
         (need,) = self.needs
-        if self._fired or step.rank != 0 or not need.due(step) or step.mode != "train":
+        if not need.due(step):
             return None
         norms = {
             name: norm
@@ -80,9 +79,9 @@ class StaleBatchNorm(Rule):
         late = self.expected_steps is not None and step.step >= _LATE * self.expected_steps
         return self._finding(way) if late and len(self._checks) >= self.patience else None
 
-    def finish(self) -> Finding | None:
+    def at_end(self) -> Finding | None:
         """Return the finding at the end of a run of unknown length."""
-        if self._fired or self.expected_steps is not None or len(self._checks) < self.patience:
+        if self.expected_steps is not None or len(self._checks) < self.patience:
             return None
         return self._finding(self._last_way)
 
@@ -106,7 +105,6 @@ class StaleBatchNorm(Rule):
         return 1 - left * left
 
     def _finding(self, way: float) -> Finding:
-        self._fired = True
         step = self._checks[-1]
         largest = max(self._shown, key=self._shown.__getitem__)
         still = self._shown[largest] == 0

@@ -8,7 +8,7 @@ from collections import deque
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.rules.base import Rule
+from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_above, require_at_least, require_between
 from vinedresser.rules.signals.losses.compared import Batches, Compared
 from vinedresser.rules.signals.losses.confusion import confusion
@@ -31,7 +31,7 @@ _NAMED = 3
 _MOST_CLASSES = 20
 
 
-class ClassImbalance(Rule):
+class ClassImbalance(OnceRule):
     """A class more than ``imbalance`` times rarer than the most frequent one is not learned.
 
     The rule counts the labels of all checked train steps (at least ``samples``) and the predictions
@@ -72,16 +72,13 @@ class ClassImbalance(Rule):
         self._counts: dict[str, NDArray[np.int64]] = {}
         self._matrices: dict[str, deque[NDArray[np.int64]]] = {}
         self._last: Step | None = None
-        self._fired = False
 
     def begin(self, info: RunRecord) -> None:
         """Read the class names."""
         self._names = list(info.classes)
 
-    def update(self, step: Step) -> Finding | None:
-        """See `Rule.update`."""
-        if self._fired or step.rank != 0 or step.mode != "train":
-            return None
+    def watch(self, step: Step) -> Finding | None:
+        """See `OnceRule.watch`."""
         for compared in self.batches.compared:
             matrix = self._matrix(compared)
             if matrix is None:
@@ -96,9 +93,9 @@ class ClassImbalance(Rule):
         )
         return self._finding(step) if ripe and self.batches.compared else None
 
-    def finish(self) -> Finding | None:
+    def at_end(self) -> Finding | None:
         """Return the finding at the end of the run."""
-        return None if self._fired or self._last is None else self._finding(self._last)
+        return None if self._last is None else self._finding(self._last)
 
     def _matrix(self, compared: Compared) -> NDArray[np.int64] | None:
         """Return the confusion matrix of a batch, int64 [classes, classes]; None if there is none.
@@ -163,7 +160,6 @@ class ClassImbalance(Rule):
         matrix: NDArray[np.int64],
         missed: list[int],
     ) -> Finding:
-        self._fired = True
         most = int(counts.argmax())
         shares = {one: 1 - matrix[one, one] / matrix[one].sum() for one in missed}
         words = ", ".join(

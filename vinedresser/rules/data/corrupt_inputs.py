@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.rules.base import Rule
+from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_between
 from vinedresser.rules.signals.losses.compared import Batches
 from vinedresser.rules.signals.outcomes.outcome import Outcome
@@ -44,7 +44,7 @@ class _Wrong(NamedTuple):
     remedy: str
 
 
-class CorruptInputs(Rule):
+class CorruptInputs(OnceRule):
     """The inputs are all zero, all equal, mostly constant, or have their axes in the wrong order.
 
     Applies to a training that has removed less than half of the chance-level error after 150 steps
@@ -77,12 +77,9 @@ class CorruptInputs(Rule):
         self._batch_count = self._rows = 0
         self._alike = True
         self._last: tuple[Step, str] | None = None
-        self._over = False
 
-    def update(self, step: Step) -> Finding | None:
-        """See `Rule.update`."""
-        if self._over or step.rank != 0 or step.mode != "train":
-            return None
+    def watch(self, step: Step) -> Finding | None:
+        """See `OnceRule.watch`."""
         values = _flat(self.batches.inputs)
         if values is None:
             return None
@@ -92,9 +89,9 @@ class CorruptInputs(Rule):
             return None
         return self._finding()
 
-    def finish(self) -> Finding | None:
+    def at_end(self) -> Finding | None:
         """Return the finding at the end of the run."""
-        return None if self._over or self._last is None else self._finding()
+        return None if self._last is None else self._finding()
 
     def _take(self, values: NDArray[np.float64]) -> None:
         """Add a batch of inputs.
@@ -137,7 +134,6 @@ class CorruptInputs(Rule):
         wrong = self._nothing() or self._constant() or self._mixed()
         if wrong is None:
             return None
-        self._over = True
         step, name = self._last
         reason = self.outcome.verdict().reason
         return self.found(

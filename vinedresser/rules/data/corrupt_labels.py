@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from vinedresser.rules.base import Rule
+from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_at_least, require_between
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.losses.compared import Batches
@@ -72,7 +72,7 @@ class _Seen(NamedTuple):
     cause: str
 
 
-class CorruptLabels(Rule):
+class CorruptLabels(OnceRule):
     """The labels do not belong to the inputs, or many of them are wrong.
 
     The gain is the share of the chance-level error that the model removes; the chance level is the
@@ -101,6 +101,7 @@ class CorruptLabels(Rule):
 
     severity = "warning"
     fault = "corrupt_labels"
+    modes = ("train", "eval")
 
     def __init__(self, gain: float = 0.1, evaluations: int = 5) -> None:
         require_between(0, 1, gain=gain)
@@ -114,12 +115,9 @@ class CorruptLabels(Rule):
         self.held_out = HeldOut()
         self._evaluated: dict[str, _Evaluations] = {}
         self._last: Step | None = None
-        self._fired = False
 
-    def update(self, step: Step) -> Finding | None:
-        """See `Rule.update`."""
-        if self._fired or step.rank != 0 or step.mode == "predict":
-            return None
+    def watch(self, step: Step) -> Finding | None:
+        """See `OnceRule.watch`."""
         if step.mode == "eval":
             self._evaluate(step)
             return None
@@ -130,9 +128,9 @@ class CorruptLabels(Rule):
             return None
         return self._finding(step, over=False)
 
-    def finish(self) -> Finding | None:
+    def at_end(self) -> Finding | None:
         """Return the finding at the end of the run."""
-        if self._fired or self._last is None or self._last.step < _PATIENCE:
+        if self._last is None or self._last.step < _PATIENCE:
             return None
         return self._finding(self._last, over=True)
 
@@ -161,7 +159,6 @@ class CorruptLabels(Rule):
         seen = found[0] if found else None
         if seen is None or any(one is None for one in found):
             return None
-        self._fired = True
         return self.found(
             step,
             since=0,

@@ -8,7 +8,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from vinedresser.rules.base import Rule
+from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_between
 from vinedresser.rules.signals.losses.compared import Batches
 from vinedresser.rules.signals.row_digests import row_digests
@@ -24,7 +24,7 @@ _TIMES = 3.0
 _EVALUATIONS = 3
 
 
-class DataLeakage(Rule):
+class DataLeakage(OnceRule):
     """Evaluated rows are among the training rows.
 
     A row is identified by a hash of all its model inputs. Out of E distinct evaluated rows, M were
@@ -47,6 +47,7 @@ class DataLeakage(Rule):
 
     severity = "warning"
     fault = "data_leakage"
+    modes = ("train", "eval")
 
     def __init__(self, share: float = 0.1) -> None:
         require_between(0, 1, share=share)
@@ -58,12 +59,9 @@ class DataLeakage(Rule):
         self._pairs = 0
         self._equal = 0
         self._last: tuple[Step, str] | None = None
-        self._fired = False
 
-    def update(self, step: Step) -> Finding | None:
-        """See `Rule.update`."""
-        if self._fired or step.rank != 0 or step.mode == "predict":
-            return None
+    def watch(self, step: Step) -> Finding | None:
+        """See `OnceRule.watch`."""
         digests = _whole_rows(self.batches.inputs)
         if len(digests) < 2:
             return None
@@ -81,9 +79,9 @@ class DataLeakage(Rule):
         self._last = (step, next(iter(self.batches.inputs)))
         return self._finding() if len(self._shares) == _EVALUATIONS else None
 
-    def finish(self) -> Finding | None:
+    def at_end(self) -> Finding | None:
         """Return the finding for a run with few evaluations."""
-        return None if self._fired or self._last is None else self._finding()
+        return None if self._last is None else self._finding()
 
     def _count_pairs(self, rows: int, different: int) -> None:
         self._pairs += rows * (rows - 1) // 2
@@ -96,7 +94,6 @@ class DataLeakage(Rule):
         chance = min(1.0, (self._equal + 3) / self._pairs * len(self._train)) * rows
         if found <= _TIMES * chance or self._last is None:
             return None
-        self._fired = True
         step, name = self._last
         return self.found(
             step,

@@ -22,21 +22,15 @@ class ScaleRule(SymptomRule):
         patience: number of consecutive checks while the loss is finite.
     """
 
-    def __init__(self, patience: int) -> None:
-        super().__init__(patience)
-        self._trees = False
-
     def begin(self, info: RunRecord) -> None:
         """Read whether the model consists of trees."""
-        self._trees = Ensemble(info).trees
+        self._over = Ensemble(info).trees
 
-    def update(self, step: Step) -> Finding | None:
-        """See `Rule.update`."""
-        if self._trees:
-            return None
-        finding = super().update(step)
-        if finding or self._fired or self._seen is None or step.rank != 0 or step.mode != "train":
+    def watch(self, step: Step) -> Finding | None:
+        """See `OnceRule.watch`."""
+        finding = super().watch(step)
+        if finding or self._seen is None:
             return finding
         if all(math.isfinite(value) for value in step.scalars_of("losses").values()):
             return None
-        return self._fire(Verdict("poor", f"the loss is not finite at step {step.step}"))
+        return self._finding(Verdict("poor", f"the loss is not finite at step {step.step}"))

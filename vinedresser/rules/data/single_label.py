@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.rules.base import Rule
+from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_at_least, require_between
 from vinedresser.rules.signals.losses.compared import Batches, Compared
 from vinedresser.rules.signals.outcomes.fit import Fit
@@ -49,7 +49,7 @@ class _Labels:
     learned: bool = True
 
 
-class SingleLabel(Rule):
+class SingleLabel(OnceRule):
     """All labels are equal, or the batches are sorted by class.
 
     *Single label*: the first ``rows`` captured labels are all equal and, if they are classes, the
@@ -80,22 +80,19 @@ class SingleLabel(Rule):
         self.fit = Fit()
         self._labels: dict[str, _Labels] = {}
         self._last: Step | None = None
-        self._fired = False
 
-    def update(self, step: Step) -> Finding | None:
-        """See `Rule.update`."""
-        if self._fired or step.rank != 0 or step.mode != "train" or not self.batches.compared:
+    def watch(self, step: Step) -> Finding | None:
+        """See `OnceRule.watch`."""
+        if not self.batches.compared:
             return None
         self._last = step
         for compared in self.batches.compared:
             _count(self._labels.setdefault(compared.loss, _Labels()), compared)
         return self._single(step, self.rows) or self._sorted(step)
 
-    def finish(self) -> Finding | None:
+    def at_end(self) -> Finding | None:
         """Return the finding for the labels of the whole run."""
-        if self._fired or self._last is None:
-            return None
-        return self._single(self._last, min(self.rows, _ROWS))
+        return self._single(self._last, min(self.rows, _ROWS)) if self._last else None
 
     def _single(self, step: Step, rows: int) -> Finding | None:
         seen = list(self._labels.values())
@@ -150,7 +147,6 @@ class SingleLabel(Rule):
     def _finding(
         self, step: Step, loss: str, measured: tuple[str, float, float], **words: Any
     ) -> Finding:
-        self._fired = True
         statistic, value, threshold = measured
         return self.found(
             step,

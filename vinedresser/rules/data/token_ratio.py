@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.rules.base import Rule
+from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_between
 from vinedresser.rules.signals.losses.compared import Batches
 from vinedresser.store.finding import Finding
@@ -20,7 +20,7 @@ _PLACES = 4
 _VALUES = 8
 
 
-class TokenRatio(Rule):
+class TokenRatio(OnceRule):
     """More than half of the tokens have one value, usually the padding of short sequences.
 
     Checked once, for the first 512 rows (or all rows of a shorter run) of inputs of integers of 16
@@ -41,21 +41,17 @@ class TokenRatio(Rule):
         require_between(0, 1, share=share)
         self.share = share
         self.batches = Batches()
-        self._embeds = True
         self._counts: dict[str, dict[int, int]] = {}
         self._rows: dict[str, int] = {}
         self._last: Step | None = None
-        self._over = False
 
     def begin(self, info: RunRecord) -> None:
         """Read whether the model has an embedding."""
         kinds = [words[0] for words in info.modules.values() if words]
-        self._embeds = not kinds or any("Embedding" in kind for kind in kinds)
+        self._over = bool(kinds) and not any("Embedding" in kind for kind in kinds)
 
-    def update(self, step: Step) -> Finding | None:
-        """See `Rule.update`."""
-        if self._over or not self._embeds or step.rank != 0 or step.mode != "train":
-            return None
+    def watch(self, step: Step) -> Finding | None:
+        """See `OnceRule.watch`."""
         for name, values in self.batches.inputs.items():
             if not _tokens(values):
                 continue
@@ -66,9 +62,9 @@ class TokenRatio(Rule):
                 return self._finding(step)
         return None
 
-    def finish(self) -> Finding | None:
+    def at_end(self) -> Finding | None:
         """Return the finding for a run with few rows."""
-        return None if self._over or self._last is None else self._finding(self._last)
+        return None if self._last is None else self._finding(self._last)
 
     def _count(self, name: str, values: NDArray[Any]) -> None:
         counts = self._counts.setdefault(name, {})

@@ -35,9 +35,9 @@ class UnnormalisedInputs(ScaleRule):
         self.size = size
         self.batches = Batches()
 
-    def looks_at(self, step: Step) -> bool:
+    def looks_at(self, step: Step) -> bool:  # noqa: ARG002 (the signal has read it)
         """See `SymptomRule.looks_at`: every train step with captured inputs."""
-        return step.mode == "train" and bool(self.batches.inputs)
+        return bool(self.batches.inputs)
 
     def look(self, step: Step) -> Symptom | None:  # noqa: ARG002 (the signal has read it)
         """See `SymptomRule.look`."""

@@ -45,9 +45,9 @@ class UnnormalisedTargets(ScaleRule):
         self.batches = Batches()
         self.fit = Fit()
 
-    def looks_at(self, step: Step) -> bool:
+    def looks_at(self, step: Step) -> bool:  # noqa: ARG002 (the signal has read it)
         """See `SymptomRule.looks_at`: every train step with regression targets."""
-        return step.mode == "train" and bool(self._regressions())
+        return bool(self._regressions())
 
     def look(self, step: Step) -> Symptom | None:  # noqa: ARG002 (the signal has read it)
         """See `SymptomRule.look`."""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.rules.base import Rule
+from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_between
 from vinedresser.rules.losses.mismatch import REGRESSION
 from vinedresser.rules.signals.losses.compared import Batches
@@ -27,7 +27,7 @@ _ROWS_OF_CLASS = 8
 _LEAST_GAIN = 0.3
 
 
-class ClassNumbers(Rule):
+class ClassNumbers(OnceRule):
     """A squared or absolute error is used on class numbers: 3 is no closer to 4 than to 9.
 
     The targets of at least 256 training rows are integers from 0 or 1 without a gap, at least five
@@ -53,12 +53,9 @@ class ClassNumbers(Rule):
         self.identities = LossIdentities()
         self.baseline = Baseline()
         self._asked: dict[str, int] = {}
-        self._fired = False
 
-    def update(self, step: Step) -> Finding | None:
-        """See `Rule.update`."""
-        if self._fired or step.rank != 0 or step.mode != "train":
-            return None
+    def watch(self, step: Step) -> Finding | None:
+        """See `OnceRule.watch`."""
         for compared in self.batches.compared:
             identity = self.identities.of(compared.loss)
             rows = self.baseline.fitted_rows(compared.loss)
@@ -83,7 +80,6 @@ class ClassNumbers(Rule):
         order = order_of_classes(inputs, numbers)
         if gain is None or gain < _LEAST_GAIN or not order < self.order:
             return None
-        self._fired = True
         return self.found(
             step,
             since=0,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.rules.base import Rule
+from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_between
 from vinedresser.rules.signals.losses.compared import Batches
 from vinedresser.rules.signals.losses.confusion import confusion
@@ -47,7 +47,7 @@ class _Cell(NamedTuple):
         return self.share - _SURE * math.sqrt(self.share * (1 - self.share) / self.rows)
 
 
-class ClassifierConfusion(Rule):
+class ClassifierConfusion(OnceRule):
     """At the end of the run, a class is predicted as another in more than ``share`` of its rows.
 
     The rule computes the confusion matrix over the last quarter of the run (at most its last 32
@@ -66,6 +66,7 @@ class ClassifierConfusion(Rule):
 
     severity = "info"
     fault = "classifier_confusion"
+    modes = ("train", "eval")
     silent_after_stop = True
 
     def __init__(self, share: float = 0.1) -> None:
@@ -81,20 +82,18 @@ class ClassifierConfusion(Rule):
         """Read the class names."""
         self._classes = list(info.classes)
 
-    def update(self, step: Step) -> Finding | None:
-        """See `Rule.update`."""
-        if step.rank == 0 and step.mode != "predict":
-            for compared in self.batches.compared:
-                self._last = step
-                matrix = confusion(compared)
-                if matrix is not None:
-                    key = (step.mode, compared.loss)
-                    self._matrices.setdefault(key, deque(maxlen=_CHECKS)).append(
-                        (step.step, matrix)
-                    )
-        return None
+    def watch(self, step: Step) -> None:
+        """See `OnceRule.watch`."""
+        for compared in self.batches.compared:
+            self._last = step
+            matrix = confusion(compared)
+            if matrix is not None:
+                matrices = self._matrices.setdefault(
+                    (step.mode, compared.loss), deque(maxlen=_CHECKS)
+                )
+                matrices.append((step.step, matrix))
 
-    def finish(self) -> Finding | None:
+    def at_end(self) -> Finding | None:
         """Return the confused classes at the end of the run."""
         if self.outcome.final().kind == "poor":
             return None

@@ -67,9 +67,9 @@ class ConstantPredictions(SymptomRule):
         self.batches = Batches()
         self._recent: dict[str, deque[_Batch]] = {}
 
-    def looks_at(self, step: Step) -> bool:
+    def looks_at(self, step: Step) -> bool:  # noqa: ARG002 (the signal has read it)
         """See `SymptomRule.looks_at`."""
-        return step.mode == "train" and bool(self.batches.compared)
+        return bool(self.batches.compared)
 
     def look(self, step: Step) -> Symptom | None:  # noqa: ARG002 (the signals have seen it)
         """See `SymptomRule.look`."""

@@ -63,27 +63,27 @@ class InitialLoss(SymptomRule):
         self._suspect: Symptom | None = None
         self._first: dict[str, float] = {}
         self._thrown_up = False
-        self._late = False
         self._means: set[str] = set()
 
     def begin(self, info: RunRecord) -> None:
-        """Read when the first loss is measured, and which losses are means."""
-        self._late = info.framework in ("sklearn", "xgboost")
+        """Read which losses are means."""
+        # These measure the first loss after the first step.
+        self._over = info.framework in ("sklearn", "xgboost")
         reductions = ((loss, one.get("settings", {})) for loss, one in info.losses.items())
         # In Keras, weight penalties are added to a mean.
         self._means = {loss for loss, one in reductions if one.get("reduction") in _MEANS}
 
-    def looks_at(self, step: Step) -> bool:
+    def looks_at(self, step: Step) -> bool:  # noqa: ARG002 (the signal has read it)
         """See `SymptomRule.looks_at`."""
-        return step.mode == "train" and bool(self.batches.compared) and not self._late
+        return bool(self.batches.compared)
 
-    def update(self, step: Step) -> Finding | None:
-        """See `Rule.update`."""
-        return _graded(super().update(step))
+    def watch(self, step: Step) -> Finding | None:
+        """See `OnceRule.watch`."""
+        return _graded(super().watch(step))
 
-    def finish(self) -> Finding | None:
-        """See `SymptomRule.finish`."""
-        return _graded(super().finish())
+    def at_end(self) -> Finding | None:
+        """See `OnceRule.at_end`."""
+        return _graded(super().at_end())
 
     def look(self, step: Step) -> Symptom | None:
         """See `SymptomRule.look`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from vinedresser.rules.base import Rule
+from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_above, require_at_least, require_between
 from vinedresser.rules.losses.loss_diagnosis import LossDiagnosis
 from vinedresser.rules.need import Need
@@ -18,7 +18,7 @@ from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
 
-class LossNotDecreasing(Rule):
+class LossNotDecreasing(OnceRule):
     """The training loss does not decrease, rises again, or stays far above its start.
 
     The rule divides the loss into blocks of patience / 20 steps; the spread of neighbouring block
@@ -59,25 +59,22 @@ class LossNotDecreasing(Rule):
         self.progress = NoProgress(patience, drop, rise)
         self.rate = LearningRateSignal()
         self._diagnosis = LossDiagnosis()
-        self._fired = False
 
     def begin(self, info: RunRecord) -> None:
         """Read the contribution of each boosted tree."""
         self._diagnosis.shrinkage = Ensemble(info).shrinkage
 
-    def update(self, step: Step) -> Finding | None:
-        """See `Rule.update`."""
-        if self._fired or step.rank != 0:
-            return None
+    def watch(self, step: Step) -> Finding | None:
+        """See `OnceRule.watch`."""
         self._diagnosis.add(step)
         trajectory = self.progress.trajectory()
         if trajectory is None or self._may_be_a_plateau(step, trajectory):
             return None
         return self._finding(step, trajectory)
 
-    def finish(self) -> Finding | None:
+    def at_end(self) -> Finding | None:
         """Return the finding at the end of the run."""
-        trajectory = None if self._fired else self.progress.trajectory(ended=True)
+        trajectory = self.progress.trajectory(ended=True)
         if trajectory is None or self.progress.last is None:
             return None
         return self._finding(self.progress.last, trajectory)
@@ -87,7 +84,6 @@ class LossNotDecreasing(Rule):
         return stands and step.step < PLATEAU * (self.expected_steps or 0)
 
     def _finding(self, step: Step, trajectory: LossTrajectory) -> Finding:
-        self._fired = True
         start, stretch, progress = trajectory.start, trajectory.stretch, trajectory.progress
         threshold = start + (self.rise if trajectory.blown else -self.drop) * abs(start)
         error = math.hypot(trajectory.start_error, stretch.error)

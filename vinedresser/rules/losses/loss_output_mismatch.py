@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vinedresser.rules.base import Rule
+from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_at_least
 from vinedresser.rules.losses.mismatch import Given, Mismatch
 from vinedresser.rules.losses.output_form import output_form
@@ -36,7 +36,7 @@ class _Sighting(NamedTuple):
     checks: int
 
 
-class LossOutputMismatch(Rule):
+class LossOutputMismatch(OnceRule):
     """The model's outputs do not match what its loss takes.
 
     The rule compares the loss (its type, or its first values if it is a plain function), the
@@ -70,7 +70,6 @@ class LossOutputMismatch(Rule):
         self._broadcasting: frozenset[str] = frozenset()
         self._seen: dict[str, _Sighting] = {}
         self._ones = True
-        self._fired = False
 
     def begin(self, info: RunRecord) -> None:
         """Read the last activation and the losses that broadcast."""
@@ -84,10 +83,8 @@ class LossOutputMismatch(Rule):
             if info.framework == "torch" and setup.get("type") in _BROADCAST
         )
 
-    def update(self, step: Step) -> Finding | None:
-        """See `Rule.update`."""
-        if self._fired or step.rank != 0 or step.mode != "train":
-            return None
+    def watch(self, step: Step) -> Finding | None:
+        """See `OnceRule.watch`."""
         for compared in self.batches.compared:
             mismatch = self._look(step, compared)
             self._note(step, compared.loss, mismatch)
@@ -95,9 +92,9 @@ class LossOutputMismatch(Rule):
                 return finding
         return None
 
-    def finish(self) -> Finding | None:
+    def at_end(self) -> Finding | None:
         """Return the last mismatch of a training with a poor outcome."""
-        if self._fired or self.outcome.final().kind != "poor":
+        if self.outcome.final().kind != "poor":
             return None
         ripe = [one for one in self._seen.values() if one.checks >= self.patience]
         return self._finding(ripe[0], self.outcome.final().reason) if ripe else None
@@ -149,7 +146,6 @@ class LossOutputMismatch(Rule):
             sighting: mismatch to report.
             poor: reason for a poor outcome; "" if it is not poor or unknown.
         """
-        self._fired = True
         mismatch = sighting.mismatch
         finding = self.found(
             sighting.step,

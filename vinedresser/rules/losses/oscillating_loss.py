@@ -60,8 +60,6 @@ class OscillatingLoss(SymptomRule):
 
     def looks_at(self, step: Step) -> bool:
         """See `SymptomRule.looks_at`: every fifth train step once 100 losses are available."""
-        if step.mode != "train":
-            return False
         for name, value in step.scalars_of("losses").items():
             if math.isfinite(value):
                 start = self._start.setdefault(name, [])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from vinedresser.rules.base import Rule
+from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_above, require_at_least
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.bounded import bounded
@@ -20,7 +20,7 @@ from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 
 
-class Overfitting(Rule):
+class Overfitting(OnceRule):
     """The evaluation loss has risen from its minimum while the training loss kept falling.
 
     Fires when each of the last ``patience`` evaluations is above the minimum by more than
@@ -39,6 +39,7 @@ class Overfitting(Rule):
     """
 
     fault = "overfitting"
+    modes = ("train", "eval")
 
     def __init__(self, ratio: float = 0.1, patience: int = 5) -> None:
         require_above(0, ratio=ratio)
@@ -54,12 +55,9 @@ class Overfitting(Rule):
         self._train: dict[str, tuple[float, int]] = {}
         self._start: dict[str, float] = {}
         self._series: dict[str, EvaluationSeries] = {}
-        self._fired = False
 
-    def update(self, step: Step) -> Finding | None:
-        """See `Rule.update`."""
-        if self._fired or step.rank != 0 or step.mode == "predict":
-            return None
+    def watch(self, step: Step) -> Finding | None:
+        """See `OnceRule.watch`."""
         losses = _finite(step.scalars_of("losses"))
         if step.mode == "train":
             for name, value in losses.items():
@@ -76,7 +74,6 @@ class Overfitting(Rule):
             start = self._start.get(self._paired(name), math.nan)
             parting = self._series[name].parting(self.ratio, self.patience, start)
             if parting:
-                self._fired = True
                 return self._finding(step, name, parting)
         return None
 

@@ -7,7 +7,7 @@ from collections import deque
 from typing import NamedTuple
 
 from vinedresser.errors import ConfigError
-from vinedresser.rules.base import Rule
+from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_at_least
 from vinedresser.rules.need import Need
 from vinedresser.store.finding import Finding
@@ -43,7 +43,7 @@ class _Best(NamedTuple):
         return self._replace(since=self.since + 1)
 
 
-class Overtraining(Rule):
+class Overtraining(OnceRule):
     """Neither the training loss nor the evaluation loss improves any more.
 
     Fires when, for ``patience`` evaluations, neither the evaluation loss nor the mean training loss
@@ -60,6 +60,7 @@ class Overtraining(Rule):
 
     severity = "info"
     fault = "overtraining"
+    modes = ("train", "eval")
 
     def __init__(self, patience: int = 10, delta: float = 0.01) -> None:
         require_at_least(2, patience=patience)
@@ -77,12 +78,9 @@ class Overtraining(Rule):
         # Mean losses between the last evaluations.
         self._recent: dict[str, deque[float]] = {}
         self._best: dict[tuple[str, str], _Best] = {}
-        self._fired = False
 
-    def update(self, step: Step) -> Finding | None:
-        """See `Rule.update`."""
-        if self._fired or step.rank != 0 or step.mode == "predict":
-            return None
+    def watch(self, step: Step) -> Finding | None:
+        """See `OnceRule.watch`."""
         losses = {k: v for k, v in step.scalars_of("losses").items() if math.isfinite(v)}
         if step.mode == "train":
             for name, value in losses.items():
@@ -98,13 +96,13 @@ class Overtraining(Rule):
         self._sum = {}
         for name, value in losses.items():
             self._note(("eval", name), value, step.step)
-        return self._finding(step) if losses and self._over() else None
+        return self._finding(step) if losses and self._exhausted() else None
 
     def _note(self, key: tuple[str, str], value: float, step: int) -> None:
         best = self._best.get(key)
         self._best[key] = best.then(value, step, self.delta) if best else _Best(value, step, 0)
 
-    def _over(self) -> bool:
+    def _exhausted(self) -> bool:
         """Return whether no loss improves and some training loss has decreased."""
         learned = any(self._learned(name) for mode, name in self._best if mode == "train")
         return learned and all(best.since >= self.patience for best in self._best.values())
@@ -117,7 +115,6 @@ class Overtraining(Rule):
         return math.fsum(recent) / len(recent) < start - _LEARNED * abs(start)
 
     def _finding(self, step: Step) -> Finding:
-        self._fired = True
         evaluated = {name: one for (mode, name), one in self._best.items() if mode == "eval"}
         name, best = next(iter(evaluated.items()))
         last = max(one.step for one in self._best.values())

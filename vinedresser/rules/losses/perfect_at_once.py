@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vinedresser.rules.base import Rule
+from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_at_least
 from vinedresser.rules.signals.losses.compared import Batches, Compared
 from vinedresser.store.finding import Finding
@@ -13,7 +13,7 @@ from vinedresser.store.records import RunRecord
 _ROWS = 128
 
 
-class PerfectAtOnce(Rule):
+class PerfectAtOnce(OnceRule):
     """The predictions are perfect within the first steps.
 
     Fires when 128 consecutive rows of several classes are classified correctly within the first
@@ -35,19 +35,13 @@ class PerfectAtOnce(Rule):
         self.batches = Batches()
         self._right: dict[str, int] = {}
         self._labels: dict[str, bytes] = {}
-        self._fired = False
 
     def begin(self, info: RunRecord) -> None:
         """Read the framework."""
-        self._fired = info.framework == "xgboost"
+        self._over = info.framework == "xgboost"
 
-    def update(self, step: Step) -> Finding | None:
-        """See `Rule.update`."""
-        if self._fired or step.rank != 0 or step.mode != "train":
-            return None
-        return self._perfect(step)
-
-    def _perfect(self, step: Step) -> Finding | None:
+    def watch(self, step: Step) -> Finding | None:
+        """See `OnceRule.watch`."""
         if step.step > self.steps:
             return None
         for compared in self.batches.compared:
@@ -59,7 +53,6 @@ class PerfectAtOnce(Rule):
         loss, rows = max(self._right.items(), key=lambda one: one[1], default=("", 0))
         if rows < _ROWS:
             return None
-        self._fired = True
         return self.found(
             step,
             since=0,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vinedresser.rules.base import Rule
+from vinedresser.rules.base import OnceRule
 from vinedresser.rules.losses.loss_diagnosis import LossDiagnosis
 from vinedresser.rules.need import Need
 from vinedresser.rules.patience import Patience
@@ -18,7 +18,7 @@ _EVERY = 5
 _CONFIDENCE = 0.95
 
 
-class Underfitting(Rule):
+class Underfitting(OnceRule):
     """The predictions are much worse than they should be and will not improve enough.
 
     The gain, the share of the chance-level error that the model removes, is significantly below
@@ -48,17 +48,14 @@ class Underfitting(Rule):
         self._diagnosis = LossDiagnosis()
         self._patience = Patience(patience)
         self._last: Step | None = None
-        self._fired = False
 
     def begin(self, info: RunRecord) -> None:
         """Read the learning rate and the contribution of each boosted tree."""
         self._diagnosis.rate = LearningRate.among(info.parameters)
         self._diagnosis.shrinkage = Ensemble(info).shrinkage
 
-    def update(self, step: Step) -> Finding | None:
-        """See `Rule.update`."""
-        if self._fired or step.rank != 0 or step.mode != "train":
-            return None
+    def watch(self, step: Step) -> Finding | None:
+        """See `OnceRule.watch`."""
         self._diagnosis.add(step)
         self._last = step
         if step.step % _EVERY:
@@ -67,15 +64,14 @@ class Underfitting(Rule):
         poor = verdict.kind == "poor" and not verdict.plateau
         return self._finding(step, verdict) if self._patience.add(step.step, seen=poor) else None
 
-    def finish(self) -> Finding | None:
+    def at_end(self) -> Finding | None:
         """Return the finding of a training with a poor outcome."""
         verdict = self.outcome.final()
-        if self._fired or self._last is None or verdict.kind != "poor":
+        if self._last is None or verdict.kind != "poor":
             return None
         return self._finding(self._last, verdict)
 
     def _finding(self, step: Step, verdict: Verdict) -> Finding:
-        self._fired = True
         fault, advice = self._diagnosis.standing()
         low = fault == "learning_rate_too_low"
         rate = self._diagnosis.rate

@@ -48,17 +48,14 @@ class LearningRateTooHigh(SymptomRule):
         self.rate = LearningRateSignal()
         self.needs = self.updates.needs
 
-    def update(self, step: Step) -> Finding | None:
-        """See `Rule.update`."""
-        found = super().update(step)
-        if found is not None or self._fired or step.rank != 0:
-            return found
-        return self._of_trajectory(step, self.progress.trajectory())
+    def watch(self, step: Step) -> Finding | None:
+        """See `OnceRule.watch`."""
+        return super().watch(step) or self._of_trajectory(step, self.progress.trajectory())
 
-    def finish(self) -> Finding | None:
-        """See `Rule.finish`."""
-        found = super().finish()
-        if found is not None or self._fired or self.progress.last is None:
+    def at_end(self) -> Finding | None:
+        """See `OnceRule.at_end`."""
+        found = super().at_end()
+        if found is not None or self.progress.last is None:
             return found
         return self._of_trajectory(self.progress.last, self.progress.trajectory(ended=True))
 
@@ -106,7 +103,6 @@ class LearningRateTooHigh(SymptomRule):
         """Return the finding from the loss alone, if any."""
         if trajectory is None or trajectory.kind == "standing":
             return None
-        self._fired = True
         advice, correction = too_long_steps(trajectory, self.rate)
         size = abs(trajectory.start)
         error = math.hypot(trajectory.start_error, trajectory.stretch.error)

@@ -8,7 +8,7 @@ from collections import deque
 from itertools import pairwise
 from typing import NamedTuple
 
-from vinedresser.rules.base import Rule
+from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_at_least, require_between
 from vinedresser.rules.need import Need
 from vinedresser.store.finding import Finding
@@ -33,7 +33,7 @@ class _ScalerState(NamedTuple):
     skipped: float
 
 
-class MixedPrecision(Rule):
+class MixedPrecision(OnceRule):
     """Mixed-precision gradients overflow repeatedly.
 
     A loss scaler halves its scale and skips the step whenever a gradient is not finite, and doubles
@@ -65,12 +65,9 @@ class MixedPrecision(Rule):
         )
         self._states: dict[str, deque[_ScalerState]] = {}
         self._highest: dict[str, float] = {}
-        self._fired = False
 
-    def update(self, step: Step) -> Finding | None:
-        """See `Rule.update`."""
-        if self._fired or step.rank != 0 or step.mode != "train":
-            return None
+    def watch(self, step: Step) -> Finding | None:
+        """See `OnceRule.watch`."""
         for name, scale in step.scalars.items():
             if not (_SCALE.match(name) and math.isfinite(scale)):
                 continue
@@ -81,12 +78,8 @@ class MixedPrecision(Rule):
             states = self._states.setdefault(name, deque(maxlen=self.patience + 1))
             if step.step >= _SEARCH:
                 states.append(state)
-            finding = (
-                self._judged(step, name, list(states)) if len(states) > self.patience else None
-            )
-            if finding is not None:
-                self._fired = True
-                return finding
+            if len(states) > self.patience and (found := self._judged(step, name, list(states))):
+                return found
         return None
 
     def _judged(self, step: Step, name: str, states: list[_ScalerState]) -> Finding | None:

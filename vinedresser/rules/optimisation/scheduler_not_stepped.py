@@ -52,20 +52,16 @@ class SchedulerNotStepped(SymptomRule):
         self._unstepped_looks = 0
         self._decayed: tuple[int, float] | None = None
 
-    def update(self, step: Step) -> Finding | None:
-        """See `Rule.update`."""
-        if self._fired or step.rank != 0 or step.mode != "train":
-            return None
+    def watch(self, step: Step) -> Finding | None:
+        """See `OnceRule.watch`."""
         late = self.expected_steps is not None and step.step >= _HALF * self.expected_steps
         if self._counted(step) and late and self._stands():
             return self._never_stepped()
-        return super().update(step)
+        return super().watch(step)
 
-    def finish(self) -> Finding | None:
-        """See `Rule.finish`."""
-        if not self._fired and self._stands():
-            return self._never_stepped()
-        return super().finish()
+    def at_end(self) -> Finding | None:
+        """See `OnceRule.at_end`."""
+        return self._never_stepped() if self._stands() else super().at_end()
 
     def looks_at(self, step: Step) -> bool:
         """See `SymptomRule.looks_at`: steps with a captured learning rate."""
@@ -115,7 +111,6 @@ class SchedulerNotStepped(SymptomRule):
 
     def _never_stepped(self) -> Finding:
         assert self._unstepped is not None, "called only if a scheduler was not stepped"
-        self._fired = True
         return self.found(
             self._unstepped,
             since=0,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vinedresser.rules.base import Rule
+from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_above, require_between
 from vinedresser.rules.patience import Patience
 from vinedresser.rules.system.step_times import StepTimes
@@ -15,7 +15,7 @@ from vinedresser.store.records import RunRecord
 _BLOCK = 50
 
 
-class SlowInput(Rule):
+class SlowInput(OnceRule):
     """Most of the time of a step passes before its forward pass begins.
 
     Let w be the time from the end of a step to the next forward pass (``timing/wait``) and t the
@@ -45,16 +45,15 @@ class SlowInput(Rule):
         self.times = StepTimes(_BLOCK)
         self._workers: object = None
         self._patience = Patience(patience)
-        self._fired = False
 
     def begin(self, info: RunRecord) -> None:
         """Read the number of workers from the run's hyperparameters."""
         self._workers = info.parameters.get("num_workers", info.parameters.get("workers"))
 
-    def update(self, step: Step) -> Finding | None:
-        """See `Rule.update`."""
+    def watch(self, step: Step) -> Finding | None:
+        """See `OnceRule.watch`."""
         times = self.times
-        if self._fired or step.rank != 0 or not times.full or not np.isfinite(times.waits).any():
+        if not times.full or not np.isfinite(times.waits).any():
             return None
         known = np.isfinite(times.waits)
         waited, took = times.waits[known], times.seconds[known]
@@ -62,7 +61,6 @@ class SlowInput(Rule):
         slow = share > self.share and float(np.median(waited)) > self.seconds
         if not self._patience.add(int(times.steps[0]), seen=slow):
             return None
-        self._fired = True
         return self._finding(step, share, float(np.median(waited)), float(np.median(took)))
 
     def _finding(self, step: Step, share: float, wait: float, took: float) -> Finding:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.rules.base import Rule
+from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_above, require_at_least, require_between
 from vinedresser.rules.system.step_times import StepTimes
 from vinedresser.store.finding import Finding
@@ -38,7 +38,7 @@ class _Slow(NamedTuple):
     share: float
 
 
-class StepOutlier(Rule):
+class StepOutlier(OnceRule):
     """Some steps take much longer than usual and cost significant time.
 
     In blocks of 100 steps with median m and median absolute deviation d, a step is slow if it takes
@@ -64,11 +64,10 @@ class StepOutlier(Rule):
         self.patience = patience
         self.times = StepTimes(_BLOCK)
         self._blocks: list[_Slow] = []
-        self._fired = False
 
-    def update(self, step: Step) -> Finding | None:
-        """See `Rule.update`."""
-        if self._fired or step.rank != 0 or not self.times.full:
+    def watch(self, step: Step) -> Finding | None:
+        """See `OnceRule.watch`."""
+        if not self.times.full:
             return None
         slow = self._slow()
         if len(slow.steps) < _FEWEST or slow.share < self.share:
@@ -77,7 +76,6 @@ class StepOutlier(Rule):
         self._blocks.append(slow)
         if len(self._blocks) < self.patience:
             return None
-        self._fired = True
         return self._finding(step)
 
     def _slow(self) -> _Slow:

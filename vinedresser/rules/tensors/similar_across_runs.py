@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from vinedresser.rules.base import Rule
+from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_at_least
 from vinedresser.rules.need import Need
 from vinedresser.store.finding import Finding
@@ -14,7 +14,7 @@ from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
 
-class SimilarAcrossRuns(Rule):
+class SimilarAcrossRuns(OnceRule):
     """The run deviates from another run that it should reproduce.
 
     The rule compares the training losses and the weight norms of each step with those of the other
@@ -38,7 +38,6 @@ class SimilarAcrossRuns(Rule):
         weights = Need("weights", every=every, reductions=("l2",), required=False)
         self.needs = (Need("losses"), weights) if other else ()
         self._expected: dict[int, dict[str, float]] = {}
-        self._fired = False
 
     def begin(self, info: RunRecord) -> None:  # noqa: ARG002 (the other run's, not its own)
         """Read the other run.
@@ -46,14 +45,13 @@ class SimilarAcrossRuns(Rule):
         Raises:
             StoreError: The other run is missing or cannot be read.
         """
+        self._over = not self.other
         if self.other:
             self._expected = _values_by_step(open_run(self.other))
 
-    def update(self, step: Step) -> Finding | None:
-        """See `Rule.update`."""
+    def watch(self, step: Step) -> Finding | None:
+        """See `OnceRule.watch`."""
         expected = self._expected.get(step.step, {})
-        if self._fired or step.rank != 0 or step.mode != "train" or not expected:
-            return None
         now = {**step.scalars_of("losses"), **step.reduction_of("weights", "l2")}
         apart = {
             name: abs(value - expected[name]) / max(abs(value), abs(expected[name]))
@@ -64,7 +62,6 @@ class SimilarAcrossRuns(Rule):
         apart = {name: one for name, one in apart.items() if not one <= self.tolerance}
         if not apart:
             return None
-        self._fired = True
         first = next(iter(apart))
         return self.found(
             step,

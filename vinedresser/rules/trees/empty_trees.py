@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from vinedresser.rules.base import Rule
+from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_at_least, require_between
 from vinedresser.rules.need import Need
 from vinedresser.rules.patience import Patience
@@ -29,7 +29,7 @@ _LIMITS = {
 }
 
 
-class EmptyTrees(Rule):
+class EmptyTrees(OnceRule):
     """The newest trees have no splits, and the training loss has hardly decreased.
 
     Once no split is worth its cost, the next round has the same options, so its trees are empty,
@@ -55,16 +55,13 @@ class EmptyTrees(Rule):
         # First and last value of each training loss.
         self._losses: dict[str, tuple[float, float]] = {}
         self._patience = Patience(patience)
-        self._fired = False
 
     def begin(self, info: RunRecord) -> None:
         """Read the parameters of the ensemble."""
         self._ensemble = Ensemble(info)
 
-    def update(self, step: Step) -> Finding | None:
-        """See `Rule.update`."""
-        if self._fired or step.rank != 0 or step.mode != "train":
-            return None
+    def watch(self, step: Step) -> Finding | None:
+        """See `OnceRule.watch`."""
         for name, value in step.scalars_of("losses").items():
             if math.isfinite(value):
                 self._losses[name] = (self._losses.get(name, (value,))[0], value)
@@ -76,7 +73,6 @@ class EmptyTrees(Rule):
         empty = not any(depths.values()) and not self._learned()
         if not self._patience.add(step.step, seen=empty):
             return None
-        self._fired = True
         return self._finding(step, next(iter(depths)))
 
     def _learned(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from vinedresser.errors import ConfigError
-from vinedresser.rules.base import Rule
+from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_at_least, require_between
 from vinedresser.rules.patience import Patience
 from vinedresser.rules.trees.importances import Importances
@@ -13,7 +13,7 @@ from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 
 
-class FeatureDominance(Rule):
+class FeatureDominance(OnceRule):
     """A few features contribute most of the gain although there are many features.
 
     The importance of a feature is its share of the gain of all splits so far. A dominant feature
@@ -43,18 +43,16 @@ class FeatureDominance(Rule):
         self.patience = patience
         self.importances = Importances()
         self._patience = Patience(patience)
-        self._fired = False
 
-    def update(self, step: Step) -> Finding | None:
-        """See `Rule.update`."""
+    def watch(self, step: Step) -> Finding | None:
+        """See `OnceRule.watch`."""
         seen = self.importances
-        if self._fired or seen.step is not step or len(seen.shares) < self.at_least:
+        if seen.step is not step or len(seen.shares) < self.at_least:
             return None
         largest = np.argsort(seen.shares)[::-1][: self.features]
         dominated = float(seen.shares[largest].sum()) > self.threshold
         if not self._patience.add(step.step, seen=dominated):
             return None
-        self._fired = True
         return self._finding(step, [int(number) for number in largest])
 
     def _finding(self, step: Step, largest: list[int]) -> Finding:

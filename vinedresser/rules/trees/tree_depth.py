@@ -6,7 +6,7 @@ import math
 import re
 from typing import NamedTuple
 
-from vinedresser.rules.base import Rule
+from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_above, require_at_least
 from vinedresser.rules.need import Need
 from vinedresser.rules.patience import Patience
@@ -28,7 +28,7 @@ class _Tree(NamedTuple):
     leaves: int
 
 
-class TreeDepth(Rule):
+class TreeDepth(OnceRule):
     """The newest boosted trees are too deep, and the evaluation loss exceeds the training loss.
 
     A tree is too deep if its longest path from root to leaf has more than ``depth`` splits and it
@@ -46,6 +46,7 @@ class TreeDepth(Rule):
 
     severity = "warning"
     fault = "tree_depth"
+    modes = ("train", "eval")
 
     def __init__(
         self,
@@ -63,21 +64,18 @@ class TreeDepth(Rule):
         self.every = every
         self.patience = patience
         self.needs = (tree_sizes(every), Need("losses", modes=("train", "eval"), required=False))
-        self._forest = False
         self._settings: Ensemble | None = None
         self._losses: dict[str, float] = {}
         self._patience = Patience(patience)
-        self._fired = False
 
     def begin(self, info: RunRecord) -> None:
         """Read the type of the ensemble."""
         self._settings = Ensemble(info)
-        self._forest = self._settings.forest
+        # Trees of forests are deep by design.
+        self._over = self._settings.forest
 
-    def update(self, step: Step) -> Finding | None:
-        """See `Rule.update`."""
-        if self._fired or self._forest or step.rank != 0 or step.mode == "predict":
-            return None
+    def watch(self, step: Step) -> Finding | None:
+        """See `OnceRule.watch`."""
         self._take_losses(step)
         tree = _deepest(step)
         if step.mode != "train" or tree is None:
@@ -85,7 +83,6 @@ class TreeDepth(Rule):
         deep = tree.depth > self.depth and tree.leaves > self.leaves and self._parted()
         if not self._patience.add(step.step, seen=deep):
             return None
-        self._fired = True
         return self._finding(step, tree)
 
     def _take_losses(self, step: Step) -> None:
