@@ -10,8 +10,8 @@ from optuna.distributions import BaseDistribution, FloatDistribution
 from optuna.samplers import BaseSampler, TPESampler
 from optuna.trial import FrozenTrial
 
-from vinedresser.sweeps import bounded_tpe
-from vinedresser.sweeps.bounded_tpe import BoundedTPESampler
+from vinedresser.sweeps import samplers
+from vinedresser.sweeps.samplers import BoundedTPESampler
 
 SPACE: dict[str, BaseDistribution] = {
     "x": FloatDistribution(0.0, 1.0),
@@ -44,7 +44,7 @@ def proposals(sampler: BaseSampler) -> list[dict[str, float]]:
 
 def test_proposals_are_those_of_optuna_up_to_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     assert proposals(BoundedTPESampler(seed=3)) == proposals(TPESampler(seed=3))
-    monkeypatch.setattr(bounded_tpe, "_MOST", BOUND)
+    monkeypatch.setattr(samplers, "_MOST", BOUND)
     assert proposals(BoundedTPESampler(seed=3)) != proposals(TPESampler(seed=3))
 
 
@@ -52,9 +52,9 @@ def test_proposals_are_those_of_optuna_up_to_the_bound(monkeypatch: pytest.Monke
 def test_beyond_the_bound_the_best_and_the_newest_are_seen(
     directions: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounded_tpe, "_MOST", BOUND)
+    monkeypatch.setattr(samplers, "_MOST", BOUND)
     seen: list[list[FrozenTrial]] = []
-    original = bounded_tpe._bounded
+    original = samplers._bounded
 
     def noted(
         trials: list[FrozenTrial], all_directions: list[optuna.study.StudyDirection]
@@ -62,7 +62,7 @@ def test_beyond_the_bound_the_best_and_the_newest_are_seen(
         seen.append(original(trials, all_directions))
         return seen[-1]
 
-    monkeypatch.setattr(bounded_tpe, "_bounded", noted)
+    monkeypatch.setattr(samplers, "_bounded", noted)
     made = study(BoundedTPESampler(seed=3), directions)
     made.ask(SPACE)
     assert seen

@@ -14,8 +14,12 @@ from numpy.typing import NDArray
 
 from vinedresser.errors import ConfigError, UnknownStep, UnknownTensor, did_you_mean
 from vinedresser.explain.charts.axes import TICK_ROOM, Size
-from vinedresser.explain.charts.bar_chart import bar_chart
-from vinedresser.explain.charts.histogram_map import LEAST_SHARE, HistogramMap, histogram_chart
+from vinedresser.explain.charts.histograms import (
+    LEAST_SHARE,
+    HistogramMap,
+    bar_chart,
+    histogram_chart,
+)
 from vinedresser.explain.charts.line_chart import has_trend, line_chart
 from vinedresser.explain.charts.markers import marker_room
 from vinedresser.explain.charts.palette import colour_bar

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from tests.explain.reports.pages import Page, attribute, make_run
-from vinedresser.explain.charts.histogram_map import histogram_map
+from vinedresser.explain.charts.histograms import histogram_map
 from vinedresser.explain.charts.palette import FIRST_LEVEL, LEVELS, NONE
 from vinedresser.explain.reports.report import write_report
 from vinedresser.store.reading.reader import Run

@@ -20,7 +20,7 @@ from vinedresser.rules.data.data_leakage import DataLeakage
 from vinedresser.rules.data.token_ratio import TokenRatio
 from vinedresser.rules.data.unnormalised_inputs import UnnormalisedInputs
 from vinedresser.rules.data.unnormalised_targets import UnnormalisedTargets
-from vinedresser.rules.signals.row_positions import RowPositions
+from vinedresser.rules.signals.rows import RowPositions
 from vinedresser.store.finding import Finding
 
 

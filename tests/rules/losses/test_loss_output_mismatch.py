@@ -15,7 +15,7 @@ from tests.rules.trainings import digits
 from vinedresser.errors import ConfigError
 from vinedresser.rules.judge import judge
 from vinedresser.rules.losses.loss_output_mismatch import LossOutputMismatch
-from vinedresser.rules.losses.output_form import output_form
+from vinedresser.rules.losses.mismatch import output_form
 from vinedresser.store.finding import Finding
 from vinedresser.testing.runs import make_run, step_record
 

@@ -8,9 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from vinedresser.explain.charts.figure import Figure, Section
-from vinedresser.explain.charts.histogram_map import LEAST_SHARE, histogram_chart, histogram_map
-from vinedresser.explain.charts.layer_lines import MOST_LINES, Band, extremes, layer_lines
-from vinedresser.explain.charts.layer_series import LayerSeries, layer_statistic, update_ratios
+from vinedresser.explain.charts.histograms import LEAST_SHARE, histogram_chart, histogram_map
+from vinedresser.explain.charts.layers import (
+    MOST_LINES,
+    Band,
+    LayerSeries,
+    extremes,
+    layer_lines,
+    layer_statistic,
+    update_ratios,
+)
 from vinedresser.explain.charts.markers import Marker
 from vinedresser.explain.formatting import count, number
 from vinedresser.explain.reports.confusion import confusion, confusion_chart

@@ -10,8 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from vinedresser.explain.charts.figure import Figure, Section
-from vinedresser.explain.charts.gradient_map import GradientMap, gradient_map
-from vinedresser.explain.charts.heat_map import colour_scale, heat_map
+from vinedresser.explain.charts.gradient_map import (
+    GradientMap,
+    colour_scale,
+    gradient_map,
+    heat_map,
+)
 from vinedresser.explain.charts.markers import Marker
 from vinedresser.explain.charts.svg import Svg
 from vinedresser.explain.formatting import count

@@ -11,8 +11,7 @@ from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_between
 from vinedresser.rules.signals.losses.compared import Batches
 from vinedresser.rules.signals.outcomes.outcome import Outcome
-from vinedresser.rules.signals.row_digests import row_digests
-from vinedresser.rules.signals.row_positions import RowPositions
+from vinedresser.rules.signals.rows import RowPositions, row_digests
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_between
 from vinedresser.rules.signals.losses.compared import Batches
-from vinedresser.rules.signals.row_digests import row_digests
+from vinedresser.rules.signals.rows import row_digests
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 

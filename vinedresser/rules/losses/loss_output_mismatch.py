@@ -9,9 +9,8 @@ import numpy as np
 
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_at_least
-from vinedresser.rules.losses.mismatch import Given, Mismatch
-from vinedresser.rules.losses.output_form import output_form
-from vinedresser.rules.losses.output_mismatches import CHECKS
+from vinedresser.rules.losses.mismatch import Given, Mismatch, output_form
+from vinedresser.rules.losses.mismatches import CHECKS
 from vinedresser.rules.signals.losses.compared import Batches, Compared
 from vinedresser.rules.signals.losses.loss_identity import LossIdentities, LossIdentity, agreeing
 from vinedresser.rules.signals.outcomes.outcome import Outcome

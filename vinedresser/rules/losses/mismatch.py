@@ -4,11 +4,75 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from vinedresser.rules.losses.output_form import OutputForm
+import numpy as np
+from numpy.typing import NDArray
+
 from vinedresser.rules.signals.losses.compared import Compared
 from vinedresser.rules.signals.losses.loss_identity import LossIdentity
 
-__all__ = ["REGRESSION", "Given", "Mismatch"]
+__all__ = ["REGRESSION", "Given", "Mismatch", "OutputForm", "output_form"]
+
+# Tolerance for the sum of a row of float32 probabilities.
+_ROUNDING = 1e-3
+# Range of values: outputs of a dead network vary less, those of a learning sigmoid more.
+_LIVELY = 0.5
+
+
+class OutputForm(NamedTuple):
+    """Properties shared by all rows of some outputs.
+
+    Attributes:
+        width: length of the last axis; 1 for [rows].
+        lowest: minimum of all entries.
+        highest: maximum of all entries.
+        shares: whether each row sums to one without negative entries, as after softmax.
+        logarithms: whether the exponentials of each row sum to one.
+        ones: whether each row has a single entry of 1, as after softmax over one unit.
+        zeros: share of entries that are exactly zero.
+    """
+
+    width: int
+    lowest: float
+    highest: float
+    shares: bool
+    logarithms: bool
+    ones: bool
+    zeros: float
+
+    @property
+    def between(self) -> bool:
+        """Whether all entries lie between 0 and 1."""
+        return self.lowest >= 0 and self.highest <= 1 + _ROUNDING
+
+    @property
+    def lively(self) -> bool:
+        """Whether the entries vary, so that values between 0 and 1 are not just all equal."""
+        return self.highest - self.lowest > _LIVELY
+
+
+def output_form(predictions: NDArray[np.float64]) -> OutputForm | None:
+    """Return the form of outputs, or None if they are empty or not finite.
+
+    Args:
+        predictions: outputs, float64 [rows, ..., classes] or [rows].
+    """
+    if not predictions.size or not np.isfinite(predictions).all():
+        return None
+    width = predictions.shape[-1] if predictions.ndim > 1 else 1
+    several = width > 1
+    lowest, highest = float(predictions.min()), float(predictions.max())
+    sums = predictions.sum(-1) if several else np.zeros(1)
+    exponentials = np.exp(np.minimum(predictions, 1)).sum(-1) if several else np.zeros(1)
+    return OutputForm(
+        width,
+        lowest,
+        highest,
+        shares=several and lowest >= 0 and bool((abs(sums - 1) < _ROUNDING).all()),
+        logarithms=several and highest < _ROUNDING and bool((abs(exponentials - 1) < 1e-2).all()),
+        ones=not several and lowest == highest == 1,
+        zeros=float((predictions == 0).mean()),
+    )
+
 
 # Regression losses, as named by `LossIdentity`.
 REGRESSION = ("mean_squared_error", "mean_absolute_error", "huber")
@@ -41,21 +105,21 @@ class Mismatch(NamedTuple):
         kind: short name.
         sure: whether it is wrong regardless of the outcome; otherwise it counts only if that is
             poor.
-        hopeless: whether nothing can be learned.
         statistic: statistic that shows it.
         value: value of the statistic.
         threshold: threshold of the statistic.
         seen: observation.
         cause: cause.
         remedy: remedy.
+        hopeless: whether nothing can be learned.
     """
 
     kind: str
     sure: bool
-    hopeless: bool
     statistic: str
     value: float
     threshold: float
     seen: str
     cause: str
     remedy: str
+    hopeless: bool = False

@@ -13,8 +13,7 @@ from vinedresser import __version__
 from vinedresser.explain.charts.axes import Size
 from vinedresser.explain.reports.report import templates
 from vinedresser.explain.reports.sweep.causes import causes
-from vinedresser.explain.reports.sweep.coordinates import coordinates
-from vinedresser.explain.reports.sweep.learning_curves import learning_curves
+from vinedresser.explain.reports.sweep.charts import coordinates, learning_curves
 from vinedresser.store.storage import LocalStorage
 from vinedresser.sweeps.settings import SweepTable
 from vinedresser.sweeps.space import Space

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from vinedresser.rules.signals.losses.compared import BatchSignal
 from vinedresser.rules.signals.losses.loss_formulas import class_indices
 from vinedresser.rules.signals.outcomes.baseline import Baseline, features, neighbours
-from vinedresser.rules.signals.row_digests import row_digests
+from vinedresser.rules.signals.rows import row_digests
 from vinedresser.store.reading.step import Step
 
 __all__ = ["HeldOut", "Votes"]

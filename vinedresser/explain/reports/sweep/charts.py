@@ -1,4 +1,4 @@
-"""Parallel coordinates: each configuration is a line across one axis per hyperparameter."""
+"""Charts of the trials of a sweep: objective over the epochs, and parallel coordinates."""
 
 from __future__ import annotations
 
@@ -7,17 +7,74 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.explain.charts.axes import Size
-from vinedresser.explain.charts.scale import Scale
+from vinedresser.explain.charts.axes import TICK_ROOM, Frame, Size, grid, step_axis
+from vinedresser.explain.charts.scale import Scale, nice_scale
 from vinedresser.explain.charts.svg import Svg, chart, element, path_data
-from vinedresser.explain.reports.sweep.trial_labels import in_drawing_order, trial_label
 from vinedresser.sweeps.dimension import Choice, Dimension
 from vinedresser.sweeps.space import Space
-from vinedresser.sweeps.trial import Trial
+from vinedresser.sweeps.trial import Trial, TrialState
 
-_TOP, _FOOT = 26.0, 14.0
-_MARGIN = 40.0
+__all__ = ["coordinates", "learning_curves"]
+
+# Later states are drawn on top: finished trials are few and must be visible.
+_STATES: tuple[TrialState, ...] = ("pruned", "failed", "stopped", "running", "finished")
+# Pixels above the curves, and around the coordinates.
+_ROOM = 8.0
+_TOP, _FOOT, _MARGIN = 26.0, 14.0, 40.0
+# Share of outliers at either end that does not extend an axis.
+_OUTLIERS = 0.02
 _RANGE_TICKS = 5
+
+
+def _in_drawing_order(trials: Sequence[Trial]) -> list[Trial]:
+    """Return the trials, grouped by state."""
+    return sorted(trials, key=lambda trial: _STATES.index(trial.ending.state))
+
+
+def _trial_label(trial: Trial) -> str:
+    """Return name, state and configuration of a trial in a line."""
+    ending = trial.ending
+    why = f" by {ending.rule}" if ending.rule else ""
+    return f"{trial.name}, {ending.state}{why}: {trial.configuration}"
+
+
+def learning_curves(trials: Sequence[Trial], size: Size, label: str) -> Svg | None:
+    """Return a chart of all trials with a value; None if there are none.
+
+    Args:
+        trials: trials of the sweep.
+        size: size of the chart.
+        label: accessible name of the chart.
+    """
+    shown = [trial for trial in _in_drawing_order(trials) if trial.values]
+    if not shown:
+        return None
+    values = np.array([value for trial in shown for value in trial.values.values()])
+    low, high = np.quantile(values, [_OUTLIERS, 1 - _OUTLIERS])
+    last = max(trial.epochs for trial in shown)
+    bottom = _ROOM + size.height
+    scale = nice_scale(values[(values >= low) & (values <= high)], bottom, _ROOM)
+    frame = Frame(step_axis((1, last), size), scale, _ROOM, bottom)
+    return chart(
+        label,
+        size.width,
+        bottom + TICK_ROOM,
+        *grid(frame, size, values=True),
+        *(_curve(trial, frame) for trial in shown),
+    )
+
+
+def _curve(trial: Trial, frame: Frame) -> Svg:
+    """Return the line of a trial with a point at its end; outliers lie at the edge of the chart."""
+    epochs = np.array(list(trial.values), dtype=np.float64)
+    values = np.array(list(trial.values.values()))
+    heights = np.clip(frame.y(values), frame.top, frame.bottom)
+    places = frame.x(epochs)
+    end = element("circle", cx=float(places[-1]), cy=float(heights[-1]), r=2.2)
+    line = element("path", d=path_data(places, heights))
+    return element(
+        "g", element("title", _trial_label(trial)), line, end, class_=f"trial {trial.ending.state}"
+    )
 
 
 def coordinates(trials: Sequence[Trial], space: Space, metric: str, size: Size, label: str) -> Svg:
@@ -36,7 +93,7 @@ def coordinates(trials: Sequence[Trial], space: Space, metric: str, size: Size, 
     axes = [_Axis(one, bottom) for one in space.dimensions]
     places = np.linspace(_MARGIN, size.width - _MARGIN, len(axes) + 1)
     last = _result_scale(trials, bottom)
-    lines = [_line(trial, axes, last, places) for trial in in_drawing_order(trials)]
+    lines = [_line(trial, axes, last, places) for trial in _in_drawing_order(trials)]
     drawn = [_axis(axis.name, axis.ticks(), x) for axis, x in zip(axes, places, strict=False)]
     results = {tick.label: float(last(tick.value)) for tick in last.ticks(_RANGE_TICKS)}
     return chart(
@@ -72,7 +129,9 @@ class _Axis:
                 str(one): float(self._scale(place))
                 for place, one in enumerate(self._dimension.choices)
             }
-        found = {tick.label: float(self._scale(tick.value)) for tick in self._scale.ticks(5)}
+        found = {
+            tick.label: float(self._scale(tick.value)) for tick in self._scale.ticks(_RANGE_TICKS)
+        }
         ends = {f"{self._dimension.low:g}": self._bottom, f"{self._dimension.high:g}": _TOP}
         return found if len(found) > 1 else ends
 
@@ -81,7 +140,7 @@ def _result_scale(trials: Sequence[Trial], bottom: float) -> Scale:
     values = np.array([list(trial.values.values())[-1] for trial in trials if trial.values])
     if not len(values):
         return Scale(0.0, 1.0, bottom, _TOP)
-    low, high = np.quantile(values, [0.02, 0.98])
+    low, high = np.quantile(values, [_OUTLIERS, 1 - _OUTLIERS])
     room = 0.0 if high > low else abs(high) or 1.0
     return Scale(float(low) - room, float(high) + room, bottom, _TOP)
 
@@ -93,7 +152,7 @@ def _line(trial: Trial, axes: Sequence[_Axis], last: Scale, places: NDArray[np.f
     result = float(np.clip(last(value), last.end, last.start))
     path = element("path", d=path_data(places, np.array([*heights, result])))
     return element(
-        "g", element("title", trial_label(trial)), path, class_=f"trial {trial.ending.state}"
+        "g", element("title", _trial_label(trial)), path, class_=f"trial {trial.ending.state}"
     )
 
 

@@ -1,4 +1,4 @@
-"""Distribution of a tensor's elements over the steps, as data and as a chart."""
+"""Distributions of a tensor's elements, at one step or over the steps."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from vinedresser.explain.charts.svg import Svg, chart, element, path_data
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.reductions import Histogram
 
-__all__ = ["LEAST_SHARE", "HistogramMap", "histogram_chart", "histogram_map"]
+__all__ = ["LEAST_SHARE", "HistogramMap", "bar_chart", "histogram_chart", "histogram_map"]
 
 # Share of elements of the darkest colour; the lightest is 100 %.
 LEAST_SHARE = 1e-4
@@ -33,6 +33,33 @@ _MOST_COLUMNS = 80
 # Share of the elements of a step that may lie beyond either end of the axis.
 _BEYOND = 0.005
 _LARGEST = 1e300
+
+
+def bar_chart(counts: NDArray[np.int64], edges: NDArray[np.float64], size: Size, label: str) -> Svg:
+    """Return a histogram: values to the right, counts upwards.
+
+    Args:
+        counts: elements in each bin, int64 [B].
+        edges: edges of the bins, float64 [B + 1], ascending.
+        size: size of the chart.
+        label: accessible name of the chart.
+    """
+    top = marker_room([])
+    bottom = top + size.height
+    x = Scale(float(edges[0]), float(edges[-1]), size.left, size.width - size.right)
+    y = Scale(0.0, float(max(counts.max(), 1)) * 1.06, bottom, top, whole=True)
+    bars = "".join(
+        f"M{left:.2f} {bottom:g}V{height:.2f}H{right:.2f}V{bottom:g}Z"
+        for left, right, height in zip(x(edges[:-1]), x(edges[1:]), y(counts), strict=True)
+        if height < bottom
+    )
+    return chart(
+        label,
+        size.width,
+        bottom + TICK_ROOM,
+        *grid(Frame(x, y, top, bottom), size, values=True),
+        element("path", d=bars, class_="bars"),
+    )
 
 
 @dataclass(frozen=True, eq=False)
