@@ -10,14 +10,14 @@ from pathlib import Path
 __all__ = ["vinedresser"]
 
 
-def vinedresser(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run a command in a terminal of 160 columns and return the completed process."""
+def vinedresser(*arguments: str, cwd: Path, columns: int = 160) -> subprocess.CompletedProcess[str]:
+    """Run a command in a terminal of some columns and return the completed process."""
     return subprocess.run(
         [sys.executable, "-m", "vinedresser", *arguments],
         cwd=cwd,
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "COLUMNS": "160"},
+        env={**os.environ, "COLUMNS": str(columns)},
         timeout=240,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import random
 import shutil
 import tempfile
@@ -110,6 +111,7 @@ class Damaging:
         self._folder = folder
         self._chance = chance
         self._healthy: dict[Path, bytes] = {}
+        self._strays: list[Path] = []
 
     def pick(self, kinds: tuple[str, ...]) -> Path:
         """Return a file of one of these kinds; there is one."""
@@ -123,8 +125,38 @@ class Damaging:
         if content is not None:
             path.write_bytes(content)
 
+    def clutter(self) -> str:
+        """Add a name that the contract does not know, or put something else in place of a file."""
+        folder = self._chance.choice(("segments/0", "index/0", "manifests/0", "heartbeat", "."))
+        path = self.pick((f"{folder}/*.*",))
+        content = path.read_bytes()
+        what = self._chance.choice(["copy", "copy", "link", "dangling", "fifo", "folder"])
+        if what == "copy":
+            names = (f"{path.name}~", f"{path.name}.6eF3a2C1", f"0{path.name}", "5.json")
+            stray = path.with_name(self._chance.choice(names))
+            stray.write_bytes(content)
+            self._strays.append(stray)
+            return f"stray {stray.relative_to(self._folder)}"
+        self.write(path, None)
+        if what == "fifo":
+            os.mkfifo(path)
+        elif what == "folder":
+            path.mkdir()
+        else:
+            target = path.with_name("target")
+            if what == "link":
+                target.write_bytes(content)
+                self._strays.append(target)
+            path.symlink_to(target)
+        return f"delete {path.relative_to(self._folder)} for a {what}"
+
     def heal(self) -> None:
+        for stray in self._strays:
+            stray.unlink(missing_ok=True)
+        self._strays.clear()
         for path, content in self._healthy.items():
+            if path.is_dir():
+                path.rmdir()
             path.unlink(missing_ok=True)
             path.write_bytes(content)
         self._healthy.clear()
@@ -237,13 +269,16 @@ CAPTURED = ("segments/0/*", "index/0/*", "manifests/0/*", "index/0/*0.json", "in
 RECORDS = ("run.json", "exit.json", "heartbeat/0.json", "findings/g.jsonl")
 
 
-def hurt_bytes(folder: Path, seed: int, rounds: int) -> None:
+def hurt_bytes(folder: Path, seed: int, rounds: int, *, clutter: bool = False) -> None:
     """Corrupt stored files: values that are read are right, and lost ones are reported."""
     chance = random.Random(seed)
     damaging = Damaging(folder, chance)
     for _ in range(rounds):
-        done = [damaging.bytes_of(damaging.pick((*CAPTURED, *CAPTURED, *RECORDS)))]
-        if chance.random() < 0.3:
+        if clutter:
+            done = [damaging.clutter()]
+        else:
+            done = [damaging.bytes_of(damaging.pick((*CAPTURED, *CAPTURED, *RECORDS)))]
+        if not clutter and chance.random() < 0.3:
             with suppress(ValueError):  # it is empty by now
                 done.append(damaging.bytes_of(damaging.pick(CAPTURED)))
         begun = time.monotonic()
@@ -293,6 +328,11 @@ def hurt_json(folder: Path, seed: int, rounds: int) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_corrupt_bytes_are_detected_and_nothing_else_is_lost(folder: Path, seed: int) -> None:
     hurt_bytes(folder, seed, 15)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_strays_and_links_are_never_read(folder: Path, seed: int) -> None:
+    hurt_bytes(folder, seed, 15, clutter=True)
 
 
 @pytest.mark.parametrize("seed", range(4))

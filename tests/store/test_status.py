@@ -194,13 +194,13 @@ def test_damaged_records_count_as_missing_and_are_named(
     storage.put("exit.json", [b'{"cause": "fini'])
     status = run_status(storage)
     assert status.state == "running"
-    assert "exit.json" in status.reason
+    assert "exit.json" in " ".join(status.problems)
     storage.put(heartbeat_key(0), [b"\0"])
     supervise(storage, gone)
     status = run_status(storage)
     assert status.state == "dead"
-    assert "heartbeat/0.json" in status.reason
-    assert "exit.json" in status.reason
+    assert "heartbeat/0.json" in " ".join(status.problems)
+    assert "exit.json" in " ".join(status.problems)
 
 
 def test_when_a_rank_is_over(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -20,6 +21,7 @@ from vinedresser.cli.stores import reconcile, status
 from vinedresser.cli.sweeping import sweep
 from vinedresser.cli.training import train
 from vinedresser.errors import ConfigError, VinedresserError
+from vinedresser.plain_text import visible
 
 __all__ = ["app", "main"]
 
@@ -30,18 +32,30 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+# Kept in messages.
+_LINES = "\n\t"
 # Arguments and options after the script are its own.
 _SCRIPT_LINE = {"allow_interspersed_args": False, "ignore_unknown_options": True}
 
 
 def main() -> None:
     """Run the command line; print a VinedresserError as one line and exit with code 2."""
+    # Until something else configures logging: messages may have data of runs.
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(_VisibleFormatter())
     try:
         _refuse_renamed(sys.argv[1:])
         app()
     except VinedresserError as error:
-        print(f"vinedresser: {error}", file=sys.stderr)  # noqa: T201
+        print(f"vinedresser: {visible(str(error), keep=_LINES)}", file=sys.stderr)  # noqa: T201
         sys.exit(2)
+
+
+class _VisibleFormatter(logging.Formatter):
+    """Makes control characters of messages visible."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return visible(super().format(record), keep=_LINES)
 
 
 def _refuse_renamed(arguments: Sequence[str]) -> None:

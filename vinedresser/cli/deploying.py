@@ -44,7 +44,7 @@ def deploy(
     made = deploy_file(file, schedule=schedule, name=name, pool=pool)
     when = f"at {cron}, {timezone or 'UTC'}" if cron else "on request"
     message = f"deployed {made.name} on the work pool {made.pool}, {when}"
-    console.print(f"{message}{' (paused)' if paused else ''}", soft_wrap=True, markup=False)
+    console.print(f"{message}{' (paused)' if paused else ''}", soft_wrap=True)
     console.print(
         f"next: prefect deployment run {made.name}   server {made.server}", soft_wrap=True
     )

@@ -91,7 +91,7 @@ def _place(store: str, name: str | None, script: Script) -> RunPlace:
     from vinedresser.tasks.places.remote_place import free_url
 
     def say(sentence: str) -> None:
-        error_console.print(f"vinedresser: {sentence}", soft_wrap=True, markup=False)
+        error_console.print(f"vinedresser: {sentence}", soft_wrap=True)
 
     if name is not None and (fault := name_fault(name)):
         raise ConfigError(f"--name: {fault}")

@@ -45,8 +45,8 @@ def init(
             if not path.exists():
                 content = (_STARTERS / path.name).read_text(encoding="utf-8")
                 path.write_text(content, encoding="utf-8")
-                console.print(f"wrote {relative(path)}", soft_wrap=True, markup=False)
+                console.print(f"wrote {relative(path)}", soft_wrap=True)
     except OSError as error:
         raise ConfigError(f"{folder}: cannot be written: {error.strerror}") from error
     command = f"vinedresser {_COMMANDS[kind]} {relative(file)}"
-    console.print(f"next: {command}", soft_wrap=True, markup=False)
+    console.print(f"next: {command}", soft_wrap=True)

@@ -22,12 +22,12 @@ def status(store: StoreArgument = str(DEFAULT_STORE)) -> None:
     """List the runs of a store with their state."""
     from vinedresser.cli.views.console import console
     from vinedresser.cli.views.results import results_table
-    from vinedresser.tasks.lifecycle.run_result import run_result
+    from vinedresser.tasks.lifecycle.run_result import result_or_damage
     from vinedresser.tasks.stores import runs_in
 
     place = parse_location(store)
     _check_directory(place)
-    console.print(results_table([run_result(run) for run in runs_in(place)]))
+    console.print(results_table([result_or_damage(run) for run in runs_in(place)]))
 
 
 def reconcile(store: StoreArgument = str(DEFAULT_STORE)) -> None:
@@ -36,7 +36,7 @@ def reconcile(store: StoreArgument = str(DEFAULT_STORE)) -> None:
     Ends leftover processes and completes exit records, MLflow runs, Prefect flow runs and pending
     uploads of a store and its sweeps. Running it again changes nothing.
     """
-    from vinedresser.cli.views.console import console
+    from vinedresser.cli.views.console import say
     from vinedresser.infra.prefect_environment import prepare_prefect
     from vinedresser.tasks.reconcile.flow_record import dead_flows
     from vinedresser.tasks.reconcile.reconcile import reconcile as reconcile_store
@@ -49,17 +49,17 @@ def reconcile(store: StoreArgument = str(DEFAULT_STORE)) -> None:
     if not results:
         _check_directory(place)
     if not isinstance(place, Path) or place.is_dir():
-        if dead_flows(place):
+        if dead_flows(place, []):
             prepare_prefect(local_state(place))
         results += reconcile_store(place)
         for inner in sweeps_in(place):
             # Each store has its own Prefect home, and a process can use only one.
-            alone = bool(dead_flows(inner))
+            alone = bool(dead_flows(inner, []))
             results += _reconciled_in_subprocess(inner) if alone else reconcile_store(inner)
     for result in results:
-        console.print(f"{result.what}   {result.done}", markup=False)
+        say(f"{result.what}   {result.done}")
     if not results:
-        console.print("nothing to reconcile")
+        say("nothing to reconcile")
     sys.exit(1 if any(result.failed for result in results) else 0)
 
 

@@ -62,7 +62,7 @@ def sweep(
     for line in summary(swept, searched.settings):
         console.print(line, soft_wrap=True)
     for problem in filter(None, (swept.problem, *swept.problems)):
-        console.print(f"vinedresser: {problem}", style="red", markup=False)
+        console.print(f"vinedresser: {problem}", style="red")
     page = relative(searched.state / PAGE)
     console.print(f"report {page}; compare the trials: vinedresser ui {shown}", soft_wrap=True)
     sys.exit(1 if swept.problem or swept.problems else 0)

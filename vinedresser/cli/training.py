@@ -63,7 +63,7 @@ def train(
     for entry in trained.remedied:
         print_remedied(entry, console)
     for problem in trained.problems:
-        console.print(f"vinedresser: {problem}", style="red", markup=False)
+        console.print(f"vinedresser: {problem}", style="red")
     if experiment.run.attach:
         for run in trained.results:
             if run.status.state == "finished" and not run.seen:

@@ -10,7 +10,10 @@ from dataclasses import fields
 from functools import cache
 from typing import Any, Literal
 
-__all__ = ["checker", "known_fields", "shown", "strict_json"]
+__all__ = ["check_time", "checker", "known_fields", "shown", "strict_json"]
+
+# The end of the year 9999, in seconds since the epoch: what calendars can still show.
+_LAST_TIME = 253402300799.0
 
 _HINTS: dict[Any, dict[str, Any]] = {}
 
@@ -34,6 +37,20 @@ def known_fields(kind: type[Any], document: Any) -> dict[str, Any]:
             name = getattr(hints[key], "__name__", str(hints[key]))
             raise TypeError(f"{key} is {shown(value)}, which is not {name}")
     return found
+
+
+def check_time(name: str, value: float) -> None:
+    """Check that a value is a time in seconds since the epoch.
+
+    Args:
+        name: name of the field, for the message.
+        value: the value.
+
+    Raises:
+        ValueError: it is NaN, infinite, negative, or after the year 9999.
+    """
+    if not 0 <= value <= _LAST_TIME:
+        raise ValueError(f"{name} is {value}, which is not a time in seconds since the epoch")
 
 
 @cache

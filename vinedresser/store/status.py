@@ -10,6 +10,7 @@ from vinedresser.errors import NotARun
 from vinedresser.store.liveness import (
     LOST_AFTER,
     RankLiveness,
+    heartbeat_keys,
     process_alive,
     rank_liveness,
     read_record_or_none,
@@ -26,7 +27,7 @@ from vinedresser.store.storage import Storage
 
 __all__ = ["RunState", "Status", "rank_is_over", "run_status"]
 
-RunState = Literal["running", "finished", "stopped", "crashed", "killed", "dead"]
+RunState = Literal["running", "finished", "stopped", "crashed", "killed", "dead", "unreadable"]
 
 # Seconds that a run may take from its creation to its first heartbeat.
 _START_TIMEOUT = 60.0
@@ -39,7 +40,8 @@ class Status:
     Attributes:
         state: "running"; or how the run ended: "finished" (exit code 0), "stopped" (by a rule, a
             person or its owner), "crashed" (failed on its own), "killed" (by a signal from
-            outside); or "dead": no process runs it and no exit was recorded.
+            outside); "dead": no process runs it and no exit was recorded; or "unreadable": its
+            run.json is damaged (only in tables of runs: `run_status` raises).
         reason: one sentence; for a running run, ranks that are gone or silent; "" if there is
             nothing to report.
         by: "rule", "sweep", "person" or "owner" for a stopped run; else "".
@@ -48,6 +50,7 @@ class Status:
         code: exit code, None if a signal ended the run or the code is unknown.
         signal: name of the signal that ended the run; else "".
         ended: end time in seconds since the epoch; None if it is running or the time is unknown.
+        problems: one sentence for each damaged record.
     """
 
     state: RunState
@@ -58,6 +61,7 @@ class Status:
     code: int | None = None
     signal: str = ""
     ended: float | None = None
+    problems: tuple[str, ...] = ()
 
     @property
     def over(self) -> bool:
@@ -82,7 +86,7 @@ class Status:
 def run_status(storage: Storage) -> Status:
     """Return the status of the run in a storage.
 
-    A corrupt record counts as missing; the reason reports it.
+    A damaged record counts as missing; the problems name it.
 
     Raises:
         NotARun: there is neither a run.json nor any heartbeat.
@@ -93,19 +97,20 @@ def run_status(storage: Storage) -> Status:
     supervisor = read_record_or_none(storage, SupervisorRecord, SupervisorRecord.KEY, faults)
     # A supervisor reports the exit of all ranks, the hook of rank 0 only its own.
     if exited is not None and supervisor is not None:
-        return _ended(exited)
-    ranks = rank_liveness(storage, storage.list("heartbeat/"), faults)
+        return _ended(exited, faults)
+    ranks = rank_liveness(storage, heartbeat_keys(storage, faults), faults)
     if exited is not None and not any(
         each.rank and each.alive and not each.closed for each in ranks
     ):
-        return _ended(exited)
+        return _ended(exited, faults)
     step = max((each.last_step for each in ranks if each.last_step >= 0), default=None)
     if _has_live_process(supervisor, ranks) or (
         not supervisor and _may_start(storage, len(ranks), faults)
     ):
-        return Status("running", "; ".join([*_missing_ranks(ranks), *faults]), step=step)
+        reason = "; ".join(_missing_ranks(ranks))
+        return Status("running", reason, step=step, problems=tuple(faults))
     reason = "no process runs it and no exit was recorded"
-    return Status("dead", "; ".join([reason, *faults]), step=step)
+    return Status("dead", reason, step=step, problems=tuple(faults))
 
 
 def rank_is_over(storage: Storage, rank: int) -> bool:
@@ -118,7 +123,7 @@ def rank_is_over(storage: Storage, rank: int) -> bool:
     return any(each.closed or not each.alive for each in ranks)
 
 
-def _ended(record: ExitRecord) -> Status:
+def _ended(record: ExitRecord, faults: list[str]) -> Status:
     stop = record.stop
     return Status(
         state=record.cause,
@@ -129,6 +134,7 @@ def _ended(record: ExitRecord) -> Status:
         code=record.code,
         signal=record.signal,
         ended=record.ended,
+        problems=tuple(faults),
     )
 
 

@@ -7,16 +7,19 @@ Its files must not choose the server that gets data, nor the database that is ch
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 from pathlib import Path
 
-from vinedresser.errors import ConfigError, UntrustedTracking
+from vinedresser.errors import ConfigError, CorruptData, UntrustedTracking
 from vinedresser.infra.tracking.location import absolute_uri, sqlite_path
 from vinedresser.store.records import TrackingRecord, read_record
 from vinedresser.store.storage import LocalStorage, Location, Storage, open_storage
 from vinedresser.tasks.stores import private_state, runs_in
 
 __all__ = ["TRACKING_VARIABLE", "read_tracking", "remember_tracking", "require_known", "tracking"]
+
+_log = logging.getLogger(__name__)
 
 # MLflow's own variable.
 TRACKING_VARIABLE = "MLFLOW_TRACKING_URI"
@@ -78,7 +81,11 @@ def tracking(store: Location) -> TrackingRecord:
         StoreError: the store refused a request.
     """
     for location in runs_in(store):
-        record = read_tracking(location)
+        try:
+            record = read_tracking(location)
+        except CorruptData as error:
+            _log.warning("%s", error)
+            continue
         if record is not None:
             _check_database(record.uri, store)
             return record

@@ -69,9 +69,14 @@ def ensure_store(store: Location) -> None:
 
 def run_directories(store: Path) -> list[Path]:
     """Return the run directories in a store, sorted; the store itself if it is a run."""
-    if (store / "run.json").is_file():
+    # A link or a FIFO in place of a record is a damaged record, not a missing one.
+    if os.path.lexists(store / RunRecord.KEY):
         return [store]
-    return sorted(record.parent for record in store.glob("*/run.json"))
+    try:
+        inner = [store / name for name in os.listdir(store)]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return sorted(one for one in inner if os.path.lexists(one / RunRecord.KEY))
 
 
 def remote_runs(store: StoreUrl) -> list[StoreUrl]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from vinedresser.errors import ConfigError, CorruptData, KeyMissing, KeyTaken, NotAFile, StoreError
-from vinedresser.store.storage import LocalStorage, open_storage
+from vinedresser.store.storage import LocalStorage, Span, open_storage
 from vinedresser.testing.small_disk import small_disk
 from vinedresser.testing.storage import StorageConformance
 
@@ -108,8 +108,8 @@ def test_only_regular_files_are_objects(tmp_path: Path, kind: str) -> None:
         storage.get("folder/key")
     with pytest.raises(NotAFile, match=message):
         storage.get("folder/key", 1, 1)
-    with pytest.raises(NotAFile, match=message):
-        storage.get_many(["folder/other", "folder/key"])
+    assert storage.get_many(["folder/other", "folder/key"]) == [b"x", None]
+    assert list(storage.get_spans([Span("folder/key", 0, 1)])) == [None]
     assert not storage.exists("folder/key")
     assert storage.get("folder/other") == b"x"
     with pytest.raises(KeyTaken, match="folder/key"):

@@ -4,23 +4,53 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from vinedresser.plain_text import visible
 from vinedresser.store.storage import Location
 
-__all__ = ["console", "error_console", "figure", "plain_table", "relative", "say"]
+__all__ = [
+    "PlainConsole",
+    "console",
+    "error_console",
+    "figure",
+    "plain",
+    "plain_table",
+    "relative",
+    "say",
+]
 
-console = Console(highlight=False)
+
+class PlainConsole(Console):
+    """A console on which every string is plain text: lines and cells may have data of runs.
+
+    Brackets are not markup, colons are not emoji, and control characters are visible.
+    """
+
+    def render_str(
+        self, text: str, *, style: Any = "", justify: Any = None, overflow: Any = None, **_: Any
+    ) -> Text:
+        """Return a string, printed or in the cell of a table, as text."""
+        return Text(visible(text), style=style, justify=justify, overflow=overflow)
+
+
+console = PlainConsole(highlight=False)
 # For messages beside the output of a script, which is passed on unchanged.
-error_console = Console(highlight=False, stderr=True)
+error_console = PlainConsole(highlight=False, stderr=True)
+
+
+def plain(text: str, style: str = "") -> Text:
+    """Return data of a run as text with a style; see `PlainConsole`."""
+    return Text(visible(text), style=style)
 
 
 def say(line: str | Text, to: Console = console, *, style: str = "") -> None:
     """Print a line; only a terminal wraps it, a file or pipe gets it whole."""
-    text = Text(line, style=style) if isinstance(line, str) else line
+    text = plain(line, style) if isinstance(line, str) else line
     to.print(text, soft_wrap=not to.is_terminal)
 
 

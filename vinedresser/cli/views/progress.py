@@ -19,6 +19,7 @@ from rich.progress import (
 from vinedresser.cli.views.console import console, say
 from vinedresser.cli.views.results import print_result, retry_line
 from vinedresser.errors import StoreError, VinedresserError
+from vinedresser.plain_text import visible
 from vinedresser.store.records import RemedyRecord, RunRecord, read_record
 from vinedresser.store.status import Status, run_status
 from vinedresser.store.storage import Location, open_storage
@@ -60,7 +61,7 @@ def _show_lines(store: Location, reported: set[Location], over: threading.Event)
 def _show_bars(store: Location, reported: set[Location], over: threading.Event) -> None:
     """Draw a bar per run; the result of a run appears above the bars when it has ended."""
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
@@ -73,7 +74,7 @@ def _show_bars(store: Location, reported: set[Location], over: threading.Event) 
         for location, info, status in _polled(store, reported, over, pause=0.2):
             bars.update(waiting, visible=False)
             if location not in rows:
-                rows[location] = bars.add_task(info.name, total=info.total_steps, state="")
+                rows[location] = bars.add_task(visible(info.name), total=info.total_steps, state="")
             done = 0 if status.step is None else status.step + 1
             bars.update(rows[location], completed=done, state=status.state)
             if status.over:

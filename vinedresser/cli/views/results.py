@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from vinedresser.cli.views.console import console, figure, plain_table, relative, say
+from vinedresser.cli.views.console import console, figure, plain, plain_table, relative, say
 from vinedresser.rules.root_cause import root_causes
 from vinedresser.store.finding import Finding
 from vinedresser.store.records import RemedyRecord
@@ -27,6 +27,8 @@ __all__ = [
 
 # Symptoms listed below their root cause; the report has all.
 _MOST_SYMPTOMS = 3
+# Notes on lost and damaged data in a row of the table.
+_MOST_NOTES = 2
 _STYLES = {
     "finished": "green",
     "running": "cyan",
@@ -34,6 +36,7 @@ _STYLES = {
     "crashed": "red",
     "killed": "red",
     "dead": "red",
+    "unreadable": "red",
 }
 _NO_TRAINING = (
     "no training was seen, so nothing was captured: no Python process made a step of a torch "
@@ -68,9 +71,9 @@ def print_result(run: RunResult, *, to: Console = console) -> None:
     """Print how one run ended, and why."""
     of = f" of {run.total_steps}" if run.total_steps else ""
     loss = f"loss {_first(run.losses)}   " if run.losses else ""
-    line = Text(f"{run.name}   step {run.steps}{of}   {loss}")
+    line = plain(f"{run.name}   step {run.steps}{of}   {loss}")
     by = f" by {run.status.rule or run.status.by}" if run.status.by else ""
-    say(line.append_text(_state(run)).append(by), to)
+    say(line.append_text(_state(run)).append_text(plain(by)), to)
     if run.remedy is not None:
         say(f"  {retry_line(run.remedy)}", to)
     if run.stopping is not None:
@@ -78,6 +81,8 @@ def print_result(run: RunResult, *, to: Console = console) -> None:
     elif run.status.state not in ("finished", "running"):
         say(f"  {run.status.reason}", to)
     _print_other_findings(run, to)
+    for note in run.notes:
+        say(f"  {note}", to, style="red")
     where = [f"saved {run.steps_saved} of {run.total_steps} steps"] if run.steps_saved else []
     if isinstance(run.directory, Path):
         where.append(f"report {relative(run.directory / REPORT)}")
@@ -105,7 +110,7 @@ def print_remedied(remedied: RemedyResult, to: Console) -> None:
         verdict = f"not cured by {remedied.change}: {remedied.left}"
     else:
         verdict = f"not restarted: {remedied.left}"
-    to.print(f"{first.name}: {verdict}", soft_wrap=True, markup=False)
+    to.print(f"{first.name}: {verdict}", soft_wrap=True)
 
 
 def print_no_training(to: Console, run: str = "") -> None:
@@ -116,7 +121,7 @@ def print_no_training(to: Console, run: str = "") -> None:
         run: name of the run, if there are several.
     """
     of = f"{run}: " if run else ""
-    to.print(f"vinedresser: {of}{_NO_TRAINING}", soft_wrap=True, markup=False)
+    to.print(f"vinedresser: {of}{_NO_TRAINING}", soft_wrap=True)
 
 
 def retry_line(remedy: RemedyRecord) -> str:
@@ -142,16 +147,23 @@ def _print_other_findings(run: RunResult, to: Console) -> None:
 
 
 def _state(run: RunResult) -> Text:
-    return Text(run.status.state, style=_STYLES[run.status.state])
+    return plain(run.status.state, _STYLES[run.status.state])
 
 
 def _why(run: RunResult) -> str:
-    """Return in a few words why a run ended early."""
+    """Return in a few words why a run ended early, and what data is lost or damaged."""
+    why = ""
     if run.stopping is not None:
-        return run.stopping.rule
-    if run.status.state in ("finished", "running"):
-        return ""
-    return run.status.rule or run.status.reason
+        why = run.stopping.rule
+    elif run.status.state not in ("finished", "running"):
+        why = run.status.rule or run.status.reason
+    return "; ".join(filter(None, (why, *run.notes[:_MOST_NOTES], _more(run.notes))))
+
+
+def _more(notes: Sequence[str]) -> str:
+    """Return how many notes are left to `vinedresser show`."""
+    more = len(notes) - _MOST_NOTES
+    return f"{more} more: vinedresser show" if more > 0 else ""
 
 
 def _first(values: Mapping[str, float]) -> str:

@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from rich.table import Table
-from rich.text import Text
 
 from vinedresser.capture.config.capture_config import CaptureConfig
-from vinedresser.cli.views.console import console
+from vinedresser.cli.views.console import console, say
 from vinedresser.errors import ConfigError, UnknownStep, UnknownTensor, did_you_mean
 from vinedresser.store.collections.schedule import SaveConfig
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.reading.series import Column
+from vinedresser.store.records import lost_records
 from vinedresser.store.reductions import REDUCTIONS, reduce_array
 from vinedresser.store.step_record import MODES, Mode
 
@@ -31,16 +31,19 @@ def show_run(run: Run) -> None:
     """Print the state of a run, its collections, and a line per tensor and scalar."""
     status = run.status
     steps = run.steps("train")
-    console.print(Text(f"{run.info.name}   {status.state}   {status.reason}".rstrip()))
+    say(f"{run.info.name}   {status.state}   {status.reason}".rstrip())
     if run.info.framework:
         version = run.info.versions.get(run.info.framework, "")
-        console.print(Text(f"  {run.info.framework} {version}   {len(steps)} steps captured"))
-    for problem in run.problems:
-        console.print(Text(f"  {problem}", style="red"))
+        say(f"  {run.info.framework} {version}   {len(steps)} steps captured")
     rows = [_tensor_row(run, name) for name in run.tensor_names()]
     for name, modes in _scalar_modes(run).items():
         counts = sum(len(run.scalars(f"^{re.escape(name)}$", mode=mode)[name]) for mode in modes)
         rows.append(_Row(name, "scalar", counts, ", ".join(modes), 8 * counts))
+    if lost := lost_records(run.storage):
+        say(f"  {lost} records lost (queue or disk full)", style="red")
+    # Reading the values reveals damage.
+    for problem in dict.fromkeys((*status.problems, *run.problems)):
+        say(f"  {problem}", style="red")
     console.print(_collections(run, rows))
     table = Table(header_style="bold")
     for heading, right in (("name", 0), ("shape", 0), ("steps", 1), ("kept", 0), ("bytes", 1)):
@@ -50,7 +53,7 @@ def show_run(run: Run) -> None:
         if kind and not row.name.startswith(f"{kind}/"):
             table.add_section()
         kind = row.name.partition("/")[0]
-        table.add_row(Text(row.name), row.shape, str(row.steps), row.kept, f"{row.size:,}")
+        table.add_row(row.name, row.shape, str(row.steps), row.kept, f"{row.size:,}")
     console.print(table)
 
 
@@ -74,7 +77,7 @@ def _collections(run: Run, rows: list[_Row]) -> Table:
         held = [row for row in rows if collection.holds(row.name)]
         size = sum(row.size for row in held)
         when = "; ".join(_schedule(save) for save in collection.saves)
-        table.add_row(Text(collection.name), str(len(held)), f"{size:,}", Text(when))
+        table.add_row(collection.name, str(len(held)), f"{size:,}", when)
     return table
 
 
@@ -139,7 +142,7 @@ def _show_scalar(run: Run, name: str, step: int | None, mode: Mode, rank: int) -
         where = column.steps == step
         if not where.any():
             raise UnknownStep(f"{run.path}: {name}: not captured at {mode} step {step}")
-        console.print(f"{name}   {mode} step {step}   {column.values[where][-1]:.6g}", markup=False)
+        console.print(f"{name}   {mode} step {step}   {column.values[where][-1]:.6g}")
         return
     _print_series(name, {"value": column})
 
@@ -153,10 +156,11 @@ def _show_tensor(run: Run, name: str, step: int | None, mode: Mode, rank: int) -
     view = run.tensor(name)
     if step is not None:
         value = view.value(step, mode, rank)
-        console.print(f"{name}   {mode} step {step}   {value.dtype} {value.shape}", markup=False)
+        console.print(f"{name}   {mode} step {step}   {value.dtype} {value.shape}")
         statistics = reduce_array(value, REDUCTIONS)
         console.print("   ".join(f"{key} {figure:.6g}" for key, figure in statistics.items()))
-        console.print(_excerpt(value), markup=False)
+        for line in _excerpt(value).splitlines():
+            console.print(line)
         return
     kept = {key: view.reduction(key, mode, rank) for key in view.reductions}
     kept = {key: column for key, column in kept.items() if len(column)}
@@ -165,9 +169,7 @@ def _show_tensor(run: Run, name: str, step: int | None, mode: Mode, rank: int) -
     full = view.steps(mode, rank)
     if len(full):
         shown = ", ".join(map(str, full[:_MOST_ROWS])) + (", …" if len(full) > _MOST_ROWS else "")
-        console.print(
-            f"{name}   in full at {mode} steps {shown}; print one with --step", markup=False
-        )
+        console.print(f"{name}   in full at {mode} steps {shown}; print one with --step")
     if not kept and not len(full):
         raise UnknownStep(f"{run.path}: {name}: never captured in mode {mode} by rank {rank}")
 
@@ -198,7 +200,7 @@ def draw_name(
         raise ConfigError(f"--as {kind}: no such picture; choose {', '.join(DRAWINGS)}")
     chosen = DRAWINGS[kind] if kind else None
     drawn = draw(run, name, target, step=step, mode=_mode(mode), rank=rank, kind=chosen)
-    console.print(f"{target}   {drawn} of {name}", markup=False, soft_wrap=True)
+    console.print(f"{target}   {drawn} of {name}", soft_wrap=True)
 
 
 def _mode(word: str) -> Mode:
@@ -217,7 +219,7 @@ def _print_series(name: str, columns: dict[str, Column]) -> None:
     """Print a table over the steps; of a long series, rows at even distances."""
     steps = next(iter(columns.values())).steps
     rows = np.unique(np.linspace(0, len(steps) - 1, min(len(steps), _MOST_ROWS)).astype(int))
-    console.print(f"{name}   {len(rows)} of {len(steps)} steps", markup=False)
+    console.print(f"{name}   {len(rows)} of {len(steps)} steps")
     table = Table(header_style="bold")
     table.add_column("step", justify="right")
     for key in columns:

@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from vinedresser.cli.views.console import console, plain_table
+from vinedresser.cli.views.console import console, plain, plain_table
 from vinedresser.cli.views.sweep_results import STYLES
 from vinedresser.sweeps.settings import Objective
 from vinedresser.sweeps.trial import Trial
@@ -129,7 +129,7 @@ def _show(runner: SweepRunner, over: threading.Event) -> None:
             standing = runner.standing()
             for line in view.ends(standing):
                 live.console.print(line)
-            text = Text(view.summary(standing, time.monotonic()))
+            text = plain(view.summary(standing, time.monotonic()))
             live.update(Group(_table(standing), text), refresh=True)
 
 
@@ -170,13 +170,11 @@ def _end(trial: Trial, goals: Sequence[Objective], epochs: int | None) -> Text:
     shown = ", ".join(
         f"{goal.metric} {value:.4g}" for goal, value in zip(goals, values, strict=False)
     )
-    line = Text(f"{trial.name}   epoch {trial.epochs}{of}   {shown}{'   ' if shown else ''}")
-    line.append(trial.ending.state, style=STYLES[trial.ending.state])
-    if trial.ending.rule:
-        line.append(f" by {trial.ending.rule}")
-    if trial.ending.reason:
-        line.append(f": {trial.ending.reason}")
-    return line
+    line = plain(f"{trial.name}   epoch {trial.epochs}{of}   {shown}{'   ' if shown else ''}")
+    by = f" by {trial.ending.rule}" if trial.ending.rule else ""
+    reason = f": {trial.ending.reason}" if trial.ending.reason else ""
+    state = plain(trial.ending.state, STYLES[trial.ending.state])
+    return line.append_text(state).append_text(plain(f"{by}{reason}"))
 
 
 def _duration(seconds: float) -> str:

@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from rich.table import Table
-from rich.text import Text
 
-from vinedresser.cli.views.console import plain_table
+from vinedresser.cli.views.console import plain, plain_table
 from vinedresser.sweeps.settings import Objective, SweepTable
 from vinedresser.sweeps.trial import Trial
 from vinedresser.tasks.sweeping.sweep_result import SweepResult
@@ -41,7 +40,7 @@ def trials_table(swept: SweepResult, settings: SweepTable) -> Table:
         values = trial.result or tuple(trial.values.values())[-1:]
         table.add_row(
             trial.name,
-            Text(trial.ending.state, style=STYLES[trial.ending.state]),
+            plain(trial.ending.state, STYLES[trial.ending.state]),
             str(trial.epochs),
             *(f"{value:.4g}" for value in values),
             *("" for _ in settings.goals[len(values) :]),

@@ -13,6 +13,7 @@ from vinedresser.store.records import (
     TrainerRequest,
     WaitingRecord,
     capture_request_key,
+    first_free,
     trainer_request_key,
 )
 from vinedresser.store.storage import LocalStorage, Storage
@@ -40,7 +41,7 @@ class Fetcher:
         self._waiting = b""
         # The number of the next request of each kind, by the function that returns its key.
         self._next = {
-            key: len(spool.list(f"{kind}/"))
+            key: first_free(spool, kind, key)
             for kind, key in (
                 (CaptureRequest.KEY, capture_request_key),
                 (TrainerRequest.KEY, trainer_request_key),

@@ -6,6 +6,8 @@ import os
 import select
 from contextlib import suppress
 
+from vinedresser.plain_text import visible
+
 __all__ = ["say"]
 
 
@@ -14,4 +16,4 @@ def say(message: str) -> None:
     # The parent may have closed the standard error, or not read it.
     with suppress(OSError):
         if select.select([], [2], [], 0)[1]:
-            os.write(2, f"vinedresser supervisor: {message}\n".encode())
+            os.write(2, f"vinedresser supervisor: {visible(message)}\n".encode())

@@ -10,7 +10,7 @@ from vinedresser.store.index.index_record import IndexRecord
 from vinedresser.store.index.layout import LayoutPool
 from vinedresser.store.index.manifest import SPAN, decode_manifest
 from vinedresser.store.problems import Problems
-from vinedresser.store.records import index_key, manifest_key
+from vinedresser.store.records import index_key, manifest_key, record_number
 from vinedresser.store.segments.segment import Segment
 from vinedresser.store.storage import Storage
 
@@ -95,13 +95,27 @@ class IndexReader:
         return found
 
     def next_after(self, seq: int) -> int | None:
-        """Return the number of the next existing record, found by listing; None if none exists."""
+        """Return the number of the next existing record, found by listing; None if none exists.
+
+        Other names, such as those of an interrupted copy, are added to the problems.
+        """
         folder = index_key(self.rank, 0).rpartition("/")[0]
-        # All keys have the same length, so they sort by number.
-        after = index_key(self.rank, seq) if seq >= 0 else ""
-        keys = self.storage.list(f"{folder}/", after=after)
-        stems = (key.rpartition("/")[2].partition(".")[0] for key in keys)
-        return next((int(stem) for stem in stems if stem.isdecimal()), None)
+        try:
+            keys = self.storage.list(f"{folder}/")
+        except CorruptData as error:
+            self._problems.note(f"{error}; no data of rank {self.rank} can be read")
+            return None
+        found = None
+        for key in keys:
+            number = record_number(key, self.rank)
+            if number is None:
+                self.note(f"{key}: not the name of an index record; ignored")
+            elif found is None and number > seq:
+                if self.exists(number):
+                    found = number
+                else:
+                    self.note(f"{key}: not a file; the data of this segment cannot be read")
+        return found
 
     def note(self, sentence: str) -> None:
         """Add a sentence that begins with a key to the problems."""
@@ -197,8 +211,8 @@ class IndexCursor:
         first, last = index_key(rank, self._seq), index_key(rank, until - 1)
         span = first if first == last else f"{first} to {last}"
         self._reader.note(
-            f"{span}: missing although later records exist; the data of these segments cannot be "
-            "read"
+            f"{span}: missing or not a file although later records exist; the data of these "
+            "segments cannot be read"
         )
         self._seq = until
 

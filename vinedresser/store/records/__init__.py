@@ -53,7 +53,7 @@ from vinedresser.store.records.environment import (
     environment_without_run,
     started_for,
 )
-from vinedresser.store.records.heartbeat import Heartbeat, heartbeats, last_step
+from vinedresser.store.records.heartbeat import Heartbeat, heartbeats, last_step, lost_records
 from vinedresser.store.records.keys import (
     LOG_KEY,
     actions_key,
@@ -61,8 +61,10 @@ from vinedresser.store.records.keys import (
     capture_request_key,
     findings_key,
     heartbeat_key,
+    heartbeat_rank,
     index_key,
     manifest_key,
+    record_number,
     segment_key,
     suspicions_key,
     tags_key,
@@ -82,6 +84,7 @@ from vinedresser.store.records.lifecycle import (
 )
 from vinedresser.store.records.record import (
     Record,
+    first_free,
     read_record,
     write_first,
     write_numbered,
@@ -127,15 +130,19 @@ __all__ = [
     "environment_without_run",
     "findings_key",
     "heartbeat_key",
+    "heartbeat_rank",
     "heartbeats",
     "describe_changes",
+    "first_free",
     "index_key",
     "last_step",
+    "lost_records",
     "manifest_key",
     "name_fault",
     "new_run",
     "owner_of",
     "read_record",
+    "record_number",
     "segment_key",
     "started_for",
     "suspicions_key",

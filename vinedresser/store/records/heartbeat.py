@@ -8,10 +8,12 @@ from typing import Any, ClassVar
 
 from vinedresser.errors import CorruptData
 from vinedresser.processes import ProcessIdentity
+from vinedresser.store.json_values import check_time
+from vinedresser.store.records.keys import heartbeat_rank
 from vinedresser.store.records.record import Record, read_record
 from vinedresser.store.storage import Storage
 
-__all__ = ["Heartbeat", "heartbeats", "last_step"]
+__all__ = ["Heartbeat", "heartbeats", "last_step", "lost_records"]
 
 
 @dataclass(frozen=True)
@@ -39,8 +41,9 @@ class Heartbeat(Record):
     gone: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what is not the identity of a process."""
+        """Refuse what is not the identity of a process, or not a time."""
         self.identity()
+        check_time("time", self.time)
 
     def identity(self) -> ProcessIdentity:
         """Return the identity of the writing process."""
@@ -54,7 +57,12 @@ def heartbeats(storage: Storage) -> list[Heartbeat]:
         StoreError: the storage refused.
     """
     found = []
-    for key in storage.list("heartbeat/"):
+    keys: list[str] = []
+    with suppress(CorruptData):
+        keys = storage.list(f"{Heartbeat.KEY}/")
+    for key in keys:
+        if heartbeat_rank(key) is None:
+            continue
         with suppress(CorruptData):
             found.append(read_record(storage, Heartbeat, key=key))
     return [heartbeat for heartbeat in found if heartbeat is not None]
@@ -68,3 +76,12 @@ def last_step(storage: Storage) -> int | None:
     """
     last = max((heartbeat.last_step for heartbeat in heartbeats(storage)), default=-1)
     return None if last < 0 else last
+
+
+def lost_records(storage: Storage) -> int:
+    """Return the number of step records that the ranks lost to a full queue or disk.
+
+    Raises:
+        StoreError: the storage refused.
+    """
+    return sum(heartbeat.dropped for heartbeat in heartbeats(storage))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 __all__ = [
     "LOG_KEY",
     "actions_key",
@@ -9,8 +11,10 @@ __all__ = [
     "capture_request_key",
     "findings_key",
     "heartbeat_key",
+    "heartbeat_rank",
     "index_key",
     "manifest_key",
+    "record_number",
     "segment_key",
     "suspicions_key",
     "tags_key",
@@ -32,6 +36,12 @@ def index_key(rank: int, seq: int) -> str:
     return f"index/{rank}/{seq:012d}.json"
 
 
+def record_number(key: str, rank: int) -> int | None:
+    """Return the number of the segment that an index record commits; None for any other key."""
+    found = re.fullmatch(r"index/\d+/(\d{12,})\.json", key, re.ASCII)
+    return int(found[1]) if found and key == index_key(rank, int(found[1])) else None
+
+
 def manifest_key(rank: int, number: int) -> str:
     """Return the key of a manifest, a copy of many index records."""
     return f"manifests/{rank}/{number:012d}.json"
@@ -40,6 +50,12 @@ def manifest_key(rank: int, number: int) -> str:
 def heartbeat_key(rank: int) -> str:
     """Return the key of a rank's heartbeat."""
     return f"heartbeat/{rank}.json"
+
+
+def heartbeat_rank(key: str) -> int | None:
+    """Return the rank of a heartbeat; None for any other key."""
+    found = re.fullmatch(r"heartbeat/(\d+)\.json", key, re.ASCII)
+    return int(found[1]) if found and key == heartbeat_key(int(found[1])) else None
 
 
 def capture_request_key(number: int) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self
 
 from vinedresser.processes import ProcessIdentity
+from vinedresser.store.json_values import check_time
 from vinedresser.store.records.record import Record, read_record
 from vinedresser.store.storage import Storage
 
@@ -147,6 +148,10 @@ class ExitRecord(Record):
     signal: str = ""
     last_step: int | None = None
     stop: StopRecord | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse an end that is not a time."""
+        check_time("ended", self.ended)
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> Self:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -11,7 +12,7 @@ from vinedresser.errors import CorruptData, KeyMissing, KeyTaken
 from vinedresser.store.json_values import known_fields
 from vinedresser.store.storage import Storage
 
-__all__ = ["Record", "read_record", "write_first", "write_numbered", "write_record"]
+__all__ = ["Record", "first_free", "read_record", "write_first", "write_numbered", "write_record"]
 
 R = TypeVar("R", bound="Record")
 
@@ -92,6 +93,21 @@ def write_first(storage: Storage, record: R) -> R:
     return record
 
 
+def first_free(storage: Storage, folder: str, key: Callable[[int], str]) -> int:
+    """Return the first number without a record; other names in the folder are ignored.
+
+    Args:
+        storage: the run's storage.
+        folder: name of the folder.
+        key: returns the key for a number from 0.
+
+    Raises:
+        StoreError: the storage refused.
+    """
+    taken = frozenset(storage.list(f"{folder}/"))
+    return next(number for number in itertools.count() if key(number) not in taken)
+
+
 def write_numbered(storage: Storage, record: Record, key: Callable[[int], str]) -> int:
     """Store a record under the first free number, and return the number.
 
@@ -103,7 +119,7 @@ def write_numbered(storage: Storage, record: Record, key: Callable[[int], str]) 
     Raises:
         StoreError: the storage refused.
     """
-    number = len(storage.list(f"{record.KEY}/"))
+    number = first_free(storage, record.KEY, key)
     while True:
         try:
             write_record(storage, record, key=key(number), exclusive=True)

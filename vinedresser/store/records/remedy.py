@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from vinedresser.store.json_values import shown
 from vinedresser.store.records.record import Record
 
 __all__ = ["RemedyRecord", "describe_changes"]
@@ -32,6 +33,14 @@ class RemedyRecord(Record):
     finding: dict[str, Any]
     changed: dict[str, list[Any]] = field(default_factory=dict)
     checkpoint: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse a finding without a rule, and changes without an old and a new value."""
+        if not isinstance(self.finding.get("rule"), str):
+            raise TypeError(f"finding is {shown(self.finding)}, which names no rule")
+        for name, pair in self.changed.items():
+            if len(pair) != 2:
+                raise ValueError(f"changed has {shown(pair)} for {name}, not two values")
 
     @property
     def change(self) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from vinedresser.store.json_values import check_time
 from vinedresser.store.records.record import Record
+from vinedresser.store.records.remedy import RemedyRecord
 
 __all__ = ["FORMAT_VERSION", "RunRecord", "TrackingRecord"]
 
@@ -83,9 +85,12 @@ class RunRecord(Record):
     format_version: int = FORMAT_VERSION
 
     def __post_init__(self) -> None:
-        """Refuse a world size with which a reader would look for ranks forever, or for none."""
+        """Refuse values with which readers would fail later, or look for ranks forever."""
         if not 1 <= self.world_size <= _MOST_RANKS:
             raise ValueError(f"world_size is {self.world_size}, not from 1 to {_MOST_RANKS}")
+        check_time("created", self.created)
+        if self.remedy:
+            RemedyRecord.from_json(self.remedy)
 
 
 @dataclass(frozen=True)

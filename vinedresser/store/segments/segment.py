@@ -327,7 +327,7 @@ class Segment:
         if content is None:
             raise CorruptData(
                 f"{self._storage.location}/{self.record.segment}: {what} cannot be read: the "
-                f"segment is missing although {self.record.key} commits it"
+                f"segment is missing or not a file although {self.record.key} commits it"
             )
         return content
 

@@ -9,7 +9,7 @@ import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
-from vinedresser.errors import KeyMissing, KeyTaken, StoreError, StoreFull
+from vinedresser.errors import KeyMissing, KeyTaken, NotAFile, StoreError, StoreFull
 from vinedresser.store.storage.base import TEMPORARY, Buffer, Span, check_key
 from vinedresser.store.storage.files import make_folder, naming_obstacles, open_file, open_folder
 
@@ -92,21 +92,21 @@ class LocalStorage:
                 os.close(descriptor)
 
     def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
-        """See `Storage.get_many`."""
+        """See `Storage.get_many`; anything but a regular file is missing."""
         found: list[bytes | None] = []
         for key in keys:
             try:
                 found.append(self.get(key))
-            except KeyMissing:
+            except (KeyMissing, NotAFile):
                 found.append(None)
         return found
 
     def get_spans(self, spans: Iterable[Span]) -> Iterator[bytes | None]:
-        """See `Storage.get_spans`; there is no read-ahead."""
+        """See `Storage.get_spans` and `get_many`; there is no read-ahead."""
         for span in spans:
             try:
                 content = self.get(*span)
-            except KeyMissing:
+            except (KeyMissing, NotAFile):
                 content = None
             yield content
 

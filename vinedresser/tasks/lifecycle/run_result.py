@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Any
 
+from vinedresser.errors import CorruptData, VinedresserError
 from vinedresser.store.finding import Finding
+from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.reading.reader import Run, open_run
 from vinedresser.store.records import (
     RemedyRecord,
     TrackingRecord,
     describe_changes,
     heartbeats,
-    read_record,
+    lost_records,
 )
 from vinedresser.store.status import Status
 from vinedresser.store.step_record import Mode
 from vinedresser.store.storage import Location
 
-__all__ = ["RemedyResult", "RunResult", "TrainResult", "run_result"]
+__all__ = ["RemedyResult", "RunResult", "TrainResult", "result_or_damage", "run_result"]
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,8 @@ class RunResult:
         seen: whether any of its processes captured something.
         parameters: hyperparameters.
         remedy: the stopped run that it replaces; None if it replaces none.
+        lost: number of step records lost to a full queue or disk.
+        problems: one sentence for each damaged file.
     """
 
     name: str
@@ -52,6 +57,14 @@ class RunResult:
     seen: bool
     parameters: dict[str, Any]
     remedy: RemedyRecord | None
+    lost: int = 0
+    problems: tuple[str, ...] = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences about lost and damaged data."""
+        lost = f"{self.lost} records lost (queue or disk full)" if self.lost else ""
+        return (*([lost] if lost else []), *self.problems)
 
     @property
     def steps_saved(self) -> int | None:
@@ -121,25 +134,75 @@ def run_result(directory: Location) -> RunResult:
 
     Raises:
         NotARun: there is no run.
-        CorruptData: one of its records cannot be read.
+        CorruptData: its run.json is damaged; other damage is in the problems.
+        StoreError: the store refused a request.
     """
     run = open_run(directory)
-    tracking = read_record(run.storage, TrackingRecord)
+    faults: list[str] = []
+    tracking = read_record_or_none(run.storage, TrackingRecord, TrackingRecord.KEY, faults)
     status = run.status
+    findings: list[Finding] = []
+    try:
+        findings = run.findings()
+    except CorruptData as error:
+        faults.append(str(error))
+    losses = _last(run, "losses", ("train",))
+    metrics = _last(run, "metrics", ("train", "predict", "eval"))
     return RunResult(
         name=run.info.name,
         directory=directory,
         status=status,
         steps=0 if status.step is None else status.step + 1,
         total_steps=run.info.total_steps,
-        losses=_last(run, "losses", ("train",)),
-        metrics=_last(run, "metrics", ("train", "predict", "eval")),
-        findings=tuple(run.findings()),
+        losses=losses,
+        metrics=metrics,
+        findings=tuple(findings),
         mlflow_run=tracking.run_id if tracking else "",
         seen=bool(heartbeats(run.storage)),
         parameters=run.info.parameters,
         remedy=RemedyRecord.from_json(run.info.remedy) if run.info.remedy else None,
+        lost=lost_records(run.storage),
+        # Reading the values above reveals damage.
+        problems=tuple(
+            dict.fromkeys(
+                _brief(problem, directory) for problem in (*status.problems, *faults, *run.problems)
+            )
+        ),
     )
+
+
+def result_or_damage(directory: Location) -> RunResult:
+    """Read the result of a run; of a run that cannot be read, its name and why.
+
+    One damaged run must not hide the others of its store.
+
+    Args:
+        directory: run directory, or its URL on an object store.
+    """
+    try:
+        return run_result(directory)
+    except VinedresserError as error:
+        return RunResult(
+            name=directory.name,
+            directory=directory,
+            status=Status("unreadable", _brief(str(error), directory)),
+            steps=0,
+            total_steps=None,
+            losses={},
+            metrics={},
+            findings=(),
+            mlflow_run="",
+            seen=False,
+            parameters={},
+            remedy=None,
+        )
+
+
+def _brief(problem: str, directory: Location) -> str:
+    """Return a sentence about a file of a run without the run's own path."""
+    for place in (directory, os.path.abspath(directory)):
+        problem = problem.removeprefix(f"{place}/")
+    return problem
 
 
 def _last(run: Run, collection: str, modes: tuple[Mode, ...]) -> dict[str, float]:

@@ -24,6 +24,8 @@ def rule_tags(storage: Storage) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for key in storage.list(f"{TagsRecord.KEY}/"):
+        if not key.endswith(".json"):
+            continue
         record = read_record(storage, TagsRecord, key=key)
         found |= record.tags if record else {}
     return {f"vinedresser.tag.{rule}": text for rule, text in found.items()}

@@ -6,26 +6,24 @@ killed: files in a store may come from others.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID
 
 from vinedresser.processes import ProcessIdentity, is_alive, this_process
-from vinedresser.store.records import FLOW_VARIABLE
+from vinedresser.store.liveness import read_record_or_none
+from vinedresser.store.records import FLOW_VARIABLE, Record, write_record
 from vinedresser.store.storage import LocalStorage, Location
 from vinedresser.tasks.stores import private_state
 
 __all__ = ["FlowRecord", "dead_flows", "flow_recorded", "forget_flow", "mark_crashed"]
 
-_FOLDER = "flows"
-
 
 @dataclass(frozen=True)
-class FlowRecord:
+class FlowRecord(Record):
     """A flow run on a store.
 
     Attributes:
@@ -35,10 +33,17 @@ class FlowRecord:
         process: identity of the process that runs it.
     """
 
+    KEY: ClassVar[str] = "flows"
+
     id: str
     name: str
     marker: str
     process: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        """Refuse what is not the identity of a process, or not an id of Prefect."""
+        ProcessIdentity(**self.process)
+        UUID(self.id)
 
 
 @contextmanager
@@ -62,8 +67,7 @@ def flow_recorded(store: Location) -> Iterator[str]:
         os.environ.get(FLOW_VARIABLE, ""),
         asdict(this_process()),
     )
-    text = json.dumps(asdict(record), indent=1)
-    LocalStorage(private_state(store)).put(f"{_FOLDER}/{record.id}.json", [text.encode()])
+    write_record(LocalStorage(private_state(store)), record, key=_key(record))
     try:
         yield record.id
     finally:
@@ -76,18 +80,28 @@ def forget_flow(store: Location, record: FlowRecord) -> None:
     Raises:
         StoreError: the folder cannot be written.
     """
-    LocalStorage(private_state(store)).delete(f"{_FOLDER}/{record.id}.json")
+    LocalStorage(private_state(store)).delete(_key(record))
 
 
-def dead_flows(store: Location) -> list[FlowRecord]:
+def dead_flows(store: Location, faults: list[str]) -> list[FlowRecord]:
     """Return the flow runs on a store whose process is gone.
+
+    Args:
+        store: the store.
+        faults: receives a sentence for each damaged record.
 
     Raises:
         StoreError: the folder cannot be read.
     """
     storage = LocalStorage(private_state(store))
-    records = [FlowRecord(**json.loads(storage.get(key))) for key in storage.list(f"{_FOLDER}/")]
+    keys = [key for key in storage.list(f"{FlowRecord.KEY}/") if key.endswith(".json")]
+    found = (read_record_or_none(storage, FlowRecord, key, faults) for key in keys)
+    records = [record for record in found if record is not None]
     return [record for record in records if is_alive(ProcessIdentity(**record.process)) is False]
+
+
+def _key(record: FlowRecord) -> str:
+    return f"{FlowRecord.KEY}/{record.id}.json"
 
 
 def mark_crashed(record: FlowRecord) -> bool:

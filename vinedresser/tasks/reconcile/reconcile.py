@@ -151,10 +151,11 @@ def _reconcile_run(location: Location) -> str:
 def _reconcile_flows(store: Location) -> list[Reconciled]:
     """End the processes of dead flows, and mark their Prefect runs as crashed."""
     results = []
-    for flow in dead_flows(store):
+    faults: list[str] = []
+    for flow in dead_flows(store, faults):
         if flow.marker:
             kill_marked(f"{FLOW_VARIABLE}={flow.marker}")
         if mark_crashed(flow):
             results.append(Reconciled(f"flow run {flow.name}", "crashed: its process is gone"))
         forget_flow(store, flow)
-    return results
+    return [*results, *(Reconciled("record of a flow run", one, failed=True) for one in faults)]

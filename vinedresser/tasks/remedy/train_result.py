@@ -8,7 +8,12 @@ from vinedresser.errors import VinedresserError
 from vinedresser.infra.tracking import set_tags
 from vinedresser.store.records import TrackingRecord
 from vinedresser.store.storage import Location
-from vinedresser.tasks.lifecycle.run_result import RemedyResult, RunResult, TrainResult, run_result
+from vinedresser.tasks.lifecycle.run_result import (
+    RemedyResult,
+    RunResult,
+    TrainResult,
+    result_or_damage,
+)
 from vinedresser.tasks.remedy.remedy_attempts import RemedyAttempts
 
 __all__ = ["train_result"]
@@ -26,10 +31,9 @@ def train_result(runs: Sequence[RemedyAttempts], problems: Iterable[str]) -> Tra
     remedied = []
     for attempts in runs:
         for one in (each for place in attempts.places for each in (place, *place.additional)):
-            try:
-                results[one.location] = run_result(one.location)
-            except VinedresserError as error:
-                failures.append(str(error))
+            results[one.location] = result_or_damage(one.location)
+            if results[one.location].status.state == "unreadable":
+                failures.append(results[one.location].status.reason)
         remedy = _remedy_result(attempts, results)
         if remedy is not None:
             remedied.append(remedy)

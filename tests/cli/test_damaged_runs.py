@@ -1,0 +1,171 @@
+"""A damaged run is a row that says what is damaged; it hides no other run and blocks nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command_line import vinedresser
+from vinedresser.errors import ConfigError
+from vinedresser.store.records import TrackingRecord, write_record
+from vinedresser.store.storage import LocalStorage
+from vinedresser.tasks.known_tracking import remember_tracking, tracking
+from vinedresser.testing.runs import make_run, step_record
+
+Change = Callable[[Path], object]
+
+
+def text(content: str) -> Change:
+    return lambda path: path.write_text(content, encoding="utf-8")
+
+
+def link(target: str) -> Change:
+    return lambda path: path.symlink_to(target)
+
+
+# The file, what is put in its place, and the end of the row.
+DAMAGE: Mapping[str, tuple[str, Change, str]] = {
+    "run-fifo": ("run.json", os.mkfifo, "run.json: a FIFO, not a file"),
+    "run-folder": ("run.json", Path.mkdir, "run.json: a folder, not a file"),
+    "run-link": ("run.json", link("/etc/hosts"), "run.json: a symbolic link, not a file"),
+    "run-dangling": ("run.json", link("nowhere"), "run.json: a symbolic link, not a file"),
+    "run-text": ("run.json", text("[]"), "run.json: not a RunRecord: [] is not a JSON object"),
+    "run-time": (
+        "run.json",
+        text('{"id": "", "name": "", "created": NaN}'),
+        "created is nan, which is not a time in seconds since the epoch",
+    ),
+    "run-remedy": (
+        "run.json",
+        text(
+            '{"id": "", "name": "", "created": 1, "remedy": '
+            '{"first": "a", "attempt": 1, "stopped": "a", "finding": {}}}'
+        ),
+        "run.json: not a RunRecord: finding is {}, which names no rule",
+    ),
+    "exit-fifo": ("exit.json", os.mkfifo, "exit.json: a FIFO, not a file"),
+    "exit-time": (
+        "exit.json",
+        text('{"cause": "finished", "reason": "", "ended": NaN}'),
+        "exit.json: not a ExitRecord: ended is nan, which is not a time in seconds since the epoch",
+    ),
+    "tracking-fifo": ("tracking.json", os.mkfifo, "tracking.json: a FIFO, not a file"),
+    "tracking-text": ("tracking.json", text("{}"), "tracking.json: not a TrackingRecord"),
+    "supervisor": (
+        "supervisor.json",
+        text('{"supervisor": {"pid": 1}, "trainer": {}, "started": 1}'),
+        "supervisor.json: not a SupervisorRecord",
+    ),
+    "heartbeat": ("heartbeat/0.json", os.mkfifo, "heartbeat/0.json: a FIFO, not a file"),
+    "heartbeats": ("heartbeat", text(""), "heartbeat: a file, not a folder"),
+    "stray-heartbeat": ("heartbeat/0.json~", text("{}"), "heartbeat/0.json~: not the name of a"),
+    "findings": ("findings", text(""), "findings: a file, not a folder"),
+    "index": ("index", text(""), "index: a file, not a folder; no data of rank 0 can be read"),
+    "record": ("index/0/000000000000.json", os.mkfifo, "index/0/000000000000.json: not a file"),
+    "segment": (
+        "segments/0/000000000000.safetensors",
+        link("/dev/zero"),
+        "the segment is missing or not a file",
+    ),
+    "stray": ("index/0/5.json", text("{}"), "index/0/5.json: not the name of an index record"),
+}
+
+
+def damage(path: Path, change: Change) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)
+    path.parent.mkdir(exist_ok=True)
+    change(path)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    store = tmp_path_factory.mktemp("store")
+    for name in (*DAMAGE, "zz-healthy"):
+        record = step_record(0, scalars={"losses/loss": 0.5})
+        make_run(store / name, [record], name=name, created=time.time() - 100)
+        if name in DAMAGE:
+            key, change, _ = DAMAGE[name]
+            damage(store / name / key, change)
+    return store
+
+
+def test_status_has_a_row_for_every_run(store: Path) -> None:
+    done = vinedresser("status", str(store), cwd=store, columns=400)
+    assert done.returncode == 0, done.stderr
+    rows = {line.split()[0]: line for line in done.stdout.splitlines()[1:]}
+    assert rows.keys() == {*DAMAGE, "zz-healthy"}
+    for name, (_, _, said) in DAMAGE.items():
+        assert said in rows[name]
+        # The path of the run is left out.
+        assert str(store) not in rows[name]
+        assert ("unreadable" in rows[name]) == name.startswith("run-")
+    assert rows["zz-healthy"].split() == ["zz-healthy", "finished", "0", "0.5"]
+
+
+def test_reconcile_names_what_it_cannot_settle_and_goes_on(tmp_path: Path) -> None:
+    copy = tmp_path / "store"
+    for name in ("run-fifo", "tracking-text", "zz-healthy"):
+        make_run(copy / name, [step_record(0)], created=time.time() - 100)
+    for name in ("run-fifo", "tracking-text"):
+        key, change, _ = DAMAGE[name]
+        damage(copy / name / key, change)
+    # The process of the last run is gone, and nothing recorded its end.
+    (copy / "zz-healthy" / "exit.json").unlink()
+    beat = copy / "zz-healthy" / "heartbeat" / "0.json"
+    document = json.loads(beat.read_text())
+    document["process"]["started"] = 0
+    beat.write_text(json.dumps(document))
+    done = vinedresser("reconcile", str(copy), cwd=tmp_path)
+    assert done.returncode == 1
+    lines = done.stdout.splitlines()
+    assert [line.split("   ")[0] for line in lines] == ["run-fifo", "tracking-text", "zz-healthy"]
+    assert "run.json: a FIFO, not a file" in lines[0]
+    assert "tracking.json: not a TrackingRecord" in lines[1]
+    assert "killed: the training vanished" in lines[2]
+
+
+@pytest.mark.parametrize("name", ["index", "record", "segment", "stray", "heartbeats"])
+def test_show_names_the_damage(store: Path, name: str) -> None:
+    done = vinedresser("show", name, cwd=store)
+    assert done.returncode == 0, done.stderr
+    assert DAMAGE[name][2] in done.stdout
+
+
+def test_a_damaged_tracking_record_does_not_hide_the_others(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        make_run(tmp_path / name)
+    os.mkfifo(tmp_path / "a" / "tracking.json")
+    with pytest.raises(ConfigError, match="no run in it is tracked"):
+        tracking(tmp_path)
+    record = TrackingRecord("http://127.0.0.1:1", "1", "run")
+    write_record(LocalStorage(tmp_path / "b"), record)
+    remember_tracking(tmp_path, record.uri)
+    assert tracking(tmp_path) == record
+
+
+def test_links_to_a_store_and_to_a_run_are_followed(tmp_path: Path) -> None:
+    make_run(tmp_path / "real" / "a", name="a")
+    (tmp_path / "store").symlink_to("real")
+    (tmp_path / "one").symlink_to("real/a")
+    for place in ("store", "one"):
+        done = vinedresser("status", place, cwd=tmp_path)
+        assert done.stdout.splitlines()[1].split() == ["a", "finished", "0"], done.stderr
+
+
+def test_a_copied_heartbeat_is_not_another_rank(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "a", [step_record(0)])
+    beat = tmp_path / "a" / "heartbeat" / "0.json"
+    document = json.loads(beat.read_text())
+    beat.write_text(json.dumps({**document, "dropped": 3}))
+    shutil.copy(beat, beat.with_name("0.json~"))
+    done = vinedresser("status", "a", cwd=tmp_path)
+    assert "3 records lost (queue or disk full)" in done.stdout
+    assert run.status.state == "finished"
