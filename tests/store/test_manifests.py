@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -39,11 +40,18 @@ def write(folder: Path, commits: int = COMMITS, storage: LocalStorage | None = N
     return writer
 
 
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("original")
+    write(folder)
+    end_run(folder)
+    return folder
+
+
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    write(tmp_path)
-    end_run(tmp_path)
-    return tmp_path
+def folder(original: Path, tmp_path: Path) -> Path:
+    """A copy that a test may damage."""
+    return shutil.copytree(original, tmp_path / "run")
 
 
 def assert_whole(folder: Path, *, problems: int = 0) -> None:

@@ -5,7 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import optuna
 import pytest
+from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
 
 from tests.sweeps.studies import FINISHED, SUSPECTED, begin, run, sound, study
 from vinedresser.sweeps.space import Space
@@ -153,3 +157,123 @@ def test_one_objective_has_one_best_trial() -> None:
     assert sweep.best() == []
     finished(sweep, [0.2, 0.9, 0.9])
     assert [trial.number for trial in sweep.best()] == [1]
+
+
+def optunas(path: Path) -> optuna.Study:
+    """Return the study as Optuna reads it from the journal."""
+    storage = JournalStorage(JournalFileBackend(str(path)))
+    return optuna.load_study(study_name="sweep", storage=storage)
+
+
+def test_importance_is_that_of_ped_anova(tmp_path: Path) -> None:
+    path = tmp_path / "journal.log"
+    sweep = study(path, TWO, sampler="random", pruner="none", trials=40)
+    for _ in range(12):
+        proposal = begin(sweep)
+        values = [float(proposal.parameters[name]) for name in ("lr", "noise")]
+        sweep.tell(proposal.number, FINISHED, [values[0] + values[1] ** 2])
+    found = sweep.importance()
+    sweep.close()
+    expected = get_param_importances(optunas(path), evaluator=PedAnovaImportanceEvaluator())
+    assert found == pytest.approx(expected)
+
+
+def test_pruned_and_running_trials_are_no_results() -> None:
+    sweep = study(space=TWO, sampler="random", pruner="none", trials=40)
+    finished(sweep, [0.1, 0.2, 0.3])
+    for value in (0.4, 0.5):
+        number = begin(sweep).number
+        sweep.report(number, 1, value)
+        pruned = sweep.tell(number, TrialEnd("pruned", "worse"))
+        assert (pruned.values, pruned.result) == ({1: value}, ())
+    begin(sweep)
+    assert sweep.importance() == {}
+    assert sweep.best()[0].result == (0.3,)
+
+
+def test_an_epoch_is_reported_once() -> None:
+    sweep = study(pruner="none")
+    number = begin(sweep).number
+    for epoch, value in ((2, 0.5), (2, 0.9), (1, 0.9), (3, 0.6)):
+        assert sweep.report(number, epoch, value) is None
+    assert sweep.trial(number).values == {2: 0.5, 3: 0.6}
+
+
+def test_several_missing_results_are_named() -> None:
+    goals = [{"metric": metric, "direction": "maximize"} for metric in ("accuracy", "recall")]
+    sweep = study(metric="", objectives=goals, pruner="none", sampler="random")
+    ending = sweep.tell(begin(sweep).number, FINISHED, [0.5]).ending
+    assert (ending.state, ending.fault) == ("stopped", "nonfinite")
+    assert "no finite value of accuracy, recall" in ending.reason
+
+
+def test_parameters_keep_the_order_of_the_space(tmp_path: Path) -> None:
+    space = Space.parse({name: {"float": [0.0, 1.0]} for name in "cab"}, "space")
+    sweep = study(tmp_path / "journal.log", space, sampler="random", pruner="none")
+    number = begin(sweep).number
+    assert list(sweep.trial(number).parameters) == ["c", "a", "b"]
+    sweep.close()
+    resumed = study(tmp_path / "journal.log", space, sampler="random", pruner="none")
+    assert list(resumed.trial(number).parameters) == ["c", "a", "b"]
+    resumed.close()
+
+
+def test_a_process_killed_while_a_trial_begins_or_ends(tmp_path: Path) -> None:
+    """One trial has no parameters yet; of another only the reason for its end was written."""
+    path = tmp_path / "journal.log"
+    sweep = study(path, TWO, sampler="random", pruner="none")
+    proposal = begin(sweep)
+    sweep.close()
+    other = optunas(path)
+    running = optuna.trial.Trial(other, other.trials[0]._trial_id)
+    running.set_user_attr("ending", {"state": "failed", "reason": "lost"})
+    other.ask()
+
+    resumed = study(path, TWO, sampler="random", pruner="none")
+    assert resumed.ended == []
+    assert [trial.ending.state for trial in resumed.trials()] == ["running", "running"]
+    assert resumed.trial(1).parameters == {}
+    first, second = resumed.again()
+    assert first == proposal
+    assert set(second.parameters) == {"lr", "noise"}
+    assert resumed.trial(1).parameters == second.parameters
+    resumed.close()
+
+
+def test_a_resumed_study_starts_as_many_trials_as_were_left(tmp_path: Path) -> None:
+    path, settings = tmp_path / "journal.log", {"trials": 4, "pruner": "none"}
+    points = [{"lr": 0.25}, {"lr": 0.5}, {"lr": 0.75}]
+    first = study(path, TWO, points=points, **settings)
+    assert begin(first).parameters["lr"] == 0.25
+    first.close()
+    second = study(path, TWO, points=points, **settings)
+    assert [begin(second).parameters["lr"] for _ in range(2)] == [0.5, 0.75]
+    assert begin(second).number == 3
+    assert second.ask() is None
+    second.close()
+
+
+def test_a_resumed_grid_ends_with_its_last_combination(tmp_path: Path) -> None:
+    space = Space.parse({"lr": [0.1, 1.0], "act": ["relu", "tanh"]}, "space")
+    settings: dict[str, Any] = {"sampler": "grid", "trials": None, "points": [{"lr": 0.1}]}
+    first = study(tmp_path / "journal.log", space, **settings)
+    found = [begin(first).parameters for _ in range(3)]
+    first.close()
+    second = study(tmp_path / "journal.log", space, **settings)
+    while (proposal := second.ask()) is not None:
+        found.append(proposal.parameters)
+    second.close()
+    # The point comes first.
+    assert found[0]["lr"] == 0.1
+    assert found[1:] == space.grid()
+
+
+def test_a_resumed_trial_keeps_its_parameters(tmp_path: Path) -> None:
+    """Its training has begun with them, whatever the file says now."""
+    first = study(tmp_path / "journal.log", TWO, sampler="random", pruner="none")
+    proposal = begin(first)
+    first.close()
+    other = Space.parse({"lr": {"float": [5.0, 6.0]}, "width": {"float": [0.0, 1.0]}}, "space")
+    second = study(tmp_path / "journal.log", other, sampler="random", pruner="none")
+    assert second.again() == [proposal]
+    second.close()

@@ -7,13 +7,11 @@ uses Optuna; trainings never do.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import optuna
-from optuna.exceptions import ExperimentalWarning
 from optuna.storages import BaseStorage, InMemoryStorage, JournalStorage
 from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as OptunaState
@@ -92,10 +90,10 @@ class Study:
             load_if_exists=True,
         )
         self._running: dict[int, optuna.Trial] = {}
-        # Trials that were told to end and may still report for a while.
+        # Trials that were told to end: they may still report for a while.
         self._cut: set[int] = set()
         self.ended = [one for one in self.trials() if one.ending.state != "running"]
-        found = self._study.get_trials(deepcopy=False)
+        found = self._found()
         if not found:
             for point in points:
                 self._study.enqueue_trial(point)
@@ -122,7 +120,7 @@ class Study:
 
     def again(self) -> list[Proposal]:
         """Return the trials that were running when an earlier process of the sweep ended."""
-        found = self._study.get_trials(deepcopy=False, states=(OptunaState.RUNNING,))
+        found = self._found(OptunaState.RUNNING)
         # If that process was killed in between, missing values are suggested now.
         return [self._choose(optuna.Trial(self._study, one._trial_id)) for one in found]
 
@@ -192,7 +190,6 @@ class Study:
         values = list(result) if ending.state == "finished" else None
         self._study.tell(trial, values=values, state=_STATES[ending.state])
         del self._running[number]
-        self._cut.discard(number)
         self.ended.append(self.trial(number))
         return self.ended[-1]
 
@@ -206,15 +203,14 @@ class Study:
 
     def trials(self) -> list[Trial]:
         """Return all trials that have started, by number."""
-        found = self._study.get_trials(deepcopy=False)
-        return [_trial(one) for one in found if one.state is not OptunaState.WAITING]
+        return [_trial(one) for one in self._found() if one.state is not OptunaState.WAITING]
 
     def best(self) -> list[Trial]:
         """Return the best finished trial, the first of equal ones; [] if none has finished.
 
         With several objectives, return the Pareto front.
         """
-        if not self._study.get_trials(deepcopy=False, states=(OptunaState.COMPLETE,)):
+        if not self._found(OptunaState.COMPLETE):
             return []
         if len(self.settings.goals) > 1:
             return [_trial(one) for one in self._study.best_trials]
@@ -226,16 +222,13 @@ class Study:
         PED-ANOVA (Watanabe et al., IJCAI 2023) over the finished trials; empty if they have too few
         distinct values, or several objectives.
         """
-        done = self._study.get_trials(deepcopy=False, states=(OptunaState.COMPLETE,))
+        done = self._found(OptunaState.COMPLETE)
         if len({one.values[0] for one in done}) < _FEW or len(self.settings.goals) > 1:
             return {}
         # Here, since it imports scikit-learn, for which no trial should wait.
-        from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
+        from optuna.importance import get_param_importances
 
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ExperimentalWarning)
-            evaluator = PedAnovaImportanceEvaluator()
-        found = get_param_importances(self._study, evaluator=evaluator)
+        found = get_param_importances(self._study)
         return {name: float(share) for name, share in found.items()}
 
     def _choose(self, trial: optuna.Trial) -> Proposal:
@@ -276,7 +269,7 @@ class Study:
         Sound trials are those that no rule has suspected or stopped.
         """
         found = []
-        for trial in self._study.get_trials(deepcopy=False):
+        for trial in self._found():
             if _SUSPECTED in trial.user_attrs:
                 continue
             if trial.user_attrs.get(_ENDING, {}).get("state") == "stopped":
@@ -286,6 +279,10 @@ class Study:
             if reported:
                 found.append((values[min(reported)], values[max(reported)]))
         return found
+
+    def _found(self, *states: OptunaState) -> list[FrozenTrial]:
+        """Return all trials, or those in some states, without copying them."""
+        return self._study.get_trials(deepcopy=False, states=states or None)
 
     def _frozen(self, number: int) -> FrozenTrial:
         storage = self._study._storage
@@ -297,12 +294,11 @@ class Study:
 
 
 def _trial(found: FrozenTrial) -> Trial:
-    finished = found.state is OptunaState.COMPLETE
     ending = found.user_attrs.get(_ENDING)
     return Trial(
         number=found.number,
-        parameters=found.user_attrs.get(_CHOSEN) or dict(found.params),
+        parameters=found.user_attrs.get(_CHOSEN, {}),
         values=dict(found.intermediate_values),
-        result=tuple(found.values) if finished and found.values else (),
+        result=tuple(found.values) if found.state is OptunaState.COMPLETE else (),
         ending=TrialEnd(**ending) if ending and found.state.is_finished() else TrialEnd("running"),
     )

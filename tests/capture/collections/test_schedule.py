@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from vinedresser.capture import SaveConfig
 from vinedresser.errors import ConfigError
+from vinedresser.store.collections.schedule import Predicate
 
 
 def due_steps(save: SaveConfig, mode: str = "train", until: int = 12) -> list[int]:
@@ -68,12 +70,76 @@ def test_the_tensor_is_kept_without_reductions() -> None:
         ({"reductions": ["median"]}, "reductions: unknown reduction 'median'"),
         ({"reductions": [2]}, "reductions: unknown reduction 2"),
         ({"tensor": "yes"}, "tensor = 'yes': must be true or false"),
+        ({"modes": ["nonsense"]}, "modes: invalid value 'nonsense'; .*: train, eval, predict"),
+        ({"when": 3}, "when = 3: must be a function of step and mode"),
+        ({"regx": "a"}, "regx: no such key; did you mean regex"),
         ({"evry": 3}, "evry: no such key; did you mean every"),
     ],
 )
 def test_what_is_wrong_is_named(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         SaveConfig.from_json(arguments)
+
+
+def early_evaluations(step: int, mode: str) -> bool:
+    return mode == "eval" and step < 3
+
+
+class OnSundays:
+    """A predicate that is not a function."""
+
+    def __call__(self, step: int, mode: str) -> bool | None:
+        return None if step % 7 else True
+
+
+def test_a_predicate_is_an_additional_condition() -> None:
+    save = SaveConfig(every=2, steps=(7,), when=early_evaluations)
+    assert due_steps(save, "eval") == [0, 1, 2, 7]
+    assert due_steps(save, "train") == [7]
+    assert due_steps(SaveConfig(every=1, when=OnSundays())) == [0, 7]
+    assert isinstance(save.due(0, "eval"), bool)
+
+
+def test_a_predicate_of_a_record_selects_no_steps() -> None:
+    save = SaveConfig(every=1, steps=(7,), when="training.is_interesting")
+    assert due_steps(save) == [7]
+    assert SaveConfig.from_json(save.to_json()) == save
+
+
+def test_a_predicate_is_recorded_by_its_name() -> None:
+    document = SaveConfig(when=early_evaluations, steps=(7,), modes=("eval",)).to_json()
+    assert document == {
+        "every": 100,
+        "start": 0,
+        "stop": None,
+        "steps": [7],
+        "modes": ["eval"],
+        "reductions": [],
+        "tensor": None,
+        "rows": None,
+        "when": f"{__name__}.early_evaluations",
+    }
+    assert SaveConfig(when=OnSundays()).to_json()["when"] == f"{__name__}.OnSundays"
+    method = SaveConfig(when=OnSundays().__call__).to_json()["when"]
+    assert method == f"{__name__}.OnSundays.__call__"
+    partly = functools.partial(early_evaluations, mode="eval")
+    assert SaveConfig(when=partly).to_json()["when"] == "functools.partial"
+
+
+def test_a_guarded_predicate_replaces_its_own() -> None:
+    asked: list[str] = []
+
+    def guard(what: str, predicate: Predicate) -> Predicate:
+        asked.append(what)
+        return lambda step, mode: not predicate(step, mode)
+
+    save = SaveConfig(every=1, tensor=True, when=early_evaluations)
+    guarded = save.guarded(guard)
+    assert asked == [f"the predicate {__name__}.early_evaluations"]
+    assert due_steps(guarded, "eval") == list(range(3, 12))
+    assert (guarded.every, guarded.tensor) == (1, True)
+    for other in (SaveConfig(every=3), SaveConfig(when="training.is_interesting")):
+        assert other.guarded(guard) is other
 
 
 STEPS = st.integers(0, 40)

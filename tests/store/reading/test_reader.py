@@ -122,6 +122,7 @@ def test_names_by_regex_and_collection(run: Run) -> None:
     assert run.tensor_names(regex="conv", collection="outputs") == ["outputs/conv1"]
     assert run.tensor_names(collection="relus") == ["outputs/relu1"]
     assert run.scalar_names(collection="losses") == ["losses/MSELoss"]
+    assert run.scalar_names("lr$") == ["metrics/lr"]
 
 
 def test_a_wrong_regex_or_collection_is_named(run: Run) -> None:
@@ -281,6 +282,7 @@ def test_findings_are_sorted(tmp_path: Path, run: Run) -> None:
 
     folder = tmp_path / "run" / "findings"
     folder.mkdir()
+    (folder / "another file").write_text("ignored")
     lines = [json.dumps(finding("b", step).to_json()) for step in (7, 3)]
     (folder / "one.jsonl").write_text("\n".join(lines) + "\n")
     (folder / "two.jsonl").write_text(json.dumps(finding("a", 7).to_json()) + "\n")

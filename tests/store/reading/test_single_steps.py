@@ -9,6 +9,7 @@ import pytest
 
 from vinedresser.errors import ConfigError
 from vinedresser.store.reading.reader import Run, open_run
+from vinedresser.store.records import WaitingRecord
 from vinedresser.store.reductions import derived_name
 from vinedresser.store.step_record import ScalarStep
 from vinedresser.store.storage import open_storage
@@ -63,6 +64,24 @@ def test_modes_of_one_step_are_distinguished(run: Run) -> None:
     assert run.at(4, "eval") == run.at(9) == run.at(0, rank=2) == []
 
 
+def test_steps_of_a_mode_and_rank(run: Run) -> None:
+    for rank in (0, 1):
+        assert run.steps(rank=rank).tolist() == list(range(9))
+        assert run.steps("eval", rank).tolist() == [2, 5, 8]
+        assert run.steps(None, rank).tolist() == list(range(9))
+        assert run.steps("predict", rank).tolist() == []
+    nothing = run.steps(rank=2)
+    assert nothing.dtype == np.int64
+    assert nothing.shape == (0,)
+
+
+@pytest.mark.parametrize("urgent", [False, True])
+def test_only_an_urgent_reader_writes(run: Run, urgent: bool) -> None:
+    before = set(run.storage.list(""))
+    assert len(list(run.follow(urgent=urgent) if urgent else run.follow())) == 24
+    assert set(run.storage.list("")) - before == ({WaitingRecord.KEY} if urgent else set())
+
+
 def test_tensors_with_a_vector_statistic_are_found_by_its_name(run: Run) -> None:
     assert run.vector_names("histogram") == ["weights/b"]
     assert run.vector_names("channel_l2") == ["weights/c"]
@@ -104,6 +123,8 @@ def test_a_frame_has_one_row_per_value(run: Run) -> None:
     assert norms["value"].tolist() == [2.0 * (100 + step) for step in range(9)]
     assert len(frame) == len(scalars) + len(norms)
     assert set(run.to_pandas("losses", mode="eval")["step"]) == {2, 5, 8}
+    assert set(run.to_pandas("^losses")["reduction"]) == {""}
+    assert run.to_pandas("weights")["value"].tolist() == [2.0 * step for step in range(9)]
     assert len(run.to_pandas(rank=7)) == 0
 
 

@@ -17,6 +17,7 @@ from vinedresser.store.records import (
     index_key,
     write_record,
 )
+from vinedresser.store.step_record import ScalarStep
 from vinedresser.store.storage import LocalStorage
 from vinedresser.store.writing.writer import RunWriter
 from vinedresser.testing.runs import start_run, step_record
@@ -170,9 +171,10 @@ def test_a_forked_child_writes_nothing(storage: LocalStorage) -> None:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(30)
         taken = [writer.add(record_of(step, size=900)) for step in range(5)]
+        taken.append(writer.add_scalars(ScalarStep(5, 0.0, {"losses/loss": 1.0})))
         os._exit(any(taken) or writer.flush() or writer.close())
     _, status = os.waitpid(pid, 0)
     assert os.waitstatus_to_exitcode(status) == 0
-    writer.add(record_of(1))
+    assert writer.add_scalars(ScalarStep(1, 0.0, {"losses/loss": 1.0}))
     writer.close()
     assert open_run(storage).steps().tolist() == [0, 1]

@@ -148,7 +148,7 @@ class SaveConfig:
 def _spelled(predicate: Predicate) -> str:
     """Return the qualified name of a predicate."""
     name = getattr(predicate, "__qualname__", type(predicate).__qualname__)
-    return f"{getattr(predicate, '__module__', '')}.{name}"
+    return f"{predicate.__module__}.{name}"
 
 
 def _is_step(value: object) -> bool:

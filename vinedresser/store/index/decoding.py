@@ -152,11 +152,13 @@ def _offset(document: Document, length: int, size: int) -> int:
 def _checksums(document: Document, count: int) -> NDArray[np.uint32]:
     digits = document.text("crc32c")
     try:
-        if len(digits) == 8 * count:
-            return np.frombuffer(bytes.fromhex(digits), ">u4").astype(np.uint32)
+        content = bytes.fromhex(digits)
     except ValueError:
-        pass
-    raise document.refuse("crc32c", f"{8 * count} hexadecimal digits")
+        content = b""
+    # The length of the text is not enough, since spaces between bytes are skipped.
+    if len(content) != 4 * count:
+        raise document.refuse("crc32c", f"{8 * count} hexadecimal digits")
+    return np.frombuffer(content, ">u4").astype(np.uint32)
 
 
 def _column_layout(document: Document, pool: LayoutPool) -> ColumnLayout:
