@@ -51,9 +51,9 @@ class Case(NamedTuple):
         at: number of the first call that failed.
         failure: how it failed.
         call: name of that call; empty in the last run of a failure, in which none failed.
-        result: what the scenario returned; None if it raised an error.
+        result: what the scenario returned; None if it raised an error or was killed.
         stderr: what it wrote to stderr.
-        code: exit code; 1 if it raised an error.
+        code: exit code; 1 if it raised an error, -9 if it took too long and was killed.
     """
 
     folder: Path
@@ -82,7 +82,12 @@ def failing_calls(folder: Path) -> Path:
 
 
 def run_campaign(
-    scenario: str, library: Path, folder: Path, failures: Sequence[Failure] = EVERY_ERROR
+    scenario: str,
+    library: Path,
+    folder: Path,
+    failures: Sequence[Failure] = EVERY_ERROR,
+    *,
+    limit: float = 60.0,
 ) -> Iterator[Case]:
     """Run a scenario with each failure, and yield each run.
 
@@ -91,16 +96,21 @@ def run_campaign(
         library: the result of `failing_calls`.
         folder: folder for the runs.
         failures: the failures.
+        limit: seconds after which a run is killed.
     """
     cases = json.dumps([[each.error, each.onwards, each.stride] for each in failures])
     command = [sys.executable, "-m", "tests.failing_calls.zygote", *scenario.split(":")]
     environment = {**os.environ, "LD_PRELOAD": str(library), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [*command, folder, cases], cwd=ROOT, env=environment, stdout=subprocess.PIPE, check=True
+        [*command, folder, cases, str(limit)],
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        check=True,
     )
     for line in done.stdout.splitlines():
         said = json.loads(line)
         place = Path(said["folder"])
         failure = Failure(said["error"], said["onwards"])
         stderr = place.with_suffix(".err").read_text(errors="replace")
-        yield Case(place, said["at"], failure, said["failed"], said["result"], stderr, said["code"])
+        yield Case(place, said["at"], failure, said["call"], said["result"], stderr, said["code"])

@@ -1,14 +1,6 @@
 /* Preloaded library in which the n-th system call on files below a folder fails.
  *
- * A process arms it with failing_calls_arm(), or through the environment, which reaches processes
- * that are started anew:
- *
- *   FAILING_CALLS_BELOW    absolute path of the folder
- *   FAILING_CALLS_AT       number of the first call that fails, from 1
- *   FAILING_CALLS_ERROR    errno of the failure
- *   FAILING_CALLS_ONWARDS  1: all later calls fail as well
- *   FAILING_CALLS_PROGRAM  text in the command line of the process that is meant
- *   FAILING_CALLS_LOG      file to which the name of the first call that failed is appended
+ * A process arms it for itself, so that a warm interpreter can fork a child for each n.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -18,7 +10,6 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -53,9 +44,9 @@ void failing_calls_disarm(void)
     atomic_store(&armed, 0);
 }
 
-const char *failing_calls_failed(void)
+void failing_calls_log(const char *path)
 {
-    return first_failed;
+    snprintf(log_path, sizeof log_path, "%s", path);
 }
 
 /* The log is written by raw system calls, which this library does not see. */
@@ -191,7 +182,17 @@ FOPEN(fopen64)
             return -1;                                                  \
         return REAL(name) arguments;                                    \
     }
-ON_FILE(ssize_t, write, "write", f, (int f, const void *b, size_t n), (f, b, n))
+
+/* A full disk takes a part of what is written before it fails. */
+ssize_t write(int file, const void *content, size_t length)
+{
+    if (file_fails("write", file)) {
+        if (fail_error == ENOSPC && length > 1)
+            return REAL(write)(file, content, length / 2);
+        return -1;
+    }
+    return REAL(write)(file, content, length);
+}
 ON_FILE(ssize_t, writev, "write", f, (int f, const struct iovec *b, int n), (f, b, n))
 ON_FILE(ssize_t, pwrite, "write", f, (int f, const void *b, size_t n, off_t o), (f, b, n, o))
 ON_FILE(ssize_t, pwrite64, "write", f, (int f, const void *b, size_t n, off64_t o), (f, b, n, o))
@@ -218,26 +219,3 @@ ON_NAME(unlinkat, "unlink", d, a, (int d, const char *a, int f), (d, a, f))
 ON_NAME(rmdir, "unlink", AT_FDCWD, a, (const char *a), (a))
 ON_NAME(mkdir, "mkdir", AT_FDCWD, a, (const char *a, mode_t m), (a, m))
 ON_NAME(mkdirat, "mkdir", d, a, (int d, const char *a, mode_t m), (d, a, m))
-
-__attribute__((constructor)) static void arm_from_environment(void)
-{
-    const char *folder = getenv("FAILING_CALLS_BELOW"), *at = getenv("FAILING_CALLS_AT");
-    const char *error = getenv("FAILING_CALLS_ERROR"), *onwards = getenv("FAILING_CALLS_ONWARDS");
-    const char *program = getenv("FAILING_CALLS_PROGRAM"), *log = getenv("FAILING_CALLS_LOG");
-    static char words[16384];
-    if (!folder || !at || !error || !program)
-        return;
-    long file = syscall(SYS_openat, AT_FDCWD, "/proc/self/cmdline", O_RDONLY);
-    if (file < 0)
-        return;
-    long length = syscall(SYS_read, file, words, sizeof words - 1);
-    syscall(SYS_close, file);
-    for (long i = 0; i + 1 < length; i++)
-        if (!words[i])
-            words[i] = ' ';
-    if (length <= 0 || !strstr(words, program))
-        return;
-    if (log)
-        snprintf(log_path, sizeof log_path, "%s", log);
-    failing_calls_arm(folder, atol(at), atoi(error), onwards && onwards[0] == '1');
-}

@@ -1,8 +1,10 @@
 """Runs a scenario once for each system call that fails, each time in a forked child.
 
-`python -m tests.failing_calls.zygote MODULE FUNCTION FOLDER CASES`, with `failing_calls.c`
+`python -m tests.failing_calls.zygote MODULE FUNCTION FOLDER CASES LIMIT`, with `failing_calls.c`
 preloaded. CASES is a JSON list of ``[errno, onwards, stride]``. For each of them n is 1, 1 + stride
-and so on, until a run passes in which no call failed. A line of JSON for each child goes to stdout.
+and so on, until a run passes in which no call failed. A child that takes more than LIMIT seconds is
+killed. A line of JSON for each child goes to stdout. If the module has a function `prepare`, it is
+called before each scenario, with the same folder, while no call fails.
 """
 
 from __future__ import annotations
@@ -11,6 +13,8 @@ import atexit
 import ctypes
 import json
 import os
+import select
+import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -24,10 +28,10 @@ Scenario = Callable[[Path], Any]
 def run_child(scenario: Scenario, folder: Path, at: int, error: int, onwards: bool) -> None:
     """Run the scenario as if it were a program, write its result, and end the process."""
     library = ctypes.CDLL(os.environ["LD_PRELOAD"])
-    library.failing_calls_failed.restype = ctypes.c_char_p
     said = os.open(folder.with_suffix(".err"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(said, 2)
     result, code = None, 0
+    library.failing_calls_log(os.fsencode(folder.with_suffix(".failed")))
     library.failing_calls_arm(os.fsencode(folder), at, error, int(onwards))
     try:
         result = scenario(folder)
@@ -36,30 +40,48 @@ def run_child(scenario: Scenario, folder: Path, at: int, error: int, onwards: bo
         traceback.print_exc()
         code = 1
     library.failing_calls_disarm()
-    failed = library.failing_calls_failed().decode()
-    folder.with_suffix(".json").write_text(json.dumps({"failed": failed, "result": result}))
+    folder.with_suffix(".json").write_text(json.dumps(result))
     os._exit(code)
+
+
+def wait(pid: int, limit: float) -> int:
+    """Wait for a child, and kill it after some seconds; return its exit code."""
+    ended = os.pidfd_open(pid)
+    if not select.select([ended], [], [], limit)[0]:
+        os.kill(pid, signal.SIGKILL)
+    os.close(ended)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def text_of(path: Path) -> str:
+    """Return the content of a file; empty if it is missing."""
+    return path.read_text() if path.exists() else ""
 
 
 def main() -> None:
     """Run all cases."""
-    module, function, folder, cases = sys.argv[1:]
-    scenario: Scenario = getattr(import_module(module), function)
+    name, function, folder, cases, limit = sys.argv[1:]
+    module = import_module(name)
+    scenario: Scenario = getattr(module, function)
+    prepare: Scenario = getattr(module, "prepare", lambda folder: None)
     # Imports what it needs, which would otherwise take seconds in each child.
-    scenario(Path(folder, "warm"))
+    warm = Path(folder, "warm")
+    prepare(warm)
+    scenario(warm)
     for error, onwards, stride in json.loads(cases):
         at = 1
         while True:
             place = Path(folder, f"{error}-{int(onwards)}-{at}")
+            prepare(place)
             pid = os.fork()
             if not pid:
                 run_child(scenario, place, at, error, onwards)
-            _, status = os.waitpid(pid, 0)
-            noted = json.loads(place.with_suffix(".json").read_text())
             case = {"folder": str(place), "at": at, "error": error, "onwards": onwards}
-            line = json.dumps({**case, **noted, "code": os.waitstatus_to_exitcode(status)})
-            print(line)  # noqa: T201 (the protocol)
-            if not noted["failed"]:
+            case["code"] = wait(pid, float(limit))
+            case["call"] = text_of(place.with_suffix(".failed")).strip()
+            case["result"] = json.loads(text_of(place.with_suffix(".json")) or "null")
+            print(json.dumps(case))  # noqa: T201 (the protocol)
+            if not case["call"]:
                 break
             at += stride
 

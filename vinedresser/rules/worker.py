@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from vinedresser.errors import ConfigError, NotARun, VinedresserError
+from vinedresser.errors import ConfigError, NotARun, StoreError, VinedresserError
 from vinedresser.rules.actions.dispatcher import Dispatcher
 from vinedresser.rules.actions.plan import ActionPlan
 from vinedresser.rules.base import Rule
@@ -65,7 +65,7 @@ def judge_run(location: str, group: str, spec: Path) -> int:
         spec: JSON file with the rules and actions.
 
     Returns:
-        Exit code: 2 for invalid settings, 1 for other errors, else 0.
+        Exit code: 2 for invalid settings, 3 if the storage failed, 1 for other errors, else 0.
     """
     try:
         table, where = _table(spec, "rules"), f"{spec}: rules"
@@ -76,7 +76,7 @@ def judge_run(location: str, group: str, spec: Path) -> int:
         _judge(_await_run(location), rules, plan, group, objective)
     except VinedresserError as error:
         sys.stderr.write(f"vinedresser.rules.worker: {error}\n")
-        return 2 if isinstance(error, ConfigError) else 1
+        return 2 if isinstance(error, ConfigError) else 3 if isinstance(error, StoreError) else 1
     return 0
 
 

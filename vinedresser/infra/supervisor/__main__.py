@@ -32,7 +32,7 @@ def main(arguments: Sequence[str]) -> int:
         elif run_lock.acquire(directory) is None:
             raise LaunchError(f"{directory}: already has a supervisor")
         Supervisor(directory).run()
-    except VinedresserError as error:
+    except (VinedresserError, OSError) as error:
         say(str(error))
         return 1
     return 0

@@ -9,6 +9,8 @@ from __future__ import annotations
 import fcntl
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 __all__ = ["acquire", "is_held", "share", "was_taken"]
@@ -31,7 +33,8 @@ def acquire(directory: Path) -> int | None:
     """
     descriptor = _lock(directory, fcntl.LOCK_EX)
     if descriptor is not None:
-        os.write(descriptor, b"taken\n")
+        with _closed_on_failure(descriptor):
+            os.write(descriptor, b"taken\n")
     return descriptor
 
 
@@ -70,12 +73,23 @@ def is_held(directory: Path) -> bool:
 def _lock(directory: Path, kind: int) -> int | None:
     descriptor = os.open(directory / _NAME, os.O_RDWR | os.O_CREAT, 0o644)
     deadline = time.monotonic() + _PATIENCE
-    while not _try(descriptor, kind):
-        if time.monotonic() >= deadline:
-            os.close(descriptor)
-            return None
-        time.sleep(0.01)
+    with _closed_on_failure(descriptor):
+        while not _try(descriptor, kind):
+            if time.monotonic() >= deadline:
+                os.close(descriptor)
+                return None
+            time.sleep(0.01)
     return descriptor
+
+
+@contextmanager
+def _closed_on_failure(descriptor: int) -> Iterator[None]:
+    """Release the lock if it cannot be returned: the run would look supervised for ever."""
+    try:
+        yield
+    except OSError:
+        os.close(descriptor)
+        raise
 
 
 def _try(descriptor: int, kind: int) -> bool:

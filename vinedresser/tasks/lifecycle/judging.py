@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from vinedresser.errors import StoreError, VinedresserError
+from vinedresser.retrying import attempts
 from vinedresser.rules.judge_server import Request
 from vinedresser.rules.registry import RULES
 from vinedresser.store.storage import Location
@@ -16,9 +17,11 @@ from vinedresser.tasks.retry_outages import retry_outages
 
 __all__ = ["JudgeFailed", "rules_key", "run_judge"]
 
-# A killed judge reads the run again from its start and finds the same; one that is killed this
-# often is killed by something that another try does not repair.
-_MOST_RESTARTS = 5
+# Seconds before a judge that was killed, or whose disk failed, starts again: it reads the run from
+# its start and finds the same. What ends it this often is not repaired by another try.
+_PAUSES = (0.0, 0.1, 0.5, 1.0, 2.0)
+# Exit code of a judge whose storage failed.
+_STORAGE_FAILED = 3
 
 _POOL = JudgePool()
 
@@ -55,7 +58,7 @@ def run_judge(directory: Path, group: str, *, location: Location) -> None:
 
 
 def _judge(directory: Path, group: str, location: Location) -> None:
-    """Judge once; restart a judge that was killed.
+    """Judge once; restart a judge that was killed, or whose disk failed.
 
     Raises:
         StoreError: the judge of a run on an object store failed, probably because of an outage.
@@ -64,16 +67,17 @@ def _judge(directory: Path, group: str, location: Location) -> None:
     log = directory / "rules" / f"{group}.log"
     request = Request(str(location), group, str(directory / rules_key(group)), str(log))
     judge = _POOL.judge if _all_built_in(Path(request.spec)) else _judge_alone
-    for _ in range(1 + _MOST_RESTARTS):
+    remote = isinstance(location, str)
+    for _ in attempts(_PAUSES):
         code = judge(request)
-        if code >= 0:
+        if code >= 0 and (remote or code != _STORAGE_FAILED):
             break
     if code != 0:
         output = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         last = output[-1] if output else "no output"
         message = f"{directory.name}: the judge of group {group} ended with code {code}: {last}"
         # Code 2 means wrong settings.
-        outage = code == 1 and isinstance(location, str)
+        outage = remote and code in (1, _STORAGE_FAILED)
         raise StoreError(message) if outage else JudgeFailed(message)
 
 
