@@ -3,16 +3,42 @@
 from __future__ import annotations
 
 import errno
+import json
+import math
 from pathlib import Path
 
 import pytest
+from tests.rules.failing_judge import STEPS, judge
 
 from tests.failing_calls.campaign import EVERY_ERROR, Failure, failing_calls, run_campaign
-from tests.rules.failing_judge import STEPS, judge
+from vinedresser.rules.worker import judge_run
 from vinedresser.store.reading.reader import open_run
+from vinedresser.store.storage import LocalStorage
+from vinedresser.store.writing.writer import RunWriter
+from vinedresser.testing.runs import end_run, start_run, step_record
 
-SCENARIO = "tests.rules.failing_judge:judge"
+GROUP, STEPS = "numbers", 4
+SCENARIO = "tests.rules.test_failing_calls:judge"
 QUICK = [Failure(errno.EIO, onwards=False, stride=2), Failure(errno.ENOSPC, onwards=True, stride=3)]
+
+
+def prepare(folder: Path) -> None:
+    """Write the run, and the rules beside it."""
+    rules = {"nonfinite": {"group": GROUP}}
+    folder.with_suffix(".rules").write_text(json.dumps({"rules": rules}))
+    start_run(folder)
+    writer = RunWriter(LocalStorage(folder))
+    for step in range(STEPS):
+        loss = 1.0 if step < STEPS - 1 else math.nan
+        writer.add(step_record(step, scalars={"losses/loss": loss}))
+        writer.flush()
+    writer.close()
+    end_run(folder)
+
+
+def judge(folder: Path) -> int:
+    """Judge the run; return the exit code."""
+    return judge_run(str(folder), GROUP, folder.with_suffix(".rules"))
 
 
 @pytest.mark.parametrize(
