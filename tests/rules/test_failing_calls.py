@@ -8,7 +8,6 @@ import math
 from pathlib import Path
 
 import pytest
-from tests.rules.failing_judge import STEPS, judge
 
 from tests.failing_calls.campaign import EVERY_ERROR, Failure, failing_calls, run_campaign
 from vinedresser.rules.worker import judge_run
