@@ -101,7 +101,7 @@ def draw(
     legend, panels = _PANELS[chosen](subject)
     svg = standalone(title, legend, panels)
     text = svg if suffix == ".svg" else f'<!DOCTYPE html><html><meta charset="utf-8">{svg}</html>'
-    _save(target, f"{text}\n".encode(errors="replace"))
+    _save(target, f"{text}\n".encode())
     return chosen
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import math
+import re
 import xml.etree.ElementTree as ET
 
 import numpy as np
@@ -26,6 +27,7 @@ from vinedresser.explain.charts.palette import (
 from vinedresser.explain.charts.scale import Scale, nice_scale
 from vinedresser.explain.charts.svg import element, path_data
 from vinedresser.explain.formatting import count, duration, evidence_rows, number
+from vinedresser.plain_text import visible
 
 FLOATS = st.floats(allow_nan=True, allow_infinity=True, width=64)
 
@@ -137,11 +139,12 @@ def test_the_colours_grow_evenly_lighter_without_red_and_grey() -> None:
 
 @given(st.text(), st.text())
 def test_markup_parses_to_its_input(attribute: str, text: str) -> None:
-    # XML has no place for some characters at all; they are not the escaping's business.
-    allowed = "".join(c for c in attribute + text if c >= " " and not 0xD800 <= ord(c) <= 0xFFFF)
-    found = ET.fromstring(element("text", allowed, data_name=allowed))
-    assert (found.text or "") == allowed
-    assert found.get("data-name") == allowed
+    # Not assigned to characters, and not allowed in XML.
+    name, content = (one.translate({0xFFFE: None, 0xFFFF: None}) for one in (attribute, text))
+    found = ET.fromstring(element("text", content, data_name=name).encode())
+    assert (found.text or "") == visible(content, keep="\n\t")
+    # XML turns line breaks in attributes into spaces.
+    assert found.get("data-name") == re.sub("[\n\t]", " ", visible(name, keep="\n\t"))
 
 
 def test_a_path_breaks_at_nan() -> None:

@@ -96,7 +96,7 @@ def test_lost_records_and_unreadable_findings_are_reported(tmp_path: Path) -> No
     write_record(run.storage, lossy, key=heartbeat_key(0))
     run.storage.put(findings_key("default"), [b"not json\n"])
     page = Page(write_report(run, tmp_path / "report.html"))
-    assert "rank 0: 3 step records not written (queue or disk full)" in page.text
+    assert "rank 0: 3 step records lost (queue or disk full)" in page.text
     assert "The findings cannot be read:" in page.text
 
 

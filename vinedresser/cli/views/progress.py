@@ -65,7 +65,7 @@ def _show_bars(store: Location, reported: set[Location], over: threading.Event) 
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        TextColumn("{task.fields[state]}"),
+        TextColumn("{task.fields[state]}", markup=False),
     )
     with Progress(*columns, console=console) as bars:
         rows: dict[Location, TaskID] = {}

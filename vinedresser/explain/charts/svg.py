@@ -1,4 +1,4 @@
-"""SVG elements; everything that is not SVG already is escaped."""
+"""SVG elements; everything that is not SVG already is escaped, control characters included."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from math import isnan
 
 import numpy as np
 from numpy.typing import NDArray
+
+from vinedresser.plain_text import visible
 
 __all__ = ["Svg", "chart", "element", "path_data"]
 
@@ -36,7 +38,8 @@ def element(tag: str, *children: str, **attributes: object) -> Svg:
         if value is not None
     )
     content = "".join(
-        child if isinstance(child, Svg) else escape(child, quote=False) for child in children
+        child if isinstance(child, Svg) else escape(visible(child, keep="\n\t"), quote=False)
+        for child in children
     )
     return Svg(f"<{tag}{written}>{content}</{tag}>" if children else f"<{tag}{written}/>")
 
@@ -91,4 +94,4 @@ def path_data(x: NDArray[np.float64], y: NDArray[np.float64]) -> str:
 def _text(value: object) -> str:
     if isinstance(value, float | np.floating):
         return f"{value:.2f}".rstrip("0").rstrip(".")
-    return str(value)
+    return visible(str(value), keep="\n\t")

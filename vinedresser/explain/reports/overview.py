@@ -12,7 +12,7 @@ from urllib.parse import quote
 from vinedresser.explain.formatting import count, duration, number, plain
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.reading.series import Columns
-from vinedresser.store.records import RemedyRecord
+from vinedresser.store.records import RemedyRecord, lost_records
 from vinedresser.store.status import Status
 
 __all__ = ["Overview", "Tile", "overview"]
@@ -43,7 +43,7 @@ class Overview:
         name: name of the run.
         status: status of the run.
         headline: the status in a few words.
-        tiles: steps, steps saved, duration, last loss.
+        tiles: steps, steps saved, duration, last loss, lost records.
         parameters: hyperparameters as text.
         facts: command, versions and identifiers as text.
         steps_run: number of finished optimizer steps.
@@ -72,6 +72,7 @@ def overview(run: Run, losses: Columns) -> Overview:
     status = run.status
     steps_run = _steps_run(run, status)
     remedy = RemedyRecord.from_json(run.info.remedy) if run.info.remedy else None
+    first = quote(remedy.first, errors="replace") if remedy else ""
     return Overview(
         name=run.info.name,
         status=status,
@@ -80,12 +81,13 @@ def overview(run: Run, losses: Columns) -> Overview:
             *_step_tiles(run, status, steps_run),
             *_duration_tile(run, status, steps_run),
             *_loss_tile(losses),
+            *_lost_tile(run),
         ],
         parameters=[(key, plain(value)) for key, value in _flat(run.info.parameters)],
         facts=_facts(run),
         steps_run=steps_run,
         remedy=remedy,
-        first_report=f"../{quote(remedy.first)}/report.html" if remedy else "",
+        first_report=f"../{first}/report.html" if remedy else "",
     )
 
 
@@ -147,6 +149,11 @@ def _loss_tile(losses: Columns) -> list[Tile]:
                 Tile("Last loss", number(float(train.values[-1])), f"at step {train.steps[-1]:,}")
             ]
     return []
+
+
+def _lost_tile(run: Run) -> list[Tile]:
+    lost = lost_records(run.storage)
+    return [Tile("Records lost", f"{lost:,}", "queue or disk full")] if lost else []
 
 
 def _flat(parameters: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:

@@ -33,7 +33,8 @@ from vinedresser.explain.reports.scalar_sections import WIDE, ScalarSections
 from vinedresser.explain.reports.timeline import timeline
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.reading.series import Column
-from vinedresser.store.records import Heartbeat, heartbeat_key, read_record
+from vinedresser.store.records import heartbeats
+from vinedresser.store.status import Status
 
 __all__ = ["HeatFigure", "Page", "build_page"]
 
@@ -120,7 +121,7 @@ def build_page(run: Run) -> Page:
         examples=example_section(run, seen),
         schedule=sections.schedule_section(markers, extent),
         # Reading the columns above reveals damage.
-        problems=_problems(run, seen),
+        problems=_problems(run, head.status, seen),
         commands=_commands(run),
         legend=sections.legend | ({"rule"} if markers else set()),
     )
@@ -150,15 +151,14 @@ def _heat(run: Run, markers: Sequence[Marker]) -> HeatFigure | None:
     )
 
 
-def _problems(run: Run, seen: LastBatches | None) -> list[str]:
-    problems = list(run.problems)
+def _problems(run: Run, status: Status, seen: LastBatches | None) -> list[str]:
+    problems = list(dict.fromkeys((*status.problems, *run.problems)))
     if seen is not None and seen.damaged:
         problems.append(f"{count(seen.damaged, 'batch record')} with labels cannot be read")
-    for rank in run.ranks:
-        beat = read_record(run.storage, Heartbeat, key=heartbeat_key(rank))
-        if beat is not None and beat.dropped:
-            dropped = count(beat.dropped, "step record")
-            problems.append(f"rank {rank}: {dropped} not written (queue or disk full)")
+    for beat in heartbeats(run.storage):
+        if beat.dropped:
+            lost = count(beat.dropped, "step record")
+            problems.append(f"rank {beat.rank}: {lost} lost (queue or disk full)")
     return problems
 
 

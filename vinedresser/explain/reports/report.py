@@ -12,6 +12,7 @@ from vinedresser import __version__
 from vinedresser.explain.charts.palette import NOT_FINITE, ZERO, colour
 from vinedresser.explain.reports.page import build_page
 from vinedresser.explain.reports.timeline import severity_sign
+from vinedresser.plain_text import visible
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.storage import LocalStorage
 
@@ -47,9 +48,15 @@ def write_report(run: Run, destination: str | os.PathLike[str]) -> Path:
         version=__version__,
         written=time.strftime("%Y-%m-%d %H:%M:%S %Z"),
     )
-    # File names and arguments that are not UTF-8 contain lone surrogates.
-    LocalStorage(path.parent).put(path.name, [html.encode(errors="replace")])
+    LocalStorage(path.parent).put(path.name, [html.encode()])
     return path
+
+
+def _plain(value: object) -> object:
+    """Make the control characters of text visible; lone surrogates could not even be encoded."""
+    if isinstance(value, str) and not hasattr(value, "__html__"):
+        return visible(value, keep="\n\t")
+    return value
 
 
 @cache
@@ -69,6 +76,7 @@ def templates() -> Environment:
         ),
         # Names and messages come from runs, which are not trusted.
         autoescape=True,
+        finalize=_plain,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -10,6 +10,7 @@ from vinedresser.infra.tracking.client import connected
 from vinedresser.infra.tracking.location import absolute_uri
 from vinedresser.infra.tracking.metric_names import clean_key
 from vinedresser.infra.tracking.patience import persist
+from vinedresser.plain_text import visible
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -61,7 +62,7 @@ def create_run(
         with connected(uri) as client:
             run_id = _find(client, experiment_id, clean_tags.get(RUN_TAG))
             if run_id is None:
-                run = client.create_run(experiment_id, start_time, clean_tags, name)
+                run = client.create_run(experiment_id, start_time, clean_tags, visible(name))
                 run_id = str(run.info.run_id)
             _set_parameters(client, run_id, parameters)
             return run_id
@@ -84,11 +85,11 @@ def in_batches(entries: Sequence[T]) -> Iterator[Sequence[T]]:
 
 
 def text(value: object) -> str:
-    """Return a parameter or tag value as text of at most 5,000 characters."""
+    """Return a parameter or tag value as plain text of at most 5,000 characters."""
     if isinstance(value, Mapping | list | tuple):
         content = json.dumps(value, default=str)
     else:
-        content = str(value)
+        content = visible(str(value), keep="\n\t")
     return content if len(content) <= _LONGEST_VALUE else content[: _LONGEST_VALUE - 1] + "…"
 
 

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 
 from vinedresser.infra.tracking import RUN_TAG, create_run
+from vinedresser.plain_text import visible
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import Run
-from vinedresser.store.records import ExitRecord, RemedyRecord, RunRecord, TrackingRecord
+from vinedresser.store.records import (
+    ExitRecord,
+    RemedyRecord,
+    RunRecord,
+    TrackingRecord,
+    lost_records,
+)
 from vinedresser.store.storage import Location
 from vinedresser.tasks.lifecycle.tagging import rule_tags
 
@@ -54,6 +62,7 @@ def end_tags(run: Run, end: ExitRecord) -> dict[str, object]:
         "exit.cause": end.cause,
         "exit.reason": end.reason,
         "steps": 0 if end.last_step is None else end.last_step + 1,
+        "records.lost": lost_records(run.storage) or None,
         "steps.saved": run.status.steps_saved(run.info.total_steps),
         "stop.by": stop.by if stop else None,
         "stop.rule": (stop.rule or None) if stop else None,
@@ -84,6 +93,11 @@ def _remedy_tags(run: RunRecord) -> dict[str, str]:
 def _note(finding: Finding) -> str:
     """Return a finding as a paragraph of Markdown for the head of MLflow's page."""
     return (
-        f"**{finding.rule}** at step {finding.step}: {finding.seen}  \n"
-        f"Likely cause: {finding.cause}  \nTry: {finding.remedy}"
+        f"**{_literal(finding.rule)}** at step {finding.step}: {_literal(finding.seen)}  \n"
+        f"Likely cause: {_literal(finding.cause)}  \nTry: {_literal(finding.remedy)}"
     )
+
+
+def _literal(text: str) -> str:
+    """Return text of a run, such as the name of a tensor, so that Markdown shows it unchanged."""
+    return re.sub(r"([\\`*_\[\]<>])", r"\\\1", visible(text))

@@ -105,7 +105,7 @@ def write_sweep_report(page: SweepPage, destination: str | os.PathLike[str]) -> 
             written=time.strftime("%Y-%m-%d %H:%M:%S %Z"),
         )
     )
-    LocalStorage(path.parent).put(path.name, [html.encode(errors="replace")])
+    LocalStorage(path.parent).put(path.name, [html.encode()])
     return path
 
 

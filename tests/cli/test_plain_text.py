@@ -1,0 +1,131 @@
+"""Text of runs is shown as it is: no markup, no control characters, no character that stops it."""
+
+from __future__ import annotations
+
+import ast
+import html
+import io
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.table import Table
+
+from tests.cli.command_line import vinedresser
+from tests.paths import ROOT
+from vinedresser.cli.views.console import PlainConsole, say
+from vinedresser.explain.reports.report import write_report
+from vinedresser.plain_text import visible
+from vinedresser.store.finding import Finding
+from vinedresser.store.reading.reader import open_run
+from vinedresser.store.records import ExitRecord, write_record
+from vinedresser.store.storage import LocalStorage
+from vinedresser.testing.runs import make_run, step_record
+
+# What runs contain, and what is to be seen of it.
+TEXTS = {
+    "KeyError: '[/INST]'": "KeyError: '[/INST]'",
+    "expected [batch, 8] but got [red]": "expected [batch, 8] but got [red]",
+    "\x1b[2J\x1b]0;title\x07": r"\x1b[2J\x1b]0;title\x07",
+    "a\rb\x08c\nd": r"a\rb\x08c\nd",
+    "\u202edesrever\u2069": r"\u202edesrever\u2069",
+    "\x9b31mred\x85": r"\x9b31mred\x85",
+    "lone \ud800 surrogate": r"lone \ud800 surrogate",
+    ":smile: \u200d \u00e9 \u6f22": ":smile: \u200d \u00e9 \u6f22",
+    "line\u2028separator": r"line\u2028separator",
+}
+
+
+@pytest.mark.parametrize(("text", "seen"), TEXTS.items())
+def test_lines_and_cells_show_text_as_it_is(text: str, seen: str) -> None:
+    output = io.StringIO()
+    console = PlainConsole(file=output, force_terminal=True, width=80, highlight=False)
+    table = Table(text, title=None)
+    table.add_row(text)
+    console.print(table)
+    console.print(text)
+    say(text, console)
+    # The colours of a table are the console's own.
+    shown = output.getvalue().replace("\x1b[1m", "").replace("\x1b[0m", "")
+    assert shown.count(seen) == 4
+    assert "\x1b" not in shown
+    shown.encode()
+
+
+def test_characters_to_keep() -> None:
+    assert visible("a\n\tb\r", keep="\n\t") == "a\n\tb\\r"
+    assert visible("naïve 漢字 👩‍💻") == "naïve 漢字 👩‍💻"
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with runs that failed with these texts, and have them as names."""
+    store = tmp_path_factory.mktemp("store")
+    for number, text in enumerate(TEXTS):
+        records = [
+            step_record(
+                step,
+                scalars={f"losses/{text}": 0.5, f"metrics/{text}": 1.0},
+                tensors={f"weights/{text}": np.ones(3, np.float32)},
+                reductions={f"gradients/{text}": {"l2": 1.0}},
+            )
+            for step in range(2)
+        ]
+        folder = store / str(number)
+        make_run(folder, records, name=text, parameters={text: text}, created=time.time())
+        storage = LocalStorage(folder)
+        write_record(storage, ExitRecord("crashed", text, time.time(), code=1))
+        finding = Finding(
+            "rule", "info", 1, 0, "train", 0, text, "l2", 1.0, 2.0, 0.5, text, text, text
+        )
+        write_record(storage, finding, key="findings/default.jsonl")
+        line = storage.get("findings/default.jsonl").replace(b"\n", b"")
+        storage.put("findings/default.jsonl", [line, b"\n"])
+    return store
+
+
+def test_status_shows_messages_as_they_are(store: Path) -> None:
+    done = vinedresser("status", str(store), cwd=store, columns=300)
+    assert done.returncode == 0, done.stderr
+    rows = done.stdout.splitlines()[1:]
+    assert len(rows) == len(TEXTS)
+    for row, seen in zip(rows, TEXTS.values(), strict=True):
+        assert row.startswith(seen)
+        assert row.rstrip().endswith(seen)
+
+
+# A terminal escape, markup that is not closed, and a name that cannot be encoded.
+@pytest.mark.parametrize("number", [0, 2, 6])
+def test_show_and_reports_show_names_as_they_are(store: Path, number: int, tmp_path: Path) -> None:
+    seen = [*TEXTS.values()][number]
+    done = vinedresser("show", str(number), cwd=store, columns=300)
+    assert done.returncode == 0, done.stderr
+    assert f"{seen}   crashed   {seen}" in done.stdout
+    assert f"weights/{seen}" in done.stdout
+    run = open_run(store / str(number))
+    page = write_report(run, tmp_path / "report.html").read_text(encoding="utf-8")
+    assert html.escape(seen) in page
+    assert not any(letter in page for letter in "\x1b\x07\u202e\ufffd")
+
+
+def test_an_error_shows_names_as_they_are(store: Path) -> None:
+    done = vinedresser("show", "0", "losses/\x1b[31m[/x]", cwd=store)
+    assert done.returncode == 2
+    assert r"no tensor or scalar losses/\x1b[31m[/x]" in done.stderr
+
+
+def test_only_the_console_makes_styled_text() -> None:
+    """Elsewhere in the command line text is a string or made by `plain`, which are plain text."""
+    made = []
+    for path in sorted((ROOT / "vinedresser" / "cli").glob("**/*.py")):
+        if path.name == "console.py" or path.parent.name == "starters":
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call):
+                continue
+            called = ast.unparse(node.func)
+            as_markup = called == "TextColumn" and "markup=False" not in ast.unparse(node)
+            if as_markup or called in {"Text", "Text.from_markup", "Text.assemble", "Console"}:
+                made.append(f"{path.name}:{node.lineno}: {ast.unparse(node)}")
+    assert made == []
