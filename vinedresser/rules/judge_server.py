@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from vinedresser.rules.worker import end_with_parent, judge_run
+from vinedresser.store.storage.files import APPEND, open_file
 
 __all__ = ["Request", "main"]
 
@@ -63,7 +64,7 @@ def main() -> int:
 def _output_to(log: Path) -> Iterator[None]:
     """Redirect all output to a file; after an exception it stays redirected, for the traceback."""
     kept = os.dup(2)
-    with log.open("ab") as file:
+    with open(open_file(log.parent, log.name, APPEND), "ab") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
     yield

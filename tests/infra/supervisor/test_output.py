@@ -223,14 +223,14 @@ def test_outputs_held_open_from_outside_do_not_delay_the_end_for_long(
     assert log_of(directory) == "handed over\n"
 
 
-def test_a_full_disk_costs_the_log_only(prepared: Prepared, tmp_path: Path) -> None:
+def test_a_log_that_is_no_file_costs_the_log_only(prepared: Prepared, tmp_path: Path) -> None:
     directory = prepared("print('x' * 100)\nopen('done', 'w')")
     (directory / "log.txt").symlink_to("/dev/full")
     error = start_with_pipes(directory).communicate(timeout=60)[1].decode()
     assert ended(directory).cause == "finished"
     assert (tmp_path / "done").exists()
     assert error == (
-        f"vinedresser supervisor: run: {directory}/log.txt: No space left on device; "
+        f"vinedresser supervisor: run: {directory}/log.txt: a symbolic link, not a file; "
         "output is not logged\n"
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from itertools import pairwise
 from pathlib import Path
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vinedresser.infra.supervisor.output_log import LineSplitter, OutputLog
+from vinedresser.testing.small_disk import small_disk
 
 CHUNKS = st.lists(
     st.one_of(
@@ -82,3 +84,23 @@ def test_a_log_that_cannot_be_written_is_reported_once(tmp_path: Path) -> None:
     log.close()
     assert len(problems) == 1
     assert "log.txt: No such file or directory" in problems[0]
+
+
+def test_a_full_disk_is_reported_once(tmp_path: Path) -> None:
+    problems: list[str] = []
+    with small_disk(tmp_path, 64 << 10) as folder:
+        log = OutputLog(folder / "log.txt", problems.append)
+        for _ in range(3):
+            log.write(["x" * 1000] * 100)
+        log.close()
+    assert len(problems) == 1
+    assert re.search(r"log\.txt: (No space left on device|File too large)", problems[0])
+
+
+def test_a_fifo_in_place_of_the_log_is_reported_and_blocks_nothing(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "log.txt")
+    reports: list[str] = []
+    log = OutputLog(tmp_path / "log.txt", reports.append)
+    log.write(["a line"])
+    log.close()
+    assert reports == [f"{tmp_path}/log.txt: a FIFO, not a file; output is not logged"]

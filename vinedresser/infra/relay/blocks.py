@@ -5,17 +5,24 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+from vinedresser.store.storage.files import open_file
+
 __all__ = ["blocks"]
 
 _BLOCK = 64 << 20
 
 
-def blocks(path: str | os.PathLike[str]) -> Iterator[bytes]:
+def blocks(root: str | os.PathLike[str], key: str) -> Iterator[bytes]:
     """Yield the content of a file, at most 64 MiB at a time.
+
+    Args:
+        root: the run's local directory.
+        key: name of the file below it.
 
     Raises:
         FileNotFoundError: the file does not exist.
+        NotAFile: it is something else, such as a symbolic link.
     """
-    with open(path, "rb", buffering=0) as file:
+    with open(open_file(root, key), "rb", buffering=0) as file:
         while block := file.read(_BLOCK):
             yield block

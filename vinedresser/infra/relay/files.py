@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 
-from vinedresser.errors import KeyTaken
+from vinedresser.errors import KeyTaken, NotAFile
 from vinedresser.infra.relay.blocks import blocks
 from vinedresser.store.records import (
     CaptureRequest,
@@ -23,6 +24,8 @@ from vinedresser.store.storage.base import TEMPORARY
 from vinedresser.store.storage.spool import PRIVATE
 
 __all__ = ["Files"]
+
+_LOG = logging.getLogger(__name__)
 
 # Files uploaded elsewhere in a certain order, files fetched from the store, and local files.
 _NOT_OURS = (
@@ -86,14 +89,20 @@ class Files:
         """
         path = os.path.join(self._spool.location, key)
         with suppress(FileNotFoundError):
-            stat = os.stat(path)
+            stat = os.lstat(path)
             signature = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
             known, at = self._brought.get(key, (None, 0.0))
             if known == signature or not (now or _is_due(key, stat, at)):
                 return
-            # The first stop request wins.
-            with suppress(KeyTaken):
-                self._store.put(key, blocks(path), exclusive=key == StopRecord.KEY)
+            try:
+                content = blocks(self._spool.location, key)
+                self._store.put(key, content, exclusive=key == StopRecord.KEY)
+            except KeyTaken:
+                # The first stop request wins.
+                pass
+            except NotAFile as error:
+                # Nothing outside of the run is uploaded; the others are.
+                _LOG.warning("not uploaded: %s", error)
             self._brought[key] = (signature, time.monotonic())
 
     def _keys(self) -> Iterator[str]:

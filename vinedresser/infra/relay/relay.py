@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from vinedresser.errors import KeyTaken, StillRunning, StoreError
+from vinedresser.errors import KeyTaken, NotAFile, StillRunning, StoreError
 from vinedresser.infra.launcher import settle
 from vinedresser.infra.relay.claiming import claim_rank, claim_run
 from vinedresser.infra.relay.fetching import Fetcher
@@ -83,6 +83,9 @@ class Relay:
             while True:
                 try:
                     done, idle = self._turn()
+                except NotAFile:
+                    # Damage of the spool, not an outage of the store.
+                    raise
                 except StoreError as error:
                     time.sleep(self._outage.failed(error))
                     continue

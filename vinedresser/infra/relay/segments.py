@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import os
+import re
 from concurrent.futures import Executor
 from pathlib import Path
 
 from vinedresser.errors import KeyTaken, SecondWriter
 from vinedresser.infra.relay.blocks import blocks
-from vinedresser.store.records import index_key, segment_key
+from vinedresser.store.records import index_key, record_number, segment_key
 from vinedresser.store.storage import LocalStorage, Storage
 
 __all__ = ["AT_ONCE", "Segments"]
 
 # Segments of one rank that are uploaded concurrently, and so held in memory, per turn of the relay.
 AT_ONCE = 4
+_MANIFEST = re.compile(r"manifests/[0-9]+/[0-9]{12,}\.json")
 
 
 class Segments:
@@ -38,9 +39,10 @@ class Segments:
     def pending(self) -> dict[int, list[int]]:
         """Return the numbers of the pending segments, ascending, by rank."""
         waiting: dict[int, list[int]] = {}
-        for rank in _numbers(self._root / "index"):
-            seqs = sorted(_numbers(self._root / "index" / str(rank)))
-            if seqs:
+        for rank in map(int, filter(str.isdecimal, self._spool.folders("index/"))):
+            numbers = (record_number(key, rank) for key in self._spool.list(f"index/{rank}/"))
+            # Other names, such as those of an interrupted copy, are not part of the run.
+            if seqs := sorted(number for number in numbers if number is not None):
                 waiting[rank] = seqs
         return waiting
 
@@ -52,7 +54,7 @@ class Segments:
         return [
             (int(key.split("/")[1]), key)
             for key in self._spool.list("manifests/")
-            if key.count("/") == 2
+            if _MANIFEST.fullmatch(key)
         ]
 
     def bring_manifest(self, key: str) -> None:
@@ -108,20 +110,10 @@ class Segments:
     def _put_once(self, key: str) -> None:
         """Put an immutable file of the spool, which may be in the store already."""
         try:
-            self._store.put(key, blocks(self._root / key), exclusive=True)
+            self._store.put(key, blocks(self._root, key), exclusive=True)
         except KeyTaken as error:
             if self._store.get(key) != self._spool.get(key):
                 raise SecondWriter(
                     f"{self._store.location}/{key}: has other content: another process "
                     "writes this run"
                 ) from error
-
-
-def _numbers(folder: Path) -> list[int]:
-    """Return the numbers that a folder's entries have as names, in no particular order."""
-    try:
-        names = os.listdir(folder)
-    except FileNotFoundError:
-        return []
-    stems = (name.partition(".")[0] for name in names)
-    return [int(stem) for stem in stems if stem.isdecimal()]

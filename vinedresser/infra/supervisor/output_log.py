@@ -8,6 +8,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from vinedresser.store.storage.files import APPEND, open_file
+
 __all__ = ["LineSplitter", "OutputLog"]
 
 _MOST_CHARACTERS = 64 * 1024
@@ -89,7 +91,7 @@ class OutputLog:
         self._failed = False
         self._file: int | None = None
         try:
-            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            self._file = open_file(path.parent, path.name, APPEND)
         except OSError as error:
             self._fail(error)
 
@@ -135,4 +137,5 @@ class OutputLog:
     def _fail(self, error: OSError) -> None:
         if not self._failed:
             self._failed = True
-            self._report(f"{self._path}: {error.strerror}; output is not logged")
+            reason = f"{self._path}: {error.strerror}" if error.strerror else error
+            self._report(f"{reason}; output is not logged")

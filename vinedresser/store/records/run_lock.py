@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from vinedresser.store.storage.files import open_file
+
 __all__ = ["acquire", "is_held", "share", "was_taken"]
 
 _NAME = "supervisor.lock"
@@ -29,6 +31,7 @@ def acquire(directory: Path) -> int | None:
         another process holds it.
 
     Raises:
+        NotAFile: the lock is not a file.
         OSError: the directory is missing or not writable.
     """
     descriptor = _lock(directory, fcntl.LOCK_EX)
@@ -41,7 +44,7 @@ def acquire(directory: Path) -> int | None:
 def was_taken(directory: Path) -> bool:
     """Return whether any process, alive or not, ever took the lock."""
     try:
-        return (directory / _NAME).stat().st_size > 0
+        return (directory / _NAME).lstat().st_size > 0
     except FileNotFoundError:
         return False
 
@@ -53,15 +56,21 @@ def share(directory: Path) -> int | None:
         A descriptor to close; None if a supervisor is alive.
 
     Raises:
+        NotAFile: the lock is not a file.
         OSError: the directory is missing or not writable.
     """
     return _lock(directory, fcntl.LOCK_SH)
 
 
 def is_held(directory: Path) -> bool:
-    """Return whether a supervisor of this run is alive."""
+    """Return whether a supervisor of this run is alive.
+
+    Raises:
+        NotAFile: the lock is not a file.
+        OSError: it cannot be opened.
+    """
     try:
-        descriptor = os.open(directory / _NAME, os.O_RDONLY)
+        descriptor = open_file(directory, _NAME)
     except FileNotFoundError:
         return False
     try:
@@ -71,7 +80,7 @@ def is_held(directory: Path) -> bool:
 
 
 def _lock(directory: Path, kind: int) -> int | None:
-    descriptor = os.open(directory / _NAME, os.O_RDWR | os.O_CREAT, 0o644)
+    descriptor = open_file(directory, _NAME, os.O_RDWR | os.O_CREAT)
     deadline = time.monotonic() + _PATIENCE
     with _closed_on_failure(descriptor):
         while not _try(descriptor, kind):

@@ -14,7 +14,10 @@ from contextlib import contextmanager, suppress
 
 from vinedresser.errors import NotAFile
 
-__all__ = ["make_folder", "naming_obstacles", "open_file", "open_folder"]
+__all__ = ["APPEND", "make_folder", "naming_obstacles", "open_file", "open_folder"]
+
+# Flags that open or create a file to append to it.
+APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 # A FIFO is opened without waiting for its other end, and then refused.

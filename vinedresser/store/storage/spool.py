@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
 import re
 import time
@@ -19,7 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from vinedresser.errors import ConfigError, StoreFull
+from vinedresser.errors import ConfigError, CorruptData, KeyMissing, StoreFull
 from vinedresser.store.storage.base import Buffer
 from vinedresser.store.storage.local import LocalStorage
 
@@ -41,6 +42,8 @@ _LIMIT_VARIABLE = "VINEDRESSER_SPOOL_MIB"
 _LIMIT_MIB = 8192
 # The relay's own folder in a spool, which is not part of the run.
 PRIVATE = ".relay"
+
+_log = logging.getLogger(__name__)
 
 _TARGET = f"{PRIVATE}/target.json"
 _LOCK = f"{PRIVATE}/lock"
@@ -126,28 +129,40 @@ def adopt_spool(
 
 
 def read_target(folder: Path) -> Target | None:
-    """Return the destination of a spool; None if a folder is not a spool."""
+    """Return the destination of a spool; None if a folder is not a spool.
+
+    Raises:
+        CorruptData: its target is damaged.
+        StoreError: it cannot be read.
+    """
     try:
-        text = (folder / _TARGET).read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
+        text = LocalStorage(folder).get(_TARGET)
+    except KeyMissing:
         return None
-    return Target(**json.loads(text))
+    try:
+        return Target(**json.loads(text))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise CorruptData(f"{folder}/{_TARGET}: not the target of a spool: {error}") from error
 
 
 def spools(store: str = "") -> list[Path]:
-    """Return all spools of this user, sorted by name.
+    """Return all spools of this user, sorted by name; a damaged one is logged and left out.
 
     Args:
         store: only spools for this store or run; "": all.
     """
     folders = sorted(path.parent.parent for path in spool_root().glob(f"*/{_TARGET}"))
-    return [folder for folder in folders if not store or _belongs(folder, store.rstrip("/"))]
+    return [folder for folder in folders if _belongs(folder, store.rstrip("/"))]
 
 
 def _belongs(folder: Path, store: str) -> bool:
+    try:
+        target = read_target(folder)
+    except CorruptData as error:
+        _log.warning("%s", error)
+        return False
     # It may have been removed in between.
-    target = read_target(folder)
-    return target is not None and f"{target.url}/".startswith(f"{store}/")
+    return target is not None and (not store or f"{target.url}/".startswith(f"{store}/"))
 
 
 def lock_spool(folder: Path) -> int | None:

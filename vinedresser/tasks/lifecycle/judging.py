@@ -11,7 +11,8 @@ from vinedresser.errors import StoreError, VinedresserError
 from vinedresser.retrying import attempts
 from vinedresser.rules.judge_server import Request
 from vinedresser.rules.registry import RULES
-from vinedresser.store.storage import Location
+from vinedresser.store.storage import LocalStorage, Location
+from vinedresser.store.storage.files import APPEND, open_file
 from vinedresser.tasks.lifecycle.judge_pool import JudgePool, judge_environment
 from vinedresser.tasks.retry_outages import retry_outages
 
@@ -73,7 +74,8 @@ def _judge(directory: Path, group: str, location: Location) -> None:
         if code >= 0 and (remote or code != _STORAGE_FAILED):
             break
     if code != 0:
-        output = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        content = LocalStorage(directory).get(f"rules/{group}.log")
+        output = content.decode(errors="replace").strip().splitlines()
         last = output[-1] if output else "no output"
         message = f"{directory.name}: the judge of group {group} ended with code {code}: {last}"
         # Code 2 means wrong settings.
@@ -87,7 +89,8 @@ def _judge_alone(request: Request) -> int:
         *(sys.executable, "-m", "vinedresser.rules.worker", request.location),
         *("--group", request.group, "--spec", request.spec),
     ]
-    with Path(request.log).open("ab") as output:
+    log = Path(request.log)
+    with open(open_file(log.parent, log.name, APPEND), "ab") as output:
         return subprocess.run(
             command, stdout=output, stderr=output, env=judge_environment(), check=False
         ).returncode
