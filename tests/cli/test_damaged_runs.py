@@ -7,15 +7,19 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from tests.cli.command_line import vinedresser
 from vinedresser.errors import ConfigError
-from vinedresser.store.records import TrackingRecord, write_record
+from vinedresser.processes import this_process
+from vinedresser.store.records import LaunchRecord, TrackingRecord, write_record
 from vinedresser.store.storage import LocalStorage
 from vinedresser.tasks.known_tracking import remember_tracking, tracking
+from vinedresser.tasks.lifecycle.earlier_runs import adopt_living
+from vinedresser.tasks.stores import owned_here, owner_is_gone
 from vinedresser.testing.runs import make_run, step_record
 
 Change = Callable[[Path], object]
@@ -149,6 +153,18 @@ def test_a_damaged_tracking_record_does_not_hide_the_others(tmp_path: Path) -> N
     write_record(LocalStorage(tmp_path / "b"), record)
     remember_tracking(tmp_path, record.uri)
     assert tracking(tmp_path) == record
+
+
+def test_a_damaged_launch_record_does_not_hide_the_runs_of_this_process(tmp_path: Path) -> None:
+    launch = LaunchRecord(["true"], "/", owner=asdict(this_process()))
+    for name in ("a", "b", "c"):
+        make_run(tmp_path / name)
+        write_record(LocalStorage(tmp_path / name), launch)
+    damage(tmp_path / "a" / "launch.json", os.mkfifo)
+    damage(tmp_path / "b" / "launch.json", text('{"argv": [], "cwd": "/", "owner": {}}'))
+    assert owned_here(tmp_path) == [tmp_path / "c"]
+    assert adopt_living(tmp_path) == []
+    assert not owner_is_gone(tmp_path / "a")
 
 
 def test_links_to_a_store_and_to_a_run_are_followed(tmp_path: Path) -> None:

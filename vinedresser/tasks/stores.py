@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from vinedresser.errors import CorruptData
 from vinedresser.infra.state_folder import private_folder, state_folder, store_state_folder
 from vinedresser.processes import ProcessIdentity, is_alive, this_process
 from vinedresser.store.records import (
@@ -29,6 +31,9 @@ __all__ = [
     "run_directories",
     "runs_in",
 ]
+
+
+_log = logging.getLogger(__name__)
 
 
 def local_state(store: Location) -> Path:
@@ -133,25 +138,33 @@ def is_owned(location: Location) -> bool:
 def owner_is_gone(location: Location) -> bool:
     """Return whether a run was made for a process of this machine that is gone.
 
+    Of a run whose launch record is damaged that is not known.
+
     Raises:
-        CorruptData: its launch record cannot be read.
         StoreError: the store refused a request.
     """
-    owner = _owner(location)
+    owner = _owner_if_readable(location)
     return owner is not None and is_alive(owner) is False
 
 
 def owned_here(store: Location) -> list[Path]:
     """Return the directories of a store's runs that were made for this process.
 
-    For runs on an object store these are the spools.
-
-    Raises:
-        CorruptData: a launch record cannot be read.
+    For runs on an object store these are the spools. A run whose launch record is damaged is left
+    out: the others are to be found all the same.
     """
     here = this_process()
     directories = run_directories(store) if isinstance(store, Path) else spools(store)
-    return [directory for directory in directories if _owner(directory) == here]
+    return [directory for directory in directories if _owner_if_readable(directory) == here]
+
+
+def _owner_if_readable(location: Location) -> ProcessIdentity | None:
+    """Return the owner of a run; None also if its launch record is damaged, which is logged."""
+    try:
+        return _owner(location)
+    except CorruptData as error:
+        _log.warning("%s", error)
+        return None
 
 
 def _owner(location: Location) -> ProcessIdentity | None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import time
 from pathlib import Path
 
-from vinedresser.errors import StillRunning, TrackingError
+from vinedresser.errors import StillRunning, TrackingError, VinedresserError
 from vinedresser.infra.launcher import adopt
 from vinedresser.store.records import ExitRecord, RunRecord, TrackingRecord, read_record
 from vinedresser.store.storage import Location, open_storage
@@ -28,12 +29,18 @@ _PATIENCE, _LOOK = 60.0, 0.1
 def adopt_living(store: Location) -> list[Path]:
     """Adopt the runs of a store that still train though their owner is gone, and return them.
 
-    Raises:
-        VinedresserError: a run cannot be read or written.
+    A run that cannot be read is logged and left out: the others continue for a minute only.
     """
     if not isinstance(store, Path):
         return []
-    return [directory for directory in run_directories(store) if adopt(directory)]
+    adopted = []
+    for directory in run_directories(store):
+        try:
+            if adopt(directory):
+                adopted.append(directory)
+        except VinedresserError as error:
+            _log.warning("%s: not adopted: %s", directory.name, error)
+    return adopted
 
 
 def runs_of_trial(store: Location, name: str) -> list[Location]:
@@ -55,6 +62,9 @@ def runs_of_trial(store: Location, name: str) -> list[Location]:
         if (found := re.fullmatch(r"(?:-(\d+))?", rest))
     }
     folders = sorted(numbers, key=numbers.__getitem__)
+    if isinstance(store, Path):
+        # A run whose record is damaged was made, too.
+        return [store / one for one in folders if os.path.lexists(store / one / RunRecord.KEY)]
     records = storage.get_many([f"{folder}/{RunRecord.KEY}" for folder in folders])
     made = [folder for folder, record in zip(folders, records, strict=True) if record is not None]
     return [store / folder for folder in made]
