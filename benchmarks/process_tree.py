@@ -86,9 +86,13 @@ class Watch:
             except psutil.Error:
                 continue
             living.add(process.pid)
+            seconds = used.user + used.system
             for mark, kind in (("uvicorn", "server"), ("vinedresser.rules", "judges")):
                 if mark in command:
-                    self._lasting[process.pid] = (kind, used.user + used.system)
+                    self._lasting[process.pid] = (kind, seconds)
+            if "supervisor.server" in command and process.ppid() == self._flow.pid:
+                seconds += used.children_user + used.children_system
+                self._lasting[process.pid] = ("trainings", seconds)
         own = self._flow.cpu_times()
         cpu = {"flow": own.user + own.system, "server": 0.0, "judges": 0.0}
         # Exited processes of any kind are included in the flow's children.

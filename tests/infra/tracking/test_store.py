@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -17,6 +18,7 @@ from urllib.parse import quote
 
 import pytest
 
+from tests.waiting import until
 from vinedresser.errors import ConfigError, TrackingError
 from vinedresser.infra.tracking import (
     RUN_TAG,
@@ -48,6 +50,15 @@ def uri(mlflow_store: Callable[[Path], Path], tmp_path: Path) -> str:
 def run_id(uri: str) -> str:
     """Return a fresh MLflow run in that database."""
     return create_run(uri, prepare_tracking(uri, "digits"), "run", {}, {})
+
+
+@contextmanager
+def changing(uri: str) -> Iterator[sqlite3.Connection]:
+    """Provide a connection that changes the database at once."""
+    path = sqlite_path(uri)
+    assert path is not None
+    with closing(sqlite3.connect(path, timeout=60, isolation_level=None)) as connection:
+        yield connection
 
 
 def rows(uri: str, query: str, *values: object) -> list[tuple[Any, ...]]:
@@ -155,6 +166,26 @@ def test_creating_a_run_again_finds_the_first(uri: str) -> None:
     first = create_run(uri, experiment_id, "a", {"lr": 0.1}, {RUN_TAG: "3f2a9c"})
     assert create_run(uri, experiment_id, "a", {"lr": 0.1}, {RUN_TAG: "3f2a9c"}) == first
     assert create_run(uri, experiment_id, "b", {"lr": 0.1}, {RUN_TAG: "other"}) != first
+
+
+def test_creating_a_new_run_is_continued_after_a_failure(uri: str) -> None:
+    experiment_id = prepare_tracking(uri, "digits")
+    with changing(uri) as database:
+        database.execute(
+            "CREATE TRIGGER refuse BEFORE INSERT ON params BEGIN SELECT RAISE(ABORT, 'no'); END"
+        )
+
+    def accept() -> None:
+        until(lambda: rows(uri, "SELECT * FROM runs"))
+        with changing(uri) as database:
+            database.execute("DROP TRIGGER refuse")
+
+    beside = threading.Thread(target=accept)
+    beside.start()
+    run_id = create_run(uri, experiment_id, "a", {"lr": 0.1}, {RUN_TAG: "3f2a9c"}, new=True)
+    beside.join()
+    assert rows(uri, "SELECT run_uuid FROM runs") == [(run_id,)]
+    assert rows(uri, "SELECT run_uuid, value FROM params") == [(run_id, "0.1")]
 
 
 def test_a_parameter_that_changed_is_refused_at_once(uri: str) -> None:

@@ -6,7 +6,7 @@ from vinedresser.infra.launcher.adopting import adopt
 from vinedresser.infra.launcher.command_check import check_command
 from vinedresser.infra.launcher.preparing import prepare_run
 from vinedresser.infra.launcher.settlement import settle
-from vinedresser.infra.launcher.starting import start
+from vinedresser.infra.launcher.starting import start, supervise
 from vinedresser.infra.launcher.stopping import request_stop
 from vinedresser.infra.launcher.waiting import supervisor_alive, wait_for_exit
 
@@ -17,6 +17,7 @@ __all__ = [
     "request_stop",
     "settle",
     "start",
+    "supervise",
     "supervisor_alive",
     "wait_for_exit",
 ]

@@ -6,11 +6,15 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from vinedresser.errors import LaunchError, NotARun
 from vinedresser.infra.gpus import NO_GPUS, VISIBLE_GPUS, Lease, lease
 from vinedresser.infra.launcher.command_check import check_command
+from vinedresser.infra.launcher.supervisor_server import SupervisorServer
 from vinedresser.store.records import (
     ExitRecord,
     LaunchRecord,
@@ -24,7 +28,9 @@ from vinedresser.store.records import (
 )
 from vinedresser.store.storage import LocalStorage
 
-__all__ = ["start"]
+__all__ = ["start", "supervise"]
+
+_SERVER = SupervisorServer()
 
 
 def start(directory: str | os.PathLike[str]) -> subprocess.Popen[bytes]:
@@ -43,6 +49,54 @@ def start(directory: str | os.PathLike[str]) -> subprocess.Popen[bytes]:
             record then says, too.
         StoreError: the directory cannot be written.
     """
+    with _ready(directory) as (path, launch, lock, gpus):
+        own = {VISIBLE_GPUS: ",".join(gpus.names)} if launch.gpus else {}
+        return subprocess.Popen(
+            # -P: a module beside the training script must not shadow the standard library's.
+            [sys.executable, "-P", "-m", "vinedresser.infra.supervisor", str(path), str(lock)],
+            env=environment_without_run() | own,
+            stdin=_input() if launch.forward else subprocess.DEVNULL,
+            stdout=None if launch.forward else subprocess.DEVNULL,
+            pass_fds=(lock, *gpus.descriptors),
+            start_new_session=True,
+        )
+
+
+def supervise(directory: str | os.PathLike[str]) -> None:
+    """Start the supervisor of a prepared run like `start`, and wait until the run is over.
+
+    Supervisors share a process that forks them, which is faster than starting each of them. One
+    that holds GPUs or forwards output is a process of its own.
+
+    Raises:
+        NotARun, LaunchError, StoreError: see `start`.
+    """
+    launch = read_record(LocalStorage(directory), LaunchRecord)
+    if launch is not None and (launch.gpus or launch.forward):
+        start(directory).wait()
+        return
+    with _ready(directory) as (path, _, lock, _):
+        end = _SERVER.fork(path, lock)
+    try:
+        os.read(end, 1)
+    finally:
+        os.close(end)
+
+
+class _Ready(NamedTuple):
+    path: Path
+    launch: LaunchRecord
+    lock: int
+    gpus: Lease
+
+
+@contextmanager
+def _ready(directory: str | os.PathLike[str]) -> Iterator[_Ready]:
+    """Check that a run can be started; provide its lock and GPUs to its supervisor.
+
+    Raises:
+        NotARun, LaunchError, StoreError: see `start`.
+    """
     path = Path(directory).absolute()
     storage = LocalStorage(path)
     launch = read_record(storage, LaunchRecord)
@@ -60,7 +114,7 @@ def start(directory: str | os.PathLike[str]) -> subprocess.Popen[bytes]:
                 raise LaunchError(f"{directory}: already started: it has a {trace}")
         gpus = _make_ready(storage, launch)
         try:
-            return _supervisor(path, lock, launch, gpus)
+            yield _Ready(path, launch, lock, gpus)
         except OSError as error:
             raise _not_started(storage, error) from error
         finally:
@@ -74,22 +128,6 @@ def _not_started(storage: LocalStorage, error: OSError) -> LaunchError:
     reason = f"its supervisor cannot be started: {error.strerror or error}"
     write_first(storage, ExitRecord("crashed", reason, time.time(), code=126))
     return LaunchError(f"{storage.location}: {reason}")
-
-
-def _supervisor(
-    path: Path, lock: int, launch: LaunchRecord, gpus: Lease
-) -> subprocess.Popen[bytes]:
-    """Start the supervisor of a run, which inherits the locks."""
-    own = {VISIBLE_GPUS: ",".join(gpus.names)} if launch.gpus else {}
-    return subprocess.Popen(
-        # -P: a module beside the training script must not shadow the standard library's.
-        [sys.executable, "-P", "-m", "vinedresser.infra.supervisor", str(path), str(lock)],
-        env=environment_without_run() | own,
-        stdin=_input() if launch.forward else subprocess.DEVNULL,
-        stdout=None if launch.forward else subprocess.DEVNULL,
-        pass_fds=(lock, *gpus.descriptors),
-        start_new_session=True,
-    )
 
 
 def _input() -> int | None:

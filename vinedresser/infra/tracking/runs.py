@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -34,6 +35,7 @@ def create_run(
     tags: Mapping[str, Any],
     *,
     started: float | None = None,
+    new: bool = False,
     timeout: float = 60.0,
 ) -> str:
     """Create an MLflow run, or return the one that was created before for the same run.
@@ -45,6 +47,8 @@ def create_run(
         parameters: hyperparameters; nested values are written as JSON.
         tags: tags; `RUN_TAG` among them lets a second call find the run of the first.
         started: start time in seconds since the epoch; None: now.
+        new: no earlier call was made for the same run, so it need not be searched for, which takes
+            longer the more runs there are.
         timeout: seconds to retry while the database is locked or the server unavailable.
 
     Returns:
@@ -58,9 +62,13 @@ def create_run(
 
     start_time = None if started is None else round(started * 1000)
 
+    attempts = itertools.count()
+
     def make() -> str:
+        # An attempt that failed may have created it.
+        search = next(attempts) > 0 or not new
         with connected(uri) as client:
-            run_id = _find(client, experiment_id, clean_tags.get(RUN_TAG))
+            run_id = _find(client, experiment_id, clean_tags.get(RUN_TAG)) if search else None
             if run_id is None:
                 run = client.create_run(experiment_id, start_time, clean_tags, visible(name))
                 run_id = str(run.info.run_id)

@@ -25,8 +25,16 @@ __all__ = ["end_tags", "find_or_create"]
 _PARENT_TAG = "mlflow.parentRunId"
 
 
-def find_or_create(tracking: TrackingRecord, location: Location, run: RunRecord) -> str:
+def find_or_create(
+    tracking: TrackingRecord, location: Location, run: RunRecord, *, new: bool = False
+) -> str:
     """Return the id of a run's MLflow run; create the MLflow run unless it exists.
+
+    Args:
+        tracking: where MLflow keeps the run.
+        location: location of the run.
+        run: the run's record.
+        new: the MLflow run cannot exist yet.
 
     Raises:
         TrackingError: MLflow's database or server refused or is unavailable.
@@ -51,6 +59,7 @@ def find_or_create(tracking: TrackingRecord, location: Location, run: RunRecord)
         parameters=run.parameters,
         tags=tags,
         started=run.created,
+        new=new,
     )
 
 

@@ -107,7 +107,7 @@ class RunMaker:
         # The intention is on disk first, so that a kill in between can be repaired.
         tracking = replace(self._tracking, parent=parent or self._tracking.parent)
         write_record(storage, tracking)
-        run_id = find_or_create(tracking, place.location, run)
+        run_id = find_or_create(tracking, place.location, run, new=True)
         write_record(storage, replace(tracking, run_id=run_id))
         return place
 

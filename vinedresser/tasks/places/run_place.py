@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from vinedresser.capture.attach.launching import additional_runs
-from vinedresser.infra.launcher import settle, start, wait_for_exit
+from vinedresser.infra.launcher import settle, supervise, wait_for_exit
 from vinedresser.store.records import ExitRecord
 from vinedresser.store.storage import Location
 
@@ -67,7 +67,7 @@ class RunPlace:
             LaunchError: the training could not be started.
             StoreError: the directory cannot be read or written.
         """
-        start(self.directory).wait()
+        supervise(self.directory)
         # Writes the exit record if the supervisor was killed.
         return settle(self.directory)
 

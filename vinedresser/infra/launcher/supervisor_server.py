@@ -1,0 +1,112 @@
+"""The process that forks the supervisors of this process's trainings."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+from vinedresser.store.records import environment_without_run
+
+__all__ = ["SupervisorServer"]
+
+
+class SupervisorServer:
+    """Forks supervisors from a process that is started with the first of them.
+
+    See `vinedresser.infra.supervisor.server`. Several threads may use it at the same time.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: _Process | None = None
+        atexit.register(self.close)
+
+    def fork(self, directory: Path, lock: int) -> int:
+        """Start the supervisor of a run.
+
+        Args:
+            directory: the run directory, absolute.
+            lock: descriptor of its lock, which the caller closes.
+
+        Returns:
+            A descriptor to close. Its end is reached when the supervisor has written the exit
+            record, or is dead.
+        """
+        reader, writer = os.pipe()
+        try:
+            with self._lock:
+                try:
+                    self._current().send(directory, lock, writer)
+                except (BrokenPipeError, ConnectionResetError):
+                    # It was killed.
+                    self._end()
+                    self._current().send(directory, lock, writer)
+        except OSError:
+            os.close(reader)
+            raise
+        finally:
+            os.close(writer)
+        return reader
+
+    def close(self) -> None:
+        """End the process; supervisors continue."""
+        with self._lock:
+            self._end()
+
+    def _current(self) -> _Process:
+        """Return the process; start it if there is none with this environment."""
+        environment = environment_without_run()
+        if self._process is not None and self._process.environment != environment:
+            self._end()
+        if self._process is None:
+            self._process = _Process(environment)
+        return self._process
+
+    def _end(self) -> None:
+        if self._process is not None:
+            self._process.close()
+            self._process = None
+
+
+class _Process:
+    """A server and the socket to it.
+
+    Args:
+        environment: environment of the process, which the trainings inherit.
+    """
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self.environment = environment
+        # Each message arrives as a whole.
+        self._socket, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with other:
+            module = "vinedresser.infra.supervisor.server"
+            self._process = subprocess.Popen(
+                # -P: a module beside the training script must not shadow the standard library's.
+                [sys.executable, "-P", "-m", module, str(other.fileno())],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=(other.fileno(),),
+                # Ctrl-C is for the flow.
+                start_new_session=True,
+            )
+
+    def send(self, directory: Path, *descriptors: int) -> None:
+        """Send a message.
+
+        Raises:
+            BrokenPipeError, ConnectionResetError: the process is dead.
+        """
+        socket.send_fds(self._socket, [os.fsencode(directory)], list(descriptors))
+
+    def close(self) -> None:
+        """End the process, and wait for its end."""
+        self._socket.close()
+        self._process.wait()

@@ -1,0 +1,56 @@
+"""A process that forks supervisors: ``python -m vinedresser.infra.supervisor.server SOCKET``.
+
+Starting a Python process for each supervisor would take half as long as a short trial. Each message
+on the socket is a run directory, with two descriptors: its lock, and one that the supervisor closes
+when it has written the exit record. This process ends with the other end of the socket; the
+supervisors do not.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+
+from vinedresser.infra.supervisor.__main__ import main as supervise
+
+__all__ = ["main"]
+
+_LONGEST_PATH = 4096
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Fork a supervisor for each message until the socket is closed; return the exit code.
+
+    Args:
+        arguments: descriptor of the socket.
+    """
+    requests = socket.socket(fileno=int(arguments[0]))
+    while True:
+        directory, descriptors, _, _ = socket.recv_fds(requests, _LONGEST_PATH, 2)
+        if not directory:
+            return 0
+        _reap()
+        lock, end = descriptors
+        if os.fork() == 0:
+            # Otherwise a message could be sent to a server that is dead.
+            requests.close()
+            os.setsid()
+            code = supervise([os.fsdecode(directory), str(lock)])
+            os.close(end)
+            return code
+        os.close(lock)
+        os.close(end)
+
+
+def _reap() -> None:
+    """Reap supervisors that have ended."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
