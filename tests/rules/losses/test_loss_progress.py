@@ -31,7 +31,7 @@ def verdict(values: Iterable[float]) -> tuple[str, int]:
                 return "blown up", step
             if progress.stuck():
                 return "stuck", step
-    return "learned" if progress.learned() else "open", -1
+    return "learned" if progress.learned(0.1) else "open", -1
 
 
 def test_spread_excludes_a_trend() -> None:

@@ -9,13 +9,12 @@ from typing import Any
 from vinedresser.errors import CorruptData
 from vinedresser.explain.charts.markers import Marker
 from vinedresser.explain.formatting import count, evidence_rows, plain
-from vinedresser.explain.reports.timeline import Entry
 from vinedresser.rules.root_cause import root_causes
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.status import Status
 
-__all__ = ["Card", "entries_of", "finding_cards", "markers_of"]
+__all__ = ["Card", "finding_cards", "markers_of"]
 
 _MOST_CARDS, _MOST_MARKERS = 50, 12
 
@@ -105,8 +104,3 @@ def markers_of(cards: Sequence[Card]) -> list[Marker]:
         )
         for card in cards[:_MOST_MARKERS]
     ]
-
-
-def entries_of(cards: Sequence[Card]) -> list[Entry]:
-    """Return the rows of the time line."""
-    return [Entry(card.number, card.title, card.finding, card.symptom) for card in cards]

@@ -54,13 +54,11 @@ class HardExamples:
         examples: examples by decreasing loss.
         features: names of the features shown, [] for none.
         of: number of all features.
-        rows: number of rows searched.
     """
 
     examples: Sequence[Example]
     features: Sequence[str]
     of: int
-    rows: int
 
     @property
     def pictures(self) -> bool:
@@ -101,7 +99,7 @@ def hard_examples(
         for place, (loss, batch, row) in enumerate(chosen)
     ]
     width = 0 if values is None else int(values.shape[-1])
-    return HardExamples(examples, names, width, len(ranked))
+    return HardExamples(examples, names, width)
 
 
 def _ranked(seen: LastBatches) -> list[tuple[float, Batch, int]]:

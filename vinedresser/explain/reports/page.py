@@ -11,7 +11,6 @@ import numpy as np
 
 from vinedresser.explain.charts.figure import Figure, Section
 from vinedresser.explain.charts.gradient_map import (
-    GradientMap,
     colour_scale,
     gradient_map,
     heat_map,
@@ -19,7 +18,7 @@ from vinedresser.explain.charts.gradient_map import (
 from vinedresser.explain.charts.markers import Marker
 from vinedresser.explain.charts.svg import Svg
 from vinedresser.explain.formatting import count
-from vinedresser.explain.reports.cards import Card, entries_of, finding_cards, markers_of
+from vinedresser.explain.reports.cards import Card, finding_cards, markers_of
 from vinedresser.explain.reports.evidence import (
     ExampleSection,
     activation_section,
@@ -43,15 +42,9 @@ _SCALE_WIDTH = 260.0
 
 @dataclass(frozen=True)
 class HeatFigure(Figure):
-    """The heat map.
-
-    Attributes:
-        scale: colour bar.
-        data: data of the chart.
-    """
+    """The heat map, with its colour bar."""
 
     scale: Svg
-    data: GradientMap
 
 
 @dataclass(frozen=True)
@@ -110,7 +103,7 @@ def build_page(run: Run) -> Page:
     return Page(
         head=head,
         cards=cards,
-        timeline=timeline(entries_of(cards), extent, WIDE.width) if cards else Svg(),
+        timeline=timeline(cards, extent, WIDE.width) if cards else Svg(),
         findings_note=findings_note,
         losses=sections.loss_section(head, markers, extent),
         metrics=sections.metric_section(markers, extent),
@@ -147,7 +140,6 @@ def _heat(run: Run, markers: Sequence[Marker]) -> HeatFigure | None:
         note=note,
         svg=heat_map(data, markers, WIDE.width),
         scale=colour_scale(data, _SCALE_WIDTH) if np.isfinite(data.log10).any() else Svg(),
-        data=data,
     )
 
 

@@ -3,59 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from vinedresser.explain.charts.axes import TICK_ROOM, Frame, Size, grid, step_axis
 from vinedresser.explain.charts.scale import Scale
 from vinedresser.explain.charts.svg import Svg, chart, element
 from vinedresser.explain.formatting import shortened
-from vinedresser.store.finding import Finding
+from vinedresser.explain.reports.cards import Card
 
-__all__ = ["Entry", "MOST_ROWS", "severity_sign", "timeline"]
+__all__ = ["severity_sign", "timeline"]
 
-MOST_ROWS = 30
+_MOST_ROWS = 30
 _ROW = 22.0
 _TOP = 6.0
 _INDENT = 14.0
 _CHARACTER, _LONGEST = 6.3, 30
 
 
-class Entry(NamedTuple):
-    """A row of the time line.
-
-    Attributes:
-        number: number of the finding in the page.
-        title: name of the rule as words.
-        finding: the finding.
-        symptom: the root cause above explains the finding.
-    """
-
-    number: int
-    title: str
-    finding: Finding
-    symptom: bool
-
-
-def timeline(entries: Sequence[Entry], extent: tuple[int, int], width: float) -> Svg:
+def timeline(cards: Sequence[Card], extent: tuple[int, int], width: float) -> Svg:
     """Return the time line, a row per finding, in the order of the page.
 
     Args:
-        entries: findings, at least one; the first 30 are drawn.
+        cards: findings, at least one; the first 30 are drawn.
         extent: first and last step of the axis.
         width: pixels.
     """
-    entries = entries[:MOST_ROWS]
-    names = [shortened(f"{entry.number}  {entry.title}", _LONGEST) for entry in entries]
+    cards = cards[:_MOST_ROWS]
+    names = [shortened(f"{card.number}  {card.title}", _LONGEST) for card in cards]
     left = 26.0 + _INDENT + _CHARACTER * max(map(len, names))
-    size = Size(width, _ROW * len(entries), left=left, right=18.0)
+    size = Size(width, _ROW * len(cards), left=left, right=18.0)
     x = step_axis(extent, size)
     bottom = _TOP + size.height
     frame = Frame(x, Scale(0, 1, bottom, _TOP), _TOP, bottom)
-    drawn = []
-    for place, (entry, name) in enumerate(zip(entries, names, strict=True)):
-        drawn.append(_row(entry, name, x, _TOP + _ROW * (place + 0.5)))
+    rows = enumerate(zip(cards, names, strict=True))
+    drawn = [_row(card, name, x, _TOP + _ROW * (place + 0.5)) for place, (card, name) in rows]
     return chart(
-        f"{len(entries)} findings over the steps",
+        f"{len(cards)} findings over the steps",
         width,
         bottom + TICK_ROOM,
         *grid(frame, size, values=False),
@@ -80,18 +62,18 @@ def severity_sign(severity: str, x: float, y: float) -> Svg:
     return element("circle", cx=x, cy=y, r=5, class_="sign")
 
 
-def _row(entry: Entry, name: str, x: Scale, y: float) -> Svg:
-    finding = entry.finding
+def _row(card: Card, name: str, x: Scale, y: float) -> Svg:
+    finding = card.finding
     since, sure = float(x(finding.since)), float(x(finding.step))
     title = (
-        f"{entry.title} ({finding.severity}): seen since step {finding.since:,}, detected at step "
+        f"{card.title} ({finding.severity}): seen since step {finding.since:,}, detected at step "
     )
     bar = (
         [element("line", x1=since, x2=sure, y1=y, y2=y, class_="span")]
         if finding.since < finding.step
         else []
     )
-    start = 6.0 + (_INDENT if entry.symptom else 0.0)
+    start = 6.0 + (_INDENT if card.symptom else 0.0)
     return element(
         "g",
         element("title", f"{title}{finding.step:,}"),
@@ -99,7 +81,7 @@ def _row(entry: Entry, name: str, x: Scale, y: float) -> Svg:
         element("text", name, x=start, y=y + 4, class_="name"),
         *bar,
         severity_sign(finding.severity, sure, y),
-        class_=f"entry {finding.severity}{' symptom' if entry.symptom else ''}",
+        class_=f"entry {finding.severity}{' symptom' if card.symptom else ''}",
         data_since=finding.since,
         data_step=finding.step,
     )

@@ -129,7 +129,7 @@ class LossDiagnosis:
                 "detach(), no_grad() and argmax between the model and its loss",
             )
         if self.moved < _UNMOVED:
-            more = self.rate.larger() if self.rate else "multiply the learning rate by 10"
+            more = self.rate.scaled(10.0) if self.rate else "multiply the learning rate by 10"
             return "learning_rate_too_low", Advice(
                 cause="the weights hardly move (relative change of their norms at most "
                 f"{self.moved:.1e}): the learning rate is too low for gradients of norm "

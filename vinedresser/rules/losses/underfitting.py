@@ -89,7 +89,7 @@ class Underfitting(OnceRule):
             remedy=advice.remedy,
             evidence={"looks": self._patience.looks},
             fault=fault if low else "underfitting",
-            correction=rate.raised() if low and rate else {},
+            correction=rate.corrected(10.0) if low and rate else {},
         )
 
     def _shortfall(self) -> tuple[str, str, float, float]:

@@ -14,8 +14,10 @@ from vinedresser.rules.signals.losses.loss_formulas import class_indices
 from vinedresser.store.reading.step import Step
 from vinedresser.store.reductions.strided_rows import strided_rows
 
-__all__ = ["BatchSignal", "Batches", "Compared"]
+__all__ = ["ROWS", "BatchSignal", "Batches", "Compared"]
 
+# Maximum rows of a batch.
+ROWS = 64
 _INPUTS_STOP = 2000
 _LABELS, _PREDICTIONS, _LOSSES = "labels/", "predictions/", "losses/"
 _OBJECTIVE = "objective"
@@ -54,16 +56,14 @@ class Batches(Signal):
 
     Args:
         every: train steps between two captures; each evaluation is captured.
-        rows: maximum rows of a batch.
 
     Attributes:
         compared: labels and predictions of each loss in the last step; [] if there are none.
         inputs: model inputs of the last step by name, [rows, ...], any dtype.
     """
 
-    def __init__(self, every: int = 5, rows: int = 64) -> None:
+    def __init__(self, every: int = 5) -> None:
         self.every = every
-        self.rows = rows
         self.compared: list[Compared] = []
         self.inputs: dict[str, NDArray[Any]] = {}
         self._names: dict[str, str] = {}
@@ -74,7 +74,7 @@ class Batches(Signal):
                 every=every,
                 modes=("train", "eval"),
                 tensor=True,
-                rows=rows,
+                rows=ROWS,
                 required=False,
                 stop=stop,
             )
@@ -97,7 +97,7 @@ class Batches(Signal):
             if f"{_PREDICTIONS}{loss}" in predictions:
                 self._compare(step, loss)
         for name in step.tensors_of("model_inputs"):
-            self.inputs[name] = _rows(step.tensor(name), self.rows)
+            self.inputs[name] = _rows(step.tensor(name))
 
     def tensor(self, kind: str, loss: str) -> str:
         """Return the full name of the labels or predictions of a loss.
@@ -109,8 +109,8 @@ class Batches(Signal):
         return f"{kind}/{self._names.get(loss, loss)}"
 
     def _compare(self, step: Step, loss: str) -> None:
-        labels = _rows(step.tensor(f"{_LABELS}{loss}"), self.rows)
-        predictions = _rows(step.tensor(f"{_PREDICTIONS}{loss}"), self.rows)
+        labels = _rows(step.tensor(f"{_LABELS}{loss}"))
+        predictions = _rows(step.tensor(f"{_PREDICTIONS}{loss}"))
         if labels.ndim and predictions.ndim and len(labels) == len(predictions) > 0:
             wide = _classes_last(labels, np.asarray(predictions, np.float64))
             name = self._named(step, loss)
@@ -129,12 +129,10 @@ class Batches(Signal):
 
 
 class BatchSignal(Signal):
-    """A signal computed from `Batches`, with the same parameters."""
+    """A signal computed from `Batches`."""
 
-    def __init__(self, every: int = 5, rows: int = 64) -> None:
-        self.every = every
-        self.rows = rows
-        self.batches = Batches(every, rows)
+    def __init__(self) -> None:
+        self.batches = Batches()
 
 
 def _loss_of(step: Step, name: str) -> str:
@@ -157,7 +155,7 @@ def _classes_last(labels: NDArray[Any], predictions: NDArray[np.float64]) -> NDA
     return predictions
 
 
-def _rows(values: NDArray[Any], most: int) -> NDArray[Any]:
-    """Return at most ``most`` strided rows, [rows, ...], with values clipped to 1e100."""
-    chosen = strided_rows(len(values), most) if values.ndim else None
+def _rows(values: NDArray[Any]) -> NDArray[Any]:
+    """Return at most 64 strided rows, [rows, ...], with values clipped to 1e100."""
+    chosen = strided_rows(len(values), ROWS) if values.ndim else None
     return bounded_array(values if chosen is None else values[chosen])

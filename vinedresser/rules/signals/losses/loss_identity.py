@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vinedresser.rules.signals.losses.compared import BatchSignal, Compared
+from vinedresser.rules.signals.base import Signal
+from vinedresser.rules.signals.losses.compared import ROWS, Batches, Compared
 from vinedresser.rules.signals.losses.loss_formulas import FORMULAS, row_losses
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
@@ -74,11 +75,16 @@ class LossIdentity(NamedTuple):
         return (self.loss, self.takes)
 
 
-class LossIdentities(BatchSignal):
-    """The identity of each loss of the run; that of a plain function follows from its values."""
+class LossIdentities(Signal):
+    """The identity of each loss of the run; that of a plain function follows from its values.
 
-    def __init__(self, every: int = 5, rows: int = 64) -> None:
-        super().__init__(every, rows)
+    Args:
+        every: train steps between two captures of `Batches`.
+    """
+
+    def __init__(self, every: int = 5) -> None:
+        self.every = every
+        self.batches = Batches(every)
         self._named: dict[str, LossIdentity | None] = {}
         self._settings: dict[str, dict[str, Any]] = {}
         self._votes: dict[str, Counter[tuple[str, str, str]]] = {}
@@ -116,7 +122,7 @@ class LossIdentities(BatchSignal):
             if self.of(compared.loss) is None:
                 self._looks[compared.loss] += 1
                 votes = self._votes.setdefault(compared.loss, Counter())
-                votes.update(agreeing(compared, value, complete=len(compared.labels) < self.rows))
+                votes.update(agreeing(compared, value, complete=len(compared.labels) < ROWS))
 
     def _by_name(self, loss: str) -> LossIdentity | None:
         if self._objective is not None:

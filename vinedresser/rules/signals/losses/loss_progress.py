@@ -173,22 +173,17 @@ class LossProgress:
         """
         return self.now() or self._stretch(_TENTH)
 
-    def ripe(self) -> bool:
-        """Return whether there are enough steps for `learned`."""
-        return len(self._blocks) >= _STRETCH
-
-    def learned(self, drop: float | None = None) -> bool:
+    def learned(self, drop: float) -> bool:
         """Return whether the loss is certainly below its start.
 
         Args:
-            drop: minimum fall, as a share of the start; None: the class's.
+            drop: minimum fall, as a share of the start.
         """
         now = self.now()
         if now is None:
             return False
         start, error = self.start()
-        wanted = (self.drop if drop is None else drop) * abs(start)
-        return start - now.level - _SURE * math.hypot(error, now.error) > wanted
+        return start - now.level - _SURE * math.hypot(error, now.error) > drop * abs(start)
 
     def stuck(self) -> Stretch | None:
         """Return the stretch in which the loss stands still at, near or above its start.

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from vinedresser.rules.signals.losses.compared import BatchSignal, Compared
+from vinedresser.rules.signals.losses.compared import ROWS, BatchSignal, Compared
 from vinedresser.rules.signals.losses.loss_formulas import row_losses
 from vinedresser.rules.signals.losses.loss_identity import LossIdentities
 from vinedresser.store.reading.step import Step
@@ -30,9 +30,9 @@ class Penalty(BatchSignal):
     attributed to the loss.
     """
 
-    def __init__(self, every: int = 5, rows: int = 64) -> None:
-        super().__init__(every, rows)
-        self.identities = LossIdentities(every, rows)
+    def __init__(self) -> None:
+        super().__init__()
+        self.identities = LossIdentities()
         self._settings: dict[str, dict[str, Any]] = {}
         self._shares: dict[str, deque[float]] = {}
 
@@ -67,6 +67,6 @@ class Penalty(BatchSignal):
         if losses is None or not np.isfinite(losses).all():
             return None
         error = 0.0
-        if len(compared.labels) >= self.rows:
+        if len(compared.labels) >= ROWS:
             error = _ERRORS * float(losses.std()) / math.sqrt(losses.size)
         return max(1 - (float(losses.mean()) + error) / value, 0.0)

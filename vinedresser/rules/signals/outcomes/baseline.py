@@ -32,8 +32,8 @@ _PENALTIES = (1e-2, 1.0, 1e2)
 class Baseline(BatchSignal):
     """The gain (see `fit`) of simple models on the rows of the first train steps."""
 
-    def __init__(self, every: int = 5, rows: int = 64) -> None:
-        super().__init__(every, rows)
+    def __init__(self) -> None:
+        super().__init__()
         self._seen: set[bytes] = set()
         self._inputs: list[_Array] = []
         self._labels: dict[str, list[NDArray[Any]]] = {}

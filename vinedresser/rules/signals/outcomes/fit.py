@@ -81,7 +81,6 @@ class FitSeries:
             before the first batch, or if labels and predictions do not match.
         counts: frequency of each class among the labels, float64 [classes]; for "labels", frequency
             of yes for each.
-        predicted: frequency of each class among the predictions, float64 [classes].
         total: number of labels.
     """
 
@@ -89,7 +88,6 @@ class FitSeries:
         self.identity = identity
         self.task: Task | None = None
         self.counts: NDArray[np.float64] = np.zeros(0)
-        self.predicted: NDArray[np.float64] = np.zeros(0)
         self.total = 0
         self._looks: deque[_Look] = deque(maxlen=_KEPT)
 
@@ -180,8 +178,7 @@ class FitSeries:
         assert truth is not None, "the task was derived from it"
         predicted = predictions.argmax(-1).ravel()
         truth = truth.ravel()
-        counts = (np.bincount(one, minlength=classes) for one in (truth, predicted))
-        self._count(*counts)
+        self._count(np.bincount(truth, minlength=classes))
         self.total += len(truth)
         wrong = float((truth != predicted).sum())
         self._looks.append(_Look(step, len(truth), wrong, None, None, None))
@@ -192,33 +189,28 @@ class FitSeries:
         predicted = predictions > limit
         if self.task == "labels":
             axes = tuple(range(truth.ndim - 1))
-            self._count(truth.sum(axes), predicted.sum(axes))
+            self._count(truth.sum(axes))
             self.total += truth.size // truth.shape[-1]
         else:
-            yes, predicted_yes = truth.sum(), predicted.sum()
-            self._count(
-                np.array([truth.size - yes, yes]),
-                np.array([predicted.size - predicted_yes, predicted_yes]),
-            )
+            yes = truth.sum()
+            self._count(np.array([truth.size - yes, yes]))
             self.total += truth.size
         wrong = float((truth != predicted).sum())
         look = _Look(step, truth.size, wrong, predictions.ravel(), truth.ravel(), None)
         self._looks.append(look)
 
-    def _count(self, labels: NDArray[Any], predictions: NDArray[Any]) -> None:
+    def _count(self, labels: NDArray[Any]) -> None:
         if not self.counts.size:
             self.counts = np.zeros(len(labels))
-            self.predicted = np.zeros(len(labels))
         self.counts += labels
-        self.predicted += predictions
 
 
 class Fit(BatchSignal):
     """The fit of predictions and labels of each identified loss."""
 
-    def __init__(self, every: int = 5, rows: int = 64) -> None:
-        super().__init__(every, rows)
-        self.identities = LossIdentities(every, rows)
+    def __init__(self) -> None:
+        super().__init__()
+        self.identities = LossIdentities()
         self._series: dict[tuple[str, str], FitSeries] = {}
         self._early: list[tuple[str, int, Compared]] = []
 

@@ -18,9 +18,9 @@ class Guessing(BatchSignal):
     It is the entropy of the labels for a cross-entropy, and the variance for a mean squared error.
     """
 
-    def __init__(self, every: int = 5, rows: int = 64) -> None:
-        super().__init__(every, rows)
-        self.fit = Fit(every, rows)
+    def __init__(self) -> None:
+        super().__init__()
+        self.fit = Fit()
         # By loss: number of rows; mean and sum of squared deviations, [outputs].
         self._values: dict[str, tuple[float, NDArray[np.float64], NDArray[np.float64]]] = {}
 

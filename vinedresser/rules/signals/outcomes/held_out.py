@@ -37,9 +37,9 @@ class Votes(NamedTuple):
 class HeldOut(BatchSignal):
     """The rows of the evaluations, compared with the labelled training rows of `Baseline`."""
 
-    def __init__(self, every: int = 5, rows: int = 64) -> None:
-        super().__init__(every, rows)
-        self.baseline = Baseline(every, rows)
+    def __init__(self) -> None:
+        super().__init__()
+        self.baseline = Baseline()
         self._seen: set[bytes] = set()
         self._inputs: list[NDArray[np.float64]] = []
         self._labels: dict[str, list[NDArray[np.int64]]] = {}

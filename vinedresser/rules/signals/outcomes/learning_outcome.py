@@ -56,11 +56,7 @@ class LearningOutcome(Signal):
                 self.losses[name] = LossProgress(self.patience, self.drop)
             self.renewed |= self.losses[name].add(step.step, value)
 
-    def ripe(self) -> bool:
-        """Return whether there are enough losses for `learned`."""
-        return any(progress.ripe() for progress in self.losses.values())
-
-    def learned(self, drop: float | None = None) -> bool:
+    def learned(self, drop: float) -> bool:
         """Return whether a loss is certainly below its start (`LossProgress.learned`)."""
         return any(progress.learned(drop) for progress in self.losses.values())
 

@@ -64,10 +64,6 @@ class LearningRate:
         """
         return self.scaled(_cut(rise))
 
-    def larger(self) -> str:
-        """Return a larger value as text."""
-        return self.scaled(10.0)
-
     def scaled(self, factor: float) -> str:
         """Return the value times a factor, as text."""
         return f"{self.name} {self._times(factor):g} instead of {self.value:g}"
@@ -75,10 +71,6 @@ class LearningRate:
     def lowered(self, rise: float) -> dict[str, float]:
         """Return the value of `smaller` as a `Finding.correction`."""
         return self.corrected(_cut(rise))
-
-    def raised(self) -> dict[str, float]:
-        """Return the value of `larger` as a `Finding.correction`."""
-        return self.corrected(10.0)
 
     def corrected(self, factor: float) -> dict[str, float]:
         """Return the value times a factor, as a `Finding.correction`.

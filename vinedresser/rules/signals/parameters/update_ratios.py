@@ -55,7 +55,6 @@ class UpdateRatios(Signal):
 
     Attributes:
         ratios: ratios at the last step by name of the weight; {} without captures or changes.
-        median: median of the ratios; NaN if there are none.
         greatest: look with the largest median so far; None before the first.
     """
 
@@ -66,7 +65,6 @@ class UpdateRatios(Signal):
             Need("weights", every=every, reductions=("l2",), required=False),
         )
         self.ratios: dict[str, float] = {}
-        self.median = math.nan
         self.greatest: GreatestUpdate | None = None
         self._first: dict[str, float] = {}
 
@@ -77,7 +75,7 @@ class UpdateRatios(Signal):
 
     def update(self, step: Step) -> None:
         """See `Signal.update`."""
-        self.ratios, self.median = {}, math.nan
+        self.ratios = {}
         if step.rank != 0 or step.mode != "train":
             return
         updates = step.reduction_of("updates", "l2")
@@ -89,6 +87,6 @@ class UpdateRatios(Signal):
             if 0 < ratio < math.inf:
                 self.ratios[name] = ratio
         if self.ratios:
-            self.median = statistics.median(self.ratios.values())
-            if self.greatest is None or self.median > self.greatest.median:
-                self.greatest = GreatestUpdate(step.step, self.median, dict(self.ratios))
+            median = statistics.median(self.ratios.values())
+            if self.greatest is None or median > self.greatest.median:
+                self.greatest = GreatestUpdate(step.step, median, self.ratios)
