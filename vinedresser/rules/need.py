@@ -10,6 +10,8 @@ from vinedresser.store.collections.collection import Collection
 from vinedresser.store.collections.schedule import SaveConfig
 from vinedresser.store.reading.step import Step
 
+__all__ = ["Need", "optional_statistics"]
+
 # End of the early steps for statistics and for tensors, the factor of the interval afterwards, and
 # the interval from which on it stays the same.
 _EARLY, _EARLY_TENSORS = 400, 2000
@@ -116,3 +118,16 @@ class Need:
                 for name, statistics in step.reductions.items()
             )
         return any(self.selection.holds(name) for name in (*step.scalars, *step.tensor_names))
+
+
+def optional_statistics(every: int, **reductions: tuple[str, ...]) -> tuple[Need, ...]:
+    """Return needs of statistics without which a rule works, too.
+
+    Args:
+        every: see `Need`.
+        reductions: names of the statistics by collection.
+    """
+    return tuple(
+        Need(collection, every=every, reductions=words, required=False)
+        for collection, words in reductions.items()
+    )

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vinedresser.rules.bounds import require_share
-from vinedresser.rules.need import Need
+from vinedresser.rules.need import optional_statistics
 from vinedresser.rules.signals.activation_outputs import outputs_of_activations
 from vinedresser.rules.signals.parameters.learning_rate import LearningRate
 from vinedresser.rules.symptom import Symptom, SymptomRule
@@ -47,7 +47,7 @@ class DyingRelu(SymptomRule):
         self.layer = layer
         self.model = model
         self.every = every
-        self.needs = (Need("activations", every=every, reductions=(_STATISTIC,), required=False),)
+        self.needs = optional_statistics(every, activations=(_STATISTIC,))
         self._modules: dict[str, Sequence[str]] = {}
         self._rate: LearningRate | None = None
         self._zero: dict[str, deque[NDArray[np.bool_]]] = {}

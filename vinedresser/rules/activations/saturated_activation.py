@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from vinedresser.rules.advice import Advice
 from vinedresser.rules.bounds import require_between
-from vinedresser.rules.need import Need
+from vinedresser.rules.need import optional_statistics
 from vinedresser.rules.signals.activation_outputs import outputs_of_activations
 from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.collections.modules import module_of
@@ -43,10 +43,8 @@ class SaturatedActivation(SymptomRule):
         super().__init__(patience)
         self.slope = slope
         self.every = every
-        self.needs = (
-            Need("activations", every=every, reductions=("mean", "std"), required=False),
-            Need("model_inputs", every=every, reductions=("mean", "std"), required=False),
-        )
+        moments = ("mean", "std")
+        self.needs = optional_statistics(every, activations=moments, model_inputs=moments)
         self._modules: dict[str, Sequence[str]] = {}
 
     def begin(self, info: RunRecord) -> None:

@@ -7,7 +7,7 @@ from collections import deque
 
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_at_least, require_between
-from vinedresser.rules.need import Need
+from vinedresser.rules.need import optional_statistics
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 
@@ -47,7 +47,7 @@ class StaleBatchNorm(OnceRule):
         self.reached = reached
         self.every = every
         self.patience = patience
-        self.needs = (Need("buffers", every=every, reductions=("l2",), required=False),)
+        self.needs = optional_statistics(every, buffers=("l2",))
         # (step, norm) of the checks since half of the current step.
         self._norms: deque[tuple[int, float]] = deque()
         self._checks: list[Step] = []

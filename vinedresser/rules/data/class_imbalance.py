@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_above, require_at_least, require_between
 from vinedresser.rules.signals.losses.compared import Batches, Compared
-from vinedresser.rules.signals.losses.confusion import confusion
 from vinedresser.rules.signals.outcomes.fit import Fit
 from vinedresser.rules.signals.outcomes.outcome import Outcome
 from vinedresser.store.finding import Finding
@@ -102,7 +101,7 @@ class ClassImbalance(OnceRule):
 
         Includes binary tasks with one output.
         """
-        matrix = confusion(compared)
+        matrix = compared.confusion
         series = self.fit.of("train").get(compared.loss)
         if matrix is not None:
             return matrix if len(matrix) <= _MOST_CLASSES else None

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from vinedresser.rules.bounds import require_above
-from vinedresser.rules.need import Need
-from vinedresser.rules.signals.parameters.gradient_profile import gradient_profile
+from vinedresser.rules.need import optional_statistics
+from vinedresser.rules.signals.parameters.gradients import gradient_profile
 from vinedresser.rules.signals.parameters.learning_rate import LearningRate
 from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.reading.step import Step
@@ -45,9 +45,7 @@ class ExplodingGradient(SymptomRule):
         self.growth = growth
         self.depth = depth
         self.every = every
-        self.needs = (
-            Need("gradients", every=every, reductions=("l2", "abs_mean"), required=False),
-        )
+        self.needs = optional_statistics(every, gradients=("l2", "abs_mean"))
         self._start: list[float] = []
         self._rate: LearningRate | None = None
 

@@ -6,8 +6,8 @@ import statistics
 
 from vinedresser.rules.advice import Advice
 from vinedresser.rules.bounds import require_at_least, require_between
-from vinedresser.rules.need import Need
-from vinedresser.rules.signals.parameters.gradient_profile import GradientProfile, gradient_profile
+from vinedresser.rules.need import Need, optional_statistics
+from vinedresser.rules.signals.parameters.gradients import GradientProfile, gradient_profile
 from vinedresser.rules.signals.parameters.weight_scale import weight_scales
 from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.reading.step import Step
@@ -56,8 +56,7 @@ class VanishingGradient(SymptomRule):
         self.every = every
         self.needs = (
             Need("gradients", every=every, reductions=("abs_mean",)),
-            Need("weights", every=every, reductions=("std", "l2", "mean"), required=False),
-            Need("updates", every=every, reductions=("l2",), required=False),
+            *optional_statistics(every, weights=("std", "l2", "mean"), updates=("l2",)),
         )
 
     def ripe(self, step: Step) -> bool:

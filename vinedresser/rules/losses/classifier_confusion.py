@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_between
 from vinedresser.rules.signals.losses.compared import Batches
-from vinedresser.rules.signals.losses.confusion import confusion
 from vinedresser.rules.signals.outcomes.outcome import Outcome
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
@@ -86,8 +85,7 @@ class ClassifierConfusion(OnceRule):
         """See `OnceRule.watch`."""
         for compared in self.batches.compared:
             self._last = step
-            matrix = confusion(compared)
-            if matrix is not None:
+            if (matrix := compared.confusion) is not None:
                 matrices = self._matrices.setdefault(
                     (step.mode, compared.loss), deque(maxlen=_CHECKS)
                 )

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from vinedresser.rules.advice import Advice
 from vinedresser.rules.faults import Fault
 from vinedresser.rules.signals.outcomes.no_progress import LossTrajectory
-from vinedresser.rules.signals.parameters.gradient_norms import GradientNorms
+from vinedresser.rules.signals.parameters.gradients import GradientNorms
 from vinedresser.rules.signals.parameters.learning_rate import LearningRate, LearningRateSignal
 from vinedresser.store.reading.step import Step
 

@@ -7,7 +7,7 @@ import math
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_above, require_at_least, require_between
 from vinedresser.rules.losses.loss_diagnosis import LossDiagnosis
-from vinedresser.rules.need import Need
+from vinedresser.rules.need import optional_statistics
 from vinedresser.rules.signals.confidence import confidence
 from vinedresser.rules.signals.outcomes.no_progress import LossTrajectory, NoProgress
 from vinedresser.rules.signals.outcomes.outcome import PLATEAU
@@ -51,11 +51,8 @@ class LossNotDecreasing(OnceRule):
         self.patience = patience
         self.drop = drop
         self.rise = rise
-        self.needs = (
-            # Only for the cause: do gradients arrive at the weights, and do the weights move?
-            Need("gradients", every=20, reductions=("l2",), required=False),
-            Need("weights", every=20, reductions=("l2",), required=False),
-        )
+        # Only for the cause: do gradients arrive at the weights, and do the weights move?
+        self.needs = optional_statistics(20, gradients=("l2",), weights=("l2",))
         self.progress = NoProgress(patience, drop, rise)
         self.rate = LearningRateSignal()
         self._diagnosis = LossDiagnosis()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.losses.loss_diagnosis import LossDiagnosis
-from vinedresser.rules.need import Need
+from vinedresser.rules.need import Need, optional_statistics
 from vinedresser.rules.patience import Patience
 from vinedresser.rules.signals.outcomes.outcome import Outcome, Verdict
 from vinedresser.rules.signals.parameters.learning_rate import LearningRate
@@ -41,8 +41,7 @@ class Underfitting(OnceRule):
         self.needs = (
             Need("losses"),
             # Only for the cause: do gradients arrive at the weights, and do the weights move?
-            Need("gradients", every=20, reductions=("l2",), required=False),
-            Need("weights", every=20, reductions=("l2",), required=False),
+            *optional_statistics(20, gradients=("l2",), weights=("l2",)),
         )
         self.outcome = Outcome()
         self._diagnosis = LossDiagnosis()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from vinedresser.rules.bounds import require_above
-from vinedresser.rules.signals.parameters.gradient_growth import GradientGrowth
+from vinedresser.rules.signals.parameters.gradients import GradientGrowth
 from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.reading.step import Step
 
@@ -36,7 +36,7 @@ class GradientsNotCleared(SymptomRule):
         self.growth = growth
         self.every = every
         self.gradients = GradientGrowth(every)
-        self.needs = self.gradients.needs[:1]
+        self.needs = self.gradients.needs
         self._losses: dict[str, float] = {}
 
     def look(self, step: Step) -> Symptom | None:

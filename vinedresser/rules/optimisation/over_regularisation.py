@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from vinedresser.rules.bounds import require_between, require_share
-from vinedresser.rules.need import Need
+from vinedresser.rules.need import optional_statistics
 from vinedresser.rules.signals.losses.penalty import Penalty
 from vinedresser.rules.signals.parameters.weight_scale import weight_scales
 from vinedresser.rules.symptom import Symptom, SymptomRule
@@ -63,9 +63,7 @@ class OverRegularisation(SymptomRule):
         self.dropout = dropout
         self.every = every
         self.penalties = Penalty()
-        self.needs = (
-            Need("weights", every=every, reductions=("l2", "std", "mean"), required=False),
-        )
+        self.needs = optional_statistics(every, weights=("l2", "std", "mean"))
         self._modules: Mapping[str, list[str]] = {}
         self._parameters: dict[str, Any] = {}
         self._decay = 0.0

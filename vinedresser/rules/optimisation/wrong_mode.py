@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from vinedresser.rules.base import Rule
 from vinedresser.rules.bounds import require_at_least
-from vinedresser.rules.need import Need
+from vinedresser.rules.need import Need, optional_statistics
 from vinedresser.rules.signals.outcomes.outcome import Outcome
 from vinedresser.store.finding import Finding, Severity
 from vinedresser.store.reading.step import Step
@@ -49,8 +49,7 @@ class WrongMode(Rule):
             Need("state", every=every, modes=("train", "eval"), required=False),
             # A pass that reports none is not an evaluation.
             Need("losses", modes=("train", "eval"), required=False),
-            Need("updates", every=every, reductions=("l2",), required=False),
-            Need("buffers", every=every, reductions=("l2",), required=False),
+            *optional_statistics(every, updates=("l2",), buffers=("l2",)),
         )
         self._dropout: tuple[str, ...] = ()
         # Train checks and evaluations at which a state was wrong in a row, by name of the state.

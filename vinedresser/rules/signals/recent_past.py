@@ -7,7 +7,7 @@ import statistics
 from collections import deque
 from typing import NamedTuple
 
-from vinedresser.rules.signals.parameters.gradient_norms import GradientNorms
+from vinedresser.rules.signals.parameters.gradients import GradientNorms
 from vinedresser.store.reading.step import Step
 
 __all__ = ["Growth", "RecentPast"]

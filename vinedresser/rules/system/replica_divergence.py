@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from vinedresser.rules.base import Rule
 from vinedresser.rules.bounds import require_at_least
-from vinedresser.rules.need import Need
+from vinedresser.rules.need import optional_statistics
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
@@ -44,10 +44,7 @@ class ReplicaDivergence(Rule):
         require_at_least(1, patience=patience)
         self.every = every
         self.patience = patience
-        self.needs = tuple(
-            Need(kind, every, reductions=("fingerprint",), required=False)
-            for kind in ("weights", "biases")
-        )
+        self.needs = optional_statistics(every, weights=("fingerprint",), biases=("fingerprint",))
         self._world = 1
         # Fingerprints of steps with missing ranks, by step and rank.
         self._open: dict[int, dict[int, _Prints]] = {}

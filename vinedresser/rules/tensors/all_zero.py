@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vinedresser.rules.bounds import require_share
-from vinedresser.rules.need import Need
+from vinedresser.rules.need import optional_statistics
 from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.reading.step import Step
 
@@ -40,7 +40,7 @@ class AllZero(SymptomRule):
         self.zeros = zeros
         self.tensors = tensors
         self.every = every
-        self.needs = (Need(collection, every=every, reductions=("zero_share",), required=False),)
+        self.needs = optional_statistics(every, **{collection: ("zero_share",)})
 
     def look(self, step: Step) -> Symptom | None:
         """See `SymptomRule.look`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from vinedresser.rules.bounds import require_between, require_share
-from vinedresser.rules.need import Need
+from vinedresser.rules.need import optional_statistics
 from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.reading.step import Step
 
@@ -43,7 +43,7 @@ class LowVariance(SymptomRule):
         self.share = share
         self.tensors = tensors
         self.every = every
-        self.needs = (Need(collection, every=every, reductions=("mean", "std"), required=False),)
+        self.needs = optional_statistics(every, **{collection: ("mean", "std")})
 
     def look(self, step: Step) -> Symptom | None:
         """See `SymptomRule.look`; all-zero tensors are left to `AllZero`."""

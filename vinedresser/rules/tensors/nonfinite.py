@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from vinedresser.rules.advice import Advice
 from vinedresser.rules.base import Rule
-from vinedresser.rules.need import Need
+from vinedresser.rules.need import Need, optional_statistics
 from vinedresser.rules.signals.parameters.learning_rate import LearningRate
 from vinedresser.rules.signals.recent_past import Growth, RecentPast
 from vinedresser.store.finding import Finding
@@ -33,8 +33,7 @@ class Nonfinite(Rule):
         self.needs = (
             Need("losses", modes=("train", "eval")),
             # Optional: the losses alone are sufficient.
-            Need("gradients", every=every, reductions=("nonfinite", "l2"), required=False),
-            Need("weights", every=every, reductions=("nonfinite",), required=False),
+            *optional_statistics(every, gradients=("nonfinite", "l2"), weights=("nonfinite",)),
         )
         self._fired = False
         self._ranks: dict[int, RecentPast] = {}

@@ -6,7 +6,7 @@ import math
 
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_at_least
-from vinedresser.rules.need import Need
+from vinedresser.rules.need import Need, optional_statistics
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import Run, open_run
 from vinedresser.store.reading.series import Column
@@ -35,8 +35,8 @@ class SimilarAcrossRuns(OnceRule):
         self.other = other
         self.tolerance = tolerance
         self.every = every
-        weights = Need("weights", every=every, reductions=("l2",), required=False)
-        self.needs = (Need("losses"), weights) if other else ()
+        weights = optional_statistics(every, weights=("l2",))
+        self.needs = (Need("losses"), *weights) if other else ()
         self._expected: dict[int, dict[str, float]] = {}
 
     def begin(self, info: RunRecord) -> None:  # noqa: ARG002 (the other run's, not its own)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vinedresser.rules.bounds import require_at_least
-from vinedresser.rules.need import Need
+from vinedresser.rules.need import optional_statistics
 from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
@@ -31,9 +31,7 @@ class UnchangedTensor(SymptomRule):
         super().__init__(patience)
         self.tolerance = tolerance
         self.every = every
-        self.needs = (
-            Need("weights", every=every, reductions=("l2", "std", "mean"), required=False),
-        )
+        self.needs = optional_statistics(every, weights=("l2", "std", "mean"))
         self._untrained: frozenset[str] = frozenset()
         self._last: dict[str, tuple[float, ...]] = {}
         self._unchanged: dict[str, int] = {}

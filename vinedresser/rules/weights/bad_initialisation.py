@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from vinedresser.rules.advice import listed, random_initialisation
 from vinedresser.rules.bounds import require_above
-from vinedresser.rules.need import Need
+from vinedresser.rules.need import optional_statistics
 from vinedresser.rules.signals.parameters.weight_scale import WeightScale, weight_scales
 from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.reading.step import Step
@@ -50,9 +50,7 @@ class BadInitialisation(SymptomRule):
         self.small = small
         self.large = large
         self.every = every
-        self.needs = (
-            Need("weights", every=every, reductions=("l2", "std", "mean"), required=False),
-        )
+        self.needs = optional_statistics(every, weights=("l2", "std", "mean"))
         self._modules: dict[str, Sequence[str]] = {}
         self._checked = False
         self._symptom: Symptom | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vinedresser.rules.advice import listed, random_initialisation
 from vinedresser.rules.bounds import require_share
-from vinedresser.rules.need import Need
+from vinedresser.rules.need import optional_statistics
 from vinedresser.rules.symptom import Symptom, SymptomRule
 from vinedresser.store.reading.step import Step
 
@@ -33,9 +33,7 @@ class IdenticalUnits(SymptomRule):
         super().__init__(patience)
         self.similarity = similarity
         self.every = every
-        self.needs = (
-            Need("weights", every=every, reductions=("unit_similarity",), required=False),
-        )
+        self.needs = optional_statistics(every, weights=("unit_similarity",))
         self._alike: frozenset[str] | None = None
 
     def look(self, step: Step) -> Symptom | None:

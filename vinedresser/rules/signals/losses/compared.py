@@ -19,6 +19,7 @@ __all__ = ["ROWS", "BatchSignal", "Batches", "Compared"]
 # Maximum rows of a batch.
 ROWS = 64
 _INPUTS_STOP = 2000
+_MOST_CLASSES = 100
 _LABELS, _PREDICTIONS, _LOSSES = "labels/", "predictions/", "losses/"
 _OBJECTIVE = "objective"
 
@@ -49,6 +50,18 @@ class Compared(NamedTuple):
         numbers = class_indices(self.labels, self.classes) if self.classes > 1 else None
         matches = numbers is not None and numbers.shape == self.predictions.shape[:-1]
         return numbers if matches else None
+
+    @property
+    def confusion(self) -> NDArray[np.int64] | None:
+        """The confusion matrix, int64 [true classes, predicted classes].
+
+        None without classes or with more than 100.
+        """
+        numbers = self.class_numbers if self.classes <= _MOST_CLASSES else None
+        if numbers is None:
+            return None
+        cells = numbers.ravel() * self.classes + self.predictions.argmax(-1).ravel()
+        return np.bincount(cells, minlength=self.classes**2).reshape(self.classes, self.classes)
 
 
 class Batches(Signal):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from vinedresser.rules.need import Need
+from vinedresser.rules.need import Need, optional_statistics
 from vinedresser.rules.signals.base import Signal
 from vinedresser.rules.signals.bounded import bounded
 from vinedresser.rules.signals.losses.loss_progress import spread
@@ -52,11 +52,7 @@ class PredictedFall(Signal):
         greatest_overshoot: (step, p / x) of the look with the greatest value; (0, 0.0) before.
     """
 
-    needs = (
-        Need("losses"),
-        Need("gradients", every=20, reductions=("l2",), required=False),
-        Need("updates", every=20, reductions=("l2",), required=False),
-    )
+    needs = (Need("losses"), *optional_statistics(20, gradients=("l2",), updates=("l2",)))
 
     def __init__(self) -> None:
         self.overshoot = math.nan

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-from vinedresser.rules.need import Need
+from vinedresser.rules.need import optional_statistics
 from vinedresser.rules.signals.base import Signal
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
@@ -56,10 +56,8 @@ class ParameterStates(Signal):
 
     def __init__(self, every: int = 20) -> None:
         self.every = every
-        self.needs = (
-            Need("weights", every=every, reductions=("l2", "std", "mean"), required=False),
-            Need("updates", every=every, reductions=("l2",), required=False),
-            Need("gradients", every=every, reductions=("l2",), required=False),
+        self.needs = optional_statistics(
+            every, weights=("l2", "std", "mean"), updates=("l2",), gradients=("l2",)
         )
         self.looked = False
         self.states: dict[str, ParameterState] = {}

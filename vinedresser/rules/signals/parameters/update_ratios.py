@@ -6,7 +6,7 @@ import math
 import statistics
 from typing import NamedTuple
 
-from vinedresser.rules.need import Need
+from vinedresser.rules.need import optional_statistics
 from vinedresser.rules.signals.base import Signal
 from vinedresser.store.reading.step import Step
 
@@ -60,10 +60,7 @@ class UpdateRatios(Signal):
 
     def __init__(self, every: int = 20) -> None:
         self.every = every
-        self.needs = (
-            Need("updates", every=every, reductions=("l2",), required=False),
-            Need("weights", every=every, reductions=("l2",), required=False),
-        )
+        self.needs = optional_statistics(every, updates=("l2",), weights=("l2",))
         self.ratios: dict[str, float] = {}
         self.greatest: GreatestUpdate | None = None
         self._first: dict[str, float] = {}

@@ -1,0 +1,145 @@
+"""The size of the gradient: by step, relative to its start, and along the depth of a model."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from vinedresser.rules.need import optional_statistics
+from vinedresser.rules.signals.base import Signal
+from vinedresser.store.reading.step import Step
+
+__all__ = ["GradientGrowth", "GradientNorms", "GradientProfile", "gradient_profile"]
+
+# Minimum number of layers for a profile.
+_FEWEST_LAYERS = 3
+# Minimum ratio that differs from 0.
+_LEAST = 1e-300
+
+
+class GradientNorms:
+    """Recent gradient norms of one rank, from the l2 norms of its tensors.
+
+    Attributes:
+        norms: (step, norm) of the last 32 captured gradients, oldest first; a norm is infinite if
+            its square overflows, which is possible for finite gradients.
+        tensors: number of tensors of the last gradient.
+        zeros: number of these tensors with a norm of exactly zero.
+    """
+
+    def __init__(self) -> None:
+        self.tensors = 0
+        self.zeros = 0
+        self.norms: deque[tuple[int, float]] = deque(maxlen=32)
+
+    def add(self, step: Step) -> None:
+        """Process a train step; ignore it if no gradient was captured or its norm is NaN."""
+        parts = list(step.reduction_of("gradients", "l2").values())
+        if not math.isnan(norm := _norm(parts)):
+            self.norms.append((step.step, norm))
+            self.tensors = len(parts)
+            self.zeros = parts.count(0.0)
+
+    def growth(self) -> float:
+        """Return the ratio of the last norm to the previous median; 1 if there are too few."""
+        if len(self.norms) < 2:
+            return 1.0
+        *before, last = (norm for _, norm in self.norms)
+        usual = sorted(before)[len(before) // 2]
+        if usual == 0 or math.isinf(usual):
+            return 1.0
+        return last / usual
+
+
+class GradientGrowth(Signal):
+    """The norm of the whole gradient, relative to its first value.
+
+    Args:
+        every: train steps between two looks.
+
+    Attributes:
+        first: l2 norm at the first look; NaN before.
+        last: l2 norm at the last look.
+    """
+
+    def __init__(self, every: int = 20) -> None:
+        self.every = every
+        self.needs = optional_statistics(every, gradients=("l2",))
+        self.first = math.nan
+        self.last = math.nan
+
+    @property
+    def growth(self) -> float:
+        """The ratio of the last norm to the first; NaN before the first, or if it was 0."""
+        return self.last / self.first if self.first > 0 else math.nan
+
+    def update(self, step: Step) -> None:
+        """See `Signal.update`."""
+        norm = _norm(step.reduction_of("gradients", "l2").values())
+        if step.rank == 0 and step.mode == "train" and not math.isnan(norm):
+            self.last = norm
+            if math.isnan(self.first):
+                self.first = norm
+
+
+class GradientProfile(NamedTuple):
+    """The gradient along the depth of a model.
+
+    Attributes:
+        sizes: mean absolute gradient of each weight tensor by name, in the order of the model.
+        shallow, deep: name of the largest in the first and in the last quarter.
+        ratio: ratio of the gradients of ``shallow`` and ``deep``.
+        steady: rank correlation of size and depth; 1 if the gradient fades at each layer on its
+            way back, -1 if it grows at each.
+    """
+
+    sizes: dict[str, float]
+    shallow: str
+    deep: str
+    ratio: float
+    steady: float
+
+    @property
+    def per_layer(self) -> float:
+        """The factor from a layer to the previous one, as a geometric mean."""
+        return math.pow(max(self.ratio, _LEAST), 1 / max(1, len(self.sizes) - 1))
+
+
+def gradient_profile(step: Step) -> GradientProfile | None:
+    """Return the gradient along the depth; None if it was not captured, or is 0 or not finite.
+
+    Args:
+        step: step with the statistic ``abs_mean`` of gradients; biases are ignored.
+    """
+    if step.mode != "train":
+        return None
+    sizes = {
+        name: size
+        for name, size in step.reduction_of("gradients", "abs_mean").items()
+        if "bias" not in name.rpartition(".")[2]
+    }
+    names = list(sizes)
+    if len(names) < _FEWEST_LAYERS:
+        return None
+    if not all(size > 0 and math.isfinite(size) for size in sizes.values()):
+        return None
+    quarter = max(1, len(names) // 4)
+    shallow = max(names[:quarter], key=sizes.__getitem__)
+    deep = max(names[-quarter:], key=sizes.__getitem__)
+    ratio = sizes[shallow] / sizes[deep]
+    return GradientProfile(sizes, shallow, deep, ratio, _rank_correlation(list(sizes.values())))
+
+
+def _norm(parts: Collection[float]) -> float:
+    """Return the l2 norm of the whole gradient, given those of its tensors; NaN without any."""
+    return math.hypot(*parts) if parts else math.nan
+
+
+def _rank_correlation(values: Sequence[float]) -> float:
+    """Return Spearman's rank correlation of values and their positions, without ties."""
+    count = len(values)
+    order = sorted(range(count), key=values.__getitem__)
+    squares = sum((rank - position) ** 2 for rank, position in enumerate(order))
+    return 1 - 6 * squares / (count * (count * count - 1))
