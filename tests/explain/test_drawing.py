@@ -18,8 +18,8 @@ from PIL import Image
 
 from tests.explain.reports.pages import attribute, axis_value
 from vinedresser.errors import ConfigError, UnknownStep, UnknownTensor
+from vinedresser.explain.charts.images import mosaic, tile_images
 from vinedresser.explain.charts.palette import FIRST_LEVEL, LEVELS, NONE
-from vinedresser.explain.charts.tensor_images import mosaic, tile_images
 from vinedresser.explain.drawing import draw
 from vinedresser.store.reading.reader import Run
 from vinedresser.testing.runs import make_run, step_record

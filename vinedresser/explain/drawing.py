@@ -20,13 +20,12 @@ from vinedresser.explain.charts.histograms import (
     bar_chart,
     histogram_chart,
 )
+from vinedresser.explain.charts.images import colour_png, data_url, mosaic, tile_images
 from vinedresser.explain.charts.line_chart import has_trend, line_chart
 from vinedresser.explain.charts.markers import marker_room
 from vinedresser.explain.charts.palette import colour_bar
-from vinedresser.explain.charts.png import colour_png, data_url
 from vinedresser.explain.charts.standalone import WIDTH, Panel, legend_line, standalone
 from vinedresser.explain.charts.svg import Svg, element
-from vinedresser.explain.charts.tensor_images import mosaic, tile_images
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.reading.series import Column
 from vinedresser.store.step_record import Mode

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from vinedresser.explain.charts.curves import smoothed, thinned
+from vinedresser.explain.charts.axes import Scale, nice_scale
+from vinedresser.explain.charts.line_chart import smoothed, thinned
 from vinedresser.explain.charts.palette import (
     FIRST_LEVEL,
     LEVELS,
@@ -24,7 +25,6 @@ from vinedresser.explain.charts.palette import (
     colour,
     indexed_png,
 )
-from vinedresser.explain.charts.scale import Scale, nice_scale
 from vinedresser.explain.charts.svg import element, path_data
 from vinedresser.explain.formatting import count, duration, evidence_rows, number
 from vinedresser.plain_text import visible

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.explain.charts.axes import TICK_ROOM
+from vinedresser.explain.charts.axes import TICK_ROOM, Scale
 from vinedresser.explain.charts.markers import Marker, draw_markers, marker_room
 from vinedresser.explain.charts.palette import (
     FIRST_LEVEL,
@@ -21,7 +21,6 @@ from vinedresser.explain.charts.palette import (
     colour_bar,
     indexed_png,
 )
-from vinedresser.explain.charts.scale import Scale
 from vinedresser.explain.charts.svg import Svg, chart, element
 from vinedresser.explain.formatting import decade, number
 from vinedresser.store.reading.reader import Run

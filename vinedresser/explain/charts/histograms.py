@@ -12,6 +12,7 @@ from vinedresser.errors import CorruptData
 from vinedresser.explain.charts.axes import (
     TICK_ROOM,
     Frame,
+    Scale,
     Size,
     grid,
     nonfinite_strokes,
@@ -19,7 +20,6 @@ from vinedresser.explain.charts.axes import (
 )
 from vinedresser.explain.charts.markers import Marker, draw_markers, marker_room
 from vinedresser.explain.charts.palette import FIRST_LEVEL, LEVELS, NONE, indexed_png
-from vinedresser.explain.charts.scale import Scale
 from vinedresser.explain.charts.svg import Svg, chart, element, path_data
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.reductions import Histogram

@@ -9,9 +9,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.explain.charts.axes import TICK_ROOM, Frame, Size, grid, step_axis
+from vinedresser.explain.charts.axes import (
+    TICK_ROOM,
+    Frame,
+    Scale,
+    Size,
+    grid,
+    nice_scale,
+    step_axis,
+)
 from vinedresser.explain.charts.markers import Marker, draw_markers, marker_room
-from vinedresser.explain.charts.scale import Scale, nice_scale
 from vinedresser.explain.charts.svg import Svg, chart, element, path_data
 from vinedresser.explain.formatting import number
 from vinedresser.store.reading.reader import Run

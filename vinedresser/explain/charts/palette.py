@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.explain.charts.png import data_url, palette_png
+from vinedresser.explain.charts.images import data_url, palette_png
 from vinedresser.explain.charts.svg import Svg, element
 
 __all__ = [

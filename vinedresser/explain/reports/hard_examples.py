@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.explain.charts.png import colour_png, data_url
-from vinedresser.explain.charts.tensor_images import mosaic, tile_images
+from vinedresser.explain.charts.images import colour_png, data_url, mosaic, tile_images
 from vinedresser.explain.formatting import number
 from vinedresser.explain.reports.last_batches import Batch, LastBatches
 from vinedresser.rules.signals.losses.loss_formulas import class_indices, row_losses

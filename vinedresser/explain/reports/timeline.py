@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from vinedresser.explain.charts.axes import TICK_ROOM, Frame, Size, grid, step_axis
-from vinedresser.explain.charts.scale import Scale
+from vinedresser.explain.charts.axes import TICK_ROOM, Frame, Scale, Size, grid, step_axis
 from vinedresser.explain.charts.svg import Svg, chart, element
 from vinedresser.explain.formatting import shortened
 from vinedresser.explain.reports.cards import Card

@@ -10,8 +10,6 @@ from collections.abc import Callable
 from vinedresser.errors import VinedresserError
 from vinedresser.rules.actions.base import Action, ActionContext, ActionResult
 
-__all__ = ["ActionQueue", "run_action"]
-
 _LOG = logging.getLogger(__name__)
 
 
@@ -49,14 +47,14 @@ class ActionQueue:
             action, context = job
             result = ActionResult("failed", "the judge gave up before it was taken")
             if not context.giving_up.is_set():
-                result = run_action(action, context)
+                result = _run_action(action, context)
             try:
                 self._over(action, context, result)
             except VinedresserError as error:
                 _LOG.warning("%s: cannot store the result: %s", action.name, error)
 
 
-def run_action(action: Action, context: ActionContext) -> ActionResult:
+def _run_action(action: Action, context: ActionContext) -> ActionResult:
     """Take an action; an error is returned as a failure."""
     try:
         return action.take(context)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
+from statistics import NormalDist
 
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_above, require_at_least, require_between
 from vinedresser.rules.losses.loss_diagnosis import LossDiagnosis
 from vinedresser.rules.need import optional_statistics
-from vinedresser.rules.signals.confidence import confidence
 from vinedresser.rules.signals.outcomes.no_progress import LossTrajectory, NoProgress
 from vinedresser.rules.signals.outcomes.outcome import PLATEAU
 from vinedresser.rules.signals.parameters.learning_rate import LearningRateSignal
@@ -93,7 +93,7 @@ class LossNotDecreasing(OnceRule):
             statistic="loss",
             value=stretch.level,
             threshold=threshold,
-            confidence=confidence(margin),
+            confidence=NormalDist().cdf(margin),
             seen=f"{trajectory.name} {trajectory.seen}{self.progress.outcome.metrics_in_words()}",
             cause=found.advice.cause,
             remedy=found.advice.remedy,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from statistics import NormalDist
 
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_above, require_at_least
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.bounded import bounded
-from vinedresser.rules.signals.confidence import confidence
 from vinedresser.rules.signals.outcomes.evaluation_series import (
     Evaluation,
     EvaluationSeries,
@@ -100,7 +100,7 @@ class Overfitting(OnceRule):
             statistic="loss",
             value=parting.rise,
             threshold=self.ratio,
-            confidence=confidence(parting.margin),
+            confidence=NormalDist().cdf(parting.margin),
             seen=f"{name} on evaluation data is {now.loss:.4g} (best {best.loss:.4g} at step "
             f"{best.step}), while on training data it went from {parting.train_then:.3g} to "
             f"{parting.train_now:.3g}{metrics}",

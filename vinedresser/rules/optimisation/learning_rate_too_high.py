@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
+from statistics import NormalDist
 
 from vinedresser.rules.bounds import require_above
 from vinedresser.rules.losses.loss_diagnosis import too_long_steps
-from vinedresser.rules.signals.confidence import confidence
 from vinedresser.rules.signals.losses.predicted_fall import PredictedFall
 from vinedresser.rules.signals.outcomes.no_progress import LossTrajectory, NoProgress
 from vinedresser.rules.signals.parameters.learning_rate import LearningRateSignal
@@ -114,7 +114,7 @@ class LearningRateTooHigh(SymptomRule):
             statistic="loss",
             value=trajectory.progress.peak,
             threshold=trajectory.start + size / 2,
-            confidence=confidence(margin),
+            confidence=NormalDist().cdf(margin),
             seen=f"{trajectory.name} {trajectory.seen}",
             cause=advice.cause,
             remedy=advice.remedy,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from statistics import NormalDist
+
 from vinedresser.rules.bounds import require_above, require_between
-from vinedresser.rules.signals.confidence import confidence
 from vinedresser.rules.signals.losses.predicted_fall import Agreement, PredictedFall
 from vinedresser.rules.signals.parameters.learning_rate import LearningRateSignal
 from vinedresser.rules.signals.parameters.update_ratios import UpdateRatios, to_usual
@@ -86,7 +87,7 @@ class LearningRateTooLow(SymptomRule):
             statistic="loss",
             value=found.share,
             threshold=self.share,
-            confidence=confidence(found.fall / found.error) if found.error else 1.0,
+            confidence=NormalDist().cdf(found.fall / found.error) if found.error else 1.0,
             seen=f"the loss decreased by {found.fall:.3g} since step {found.since}, "
             f"{found.share:.0%} of what its gradients predict to first order: it is almost linear "
             "over a step",

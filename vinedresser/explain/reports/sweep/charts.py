@@ -7,8 +7,15 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.explain.charts.axes import TICK_ROOM, Frame, Size, grid, step_axis
-from vinedresser.explain.charts.scale import Scale, nice_scale
+from vinedresser.explain.charts.axes import (
+    TICK_ROOM,
+    Frame,
+    Scale,
+    Size,
+    grid,
+    nice_scale,
+    step_axis,
+)
 from vinedresser.explain.charts.svg import Svg, chart, element, path_data
 from vinedresser.sweeps.dimension import Choice, Dimension
 from vinedresser.sweeps.space import Space
