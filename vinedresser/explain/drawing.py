@@ -19,6 +19,7 @@ from vinedresser.explain.charts.histograms import (
     HistogramMap,
     bar_chart,
     histogram_chart,
+    nearest_columns,
 )
 from vinedresser.explain.charts.images import colour_png, data_url, mosaic, tile_images
 from vinedresser.explain.charts.line_chart import has_trend, line_chart
@@ -226,7 +227,9 @@ def _histogram_over_steps(subject: _Subject) -> _Drawn:
     captured = view.steps(subject.mode, subject.rank)
     if not len(captured):
         raise subject.missing("never captured in full")
-    steps = captured[_columns(captured)]
+    even = len(np.unique(np.diff(captured))) <= 1
+    count = min(len(captured), _MOST_COLUMNS) if even else _MOST_COLUMNS
+    steps = captured[nearest_columns(captured, count)]
     read = {int(step): view.value(step, subject.mode, subject.rank) for step in np.unique(steps)}
     values = {step: _finite(value) for step, value in read.items()}
     edges = np.histogram_bin_edges(np.concatenate([flat for flat, _ in values.values()]), _BINS)
@@ -254,21 +257,6 @@ def _histogram_over_steps(subject: _Subject) -> _Drawn:
     lines = element("g", *legend_line(entries), class_="histograms", transform="translate(300 0)")
     svg = histogram_chart(data, [], _LARGE, f"Distribution of {subject.name} by step")
     return [*legend, lines], [_panel("", svg, _LARGE)]
-
-
-def _columns(steps: NDArray[np.int64]) -> NDArray[np.intp]:
-    """Return the nearest captured step of each column, at even distances; intp [columns].
-
-    Args:
-        steps: the captured steps, int64 [N], ascending.
-    """
-    even = len(np.unique(np.diff(steps))) <= 1
-    count = min(len(steps), _MOST_COLUMNS) if even else _MOST_COLUMNS
-    wanted = np.linspace(steps[0], steps[-1], count)
-    after = np.clip(np.searchsorted(steps, wanted), 1, max(len(steps) - 1, 1))
-    if len(steps) == 1:
-        return np.zeros(1, np.intp)
-    return np.where(wanted - steps[after - 1] <= steps[after] - wanted, after - 1, after)
 
 
 def _images(subject: _Subject) -> _Drawn:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from vinedresser.rules.base import OnceRule
@@ -31,6 +31,16 @@ class Symptom:
     evidence: dict[str, Any] = field(default_factory=dict)
     fault: Fault | None = None
     correction: dict[str, Any] = field(default_factory=dict)
+
+    def told(self, reason: str, **evidence: Any) -> dict[str, Any]:
+        """Return arguments of `Rule.found`.
+
+        Args:
+            reason: reason for a poor outcome; "" if it is not poor or unknown.
+            evidence: further evidence.
+        """
+        seen = f"{self.seen}; {reason}" if reason else self.seen
+        return {**vars(self), "seen": seen, "evidence": {**self.evidence, **evidence}}
 
 
 class SymptomRule(OnceRule):
@@ -106,9 +116,5 @@ class SymptomRule(OnceRule):
     def _finding(self, verdict: Verdict) -> Finding:
         assert self._seen is not None, "the symptom was seen"
         step, symptom = self._seen
-        told = replace(
-            symptom,
-            seen=f"{symptom.seen}; {verdict.reason}" if verdict.reason else symptom.seen,
-            evidence={**symptom.evidence, "looks": self._patience.looks},
-        )
-        return self.found(step, since=self._patience.since, **vars(told))
+        told = symptom.told(verdict.reason, looks=self._patience.looks)
+        return self.found(step, since=self._patience.since, **told)

@@ -24,7 +24,14 @@ from vinedresser.explain.charts.svg import Svg, chart, element, path_data
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.reductions import Histogram
 
-__all__ = ["LEAST_SHARE", "HistogramMap", "bar_chart", "histogram_chart", "histogram_map"]
+__all__ = [
+    "LEAST_SHARE",
+    "HistogramMap",
+    "bar_chart",
+    "histogram_chart",
+    "histogram_map",
+    "nearest_columns",
+]
 
 # Share of elements of the darkest colour; the lightest is 100 %.
 LEAST_SHARE = 1e-4
@@ -103,13 +110,7 @@ def histogram_map(run: Run, name: str) -> HistogramMap | None:
     if not len(captured):
         return None
     count = min(len(captured), _MOST_COLUMNS)
-    wanted = np.linspace(captured[0], captured[-1], count)
-    after = np.clip(np.searchsorted(captured, wanted), 1, max(len(captured) - 1, 1))
-    if len(captured) > 1:
-        nearer = wanted - captured[after - 1] <= captured[after] - wanted
-        chosen = np.unique(captured[np.where(nearer, after - 1, after)])
-    else:
-        chosen = captured
+    chosen = np.unique(captured[nearest_columns(captured, count)])
     found: list[tuple[int, Histogram]] = []
     for step in chosen.tolist():
         try:
@@ -128,6 +129,23 @@ def histogram_map(run: Run, name: str) -> HistogramMap | None:
         captured=len(captured),
         damaged=len(chosen) - len(found),
     )
+
+
+def nearest_columns(steps: NDArray[np.int64], count: int) -> NDArray[np.intp]:
+    """Return the nearest captured step of each column, at even distances.
+
+    Args:
+        steps: captured steps, int64 [N], ascending, at least one.
+        count: number of columns.
+
+    Returns:
+        Indices of the steps, intp [count]; a single step has one column.
+    """
+    if len(steps) == 1:
+        return np.zeros(1, np.intp)
+    wanted = np.linspace(steps[0], steps[-1], count)
+    after = np.clip(np.searchsorted(steps, wanted), 1, len(steps) - 1)
+    return np.where(wanted - steps[after - 1] <= steps[after] - wanted, after - 1, after)
 
 
 def histogram_chart(data: HistogramMap, markers: Sequence[Marker], size: Size, label: str) -> Svg:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from vinedresser.rules.bounds import require_between
 from vinedresser.rules.signals.losses.compared import Batches
 from vinedresser.rules.signals.outcomes.outcome import Outcome
 from vinedresser.rules.signals.rows import RowPositions, row_digests
+from vinedresser.rules.symptom import Symptom
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 
@@ -29,18 +30,6 @@ _COMES_AGAIN = 0.1
 _PATIENCE = 150
 _SHARE = 0.4
 _LEARNED = 0.5
-
-
-class _Wrong(NamedTuple):
-    """Fields of a finding; see `Finding`."""
-
-    statistic: str
-    value: float
-    threshold: float
-    confidence: float
-    seen: str
-    cause: str
-    remedy: str
 
 
 class CorruptInputs(OnceRule):
@@ -130,18 +119,13 @@ class CorruptInputs(OnceRule):
             or self._learns()
         ):
             return None
-        wrong = self._nothing() or self._constant() or self._mixed()
+        step, name = self._last
+        wrong = self._nothing(name) or self._constant(name) or self._mixed(name)
         if wrong is None:
             return None
-        step, name = self._last
         reason = self.outcome.verdict().reason
-        return self.found(
-            step,
-            since=0,
-            tensor=name,
-            evidence={"looks": self._batch_count, "rows": self._rows},
-            **wrong._replace(seen=f"{wrong.seen}; {reason}" if reason else wrong.seen)._asdict(),
-        )
+        told = wrong.told(reason, looks=self._batch_count, rows=self._rows)
+        return self.found(step, since=0, **told)
 
     def _learns(self) -> bool:
         """Return whether the training succeeds anyway."""
@@ -151,13 +135,14 @@ class CorruptInputs(OnceRule):
             return max(known) > _LEARNED
         return self.outcome.verdict().kind == "good"
 
-    def _nothing(self) -> _Wrong | None:
+    def _nothing(self, name: str) -> Symptom | None:
         """Return the problem if no row differs from another."""
         zero = not self._lows.any() and not self._highs.any()
         if not zero and not self._alike:
             return None
         what = "zero" if zero else "the same for all rows of a batch"
-        return _Wrong(
+        return Symptom(
+            name,
             "std",
             0.0,
             0.0,
@@ -168,12 +153,13 @@ class CorruptInputs(OnceRule):
             "inspect a batch right before the model is called, and the code that creates it",
         )
 
-    def _constant(self) -> _Wrong | None:
+    def _constant(self, name: str) -> Symptom | None:
         features = len(self._lows)
         share = float((self._lows == self._highs).mean())
         if features < _FEATURES or share <= self.constant:
             return None
-        return _Wrong(
+        return Symptom(
+            name,
             "share",
             share,
             self.constant,
@@ -184,11 +170,12 @@ class CorruptInputs(OnceRule):
             "inspect a batch right before the model is called; remove constant features",
         )
 
-    def _mixed(self) -> _Wrong | None:
+    def _mixed(self, name: str) -> Symptom | None:
         part = self._positions.explained()
         if self._positions.batches < _BATCHES or part <= self.order:
             return None
-        return _Wrong(
+        return Symptom(
+            name,
             "order",
             part,
             self.order,

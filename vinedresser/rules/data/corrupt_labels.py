@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
 
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_at_least, require_between
@@ -14,6 +13,7 @@ from vinedresser.rules.signals.outcomes.fit import FitSeries, Gain
 from vinedresser.rules.signals.outcomes.guessing import Guessing
 from vinedresser.rules.signals.outcomes.held_out import HeldOut
 from vinedresser.rules.signals.outcomes.outcome import Outcome
+from vinedresser.rules.symptom import Symptom
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 
@@ -59,17 +59,6 @@ class _Evaluations:
     rows: int = 1
     best: float = -float("inf")
     best_loss: float = float("inf")
-
-
-class _Seen(NamedTuple):
-    """Fields of a finding; see `Finding`."""
-
-    statistic: str
-    value: float
-    threshold: float
-    confidence: float
-    seen: str
-    cause: str
 
 
 class CorruptLabels(OnceRule):
@@ -159,20 +148,13 @@ class CorruptLabels(OnceRule):
         seen = found[0] if found else None
         if seen is None or any(one is None for one in found):
             return None
-        return self.found(
-            step,
-            since=0,
-            tensor=self.batches.tensor("labels", next(iter(tasks))),
-            remedy=_REMEDY,
-            evidence=self._evidence(next(iter(tasks))),
-            **seen._asdict(),
-        )
-
-    def _evidence(self, loss: str) -> dict[str, Any]:
+        loss = next(iter(tasks))
         evaluated = self._evaluated.get(loss, _Evaluations())
-        return {"baseline": self.outcome.baseline.gain(loss), "evaluations": evaluated.count}
+        baseline = self.outcome.baseline.gain(loss)
+        told = seen.told("", baseline=baseline, evaluations=evaluated.count)
+        return self.found(step, since=0, **told)
 
-    def _of(self, loss: str, series: FitSeries, *, over: bool) -> _Seen | None:
+    def _of(self, loss: str, series: FitSeries, *, over: bool) -> Symptom | None:
         gain = series.gain()
         if gain is None:
             return None
@@ -197,7 +179,7 @@ class CorruptLabels(OnceRule):
         now = progress.latest() if progress else None
         return 1 - (now.level + _SURE * now.error) / guessed if now and guessed else 0.0
 
-    def _by_heart(self, loss: str, gone: float, wanted: float) -> _Seen | None:
+    def _by_heart(self, loss: str, gone: float, wanted: float) -> Symptom | None:
         evaluated, guessed = self._evaluated.get(loss), self.guessing.loss(loss)
         if evaluated is None or not guessed or evaluated.count < self.evaluations:
             return None
@@ -207,7 +189,8 @@ class CorruptLabels(OnceRule):
         found = evaluated.best > _BETTER + _SURE * doubt
         if found or (shown is not None and shown.value > _BETTER_ERROR):
             return None
-        return _Seen(
+        return Symptom(
+            self.batches.tensor("labels", loss),
             "gain",
             gone,
             wanted,
@@ -216,9 +199,10 @@ class CorruptLabels(OnceRule):
             f"{evaluated.count} evaluations the loss was never below {evaluated.best_loss:.4g} "
             f"(chance level: {guessed:.4g}); baseline models find nothing",
             "the labels do not belong to the rows: the model only memorises them",
+            _REMEDY,
         )
 
-    def _nothing(self, loss: str, baseline: float, *, over: bool) -> _Seen | None:
+    def _nothing(self, loss: str, baseline: float, *, over: bool) -> Symptom | None:
         verdict = self.outcome.final() if over else self.outcome.verdict()
         guessed = self.guessing.loss(loss)
         progress = self.outcome.progress.losses.get(f"losses/{loss}")
@@ -227,7 +211,8 @@ class CorruptLabels(OnceRule):
             return None
         if abs(now.level - guessed) > _AT_CHANCE * guessed:
             return None
-        return _Seen(
+        return Symptom(
+            self.batches.tensor("labels", loss),
             "loss",
             now.level,
             guessed,
@@ -236,9 +221,10 @@ class CorruptLabels(OnceRule):
             f"models find just as little in the same rows (gain {max(baseline, 0):.2g})",
             "the labels do not belong to the rows, or rows were mixed up: there seems to be "
             "nothing to learn",
+            _REMEDY,
         )
 
-    def _wrong_in_training(self, loss: str, gain: Gain) -> _Seen | None:
+    def _wrong_in_training(self, loss: str, gain: Gain) -> Symptom | None:
         series = self.outcome.fit.of("eval").get(loss)
         shown = series.gain() if series else None
         votes = self.held_out.votes(loss) if shown else None
@@ -249,7 +235,8 @@ class CorruptLabels(OnceRule):
             return None
         if votes.held_out - votes.train < max(_WORSE, _VERY_SURE * votes.error):
             return None
-        return _Seen(
+        return Symptom(
+            self.batches.tensor("labels", loss),
             "agreement",
             votes.train,
             votes.held_out,
@@ -258,6 +245,7 @@ class CorruptLabels(OnceRule):
             f"{votes.held_out:.0%} of the evaluated rows but only {votes.train:.0%} of the "
             f"training rows; the model is right for {shown.score:.0%} and {gain.score:.0%}",
             "many labels of the training rows are wrong, and the model memorises them",
+            _REMEDY,
         )
 
     def _rows_of(self, loss: str) -> int:
