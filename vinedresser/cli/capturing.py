@@ -44,13 +44,16 @@ def capture(
 
     if off == bool(every or steps):
         raise ConfigError("capture: choose when to save with --every or --steps, or use --off")
-    words = tuple(reductions.replace(",", " ").split())
+    numbers = steps.replace(",", " ").split()
+    for word in numbers:
+        if not word.isdecimal():
+            raise ConfigError(f"--steps: {word!r} is not a step number")
     save = SaveConfig(
         every=every or 0,
         start=start,
         stop=stop,
-        steps=tuple(_whole(word, "--steps") for word in steps.replace(",", " ").split()),
-        reductions=words,
+        steps=tuple(map(int, numbers)),
+        reductions=tuple(reductions.replace(",", " ").split()),
         tensor=True if tensor else None,
     )
     storage = open_storage(run)
@@ -64,14 +67,3 @@ def capture(
         raise ConfigError(f"{run}: refused: {change.refused}")
     else:
         console.print(f"{run}: {collection} changed from step {change.step}", soft_wrap=True)
-
-
-def _whole(word: str, option: str) -> int:
-    """Return a word as a whole number.
-
-    Raises:
-        ConfigError: it is not a whole number.
-    """
-    if not word.isdecimal():
-        raise ConfigError(f"{option}: {word!r} is not a step number")
-    return int(word)

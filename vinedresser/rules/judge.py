@@ -99,7 +99,8 @@ def judge(
     for step in run.follow(poll, urgent=live, on_idle=idle):
         if not begun:
             begun = True
-            engine.begin(_info(run))
+            # The hook completes the record before the first step.
+            engine.begin(read_record(run.storage, RunRecord) or run.info)
         take(engine.update(step))
         seen(step, engine)
     if (ended := _ended(run)) is not None:
@@ -115,11 +116,6 @@ def _ended(run: Run) -> float | None:
     """
     end = read_record(run.storage, ExitRecord)
     return end.ended if end is not None and end.cause in ("finished", "stopped") else None
-
-
-def _info(run: Run) -> RunRecord:
-    """Return the run's current record: the hook completes it before the first step."""
-    return read_record(run.storage, RunRecord) or run.info
 
 
 def _cause_of(fatal: Finding, findings: list[Finding]) -> Finding:

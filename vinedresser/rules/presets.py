@@ -55,15 +55,11 @@ def _without(*faults: frozenset[Fault]) -> _Table:
     )
 
 
-def _uses_losses(rule: Rule) -> bool:
-    """Return whether a rule, or the outcome that it waits for, depends on the losses."""
-    return any(isinstance(signal, LearningOutcome) for signal in signals_of(rule))
-
-
 def _adversarial(rule: Rule) -> bool:
     if _package(rule) in ("losses", "trees") or rule.fault in _OF_LOSSES:
         return False
-    return not _uses_losses(rule)
+    # The rule, or the outcome that it waits for, depends on the losses.
+    return not any(isinstance(signal, LearningOutcome) for signal in signals_of(rule))
 
 
 def _of_trees(rule: Rule) -> bool:

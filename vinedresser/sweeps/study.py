@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import optuna
 from optuna.storages import BaseStorage, InMemoryStorage, JournalStorage
@@ -181,7 +180,8 @@ class Study:
             The trial; if it finished without a finite value for each objective, it is stopped.
         """
         trial = self._running[number]
-        if ending.state == "finished" and not self._complete(result):
+        complete = len(result) == len(self.settings.goals) and all(map(math.isfinite, result))
+        if ending.state == "finished" and not complete:
             said = ", ".join(goal.metric for goal in self.settings.goals)
             ending = TrialEnd("stopped", f"no finite value of {said} at its end", fault="nonfinite")
         attributes = {"state": ending.state, "reason": ending.reason}
@@ -239,7 +239,9 @@ class Study:
             # In the order of the space, which Optuna's own parameters do not keep.
             trial.set_user_attr(_CHOSEN, parameters)
         self._running[trial.number] = trial
-        return self._proposal(trial.number, parameters)
+        seeds = self.settings.seeds
+        seed = seeds[trial.number % len(seeds)] if seeds else None
+        return Proposal(trial.number, parameters, seed)
 
     def _compared(
         self, trial: optuna.Trial, epoch: int, value: float, suspicion: TrialEnd | None
@@ -255,13 +257,6 @@ class Study:
                 # Without the call below, pruners do not compare other trials with this one.
                 return ending
         return TrialEnd("pruned", self._pruner.why(epoch)) if trial.should_prune() else None
-
-    def _proposal(self, number: int, parameters: dict[str, Any]) -> Proposal:
-        seeds = self.settings.seeds
-        return Proposal(number, parameters, seeds[number % len(seeds)] if seeds else None)
-
-    def _complete(self, result: Sequence[float]) -> bool:
-        return len(result) == len(self.settings.goals) and all(map(math.isfinite, result))
 
     def _sound(self, epoch: int) -> list[tuple[float, float]]:
         """Return the first value and the last value up to an epoch of each sound trial.

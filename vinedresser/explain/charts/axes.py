@@ -78,7 +78,8 @@ class Scale:
 
     def along(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return values, or logarithms on a logarithmic axis; float64, shape as given."""
-        return np.log10(values) if self.log else values
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.log10(values) if self.log else values
 
     def ticks(self, most: int) -> list[Tick]:
         """Return round values from ``low`` to ``high``, at most about ``most``."""
@@ -160,6 +161,11 @@ class Frame(NamedTuple):
     y: Scale
     top: float
     bottom: float
+
+    def notice(self, text: str) -> Svg:
+        """Return a text in the middle of the area."""
+        middle = {"x": (self.x.start + self.x.end) / 2, "y": (self.top + self.bottom) / 2}
+        return element("text", text, **middle, class_="empty")
 
 
 def step_axis(extent: tuple[float, float], size: Size) -> Scale:

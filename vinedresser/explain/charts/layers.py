@@ -176,7 +176,7 @@ def layer_lines(
         *grid(frame, size, values=shown),
         *_envelope(data, values, frame),
         *_lines(data, values, frame),
-        *([] if shown else [_nothing(frame)]),
+        *([] if shown else [frame.notice("no value fits the axis")]),
         *draw_markers(markers, places, frame.bottom),
         kind="layers",
     )
@@ -263,18 +263,11 @@ def _lines(data: LayerSeries, values: NDArray[np.float64], frame: Frame) -> list
             drawn.append(element("circle", title, r=3, class_=f"point {kind}", **place))
         elif finite.any():
             # Layers captured at different steps have gaps at the steps of the others.
-            line = path_data(x[finite], y[finite]) if _sparse(finite) else path_data(x, y)
+            # If no two neighbours are finite, no line would be visible otherwise.
+            joined = not (finite[1:] & finite[:-1]).any()
+            line = path_data(x[finite], y[finite]) if joined else path_data(x, y)
             drawn.append(element("path", title, d=line, class_=kind))
     return drawn
-
-
-def _sparse(finite: NDArray[np.bool_]) -> bool:
-    """Return whether no two neighbours are finite, so that no line would be visible.
-
-    Args:
-        finite: bool [N].
-    """
-    return not bool((finite[1:] & finite[:-1]).any())
 
 
 def _summary(row: NDArray[np.float64]) -> str:
@@ -283,8 +276,3 @@ def _summary(row: NDArray[np.float64]) -> str:
     if not finite.size:
         return "no value"
     return f"{number(float(finite.min()), 2)} to {number(float(finite.max()), 2)}"
-
-
-def _nothing(frame: Frame) -> Svg:
-    middle = {"x": (frame.x.start + frame.x.end) / 2, "y": (frame.top + frame.bottom) / 2}
-    return element("text", "no value fits the axis", class_="empty", **middle)

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from vinedresser.explain.charts.axes import (
     TICK_ROOM,
     Frame,
-    Scale,
     Size,
     grid,
     nice_scale,
@@ -72,7 +71,7 @@ def has_trend(column: Column) -> bool:
 def _training(column: Column, frame: Frame) -> list[Svg]:
     """Return the values (of many, their outline) and the trend."""
     steps, values = thinned(column.steps, column.values)
-    trend_steps, trend = smoothed(column.steps, _along(frame.y, column.values))
+    trend_steps, trend = smoothed(column.steps, frame.y.along(column.values))
     if np.isfinite(column.values).sum() == 1:
         return _points(column, frame, "point train")
     line = path_data(frame.x(steps), frame.y(values))
@@ -81,12 +80,6 @@ def _training(column: Column, frame: Frame) -> list[Svg]:
         heights = frame.y(10.0 ** np.minimum(trend, 308.0) if frame.y.log else trend)
         drawn.append(element("path", d=path_data(frame.x(trend_steps), heights), class_="trend"))
     return drawn
-
-
-def _along(scale: Scale, values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return values or logarithms, float64 [N], as `Scale.along`."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return scale.along(values)
 
 
 def _evaluations(column: Column, frame: Frame, kind: str) -> list[Svg]:
@@ -114,10 +107,7 @@ def _not_finite(column: Column, frame: Frame) -> list[Svg]:
     bad = column.steps[~np.isfinite(column.values)]
     drawn = nonfinite_strokes(frame.x(bad), frame.bottom)
     if len(bad) == len(column):
-        middle = (frame.x.start + frame.x.end) / 2
-        height = (frame.top + frame.bottom) / 2
-        text = "no finite value" if len(bad) else "no value"
-        drawn.append(element("text", text, x=middle, y=height, class_="empty"))
+        drawn.append(frame.notice("no finite value" if len(bad) else "no value"))
     return drawn
 
 

@@ -230,7 +230,9 @@ class CorruptLabels(OnceRule):
         votes = self.held_out.votes(loss) if shown else None
         if votes is None or shown is None:
             return None
-        error = math.sqrt(max(shown.score * (1 - shown.score), 1e-2) / self._rows_of(loss))
+        # Each evaluation captures the same rows.
+        rows = self._evaluated.get(loss, _Evaluations()).rows
+        error = math.sqrt(max(shown.score * (1 - shown.score), 1e-2) / rows)
         if gain.score - shown.score < _BY_HEART + _SURE * error:
             return None
         if votes.held_out - votes.train < max(_WORSE, _VERY_SURE * votes.error):
@@ -247,7 +249,3 @@ class CorruptLabels(OnceRule):
             "many labels of the training rows are wrong, and the model memorises them",
             _REMEDY,
         )
-
-    def _rows_of(self, loss: str) -> int:
-        """Return the number of captured rows per evaluation; they are always the same rows."""
-        return self._evaluated.get(loss, _Evaluations()).rows

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from vinedresser.rules.base import Rule
 from vinedresser.rules.bounds import require_at_least
@@ -85,7 +85,7 @@ class WrongMode(Rule):
         """Check a model in a train step."""
         prefix = name.removeprefix("state/").removesuffix(_STATE)
         updates = step.reduction_of("updates", "l2")
-        if step.mode != "train" or not _of_model(updates, "updates", prefix):
+        if step.mode != "train" or not any(one.startswith(f"updates/{prefix}") for one in updates):
             return None
         means = _means(step, prefix)
         if means:
@@ -163,15 +163,7 @@ class WrongMode(Rule):
         return " and ".join(found) or "some modules behave differently"
 
     def _finding(
-        self,
-        step: Step,
-        name: str,
-        steps: list[int],
-        share: float,
-        *,
-        seen: str,
-        cause: str,
-        remedy: str,
+        self, step: Step, name: str, steps: list[int], share: float, **words: Any
     ) -> Finding:
         return self.found(
             step,
@@ -181,16 +173,9 @@ class WrongMode(Rule):
             value=share,
             threshold=1.0 - share,
             confidence=_CONFIDENCE,
-            seen=seen,
-            cause=cause,
-            remedy=remedy,
             evidence={"steps": steps[-self.patience :]},
+            **words,
         )
-
-
-def _of_model(names: Mapping[str, float], kind: str, prefix: str) -> bool:
-    """Return whether any name of a kind belongs to the model with a prefix."""
-    return any(name.startswith(f"{kind}/{prefix}") for name in names)
 
 
 def _means(step: Step, prefix: str) -> list[float]:

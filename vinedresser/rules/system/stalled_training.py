@@ -51,7 +51,9 @@ class StalledTraining(Rule):
     def idle(self, until: float) -> Finding | None:
         """See `Rule.idle`."""
         last = self._last
-        if self._fired or last is None or self._done(last):
+        if self._fired or last is None:
+            return None
+        if self.expected_steps is not None and last.step >= self.expected_steps - 1:
             return None
         longest = max(self._pauses, default=0.0)
         limit = max(self.seconds, self.times * longest)
@@ -75,6 +77,3 @@ class StalledTraining(Rule):
             "init_process_group and inspect the output of the other ranks",
             evidence={"longest_pause": longest},
         )
-
-    def _done(self, last: Step) -> bool:
-        return self.expected_steps is not None and last.step >= self.expected_steps - 1

@@ -65,9 +65,8 @@ class EmptyTrees(OnceRule):
         for name, value in step.scalars_of("losses").items():
             if math.isfinite(value):
                 self._losses[name] = (self._losses.get(name, (value,))[0], value)
-        depths = {
-            name: value for name, value in step.scalars_of("trees").items() if _is_depth(name)
-        }
+        trees = step.scalars_of("trees").items()
+        depths = {name: value for name, value in trees if _DEPTH.fullmatch(name)}
         if not depths:
             return None
         empty = not any(depths.values()) and not self._learned()
@@ -113,7 +112,3 @@ class EmptyTrees(OnceRule):
             "no split has any gain: features are constant or missing, or all labels are equal",
             "inspect the features and labels of the training data",
         )
-
-
-def _is_depth(name: str) -> bool:
-    return _DEPTH.fullmatch(name) is not None
