@@ -62,7 +62,7 @@ class Engine:
     def finish(self) -> list[Finding]:
         """Report the end of the run; return the rules' last findings."""
         found = self._filtered((runner, runner.finish()) for runner in self._runners)
-        unfit = {runner.name: runner.lacks for runner in self._runners if runner.lacks}
+        unfit = {runner.rule.name: runner.lacks for runner in self._runners if runner.lacks}
         if unfit and self._last is not None:
             found.append(_not_applicable(self._last, unfit))
         return found
@@ -76,7 +76,7 @@ class Engine:
         """Return findings without those of rules that are silent after a stop."""
         kept: list[Finding] = []
         for runner, found in results:
-            if not (runner.silent_after_stop and self._stopped):
+            if not (runner.rule.silent_after_stop and self._stopped):
                 kept += found
                 self._stopped |= any(one.severity == "stop" for one in found)
         return kept

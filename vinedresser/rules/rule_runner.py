@@ -42,12 +42,13 @@ class RuleRunner:
         pool: signals, updated at each step before the rule.
 
     Attributes:
+        rule: the rule.
         lacks: data that the rule needs and that runs of this kind cannot have, such as
             "gradients"; if there are any, the rule does not apply.
     """
 
     def __init__(self, rule: Rule, pool: SignalPool) -> None:
-        self._rule = rule
+        self.rule = rule
         self._pool = pool
         self._signals = signals_of(rule)
         self._unmet = [need for need in rule.all_needs if need.required]
@@ -62,8 +63,8 @@ class RuleRunner:
     def begin(self, info: RunRecord) -> None:
         """See `Rule.begin`."""
         self._framework = info.framework
-        self._rule.expected_steps = info.total_steps
-        self._shielded(lambda: self._rule.begin(info))
+        self.rule.expected_steps = info.total_steps
+        self._shielded(lambda: self.rule.begin(info))
 
     def update(self, step: Step) -> list[Finding]:
         """Process a step; return the findings."""
@@ -74,19 +75,9 @@ class RuleRunner:
         self._shielded(lambda: self._update(step))
         return self._taken()
 
-    @property
-    def name(self) -> str:
-        """Name of the rule."""
-        return self._rule.name
-
-    @property
-    def silent_after_stop(self) -> bool:
-        """See `Rule.silent_after_stop`."""
-        return self._rule.silent_after_stop
-
     def idle(self, until: float) -> list[Finding]:
         """Report that there was no step up to a time; return the findings."""
-        self._shielded(lambda: self._rule.idle(until))
+        self._shielded(lambda: self.rule.idle(until))
         return self._taken()
 
     def finish(self) -> list[Finding]:
@@ -94,18 +85,18 @@ class RuleRunner:
         for need in self._unmet:
             self._shielded(partial(self._watched_nothing, need, self._last))
         self._unmet = []
-        self._shielded(self._rule.finish)
+        self._shielded(self.rule.finish)
         return self._taken()
 
     def suspicion(self) -> Finding | None:
         """See `Rule.suspicion`."""
-        self._shielded(self._rule.suspicion)
+        self._shielded(self.rule.suspicion)
         # A failure is reported with the findings of the next step.
         return None if self._failed else next(iter(self._taken()), None)
 
     def _update(self, step: Step) -> Finding | None:
         self._pool.check(self._signals)
-        return self._rule.update(step)
+        return self.rule.update(step)
 
     def _taken(self) -> list[Finding]:
         found, self._found = self._found, []
@@ -151,7 +142,7 @@ class RuleRunner:
             need: need that is not met.
             step: step at which it was due.
         """
-        if need.regex is not None or need.collection in _named_by_user(self._rule) or step is None:
+        if need.regex is not None or need.collection in _named_by_user(self.rule) or step is None:
             return ""
         known = (*step.scalars, *step.tensor_names, *step.reductions)
         if any(name.startswith(f"{need.collection}/") for name in known) and "train" in need.modes:
@@ -165,7 +156,7 @@ class RuleRunner:
     def _warning(self, step: Step | None, *, seen: str, cause: str, remedy: str) -> Finding:
         """Return a warning about the rule, not about the training."""
         return Finding(
-            rule=self._rule.name,
+            rule=self.rule.name,
             severity="warning",
             step=step.step if step else 0,
             since=step.step if step else 0,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import optuna
-from optuna.storages import BaseStorage, InMemoryStorage, JournalStorage
+from optuna.storages import InMemoryStorage, JournalStorage
 from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as OptunaState
 
@@ -81,7 +81,7 @@ class Study:
         )
         self._journal = SweepJournal(path) if path is not None else None
         self._study = optuna.create_study(
-            storage=self._storage(),
+            storage=JournalStorage(self._journal) if self._journal else InMemoryStorage(),
             sampler=sampler,
             pruner=self._pruner.make(),
             study_name=_NAME,
@@ -283,9 +283,6 @@ class Study:
         storage = self._study._storage
         study = self._study._study_id
         return storage.get_trial(storage.get_trial_id_from_study_id_trial_number(study, number))
-
-    def _storage(self) -> BaseStorage:
-        return InMemoryStorage() if self._journal is None else JournalStorage(self._journal)
 
 
 def _trial(found: FrozenTrial) -> Trial:

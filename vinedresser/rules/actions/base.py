@@ -1,15 +1,20 @@
-"""The interface of an action, its context and its result."""
+"""The interface of an action, its context and its result, and retrying it."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
+from vinedresser.retrying import attempts, backoff
 from vinedresser.store.finding import Finding
 from vinedresser.store.storage import Storage
 
-__all__ = ["Action", "ActionContext", "ActionResult"]
+__all__ = ["Action", "ActionContext", "ActionResult", "retry"]
+
+# Seconds before the second try; each later pause is twice as long, up to the longest.
+_FIRST, _LONGEST = 0.5, 30.0
 
 
 class ActionResult(NamedTuple):
@@ -58,3 +63,22 @@ class Action(Protocol):
         Raises:
             VinedresserError: the action failed.
         """
+
+
+def retry(
+    attempt: Callable[[], ActionResult], patience: float, giving_up: threading.Event
+) -> ActionResult:
+    """Attempt an action until it is done or refused; return the last result.
+
+    Args:
+        attempt: one attempt, of bounded duration.
+        patience: seconds after which no attempt begins.
+        giving_up: ends a pause and all attempts.
+    """
+    result, tries = ActionResult("failed", ""), 0
+    for number in attempts(backoff(_FIRST, _LONGEST), timeout=patience, stop=giving_up):
+        result = attempt()
+        if result.word != "failed":
+            return result
+        tries = number
+    return ActionResult("failed", f"{result.detail} (tried {tries} times)")

@@ -8,9 +8,8 @@ import ssl
 from email.message import EmailMessage
 from typing import ClassVar
 
-from vinedresser.rules.actions.base import ActionContext, ActionResult
+from vinedresser.rules.actions.base import ActionContext, ActionResult, retry
 from vinedresser.rules.actions.message import text
-from vinedresser.rules.actions.retry import retry
 from vinedresser.rules.actions.settings import EmailSettings
 
 # Timeout in seconds for each reply of the server.

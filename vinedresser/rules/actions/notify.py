@@ -8,8 +8,7 @@ import urllib.request
 from http.client import HTTPException
 from typing import Any, ClassVar
 
-from vinedresser.rules.actions.base import ActionContext, ActionResult
-from vinedresser.rules.actions.retry import retry
+from vinedresser.rules.actions.base import ActionContext, ActionResult, retry
 from vinedresser.rules.actions.settings import NotifySettings
 
 # Timeout in seconds for each attempt.

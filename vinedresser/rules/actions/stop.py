@@ -6,8 +6,7 @@ import logging
 from typing import ClassVar
 
 from vinedresser.errors import KeyTaken, StoreError
-from vinedresser.rules.actions.base import ActionContext, ActionResult
-from vinedresser.rules.actions.retry import retry
+from vinedresser.rules.actions.base import ActionContext, ActionResult, retry
 from vinedresser.store.finding import Finding
 from vinedresser.store.records import ExitRecord, StopRecord, write_record
 from vinedresser.store.storage import Storage

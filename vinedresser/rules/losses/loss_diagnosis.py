@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 from vinedresser.rules.advice import Advice
 from vinedresser.rules.faults import Fault
@@ -12,7 +11,7 @@ from vinedresser.rules.signals.parameters.gradients import GradientNorms
 from vinedresser.rules.signals.parameters.learning_rate import LearningRate, LearningRateSignal
 from vinedresser.store.reading.step import Step
 
-__all__ = ["Diagnosis", "LossDiagnosis", "too_long_steps"]
+__all__ = ["LossDiagnosis", "too_long_steps"]
 
 # Relative change of the weight norms below which they did not train.
 _UNMOVED = 1e-3
@@ -24,20 +23,6 @@ _ONE_BATCH = (
     "train on a single batch until its loss is near zero: if that fails, check the model, loss and "
     "learning rate; otherwise check the data"
 )
-
-
-class Diagnosis(NamedTuple):
-    """Likely cause, remedy and kind of fault.
-
-    Attributes:
-        advice: likely cause and remedy.
-        fault: kind of fault.
-        correction: remedy as settings, if the learning rate is known (`Finding`).
-    """
-
-    advice: Advice
-    fault: Fault
-    correction: dict[str, float]
 
 
 class LossDiagnosis:
@@ -72,20 +57,24 @@ class LossDiagnosis:
         if changes:
             self.moved = max(changes)
 
-    def explain(self, trajectory: LossTrajectory, rate: LearningRateSignal) -> Diagnosis:
+    def explain(
+        self, trajectory: LossTrajectory, rate: LearningRateSignal
+    ) -> tuple[Fault, Advice, dict[str, float]]:
         """Return the diagnosis of a loss that does not decrease.
 
         Args:
             trajectory: trajectory of the loss.
             rate: learning rate in use.
+
+        Returns:
+            Fault, cause and remedy, and the remedy as a `Finding.correction`.
         """
         if trajectory.kind != "standing":
-            advice, correction = too_long_steps(trajectory, rate)
-            return Diagnosis(advice, "learning_rate_too_high", correction)
+            return "learning_rate_too_high", *too_long_steps(trajectory, rate)
         self.rate = rate.rate()
         fault, advice = self.standing()
         low = fault == "learning_rate_too_low"
-        return Diagnosis(advice, fault, rate.corrected(10.0) if low else {})
+        return fault, advice, rate.corrected(10.0) if low else {}
 
     def _reach(self, shrinkage: float) -> float:
         """Return the share of a squared error that is removed if every tree is perfect.
@@ -104,11 +93,8 @@ class LossDiagnosis:
 
     def standing(self) -> tuple[Fault, Advice]:
         """Return the fault, cause and remedy of a loss that hardly moves."""
-        norms, zeros, tensors = (
-            self._gradients.norms,
-            self._gradients.zeros,
-            self._gradients.tensors,
-        )
+        gradients = self._gradients
+        norms, zeros, tensors = gradients.norms, gradients.zeros, gradients.tensors
         if self.shrinkage is not None and self._reach(self.shrinkage) < _REACH:
             return "learning_rate_too_low", Advice(
                 cause=f"{self._rounds} trees with a learning rate of {self.shrinkage:g} remove at "

@@ -85,7 +85,7 @@ class LossNotDecreasing(OnceRule):
         threshold = start + (self.rise if trajectory.blown else -self.drop) * abs(start)
         error = math.hypot(trajectory.start_error, stretch.error)
         margin = (stretch.level - threshold) / error if error else math.inf
-        found = self._diagnosis.explain(trajectory, self.rate)
+        fault, advice, correction = self._diagnosis.explain(trajectory, self.rate)
         return self.found(
             step,
             since=stretch.first,
@@ -95,10 +95,10 @@ class LossNotDecreasing(OnceRule):
             threshold=threshold,
             confidence=NormalDist().cdf(margin),
             seen=f"{trajectory.name} {trajectory.seen}{self.progress.outcome.metrics_in_words()}",
-            cause=found.advice.cause,
-            remedy=found.advice.remedy,
-            fault=found.fault,
-            correction=found.correction,
+            cause=advice.cause,
+            remedy=advice.remedy,
+            fault=fault,
+            correction=correction,
             evidence={
                 "start": start,
                 "level": stretch.level,
