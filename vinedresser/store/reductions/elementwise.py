@@ -11,7 +11,7 @@ piece.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -31,24 +31,6 @@ _SUMS = ("sum", "l1", "l2", "nonfinite")
 # The mean square has a relative error of about 1e-15. A variance that is a smaller fraction of it
 # than this has too few digits left.
 _CANCELS = 1e-6
-# The accumulators that a statistic needs; see `_TAKEN` and `_TAKEN_OF_ABS`.
-_NEEDS = {
-    "min": {"low"},
-    "max": {"high"},
-    "abs_max": {"low", "high"},
-    "mean": {"sum"},
-    "sum": {"sum"},
-    "l2": {"squares"},
-    "std": {"sum", "squares"},
-    "variance": {"sum", "squares"},
-    "l1": {"abs_sum"},
-    "abs_mean": {"abs_sum"},
-    "abs_min": {"abs_low"},
-    "abs_std": {"abs_sum", "squares"},
-    "abs_variance": {"abs_sum", "squares"},
-    "zero_share": {"zeros"},
-    "nonfinite": {"sum"},
-}
 
 
 def elementwise_statistics(
@@ -64,13 +46,13 @@ def elementwise_statistics(
         return {name: np.full(len(rows), statistic_of_empty(name)) for name in names}
     with np.errstate(all="ignore"):
         found = _Found(rows, _pass_over(rows, _needs(names)))
-        return {name: np.asarray(getattr(found, name)(), np.float64) for name in names}
+        return {name: np.asarray(_FORMULAS[name][1](found), np.float64) for name in names}
 
 
 @cache
 def _needs(names: tuple[str, ...]) -> frozenset[str]:
     """Return the accumulators that some statistics need."""
-    return frozenset().union(*(_NEEDS[name] for name in names))
+    return frozenset().union(*(_FORMULAS[name][0] for name in names))
 
 
 def statistic_of_empty(name: str) -> float:
@@ -192,68 +174,30 @@ _START = {"low": np.inf, "high": -np.inf, "abs_low": np.inf}
 
 
 class _Found:
-    """Statistics computed from the accumulators of a pass over the rows.
+    """The accumulators of a pass over the rows, and results that several statistics share.
 
     Args:
         rows: [C, m], m > 0.
-        found: the accumulators, float64 [C], by name.
+        totals: the accumulators, float64 [C], by name.
     """
 
-    def __init__(self, rows: NDArray[np.generic], found: dict[str, _Rows]) -> None:
+    def __init__(self, rows: NDArray[np.generic], totals: dict[str, _Rows]) -> None:
         self._rows = rows
-        self._size = rows.shape[1]
-        self._found = found
+        self.size = rows.shape[1]
+        self.totals = totals
 
-    def min(self) -> _Rows:
-        return self._found["low"]
-
-    def max(self) -> _Rows:
-        return self._found["high"]
-
-    def abs_max(self) -> _Rows:
-        return np.maximum(np.abs(self._found["low"]), np.abs(self._found["high"]))
-
-    def abs_min(self) -> _Rows:
-        return self._found["abs_low"]
-
-    def sum(self) -> _Rows:
-        return self._found["sum"]
-
-    def mean(self) -> _Rows:
-        return self._found["sum"] / self._size
-
-    def l1(self) -> _Rows:
-        return self._found["abs_sum"]
-
-    def abs_mean(self) -> _Rows:
-        return self._found["abs_sum"] / self._size
-
-    def l2(self) -> _Rows:
-        return np.sqrt(self._found["squares"])
-
+    @cached_property
     def variance(self) -> _Rows:
-        if "variance" not in self._found:
-            self._found["variance"] = self._variance(self.mean(), absolute=False)
-        return self._found["variance"]
+        return self._variance(self.totals["sum"] / self.size, absolute=False)
 
-    def std(self) -> _Rows:
-        return np.sqrt(self.variance())
-
+    @cached_property
     def abs_variance(self) -> _Rows:
-        if "abs_variance" not in self._found:
-            self._found["abs_variance"] = self._variance(self.abs_mean(), absolute=True)
-        return self._found["abs_variance"]
-
-    def abs_std(self) -> _Rows:
-        return np.sqrt(self.abs_variance())
-
-    def zero_share(self) -> _Rows:
-        return self._found["zeros"] / self._size
+        return self._variance(self.totals["abs_sum"] / self.size, absolute=True)
 
     def nonfinite(self) -> _Rows:
         counts = np.zeros(len(self._rows))
         # A NaN or infinity among the elements makes the sum non-finite.
-        if not np.isfinite(self._found["sum"]).all():
+        if not np.isfinite(self.totals["sum"]).all():
             for where, piece, memory in _pieces(self._rows):
                 counts[where] += _count(~np.isfinite(widened(piece, memory)))
         return counts
@@ -265,7 +209,7 @@ class _Found:
             mean: mean of each row, float64 [C].
             absolute: use the magnitudes, also for the mean.
         """
-        mean_square = self._found["squares"] / self._size
+        mean_square = self.totals["squares"] / self.size
         variance = mean_square - mean * mean
         # Also False if the square of an element overflows or underflows float64.
         clear = variance > _CANCELS * mean_square
@@ -281,4 +225,27 @@ class _Found:
                 np.abs(wide, out=wide)
             wide -= mean[where, None]
             again[where] += _squares(wide)
-        return np.where(doubtful, again / self._size, variance)
+        return np.where(doubtful, again / self.size, variance)
+
+
+# The accumulators that a statistic needs, and the formula for it; see `_TAKEN`, `_TAKEN_OF_ABS`.
+_FORMULAS: dict[str, tuple[set[str], Callable[[_Found], _Rows]]] = {
+    "min": ({"low"}, lambda of: of.totals["low"]),
+    "max": ({"high"}, lambda of: of.totals["high"]),
+    "mean": ({"sum"}, lambda of: of.totals["sum"] / of.size),
+    "sum": ({"sum"}, lambda of: of.totals["sum"]),
+    "l1": ({"abs_sum"}, lambda of: of.totals["abs_sum"]),
+    "l2": ({"squares"}, lambda of: np.sqrt(of.totals["squares"])),
+    "std": ({"sum", "squares"}, lambda of: np.sqrt(of.variance)),
+    "variance": ({"sum", "squares"}, lambda of: of.variance),
+    "zero_share": ({"zeros"}, lambda of: of.totals["zeros"] / of.size),
+    "nonfinite": ({"sum"}, _Found.nonfinite),
+    "abs_min": ({"abs_low"}, lambda of: of.totals["abs_low"]),
+    "abs_max": (
+        {"low", "high"},
+        lambda of: np.maximum(np.abs(of.totals["low"]), np.abs(of.totals["high"])),
+    ),
+    "abs_mean": ({"abs_sum"}, lambda of: of.totals["abs_sum"] / of.size),
+    "abs_std": ({"abs_sum", "squares"}, lambda of: np.sqrt(of.abs_variance)),
+    "abs_variance": ({"abs_sum", "squares"}, lambda of: of.abs_variance),
+}

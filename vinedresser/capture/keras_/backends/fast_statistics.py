@@ -65,7 +65,7 @@ def _elementwise(flat: NDArray[np.float32], names: tuple[str, ...]) -> dict[str,
     values: dict[str, float] = {}
     if not _unreliable(found, flat):
         quick = (name for name in names if name in _FORMULAS)
-        values = {name: _FORMULAS[name](found, flat.size) for name in quick}
+        values = {name: _FORMULAS[name][1](found, flat.size) for name in quick}
     again = tuple(name for name in names if math.isnan(values.get(name, math.nan)))
     if again:
         rows = elementwise_statistics(flat.reshape(1, -1), again)
@@ -76,7 +76,8 @@ def _elementwise(flat: NDArray[np.float32], names: tuple[str, ...]) -> dict[str,
 @cache
 def _needs(names: tuple[str, ...]) -> tuple[str, ...]:
     """Return the aggregates that some statistics need; slow statistics need none."""
-    return tuple(dict.fromkeys(need for name in names for need in _NEEDS.get(name, ())))
+    quick = (name for name in names if name in _FORMULAS)
+    return tuple(dict.fromkeys(need for name in quick for need in _FORMULAS[name][0]))
 
 
 def _pass_over(flat: NDArray[np.float32], needs: tuple[str, ...]) -> _Totals:
@@ -133,32 +134,18 @@ def _variance(found: _Totals, count: int) -> float:
 
 
 # The aggregates that a statistic needs, and the formula for it with the number of elements.
-_NEEDS: dict[str, tuple[str, ...]] = {
-    "min": ("low",),
-    "max": ("high",),
-    "abs_max": ("low", "high"),
-    "sum": ("sum",),
-    "mean": ("sum",),
-    "l1": ("abs_sum",),
-    "abs_mean": ("abs_sum",),
-    "l2": ("squares",),
-    "variance": ("sum", "squares"),
-    "std": ("sum", "squares"),
-    "zero_share": ("zeros",),
-    "nonfinite": ("sum",),
-}
-_FORMULAS: dict[str, Callable[[_Totals, int], float]] = {
-    "min": lambda found, _: found["low"],
-    "max": lambda found, _: found["high"],
-    "abs_max": lambda found, _: max(-found["low"], found["high"]),
-    "sum": lambda found, _: found["sum"],
-    "mean": lambda found, count: found["sum"] / count,
-    "l1": lambda found, _: found["abs_sum"],
-    "abs_mean": lambda found, count: found["abs_sum"] / count,
-    "l2": lambda found, _: math.sqrt(found["squares"]),
-    "variance": _variance,
-    "std": lambda found, count: math.sqrt(_variance(found, count)),
-    "zero_share": lambda found, count: found["zeros"] / count,
+_FORMULAS: dict[str, tuple[tuple[str, ...], Callable[[_Totals, int], float]]] = {
+    "min": (("low",), lambda found, _: found["low"]),
+    "max": (("high",), lambda found, _: found["high"]),
+    "abs_max": (("low", "high"), lambda found, _: max(-found["low"], found["high"])),
+    "sum": (("sum",), lambda found, _: found["sum"]),
+    "mean": (("sum",), lambda found, count: found["sum"] / count),
+    "l1": (("abs_sum",), lambda found, _: found["abs_sum"]),
+    "abs_mean": (("abs_sum",), lambda found, count: found["abs_sum"] / count),
+    "l2": (("squares",), lambda found, _: math.sqrt(found["squares"])),
+    "variance": (("sum", "squares"), _variance),
+    "std": (("sum", "squares"), lambda found, count: math.sqrt(_variance(found, count))),
+    "zero_share": (("zeros",), lambda found, count: found["zeros"] / count),
     # A non-finite element would have been detected by the sum.
-    "nonfinite": lambda *_: 0.0,
+    "nonfinite": (("sum",), lambda *_: 0.0),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -27,8 +28,8 @@ def device_statistics(rows: Tensor, names: tuple[str, ...]) -> list[Tensor]:
     if not rows.shape[1]:
         values = map(statistic_of_empty, names)
         return [torch.full(rows.shape[:1], one, dtype=_WIDE, device=rows.device) for one in values]
-    statistics = _RowStatistics(_wide_enough(rows))
-    return [getattr(statistics, name)() for name in names]
+    found = _Rows(_wide_enough(rows))
+    return [_FORMULAS[name](found) for name in names]
 
 
 def _wide_enough(rows: Tensor) -> Tensor:
@@ -40,68 +41,60 @@ def _wide_enough(rows: Tensor) -> Tensor:
     return rows.double()
 
 
-class _RowStatistics:
-    """Statistics of rows, computed on demand; shared intermediate results only once.
+class _Rows:
+    """Rows, and intermediate results that several statistics share.
 
     Args:
         rows: float32 or float64 [C, m], m > 0.
     """
 
     def __init__(self, rows: Tensor) -> None:
-        self._rows = rows
-        self._size = rows.shape[1]
-        self._known: dict[str, Tensor] = {}
+        self.rows = rows
+        self.size = rows.shape[1]
 
-    def min(self) -> Tensor:
-        return self._once("min", lambda: self._rows.amin(1).double())
+    @cached_property
+    def low(self) -> Tensor:
+        return self.rows.amin(1).double()
 
-    def max(self) -> Tensor:
-        return self._once("max", lambda: self._rows.amax(1).double())
+    @cached_property
+    def high(self) -> Tensor:
+        return self.rows.amax(1).double()
 
+    @cached_property
     def sum(self) -> Tensor:
-        return self._once("sum", lambda: self._rows.sum(1, dtype=_WIDE))
+        return self.rows.sum(1, dtype=_WIDE)
 
-    def mean(self) -> Tensor:
-        return self.sum() / self._size
-
+    @cached_property
     def l1(self) -> Tensor:
-        return self._once("l1", lambda: torch.linalg.vector_norm(self._rows, 1, 1, dtype=_WIDE))
+        norm: Tensor = torch.linalg.vector_norm(self.rows, 1, 1, dtype=_WIDE)
+        return norm
 
-    def l2(self) -> Tensor:
-        return self._once("l2", lambda: torch.linalg.vector_norm(self._rows, 2, 1, dtype=_WIDE))
-
+    @cached_property
     def variance(self) -> Tensor:
-        return self._once("variance", lambda: _variance(self._rows, self.mean()))
+        return _variance(self.rows, self.sum / self.size)
 
-    def std(self) -> Tensor:
-        return self.variance().sqrt()
-
-    def zero_share(self) -> Tensor:
-        return 1 - torch.count_nonzero(self._rows, 1).double() / self._size
-
-    def nonfinite(self) -> Tensor:
-        return self._size - torch.isfinite(self._rows).sum(1).double()
-
-    def abs_min(self) -> Tensor:
-        return self._rows.abs().amin(1).double()
-
-    def abs_max(self) -> Tensor:
-        return torch.maximum(-self.min(), self.max())
-
-    def abs_mean(self) -> Tensor:
-        return self.l1() / self._size
-
+    @cached_property
     def abs_variance(self) -> Tensor:
-        return self._once("abs_variance", lambda: _variance(self._rows.abs(), self.abs_mean()))
+        return _variance(self.rows.abs(), self.l1 / self.size)
 
-    def abs_std(self) -> Tensor:
-        return self.abs_variance().sqrt()
 
-    def _once(self, name: str, compute: Callable[[], Tensor]) -> Tensor:
-        """Return an intermediate result, computed on first use."""
-        if name not in self._known:
-            self._known[name] = compute()
-        return self._known[name]
+_FORMULAS: dict[str, Callable[[_Rows], Tensor]] = {
+    "min": lambda of: of.low,
+    "max": lambda of: of.high,
+    "sum": lambda of: of.sum,
+    "mean": lambda of: of.sum / of.size,
+    "l1": lambda of: of.l1,
+    "l2": lambda of: torch.linalg.vector_norm(of.rows, 2, 1, dtype=_WIDE),
+    "variance": lambda of: of.variance,
+    "std": lambda of: of.variance.sqrt(),
+    "zero_share": lambda of: 1 - torch.count_nonzero(of.rows, 1).double() / of.size,
+    "nonfinite": lambda of: of.size - torch.isfinite(of.rows).sum(1).double(),
+    "abs_min": lambda of: of.rows.abs().amin(1).double(),
+    "abs_max": lambda of: torch.maximum(-of.low, of.high),
+    "abs_mean": lambda of: of.l1 / of.size,
+    "abs_variance": lambda of: of.abs_variance,
+    "abs_std": lambda of: of.abs_variance.sqrt(),
+}
 
 
 def _variance(rows: Tensor, mean: Tensor) -> Tensor:

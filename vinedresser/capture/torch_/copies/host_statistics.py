@@ -30,8 +30,6 @@ _CHUNK = 1 << 18
 _FEW = 1 << 13
 # Squares of smaller float32 values are denormal or zero.
 _LEAST_RMS = 1e-15
-# Rarely used statistics, which are left to numpy.
-_RARE = frozenset({"abs_min", "abs_std", "abs_variance"})
 
 
 def host_statistics(flat: torch.Tensor, names: tuple[str, ...]) -> dict[str, float]:
@@ -41,9 +39,10 @@ def host_statistics(flat: torch.Tensor, names: tuple[str, ...]) -> dict[str, flo
         flat: float32 or float64 [n], n > 0; detached, on the CPU.
         names: `Reduction.canonical` of reductions that are not sampled.
     """
-    fast = _FlatStatistics(flat)
-    found = {name: getattr(fast, name)() for name in names if name not in _RARE}
-    again = tuple(name for name in names if name in _RARE)
+    fast = _Flat(flat)
+    found = {name: _FORMULAS[name](fast) for name in names if name in _FORMULAS}
+    # Rarely used statistics are left to numpy.
+    again = tuple(name for name in names if name not in _FORMULAS)
     if fast.doubtful or not all(map(math.isfinite, found.values())):
         again = names
     if again:
@@ -52,16 +51,17 @@ def host_statistics(flat: torch.Tensor, names: tuple[str, ...]) -> dict[str, flo
     return found
 
 
-class _FlatStatistics:
-    """Statistics of a float32 or float64 tensor [n], computed on demand.
+class _Flat:
+    """A float32 or float64 tensor [n], and intermediate results that several statistics share.
 
     Attributes:
+        count: number of elements.
         doubtful: a result may be affected by the limits of float32 or a non-finite element.
     """
 
     def __init__(self, flat: torch.Tensor) -> None:
         self._flat = flat
-        self._count = flat.numel()
+        self.count = flat.numel()
         self.doubtful = False
 
     @cached_property
@@ -71,57 +71,23 @@ class _FlatStatistics:
 
     @cached_property
     def _scratch(self) -> torch.Tensor:
-        return torch.empty(min(self._count, _CHUNK), dtype=self._flat.dtype)
+        return torch.empty(min(self.count, _CHUNK), dtype=self._flat.dtype)
 
     @cached_property
-    def _extremes(self) -> tuple[float, float]:
-        if self._count <= _FEW:
+    def extremes(self) -> tuple[float, float]:
+        if self.count <= _FEW:
             low, high = torch.aminmax(self._flat)
             return float(low.item()), float(high.item())
         # Only numpy's functions are vectorised; both propagate NaN.
         return float(self.array.min()), float(self.array.max())
 
-    def min(self) -> float:
-        return self._extremes[0]
-
-    def max(self) -> float:
-        return self._extremes[1]
-
-    def sum(self) -> float:
-        return self._sum
-
-    def mean(self) -> float:
-        return self._sum / self._count
-
-    def l2(self) -> float:
-        norm = math.sqrt(_squares(self._flat))
-        small = norm < _LEAST_RMS * math.sqrt(self._count) and self._flat.dtype == torch.float32
-        if small and self.array.any():
-            self.doubtful = True
-        return norm
-
-    def l1(self) -> float:
-        return self._l1
-
-    def abs_mean(self) -> float:
-        return self._l1 / self._count
-
-    def abs_max(self) -> float:
-        return max(-self.min(), self.max())
-
-    def std(self) -> float:
-        return math.sqrt(self._variance)
-
-    def variance(self) -> float:
-        return self._variance
-
     @cached_property
-    def _sum(self) -> float:
+    def sum(self) -> float:
         return float(self._flat.sum().item())
 
     @cached_property
-    def _l1(self) -> float:
-        if self._count <= _ROW:
+    def l1(self) -> float:
+        if self.count <= _ROW:
             return float(torch.linalg.vector_norm(self._flat, 1).item())
 
         def total(chunk: torch.Tensor, scratch: torch.Tensor) -> float:
@@ -130,9 +96,9 @@ class _FlatStatistics:
         return self._over_chunks(total)
 
     @cached_property
-    def _variance(self) -> float:
+    def variance(self) -> float:
         # Shifted by the rounded mean: a large mean would cancel all digits of the variance.
-        shift = self.mean()
+        shift = self.sum / self.count
         if self._flat.dtype == torch.float32:
             shift = float(np.float32(shift))
         if not math.isfinite(shift):
@@ -146,28 +112,51 @@ class _FlatStatistics:
             rest += float(scratch.sum().item())
             return _squares(scratch)
 
-        mean_square = self._over_chunks(squares) / self._count
+        mean_square = self._over_chunks(squares) / self.count
         if mean_square < _LEAST_RMS**2 and self._flat.dtype == torch.float32:
             self.doubtful = True
-        return max(mean_square - (rest / self._count) ** 2, 0.0)
+        return max(mean_square - (rest / self.count) ** 2, 0.0)
+
+    def l2(self) -> float:
+        norm = math.sqrt(_squares(self._flat))
+        small = norm < _LEAST_RMS * math.sqrt(self.count) and self._flat.dtype == torch.float32
+        if small and self.array.any():
+            self.doubtful = True
+        return norm
 
     def zero_share(self) -> float:
-        pieces = range(0, self._count, _CHUNK)
+        pieces = range(0, self.count, _CHUNK)
         zeros = sum(np.count_nonzero(self.array[i : i + _CHUNK] == 0) for i in pieces)
-        return float(zeros / self._count)
+        return float(zeros / self.count)
 
     def nonfinite(self) -> float:
         # A sum with an infinite or NaN term is never finite.
-        if not math.isfinite(self.mean()):
+        if not math.isfinite(self.sum / self.count):
             self.doubtful = True
         return 0.0
 
     def _over_chunks(self, part: Callable[[torch.Tensor, torch.Tensor], float]) -> float:
         """Return the sum of a function over all chunks, each passed with scratch memory."""
-        if self._count <= _CHUNK:
+        if self.count <= _CHUNK:
             return part(self._flat, self._scratch)
         chunks = torch.split(self._flat, _CHUNK)
         return math.fsum(part(chunk, self._scratch[: chunk.numel()]) for chunk in chunks)
+
+
+_FORMULAS: dict[str, Callable[[_Flat], float]] = {
+    "min": lambda of: of.extremes[0],
+    "max": lambda of: of.extremes[1],
+    "sum": lambda of: of.sum,
+    "mean": lambda of: of.sum / of.count,
+    "l1": lambda of: of.l1,
+    "l2": _Flat.l2,
+    "variance": lambda of: of.variance,
+    "std": lambda of: math.sqrt(of.variance),
+    "zero_share": _Flat.zero_share,
+    "nonfinite": _Flat.nonfinite,
+    "abs_mean": lambda of: of.l1 / of.count,
+    "abs_max": lambda of: max(-of.extremes[0], of.extremes[1]),
+}
 
 
 def _squares(flat: torch.Tensor) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 import sys
 from collections.abc import Callable, Iterable
 from types import MappingProxyType, TracebackType
@@ -13,21 +12,15 @@ import torch
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode, handle_torch_function
 
+from vinedresser.capture.torch_.forward.activations import ACTIVATIONS
 from vinedresser.capture.torch_.forward.attention import ATTENTION
 
 __all__ = ["FunctionCalls", "functions_can_be_seen"]
 
-_NAMES = re.findall(
-    r"\w+",
-    "celu elu gelu glu hardshrink hardsigmoid hardswish hardtanh leaky_relu log_softmax logsigmoid "
-    "mish prelu relu relu6 rrelu selu sigmoid silu softmax softmin softplus softshrink softsign "
-    "tanh tanhshrink threshold",
-)
-
 
 def _spellings() -> Iterable[tuple[Callable[..., Any], str]]:
-    """Yield all functions and methods of torch for `_NAMES`, in place or not, and their name."""
-    for name in _NAMES:
+    """Yield all functions and methods of torch for activations, in place or not, and their name."""
+    for name in dict.fromkeys(ACTIVATIONS.values()):
         for owner in (torch, functional, torch.special, torch.Tensor):
             for spelled in (name, f"{name}_"):
                 if hasattr(owner, spelled):
