@@ -14,7 +14,7 @@ from torch.optim import Optimizer, lr_scheduler
 from tests.rules.trainings import batches, digits
 from tests.rules.weights.inside_trainings import found, stack
 from vinedresser.capture.hook.hook import Hook
-from vinedresser.capture.torch_.optimizers.schedulers import Schedulers
+from vinedresser.capture.torch_.optimizers.optimizer_state import Schedulers
 from vinedresser.errors import ConfigError
 from vinedresser.rules.base import capture_for
 from vinedresser.rules.optimisation.scheduler_not_stepped import SchedulerNotStepped

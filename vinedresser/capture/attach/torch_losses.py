@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils.hooks import RemovableHandle
 
 from vinedresser.capture.run.attachment import Attachment
-from vinedresser.capture.torch_.forward.module_hook import ModuleHook
+from vinedresser.capture.torch_.forward.calls import ModuleHook
 from vinedresser.capture.torch_.setup import described_loss
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from torch.nn.modules import module as torch_module
 from torch.overrides import handle_torch_function
 
 from vinedresser.capture.attach.tracebacks import Entry, is_capture_frame
-from vinedresser.capture.torch_.forward.module_hook import ModuleHook
+from vinedresser.capture.torch_.forward.calls import ModuleHook
 
 __all__ = ["without_capture"]
 

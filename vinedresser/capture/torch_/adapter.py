@@ -17,25 +17,22 @@ from vinedresser.capture.recording.session import Session
 from vinedresser.capture.torch_.checkpoint import save_checkpoint
 from vinedresser.capture.torch_.copies.torch_copier import TorchCopier
 from vinedresser.capture.torch_.forward.activations import activation_name
-from vinedresser.capture.torch_.forward.calls import Removable, before_calls
+from vinedresser.capture.torch_.forward.calls import ModuleHook, Removable, before_calls
 from vinedresser.capture.torch_.forward.forward_hooks import (
     FORWARD_KINDS,
     ForwardHooks,
     is_elsewhere,
 )
 from vinedresser.capture.torch_.forward.forward_modes import ForwardModes, Running
-from vinedresser.capture.torch_.forward.module_hook import ModuleHook
 from vinedresser.capture.torch_.losses import Losses, batch_size
 from vinedresser.capture.torch_.model_state import ModelState
 from vinedresser.capture.torch_.names import Names, own_class, unwrapped
+from vinedresser.capture.torch_.optimizers.missing_steps import Overdue, UnseenSteps, described
 from vinedresser.capture.torch_.optimizers.optimizer_steps import OptimizerHooks
-from vinedresser.capture.torch_.optimizers.overdue import Overdue, described
-from vinedresser.capture.torch_.plain_steps import PlainSteps
-from vinedresser.capture.torch_.progress import ProgressOf
+from vinedresser.capture.torch_.plain_steps import PlainSteps, ProgressOf
 from vinedresser.capture.torch_.scripting import let_script
 from vinedresser.capture.torch_.setup import SetupNotes
 from vinedresser.capture.torch_.training_state import TrainingState
-from vinedresser.capture.torch_.unseen import UnseenSteps
 from vinedresser.capture.torch_.watch_arguments import check_loss, given_optimizers
 from vinedresser.store.collections.modules import ModuleInfo
 

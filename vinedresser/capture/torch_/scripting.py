@@ -11,8 +11,7 @@ from typing import Any
 import torch.jit._recursive as scripting
 from torch import nn
 
-from vinedresser.capture.torch_.forward.calls import CompiledCalls
-from vinedresser.capture.torch_.forward.module_hook import ModuleHook
+from vinedresser.capture.torch_.forward.calls import CompiledCalls, ModuleHook
 
 __all__ = ["let_script"]
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from torch import nn
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from vinedresser.capture.config.capture_config import Due
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.recording.session import Session
 from vinedresser.capture.torch_.copies.torch_copier import TorchCopier
-from vinedresser.capture.torch_.forward.backward_end import BackwardEnd
 from vinedresser.capture.torch_.names import Names
 from vinedresser.capture.torch_.optimizers.scaling import Scaling
 from vinedresser.capture.torch_.training_mode import training_share
@@ -38,7 +43,7 @@ class TrainingState:
         self._scaling = Scaling(root, session.shield)
         # The previous step had several batches: the training also waits after a backward.
         self._accumulates = False
-        self._backward = BackwardEnd(session.shield.guard("the end of a backward", self._ended))
+        self._backward = _BackwardEnd(session.shield.guard("the end of a backward", self._ended))
         self._training, self._scale, self._skipped = (
             f"state/{names.prefix}{word}" for word in ("training", "grad_scale", "skipped_steps")
         )
@@ -110,3 +115,50 @@ class TrainingState:
     def _ended(self) -> None:
         if self._recorder.timing is not None:
             self._recorder.timing.backward_ended()
+
+
+class _BackwardEnd:
+    """Detects the end of backwards that reach given parameters.
+
+    Args:
+        ended: called at the end of a backward, on the thread that started it.
+    """
+
+    def __init__(self, ended: Callable[[], None]) -> None:
+        self._ended = ended
+        self._handle: Any = None
+        self._last: Callable[[], Tensor | None] = lambda: None
+
+    def begin(self, parameters: Callable[[], Iterable[Tensor]]) -> None:
+        """Hook the last parameter that gets a gradient and is not sharded.
+
+        Torch does not call hooks of sharded parameters.
+
+        Args:
+            parameters: return the parameters; called if the parameter hooked before is unusable.
+        """
+        if self._handle is not None:
+            return
+        last = self._last()
+        if last is None or not _gets_a_gradient(last):
+            trained = [one for one in parameters() if _gets_a_gradient(one)]
+            if not trained:
+                return
+            last = trained[-1]
+            self._last = weakref.ref(last)
+        self._handle = last.register_post_accumulate_grad_hook(self._reached)
+
+    def remove(self) -> None:
+        """Remove the hook."""
+        if self._handle is not None:
+            self._handle.remove()
+            self._handle = None
+
+    def _reached(self, _: Tensor) -> None:
+        # Called when the whole backward is done, as in DistributedDataParallel.
+        torch.autograd.Variable._execution_engine.queue_callback(self._ended)
+
+
+def _gets_a_gradient(parameter: Tensor) -> bool:
+    whole = not (is_lazy(parameter) or hasattr(parameter, "to_local"))
+    return parameter.requires_grad and parameter.is_leaf and whole

@@ -16,8 +16,7 @@ import torch
 from vinedresser.capture.config.capture_config import CaptureConfig
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.torch_.copies.device_copies import DeviceCopies
-from vinedresser.capture.torch_.copies.reductions import take_later
-from vinedresser.capture.torch_.copies.transfers import begin_transfers
+from vinedresser.capture.torch_.copies.reductions import begin_transfers, take_later
 from vinedresser.store.collections.schedule import SaveConfig
 from vinedresser.store.step_record import StepRecord
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ from vinedresser.store.reductions.fingerprint import fingerprint
 from vinedresser.store.reductions.sampling import place_count, places
 from vinedresser.store.reductions.unit_similarity import UNITS
 
-__all__ = ["Pending", "take_later", "take_now"]
+__all__ = ["Pending", "begin_transfers", "take_later", "take_now"]
 
 
 def take_now(tensor: Tensor, words: frozenset[str], axis: int | None) -> Statistics:
@@ -148,3 +149,33 @@ def _to_host(sample: Tensor) -> NDArray[np.generic]:
     host.copy_(sample, non_blocking=True)
     array: NDArray[np.generic] = host.numpy()
     return array
+
+
+class _Transfer:
+    """One asynchronous copy of pending values from one device, on its current stream.
+
+    Args:
+        pending: at least one; all on the same device.
+    """
+
+    def __init__(self, pending: list[Pending]) -> None:
+        self._pending = pending
+        here = torch.cat([one.values for one in pending])
+        with torch.inference_mode(False):
+            self._host = torch.empty(here.shape, dtype=here.dtype, pin_memory=here.is_cuda)
+        self._host.copy_(here, non_blocking=True)
+
+    def take(self) -> None:
+        """Pass on the values, which must have arrived."""
+        array = self._host.numpy()
+        sizes = [len(one.values) for one in self._pending]
+        for one, size, end in zip(self._pending, sizes, accumulate(sizes), strict=True):
+            one.take(array[end - size : end])
+
+
+def begin_transfers(pending: Iterable[Pending]) -> list[_Transfer]:
+    """Start one transfer per device."""
+    by_device: dict[torch.device, list[Pending]] = {}
+    for one in pending:
+        by_device.setdefault(one.values.device, []).append(one)
+    return [_Transfer(some) for some in by_device.values()]

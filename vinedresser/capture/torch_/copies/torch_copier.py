@@ -15,9 +15,13 @@ from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.torch_.copies.buffers import BufferPool
 from vinedresser.capture.torch_.copies.device_copies import DeviceCopies
 from vinedresser.capture.torch_.copies.later_statistics import Copies, LaterStatistics
-from vinedresser.capture.torch_.copies.reductions import Pending, take_later, take_now
+from vinedresser.capture.torch_.copies.reductions import (
+    Pending,
+    begin_transfers,
+    take_later,
+    take_now,
+)
 from vinedresser.capture.torch_.copies.torch_modes import WithoutModes, modes_are_active
-from vinedresser.capture.torch_.copies.transfers import begin_transfers
 from vinedresser.store.reductions import Statistics, channel_axis
 from vinedresser.store.reductions.strided_rows import affordable_rows
 from vinedresser.store.step_record import StepRecord

@@ -19,14 +19,14 @@ from vinedresser.capture.torch_.copies.torch_copier import Keep
 from vinedresser.capture.torch_.copies.torch_modes import WithoutModes
 from vinedresser.capture.torch_.forward.activations import activation_name
 from vinedresser.capture.torch_.forward.attention import ATTENTION, attention_probabilities
+from vinedresser.capture.torch_.forward.calls import ModuleHook
 from vinedresser.capture.torch_.forward.function_calls import FunctionCalls, functions_can_be_seen
-from vinedresser.capture.torch_.forward.fused import fused_modules
 from vinedresser.capture.torch_.forward.hook_selection import (
+    fused_modules,
     needs_hooks,
     only_activations,
     runs_only_known_code,
 )
-from vinedresser.capture.torch_.forward.module_hook import ModuleHook
 from vinedresser.capture.torch_.names import Names
 from vinedresser.capture.torch_.nesting import argument_leaves, leaves
 

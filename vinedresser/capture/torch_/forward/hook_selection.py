@@ -1,17 +1,18 @@
-"""Selecting the modules of a torch model that need hooks."""
+"""Selecting the modules of a torch model that need hooks, and those that tolerate none."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+import torch
 from torch import nn
 from torch.nn.modules import activation as activations
 from torch.nn.modules import module as modules_of_torch
 
 from vinedresser.capture.config.capture_config import Due
-from vinedresser.capture.torch_.forward.module_hook import ModuleHook
+from vinedresser.capture.torch_.forward.calls import ModuleHook
 
-__all__ = ["runs_only_known_code", "only_activations", "needs_hooks"]
+__all__ = ["fused_modules", "needs_hooks", "only_activations", "runs_only_known_code"]
 
 # Collections for which a call is not needed to know whether they hold a module's tensors.
 _KNOWN = frozenset({"activations", "model_inputs", "model_outputs"})
@@ -84,3 +85,30 @@ def _is_as_torch_made_it(module: nn.Module) -> bool:
     """Return whether a call of a module runs only code of torch and vinedresser."""
     hooks = (*module._forward_pre_hooks.values(), *module._forward_hooks.values())
     return "forward" not in vars(module) and all(type(one) is ModuleHook for one in hooks)
+
+
+_LAYERS = (nn.TransformerEncoderLayer, nn.MultiheadAttention)
+
+
+def fused_modules(modules: Iterable[nn.Module]) -> list[nn.Module]:
+    """Return the transformer layers and attentions that may use torch's fast path now.
+
+    The results of its kernel differ in the last bits, and more at padded positions. Torch uses it
+    only if no module of the layer has a hook and no function mode is active.
+    """
+    if not torch.backends.mha.get_fastpath_enabled():
+        return []
+    return [module for module in modules if isinstance(module, _LAYERS) and _is_fused(module)]
+
+
+def _is_fused(module: nn.TransformerEncoderLayer | nn.MultiheadAttention) -> bool:
+    """Return whether the conditions of the fast path are met that do not depend on the input."""
+    attention = module if isinstance(module, nn.MultiheadAttention) else module.self_attn
+    assert isinstance(attention, nn.MultiheadAttention)
+    return (
+        not module.training
+        and attention.batch_first
+        and attention._qkv_same_embed_dim
+        and attention.num_heads % 2 == 0
+        and not (torch.is_grad_enabled() and any(one.requires_grad for one in module.parameters()))
+    )

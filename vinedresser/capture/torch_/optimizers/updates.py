@@ -15,7 +15,7 @@ from vinedresser.capture.torch_.copies.torch_copier import Keep, TorchCopier
 from vinedresser.capture.torch_.copies.torch_modes import WithoutModes
 from vinedresser.capture.torch_.names import NamedParameter
 
-__all__ = ["Updates", "updates_name"]
+__all__ = ["Updates"]
 
 
 class _Before(NamedTuple):
@@ -30,7 +30,7 @@ class _Before(NamedTuple):
     values: list[Tensor]
 
 
-def updates_name(parameter: NamedParameter) -> str:
+def _updates_name(parameter: NamedParameter) -> str:
     """Return the full name of a parameter's update, such as ``updates/conv1.weight``."""
     return f"updates/{parameter.path}"
 
@@ -62,7 +62,7 @@ class Updates:
             owned: parameters that it updates.
         """
         due = recording.due
-        asked = [one for one in owned if due.ask(updates_name(one)) and not is_lazy(one.value)]
+        asked = [one for one in owned if due.ask(_updates_name(one)) and not is_lazy(one.value)]
         if asked:
             with WithoutModes(), torch.no_grad():
                 values = [
@@ -78,7 +78,7 @@ class Updates:
         before = self._before.get(recording, {}).pop(optimizer, None)
         if before is None:
             return
-        names = [updates_name(one) for one in before.asked]
+        names = [_updates_name(one) for one in before.asked]
         asks = list(map(recording.due.ask, names))
         with WithoutModes(), torch.no_grad():
             after = [_here(one.value) for one in before.asked]
