@@ -1,13 +1,23 @@
-"""The interface between a hook and a framework's model."""
+"""The interfaces between a hook and a framework's model."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from vinedresser.store.collections.modules import ModuleInfo
 
-__all__ = ["Adapter", "LossTaker", "TabularAdapter", "Watchful"]
+__all__ = [
+    "Adapter",
+    "Change",
+    "Changed",
+    "Guard",
+    "LossTaker",
+    "TabularAdapter",
+    "Tunable",
+    "Watchful",
+]
 
 
 class Adapter(Protocol):
@@ -68,3 +78,29 @@ class Watchful(Protocol):
 
     def look(self) -> None:
         """Report problems; called about once a second on the writer's thread."""
+
+
+# Computes the new value from the old one.
+Change = Callable[[float], float]
+
+# `Shield.guard`.
+Guard = Callable[[str, Callable[..., Any]], Callable[..., Any]]
+
+
+class Changed(NamedTuple):
+    """The change of a parameter: one number per parameter group of the optimizer.
+
+    Attributes:
+        old: previous values; [] if the parameter was not set.
+        new: current values.
+    """
+
+    old: list[float]
+    new: list[float]
+
+
+class Tunable(Protocol):
+    """A parameter that can be changed between two steps."""
+
+    def change(self, change: Change) -> Changed:
+        """Change the parameter in all groups, or in none if computing a new value fails."""

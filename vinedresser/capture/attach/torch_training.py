@@ -18,8 +18,7 @@ from torch.optim.optimizer import (
 
 from vinedresser.capture.attach.attaching import attach_hook
 from vinedresser.capture.attach.fetching import listen
-from vinedresser.capture.attach.torch_backwards import listen_to_backwards
-from vinedresser.capture.attach.torch_losses import TorchLosses
+from vinedresser.capture.attach.torch_losses import TorchLosses, listen_to_backwards
 from vinedresser.capture.attach.torch_models import WatchedModels, holders, parameters
 from vinedresser.capture.attach.torch_tracebacks import without_capture
 from vinedresser.capture.attach.tracebacks import PlainTracebacks

@@ -13,13 +13,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from vinedresser.capture.adapters.adapter import Adapter
-from vinedresser.capture.adapters.model_names import ModelNames
 from vinedresser.capture.adapters.packages import needed
 from vinedresser.capture.config.capture_config import CaptureConfig
-from vinedresser.capture.hook.loop_steps import LoopSteps
-from vinedresser.capture.hook.model_adapters import make_adapter
+from vinedresser.capture.hook.model_adapters import ModelNames, make_adapter
 from vinedresser.capture.hook.reported_values import ReportedValues
-from vinedresser.capture.hook.user_values import UserValues
+from vinedresser.capture.hook.user_values import LoopSteps, UserValues
 from vinedresser.capture.recording.session import Session
 from vinedresser.capture.recording.stopping import TrainingStopped
 from vinedresser.capture.requests.control import CaptureControl
@@ -214,8 +212,7 @@ class Hook(ReportedValues):
         """
         self._check_name(None)
         with needed("a Lightning module", "lightning"):
-            from vinedresser.capture.lightning_.callback import LightningCallback
-            from vinedresser.capture.lightning_.hook_access import HookAccess
+            from vinedresser.capture.lightning_.callback import HookAccess, LightningCallback
         access = HookAccess(
             self._session,
             lambda: self._closed,

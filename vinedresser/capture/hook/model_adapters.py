@@ -1,4 +1,4 @@
-"""Choosing the adapter for a model."""
+"""Choosing the adapter for a model, and the names that tell several models apart."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from vinedresser.capture.adapters.packages import is_a, needed
 from vinedresser.capture.recording.session import Session
 from vinedresser.errors import ConfigError
 
-__all__ = ["make_adapter"]
+__all__ = ["ModelNames", "make_adapter"]
 
 
 def make_adapter(
@@ -56,3 +56,29 @@ def _remedy(model: Any) -> str:
     if any(base.__module__.startswith("sklearn.") for base in type(model).__mro__):
         return "use hook.sklearn(estimator) instead"
     return "pass a torch.nn.Module or a keras.Model, or report steps with hook.step(...)"
+
+
+class ModelNames:
+    """The names of the watched models, which are unique; one model may be unnamed."""
+
+    def __init__(self) -> None:
+        self._taken: set[str | None] = set()
+
+    def check(self, name: str | None) -> None:
+        """Check that a model can be watched under a name.
+
+        Raises:
+            ConfigError: the name is invalid or taken.
+        """
+        if name is not None and (not isinstance(name, str) or not name or "/" in name):
+            raise ConfigError(f"name = {name!r}: must be a word without '/'")
+        if name in self._taken:
+            raise ConfigError(
+                "a model is already watched; give each additional model a unique name=…"
+                if name is None
+                else f"name = {name!r}: already the name of a watched model"
+            )
+
+    def take(self, name: str | None) -> None:
+        """Reserve the name of a watched model."""
+        self._taken.add(name)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, ParamSpec, TypeVar
 
-from vinedresser.capture.hook.loop_steps import LoopSteps
-from vinedresser.capture.hook.user_values import UserValues
-from vinedresser.capture.hook.watched_loss import watched_loss
+from vinedresser.capture.hook.user_values import LoopSteps, UserValues
 from vinedresser.capture.recording.session import Session
 from vinedresser.capture.requests.control import CaptureControl
 from vinedresser.errors import ConfigError
@@ -98,7 +97,18 @@ class ReportedValues:
         Raises:
             ConfigError: the function has no name, and none is given.
         """
-        return watched_loss(function, name, self._take_loss)
+        inner = getattr(function, "func", function)
+        known = str(name or getattr(inner, "__name__", "<no name>"))
+        if "<" in known:
+            raise ConfigError("loss: the function has no name; pass name=…")
+
+        @functools.wraps(function)
+        def watched(*args: P.args, **kwargs: P.kwargs) -> R:
+            value = function(*args, **kwargs)
+            self._take_loss(known, function, value, args, kwargs)
+            return value
+
+        return watched
 
     def save(self, name: str, value: Any, collection: str | None = None) -> None:
         """Save a value in the current step or evaluation.

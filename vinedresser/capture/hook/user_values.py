@@ -1,4 +1,4 @@
-"""Values that the user saves explicitly."""
+"""Values that the user saves or reports explicitly."""
 
 from __future__ import annotations
 
@@ -11,10 +11,18 @@ from vinedresser.capture.recording.tensor_copier import ArrayCopier, TensorCopie
 from vinedresser.errors import ConfigError, did_you_mean
 from vinedresser.store.collections.collection import BUILT_IN
 
-__all__ = ["UserValues"]
+__all__ = ["LoopSteps", "UserValues"]
 
 # In these kinds, values of one element are scalars.
 _SCALAR_KINDS = ("losses/", "metrics/")
+# The kind and the name of a single value, by argument of `Hook.step`.
+_REPORTED = {
+    "inputs": ("inputs", "batch"),
+    "labels": ("labels", "batch"),
+    "outputs": ("predictions", "batch"),
+    "loss": ("losses", "loss"),
+    "metrics": ("metrics", "metric"),
+}
 
 
 class UserValues:
@@ -100,3 +108,39 @@ class UserValues:
 
             return self._session.copier(TorchCopier)
         return self._session.copier(ArrayCopier)
+
+
+class LoopSteps:
+    """Captures the steps that a loop reports itself.
+
+    Args:
+        session: session of the hook.
+        values: saves the reported values.
+    """
+
+    def __init__(self, session: Session, values: UserValues) -> None:
+        guard = session.shield.guard
+        self._session = session
+        self._report = guard("the report of a step", values.report)
+        # TrainingStopped passes the guard.
+        self._end_step = guard("the end of a step", session.step_ended)
+
+    def end(self, **reported: Any) -> None:
+        """Save the values of a step or of an evaluation's batch, and end a step.
+
+        Args:
+            reported: values by argument of `Hook.step`; None: not reported.
+
+        Raises:
+            TrainingStopped: the training was asked to stop.
+        """
+        recorder = self._session.recorder
+        if not recorder.quiet:
+            for name, value in reported.items():
+                if value is not None:
+                    kind, one = _REPORTED[name]
+                    self._report(kind, value, one)
+        if recorder.explicit_mode in (None, "train"):
+            self._end_step()
+        else:
+            self._session.stop_if_asked()

@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 
-from vinedresser.capture.adapters.tunable import Change, Changed
+from vinedresser.capture.adapters.adapter import Change, Changed
 from vinedresser.errors import ConfigError
 
 __all__ = ["KerasLearningRate"]

@@ -2,22 +2,58 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from typing import Any
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
+from vinedresser.capture.adapters.adapter import Adapter
 from vinedresser.capture.lightning_.adapter import LightningAdapter
-from vinedresser.capture.lightning_.hook_access import HookAccess
-from vinedresser.capture.lightning_.package import CALLBACK, VERSION
+from vinedresser.capture.recording.session import Session
 from vinedresser.capture.recording.stopping import TrainingStopped
 from vinedresser.store.step_record import Mode
 
-__all__ = ["LightningCallback"]
+__all__ = ["HookAccess", "LightningCallback"]
 
 
-class LightningCallback(CALLBACK):  # type: ignore[misc]
+def _package() -> Any:
+    """Return the package that the program has imported, else the installed one."""
+    names = ("lightning.pytorch", "pytorch_lightning")
+    loaded = next((name for name in names if name in sys.modules), None)
+    if loaded is None:
+        loaded = names[0] if find_spec("lightning") is not None else names[1]
+    return import_module(loaded)
+
+
+_LIGHTNING = _package()
+
+
+class HookAccess(NamedTuple):
+    """The parts of a hook that the callback uses.
+
+    Attributes:
+        session: session of the hook.
+        closed: return whether the hook is closed.
+        begin: prepare for a training.
+        introduce: add a watched model, given its adapter and the number of ranks.
+        note: note the error with which the training ends, or None.
+        metric: see `Hook.metric`.
+    """
+
+    session: Session
+    closed: Callable[[], bool]
+    begin: Callable[[], None]
+    introduce: Callable[[Adapter, int], None]
+    note: Callable[[BaseException | None], None]
+    metric: Callable[[str, Any], None]
+
+
+class LightningCallback(_LIGHTNING.Callback):  # type: ignore[misc]
     """Watches the module that a trainer fits, validates, tests or predicts with.
 
         trainer = Trainer(callbacks=[hook.lightning()])
@@ -40,7 +76,7 @@ class LightningCallback(CALLBACK):  # type: ignore[misc]
         self._hook = hook
         self._session = hook.session
         guard = self._session.shield.guard
-        versions = {"torch": torch.__version__, "lightning": VERSION}
+        versions = {"torch": torch.__version__, "lightning": _LIGHTNING.__version__}
         self._adapter = LightningAdapter(self._session, versions, self._take_logged)
         self._attach = guard("watching the Lightning module", self._watch)
         self._open = guard("the start of an evaluation", self._begin_evaluation)

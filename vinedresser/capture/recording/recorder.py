@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from vinedresser.capture.config.capture_config import TIMES, CaptureConfig, Due
-from vinedresser.capture.recording.plain_step import PlainStep
-from vinedresser.capture.recording.recording import Recording
+from vinedresser.capture.recording.recording import PlainStep, Recording
 from vinedresser.capture.recording.timing import StepTiming
 from vinedresser.errors import ConfigError
 from vinedresser.store.step_record import Mode

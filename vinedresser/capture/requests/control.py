@@ -102,7 +102,7 @@ class CaptureControl:
         arguments: tuple[Any, ...],
         given: dict[str, Any],
     ) -> None:
-        """Record a value of a loss function; see `vinedresser.capture.hook.watched_loss`."""
+        """Record a value of a loss function; see `Hook.loss`."""
         taker = self.loss_taker()
         if taker is None:
             return

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from vinedresser.capture.adapters.tunable import Change, Tunable
+from vinedresser.capture.adapters.adapter import Change, Guard, Tunable
+from vinedresser.capture.adapters.packages import is_a, needed
 from vinedresser.capture.recording.session import Session
-from vinedresser.capture.requests.tunables import make_tunable
 from vinedresser.capture.run.opening import OpenedRun
 from vinedresser.errors import ConfigError, CorruptData
 from vinedresser.store.records import (
@@ -23,6 +23,9 @@ from vinedresser.store.records import (
 )
 
 __all__ = ["TrainerRequests"]
+
+# The learning rate, and the maximum total norm of the gradients.
+_TUNABLE = ("lr", "clip")
 
 # Saves a model's state to a directory, given the number of steps.
 _Save = Callable[[Path, int], object]
@@ -65,8 +68,8 @@ class TrainerRequests:
         self._do = session.shield.guard("a request to the trainer", self._execute)
 
     def declare(self, name: str, targets: tuple[Any, ...]) -> None:
-        """Allow a parameter to be changed; see `make_tunable`."""
-        self._tunables[name] = make_tunable(name, targets, self._session.shield.guard)
+        """Allow a parameter to be changed; see `Hook.tunable`."""
+        self._tunables[name] = _make_tunable(name, targets, self._session.shield.guard)
 
     def look(self) -> None:
         """Store the answer to the last request, and read the next one.
@@ -176,3 +179,36 @@ def _change(request: TrainerRequest) -> Change:
         return new
 
     return change
+
+
+def _make_tunable(name: str, targets: tuple[Any, ...], guard: Guard) -> Tunable:
+    """Return the tunable for a parameter; see `Hook.tunable`.
+
+    Args:
+        name: "lr" or "clip".
+        targets: optimizers; for "lr" of torch, one optimizer and its schedulers.
+        guard: see `Shield.guard`.
+
+    Raises:
+        ConfigError: the name is unknown, or a target does not have the parameter.
+        MissingDependency: a package of the framework's extra is not installed.
+    """
+    if name not in _TUNABLE:
+        raise ConfigError(f"tunable({name!r}): must be one of {', '.join(_TUNABLE)}")
+    if not targets:
+        raise ConfigError(f"tunable({name!r}): pass an optimizer")
+    if is_a(targets[0], "torch", "optim.Optimizer"):
+        with needed("a torch optimizer", "torch"):
+            from vinedresser.capture.torch_.optimizers.tuning import GradientClip, TorchLearningRate
+        if name == "lr":
+            return TorchLearningRate(targets[0], targets[1:])
+        return GradientClip(targets, guard)
+    if is_a(targets[0], "keras", "optimizers.Optimizer") and name == "lr":
+        with needed("a Keras optimizer", "tensorflow"):
+            from vinedresser.capture.keras_.tuning import KerasLearningRate
+        return KerasLearningRate(targets)
+    kind = f"{type(targets[0]).__module__}.{type(targets[0]).__qualname__}"
+    raise ConfigError(
+        f"tunable({name!r}, …): not supported by a {kind}; pass a torch.optim.Optimizer"
+        + (" or a keras.optimizers.Optimizer" if name == "lr" else "")
+    )

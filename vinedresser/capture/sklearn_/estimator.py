@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import copy
 import functools
+import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import sklearn
 from sklearn.base import clone
 
@@ -16,10 +19,8 @@ from vinedresser.capture.adapters.training_setup import TrainingSetup
 from vinedresser.capture.recording.session import Session
 from vinedresser.capture.sklearn_.checkpoint import save_checkpoint
 from vinedresser.capture.sklearn_.fit_recorder import FitRecorder
-from vinedresser.capture.sklearn_.inner_estimator import inner_estimator
+from vinedresser.capture.sklearn_.inner_estimator import inner_estimator, training_setup
 from vinedresser.capture.sklearn_.sample import Sample
-from vinedresser.capture.sklearn_.setup import training_setup
-from vinedresser.capture.sklearn_.side_effects import without_side_effects
 from vinedresser.errors import ConfigError
 from vinedresser.store.collections.modules import ModuleInfo
 
@@ -123,7 +124,7 @@ class SklearnAdapter:
         if not self._described:
             self._described = True
             self._introduce(self)
-        with without_side_effects(self.estimator, inner_estimator(self.estimator).estimator):
+        with _without_side_effects(self.estimator, inner_estimator(self.estimator).estimator):
             (self._recorder.record_batch if name == "partial_fit" else self._recorder.record_fit)(
                 x, y
             )
@@ -251,3 +252,27 @@ def watched(
 
 def _has(estimator: Any, method: str) -> bool:
     return callable(getattr(estimator, method, None))
+
+
+@contextmanager
+def _without_side_effects(*estimators: Any) -> Iterator[None]:
+    """Suppress warnings and restore the random state at the end of the context.
+
+    Some estimators draw random numbers when they predict, for example a random dummy classifier,
+    and some emit warnings about calls that the user did not make.
+
+    Args:
+        estimators: estimators whose ``random_state`` may be a generator.
+    """
+    own = (getattr(estimator, "random_state", None) for estimator in estimators)
+    generators = [one for one in own if isinstance(one, np.random.RandomState)]
+    states = [one.get_state() for one in generators]
+    common = np.random.get_state()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        np.random.set_state(common)
+        for generator, state in zip(generators, states, strict=True):
+            generator.set_state(state)

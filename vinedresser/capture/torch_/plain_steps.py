@@ -11,9 +11,8 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from vinedresser.capture.recording.plain_step import PlainStep
 from vinedresser.capture.recording.recorder import Recorder
-from vinedresser.capture.recording.recording import Recording
+from vinedresser.capture.recording.recording import PlainStep, Recording
 from vinedresser.capture.torch_.forward.forward_hooks import is_elsewhere
 from vinedresser.capture.torch_.forward.forward_modes import ForwardModes
 from vinedresser.capture.torch_.training_state import TrainingState

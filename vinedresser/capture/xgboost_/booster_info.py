@@ -1,14 +1,19 @@
-"""The loss metrics of objectives, and properties of a booster."""
+"""What a booster says about itself: properties, loss, setup, coefficients."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
+import numpy as np
+from numpy.typing import NDArray
 from xgboost import Booster
 
-__all__ = ["LOSSES", "BoosterInfo"]
+from vinedresser.capture.adapters.training_setup import TrainingSetup, described_optimizer, typed
+
+__all__ = ["BoosterInfo", "LOSSES", "coefficients", "training_setup"]
 
 # By objective, the metric that equals the minimized loss, which is the default metric of XGBoost.
 # The default metrics of hinge and ranking objectives (error, ndcg, map) are not losses.
@@ -73,3 +78,53 @@ class BoosterInfo:
     def loss(self) -> str | None:
         """The metric that is the objective's loss; None if XGBoost has none."""
         return LOSSES.get(self.objective)
+
+
+# Suffix of the tables that contain parameters.
+_TABLE_SUFFIX = "_param"
+
+
+def training_setup(booster: Booster) -> TrainingSetup:
+    """Return the training setup of a booster that has completed a round.
+
+    The loss is the objective; for a custom objective, the one that it replaces. The optimizer is
+    the kind of booster with all of its effective parameters and ``lr``, the learning rate.
+    """
+    learner = json.loads(booster.save_config())["learner"]
+    objective = learner["objective"]
+    settings = dict(_parameters(learner["gradient_booster"]))
+    if "learning_rate" in settings:
+        settings["lr"] = settings["learning_rate"]
+    loss = typed(objective["name"], dict(_parameters(objective)))
+    kind = learner["gradient_booster"]["name"]
+    return TrainingSetup({"objective": loss}, {0: described_optimizer(kind, settings, ())})
+
+
+def _parameters(table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the parameters in a booster's configuration, including nested tables."""
+    for key, value in table.items():
+        if not isinstance(value, dict):
+            continue
+        if key.endswith(_TABLE_SUFFIX):
+            yield from ((name, _value(text)) for name, text in value.items())
+        else:
+            yield from _parameters(value)
+
+
+def _value(text: Any) -> Any:
+    """Parse a parameter as a number if possible."""
+    try:
+        # XGBoost stores parameters as float32.
+        number = float(f"{float(text):.7g}")
+    except (TypeError, ValueError):
+        return text
+    return int(number) if number.is_integer() and "." not in text else number
+
+
+def coefficients(booster: Booster) -> dict[str, NDArray[np.float32]]:
+    """Return "weights" [F] and "biases" [1], float32; [F, K] and [K] for K outputs."""
+    model = json.loads(bytes(booster.save_raw("json")))["learner"]["gradient_booster"]["model"]
+    features = booster.num_features()
+    values = np.array(model["weights"], np.float32).reshape(features + 1, -1)
+    weights = values[:-1, 0] if values.shape[1] == 1 else values[:-1]
+    return {"weights": weights, "biases": values[-1]}

@@ -14,12 +14,14 @@ from vinedresser.capture.adapters.tree_table import keep_trees, tree_names
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.recording.tensor_copier import ArrayCopier
 from vinedresser.capture.shield import Shield
-from vinedresser.capture.xgboost_.booster_info import BoosterInfo
+from vinedresser.capture.xgboost_.booster_info import BoosterInfo, coefficients
+from vinedresser.capture.xgboost_.contributions import (
+    IMPORTANCES,
+    Importance,
+    NewestRounds,
+    ShapleyValues,
+)
 from vinedresser.capture.xgboost_.data import DataSet
-from vinedresser.capture.xgboost_.importance import IMPORTANCES, Importance
-from vinedresser.capture.xgboost_.linear import coefficients
-from vinedresser.capture.xgboost_.newest_rounds import NewestRounds
-from vinedresser.capture.xgboost_.shapley_values import ShapleyValues
 from vinedresser.capture.xgboost_.trees import newest_trees, serialize
 from vinedresser.store.reductions.strided_rows import some_rows
 from vinedresser.store.step_record import StepRecord

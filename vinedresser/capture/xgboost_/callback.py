@@ -11,12 +11,12 @@ from xgboost.callback import TrainingCallback
 
 from vinedresser.capture.adapters.training_setup import TrainingSetup
 from vinedresser.capture.recording.session import Session
+from vinedresser.capture.xgboost_.booster_info import training_setup
 from vinedresser.capture.xgboost_.checkpoint import save_checkpoint
+from vinedresser.capture.xgboost_.contributions import feature_names
 from vinedresser.capture.xgboost_.data import named_sets
 from vinedresser.capture.xgboost_.evaluations import EvalsLog
-from vinedresser.capture.xgboost_.importance import feature_names
 from vinedresser.capture.xgboost_.round_recorder import RoundRecorder
-from vinedresser.capture.xgboost_.setup import training_setup
 from vinedresser.errors import ConfigError
 from vinedresser.store.collections.modules import ModuleInfo
 

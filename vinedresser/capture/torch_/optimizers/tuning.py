@@ -9,7 +9,7 @@ import torch
 from torch.nn.utils import clip_grad_norm_
 from torch.optim import Optimizer
 
-from vinedresser.capture.adapters.tunable import Change, Changed, Guard
+from vinedresser.capture.adapters.adapter import Change, Changed, Guard
 from vinedresser.errors import ConfigError
 
 __all__ = ["GradientClip", "TorchLearningRate"]
