@@ -6,45 +6,62 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+from vinedresser.capture.adapters.training_setup import TrainingSetup
 from vinedresser.store.collections.modules import ModuleInfo
 
-__all__ = [
-    "Adapter",
-    "Change",
-    "Changed",
-    "Guard",
-    "LossTaker",
-    "TabularAdapter",
-    "Tunable",
-    "Watchful",
-]
+__all__ = ["Adapter", "Change", "Changed", "Guard", "LossTaker", "Tunable"]
+
+# Computes the new value from the old one.
+Change = Callable[[float], float]
+
+# `Shield.guard`.
+Guard = Callable[[str, Callable[..., Any]], Callable[..., Any]]
 
 
 class Adapter(Protocol):
-    """Connects a hook to one model of a framework."""
+    """Connects a hook to one model of a framework.
 
-    @property
-    def framework(self) -> str:
-        """Name of the framework, such as "torch"."""
+    Attributes:
+        framework: name of the framework, such as "torch".
+        versions: versions of the framework and its backend, by name.
+    """
 
-    @property
-    def versions(self) -> dict[str, str]:
-        """Versions of the framework and its backend, by name."""
+    framework: str
+    versions: dict[str, str]
 
     def names(self) -> list[str]:
         """Return the names of all tensors known to be available for capture."""
+        return []
 
     def modules(self) -> dict[str, ModuleInfo]:
-        """Return type and activation of each module or layer, by path."""
+        """Return type and activation of each module or layer, by path; {} if there are none."""
+        return {}
 
-    def path_of(self, module: Any) -> str | None:
+    def path_of(self, module: Any) -> str | None:  # noqa: ARG002
         """Return the path of a module or layer object, or None if it is not part of the model."""
+        return None
+
+    def features(self) -> list[str]:
+        """Return the names of the input features in order; [] if unknown or if there are none."""
+        return []
+
+    def classes(self) -> list[str]:
+        """Return the class names in the order of their indices; [] if there are none."""
+        return []
+
+    def setup(self) -> TrainingSetup:
+        """Return the setup of the training known so far."""
+        return TrainingSetup()
 
     def checkpoint(self, directory: Path, step: int) -> None:
         """Save the model's current state as ``step-<step>`` in a directory."""
 
     def detach(self) -> None:
         """Remove everything that was attached to the model."""
+
+    def look(self) -> None:
+        """Report problems; called about once a second on the writer's thread."""
+        return
 
 
 @runtime_checkable
@@ -59,32 +76,6 @@ class LossTaker(Protocol):
             value: the returned value, a number or a nesting of tensors.
             arguments: arguments of the call.
         """
-
-
-@runtime_checkable
-class TabularAdapter(Protocol):
-    """An adapter of a model for tabular data, with named features and classes."""
-
-    def features(self) -> list[str]:
-        """Return the names of the input features in order; [] while unknown."""
-
-    def classes(self) -> list[str]:
-        """Return the class names in the order of their indices; [] if there are none."""
-
-
-@runtime_checkable
-class Watchful(Protocol):
-    """An adapter that periodically checks for problems."""
-
-    def look(self) -> None:
-        """Report problems; called about once a second on the writer's thread."""
-
-
-# Computes the new value from the old one.
-Change = Callable[[float], float]
-
-# `Shield.guard`.
-Guard = Callable[[str, Callable[..., Any]], Callable[..., Any]]
 
 
 class Changed(NamedTuple):

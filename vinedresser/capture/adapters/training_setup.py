@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from math import prod
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Self
 
 __all__ = [
-    "SetUp",
     "TrainingSetup",
     "described_function",
     "described_optimizer",
@@ -51,14 +50,6 @@ class TrainingSetup:
             joined.unoptimized.extend(one.unoptimized)
             joined.dropout.update(one.dropout)
         return joined
-
-
-@runtime_checkable
-class SetUp(Protocol):
-    """An adapter that knows the setup of its training."""
-
-    def setup(self) -> TrainingSetup:
-        """Return the setup known so far."""
 
 
 def typed(kind: str, settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from keras.src.backend.common.keras_tensor import any_symbolic_tensors
 from keras.src.backend.common.symbolic_scope import in_symbolic_scope
 
 from vinedresser.capture.adapters.adapter import Adapter
+from vinedresser.capture.adapters.checkpoint import replacing
 from vinedresser.capture.adapters.training_setup import TrainingSetup
-from vinedresser.capture.keras_.checkpoint import save_checkpoint
 from vinedresser.capture.keras_.loops.builtin_loops import BuiltinLoops
 from vinedresser.capture.keras_.loops.custom_loop import CustomLoop
 from vinedresser.capture.keras_.observation.interception import current_observer, unwatch, watch
@@ -28,7 +28,7 @@ from vinedresser.store.collections.modules import ModuleInfo
 __all__ = ["KerasAdapter"]
 
 
-class KerasAdapter:
+class KerasAdapter(Adapter):
     """Captures from one Keras model.
 
     A step in which nothing is due runs the function compiled by Keras. Otherwise a second function
@@ -47,6 +47,8 @@ class KerasAdapter:
         ConfigError: The backend, the loss or the optimizer is not supported.
         ImportError: The backend's package is not installed.
     """
+
+    framework = "keras"
 
     def __init__(
         self,
@@ -73,6 +75,7 @@ class KerasAdapter:
             on_new_layers=partial(introduce, self),
         )
         self._backend = watched.backend
+        self.versions = {"keras": keras.__version__, **self._backend.versions}
         self._names = watched.names
         self._loop = CustomLoop(watched)
         guard = session.shield.guard
@@ -86,19 +89,9 @@ class KerasAdapter:
         watch(self)
 
     @property
-    def framework(self) -> str:
-        """See `Adapter.framework`."""
-        return "keras"
-
-    @property
     def patch_points(self) -> tuple[PatchPoint, ...]:
         """See `ModelObserver.patch_points`."""
         return self._execution.patch_points
-
-    @property
-    def versions(self) -> dict[str, str]:
-        """See `Adapter.versions`."""
-        return {"keras": keras.__version__, **self._backend.versions}
 
     def names(self) -> list[str]:
         """See `Adapter.names`."""
@@ -109,7 +102,7 @@ class KerasAdapter:
         return self._names.modules()
 
     def setup(self) -> TrainingSetup:
-        """See `SetUp.setup`."""
+        """See `Adapter.setup`."""
         return training_setup(self._watched, self.loss)
 
     def path_of(self, module: Any) -> str | None:
@@ -117,8 +110,13 @@ class KerasAdapter:
         return next((path for path, one in self._names.layers() if one is module), None)
 
     def checkpoint(self, directory: Path, step: int) -> None:
-        """See `Adapter.checkpoint`."""
-        save_checkpoint(self.model, directory, step, self._name)
+        """See `Adapter.checkpoint`.
+
+        ``model.load_weights(path)`` loads it, including the optimizer's state.
+        """
+        stem = f"step-{step}-{self._name}" if self._name else f"step-{step}"
+        with replacing(directory / f"{stem}.weights.h5") as path:
+            self.model.save_weights(path, overwrite=True)
 
     def detach(self) -> None:
         """See `Adapter.detach`."""

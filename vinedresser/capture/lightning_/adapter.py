@@ -10,6 +10,7 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
+from vinedresser.capture.adapters.adapter import Adapter
 from vinedresser.capture.adapters.training_setup import TrainingSetup
 from vinedresser.capture.lightning_.stand_in import StandIn
 from vinedresser.capture.recording.session import Session
@@ -22,7 +23,7 @@ __all__ = ["LightningAdapter"]
 _STEPS = ("training_step", "validation_step", "test_step", "predict_step")
 
 
-class LightningAdapter:
+class LightningAdapter(Adapter):
     """Watches the Lightning module of a trainer.
 
     The method that the trainer calls in a step (such as ``training_step``) counts as the forward of
@@ -37,28 +38,20 @@ class LightningAdapter:
         stepped: an optimizer took a step since this was last set to False.
     """
 
+    framework = "torch"
+
     def __init__(
         self, session: Session, versions: dict[str, str], log: Callable[[str, Any], None]
     ) -> None:
         self.stepped = False
         self._session = session
-        self._versions = versions
+        self.versions = versions
         self._log = session.shield.guard("a logged value", log, names=0)
         self._taking = session.shield.guard("the loss", self._take_loss)
         self._inner: TorchAdapter | None = None
         self._model: MethodAsForward | None = None
         self._stand_ins: list[StandIn] = []
         self._handles: list[RemovableHandle] = []
-
-    @property
-    def framework(self) -> str:
-        """See `Adapter.framework`."""
-        return "torch"
-
-    @property
-    def versions(self) -> dict[str, str]:
-        """See `Adapter.versions`."""
-        return self._versions
 
     def names(self) -> list[str]:
         """See `Adapter.names`."""
@@ -69,7 +62,7 @@ class LightningAdapter:
         return {} if self._inner is None else self._inner.modules()
 
     def setup(self) -> TrainingSetup:
-        """See `SetUp.setup`."""
+        """See `Adapter.setup`."""
         return TrainingSetup() if self._inner is None else self._inner.setup()
 
     def path_of(self, module: Any) -> str | None:

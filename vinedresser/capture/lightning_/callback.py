@@ -31,6 +31,7 @@ def _package() -> Any:
 
 
 _LIGHTNING = _package()
+_CALLBACK: Any = _LIGHTNING.Callback
 
 
 class HookAccess(NamedTuple):
@@ -53,7 +54,7 @@ class HookAccess(NamedTuple):
     metric: Callable[[str, Any], None]
 
 
-class LightningCallback(_LIGHTNING.Callback):  # type: ignore[misc]
+class LightningCallback(_CALLBACK):  # type: ignore[misc]
     """Watches the module that a trainer fits, validates, tests or predicts with.
 
         trainer = Trainer(callbacks=[hook.lightning()])

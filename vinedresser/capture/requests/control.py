@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
-from vinedresser.capture.adapters.adapter import Adapter, LossTaker, TabularAdapter, Watchful
-from vinedresser.capture.adapters.training_setup import SetUp, TrainingSetup, described_function
+from vinedresser.capture.adapters.adapter import Adapter, LossTaker
+from vinedresser.capture.adapters.training_setup import TrainingSetup, described_function
 from vinedresser.capture.config.capture_config import CaptureConfig
 from vinedresser.capture.recording.session import Session
+from vinedresser.capture.run.environment import versions
 from vinedresser.capture.run.opening import OpenedRun
 from vinedresser.errors import ConfigError, CorruptData
 from vinedresser.store.collections.modules import ModuleInfo
@@ -114,16 +116,28 @@ class CaptureControl:
         """Complete the run's record, on rank 0 only."""
         if self._rank:
             return
-        versions = {name: text for one in self.adapters for name, text in one.versions.items()}
-        self._session.shield.guard("describing the run", self._run.describe)(
-            self.adapters[0].framework if self.adapters else "",
-            versions,
-            self._session.recorder.lasting,
-            self.world_size,
-            self._modules(),
-            setup=self._setup(),
-            **self._tabular(),
+        adapters, config = self.adapters, self._session.recorder.lasting
+        found = {name: text for one in adapters for name, text in one.versions.items()}
+        setup = TrainingSetup.joined(
+            [*(one.setup() for one in adapters), TrainingSetup(dict(self.losses))]
         )
+        record = replace(
+            self._run.record,
+            framework=adapters[0].framework if adapters else "",
+            versions=versions(**found),
+            world_size=self.world_size,
+            capture=config.to_json(),
+            capture_digest=config.digest(),
+            modules={path: info.words() for path, info in self._found().items()},
+            features=next((one.features() for one in adapters if one.features()), []),
+            classes=next((one.classes() for one in adapters if one.classes()), []),
+            losses=setup.losses,
+            optimizers=list(setup.optimizers.values()),
+            frozen=setup.frozen,
+            unoptimized=setup.unoptimized,
+            dropout=setup.dropout,
+        )
+        self._session.shield.guard("describing the run", self._run.update)(record)
 
     def look(self) -> None:
         """Answer the request that has taken effect, read the next one, and check the adapters.
@@ -134,8 +148,7 @@ class CaptureControl:
             StoreError: the storage failed.
         """
         for adapter in self.adapters:
-            if isinstance(adapter, Watchful):
-                adapter.look()
+            adapter.look()
         if self._pending is not None:
             number, config = self._pending
             if self._session.recorder.adopted is not config:
@@ -184,21 +197,6 @@ class CaptureControl:
         for adapter in self.adapters:
             found |= adapter.modules()
         return found
-
-    def _modules(self) -> dict[str, list[str]]:
-        return {path: info.words() for path, info in self._found().items()}
-
-    def _tabular(self) -> dict[str, list[str]]:
-        """Return the names of features and classes of the first models that have them."""
-        named = [one for one in self.adapters if isinstance(one, TabularAdapter)]
-        features = next((one.features() for one in named if one.features()), [])
-        classes = next((one.classes() for one in named if one.classes()), [])
-        return {"features": features, "classes": classes}
-
-    def _setup(self) -> TrainingSetup:
-        """Return the training's setup known so far."""
-        setups = [one.setup() for one in self.adapters if isinstance(one, SetUp)]
-        return TrainingSetup.joined([*setups, TrainingSetup(dict(self.losses))])
 
     def _path_of(self, module: Any) -> str | None:
         paths: Iterable[str | None] = (adapter.path_of(module) for adapter in self.adapters)

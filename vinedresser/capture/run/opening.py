@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any
 
-from vinedresser.capture.adapters.training_setup import TrainingSetup
 from vinedresser.capture.config.capture_config import CaptureConfig
 from vinedresser.capture.run.environment import Environment, versions
 from vinedresser.capture.run.no_storage import NoStorage
@@ -52,50 +51,12 @@ class OpenedRun:
         """Location for readers."""
         return self.storage.location if self.upload is None else self.upload.url
 
-    def describe(
-        self,
-        framework: str,
-        found: Mapping[str, str],
-        config: CaptureConfig,
-        world_size: int,
-        modules: Mapping[str, list[str]],
-        *,
-        features: Iterable[str] = (),
-        classes: Iterable[str] = (),
-        setup: TrainingSetup | None = None,
-    ) -> None:
-        """Complete the run's record once a model is known.
-
-        Args:
-            framework: framework of the model.
-            found: versions of the framework and its backend.
-            config: collections to capture.
-            world_size: number of ranks.
-            modules: type and activation of each module of the watched models, by path.
-            features: names of the input features.
-            classes: names of the classes.
-            setup: setup of the training.
+    def update(self, record: RunRecord) -> None:
+        """Replace the run's record unless it is the same.
 
         Raises:
             StoreError: the storage failed.
         """
-        setup = setup or TrainingSetup()
-        record = replace(
-            self.record,
-            framework=framework,
-            versions=versions(**found),
-            world_size=world_size,
-            capture=config.to_json(),
-            capture_digest=config.digest(),
-            modules=dict(modules),
-            features=list(features),
-            classes=list(classes),
-            losses=setup.losses,
-            optimizers=list(setup.optimizers.values()),
-            frozen=setup.frozen,
-            unoptimized=setup.unoptimized,
-            dropout=setup.dropout,
-        )
         if record != self.record:
             self.record = record
             write_record(self.storage, record)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,13 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
+from vinedresser.capture.adapters.checkpoint import replacing
 from vinedresser.capture.sklearn_.stages import stages_of
 
 __all__ = ["save_checkpoint"]
 
 
-def save_checkpoint(estimator: Any, directory: Path, step: int) -> Path:
-    """Save an estimator atomically as ``step-<step>.npz``, without pickle; return the path.
+def save_checkpoint(estimator: Any, directory: Path, step: int) -> None:
+    """Save an estimator atomically as ``step-<step>.npz``, without pickle.
 
     The file contains each numeric attribute that ends with an underscore under its name (lists as
     ``coefs_.0``, ...), the columns of trees as ``trees.<stage>.<tree>.<column>``, and ``params``,
@@ -35,13 +35,8 @@ def save_checkpoint(estimator: Any, directory: Path, step: int) -> Path:
         for name, one in steps
         for key, array in _arrays(one)
     }
-    directory.mkdir(parents=True, exist_ok=True)
-    path = directory / f"step-{step}.npz"
-    temporary = directory / f".tmp-{os.getpid()}-{path.name}"
-    with temporary.open("wb") as file:
+    with replacing(directory / f"step-{step}.npz") as path, path.open("wb") as file:
         np.savez(file, allow_pickle=False, **arrays)
-    os.replace(temporary, path)
-    return path
 
 
 def _arrays(estimator: Any) -> Iterator[tuple[str, NDArray[Any]]]:

@@ -22,14 +22,13 @@ from vinedresser.capture.sklearn_.fit_recorder import FitRecorder
 from vinedresser.capture.sklearn_.inner_estimator import inner_estimator, training_setup
 from vinedresser.capture.sklearn_.sample import Sample
 from vinedresser.errors import ConfigError
-from vinedresser.store.collections.modules import ModuleInfo
 
 __all__ = ["SklearnAdapter", "WatchedEstimator", "watched"]
 
 _FITS = frozenset({"fit", "fit_predict", "fit_transform", "partial_fit"})
 
 
-class SklearnAdapter:
+class SklearnAdapter(Adapter):
     """The adapter of one estimator.
 
     Args:
@@ -40,6 +39,8 @@ class SklearnAdapter:
         rows: maximum number of rows used of a batch or data set.
     """
 
+    framework = "sklearn"
+
     def __init__(
         self,
         session: Session,
@@ -48,6 +49,7 @@ class SklearnAdapter:
         validation: Sample | None,
         rows: int,
     ) -> None:
+        self.versions = {"sklearn": sklearn.__version__}
         self.estimator = estimator
         self.report = session.shield.report
         self._introduce = introduce
@@ -58,41 +60,19 @@ class SklearnAdapter:
         self._step = guard("the end of a step", session.step_ended)
         self._record = guard("the end of a fit", self._record_fit)
 
-    @property
-    def framework(self) -> str:
-        """See `Adapter.framework`."""
-        return "sklearn"
-
-    @property
-    def versions(self) -> dict[str, str]:
-        """See `Adapter.versions`."""
-        return {"sklearn": sklearn.__version__}
-
-    def names(self) -> list[str]:
-        """See `Adapter.names`; unknown before the first fit."""
-        return []
-
-    def modules(self) -> dict[str, ModuleInfo]:
-        """See `Adapter.modules`; an estimator has none."""
-        return {}
-
     def setup(self) -> TrainingSetup:
-        """See `SetUp.setup`."""
+        """See `Adapter.setup`."""
         return training_setup(self.estimator)
 
-    def path_of(self, module: Any) -> str | None:  # noqa: ARG002 (the protocol's)
-        """See `Adapter.path_of`."""
-        return None
-
     def features(self) -> list[str]:
-        """See `TabularAdapter.features`; "x0", "x1", ... if there are no names."""
+        """See `Adapter.features`; "x0", "x1", ... if there are no names."""
         names = getattr(self.estimator, "feature_names_in_", None)
         if names is None:
             names = [f"x{place}" for place in range(getattr(self.estimator, "n_features_in_", 0))]
         return list(map(str, names))
 
     def classes(self) -> list[str]:
-        """See `TabularAdapter.classes`."""
+        """See `Adapter.classes`."""
         return list(map(str, getattr(self.estimator, "classes_", ())))
 
     def checkpoint(self, directory: Path, step: int) -> None:

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from vinedresser.capture.adapters.adapter import Adapter
 from vinedresser.capture.adapters.training_setup import TrainingSetup
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.recording.session import Session
@@ -39,7 +40,7 @@ from vinedresser.store.collections.modules import ModuleInfo
 __all__ = ["TorchAdapter"]
 
 
-class TorchAdapter:
+class TorchAdapter(Adapter):
     """Watches one torch model.
 
     A step in which nothing is due costs one call before the model's forward and two around the
@@ -60,6 +61,8 @@ class TorchAdapter:
         ConfigError: the loss or an optimizer cannot be watched.
     """
 
+    framework = "torch"
+
     def __init__(
         self,
         session: Session,
@@ -70,6 +73,7 @@ class TorchAdapter:
     ) -> None:
         check_loss(loss)
         given = given_optimizers(optimizer)
+        self.versions = {"torch": torch.__version__}
         self._session = session
         self._recorder = session.recorder
         self._root = model
@@ -125,16 +129,6 @@ class TorchAdapter:
         if given:
             session.leader = self
 
-    @property
-    def framework(self) -> str:
-        """See `Adapter.framework`."""
-        return "torch"
-
-    @property
-    def versions(self) -> dict[str, str]:
-        """See `Adapter.versions`."""
-        return {"torch": torch.__version__}
-
     def names(self) -> list[str]:
         """See `Adapter.names`."""
         return self._state.names(self._optimizers.known()) + self._running.names()
@@ -149,7 +143,7 @@ class TorchAdapter:
         }
 
     def setup(self) -> TrainingSetup:
-        """See `SetUp.setup`."""
+        """See `Adapter.setup`."""
         return self._notes.setup(begun=bool(self._recorder.steps))
 
     def path_of(self, module: Any) -> str | None:
@@ -162,7 +156,7 @@ class TorchAdapter:
         save_checkpoint(self._root, directory, step)
 
     def look(self) -> None:
-        """See `Watchful.look`."""
+        """See `Adapter.look`."""
         leader = self._session.leader
         if not isinstance(leader, TorchAdapter) or not leader._overdue.others:
             self._unseen.look()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,13 @@ from safetensors.torch import save_file
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from vinedresser.capture.adapters.checkpoint import replacing
 from vinedresser.capture.torch_.names import unwrapped
 
 __all__ = ["save_checkpoint"]
 
 
-def save_checkpoint(model: nn.Module, directory: Path, step: int) -> Path | None:
+def save_checkpoint(model: nn.Module, directory: Path, step: int) -> None:
     """Save a model's state atomically as ``step-<step>.safetensors``.
 
     Load it with ``model.load_state_dict(safetensors.torch.load_file(path))``. A tensor with several
@@ -36,15 +36,12 @@ def save_checkpoint(model: nn.Module, directory: Path, step: int) -> Path | None
         directory: target directory, created if missing.
         step: number of finished optimizer steps.
 
-    Returns:
-        Path of the file, or None for a replica.
-
     Raises:
         OSError: the file cannot be written.
     """
     rank = dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
     if rank and isinstance(model, DistributedDataParallel):
-        return None
+        return
     tensors: dict[str, torch.Tensor] = {}
     left_out: list[str] = []
     sharded: dict[str, dict[str, Any]] = {}
@@ -62,16 +59,12 @@ def save_checkpoint(model: nn.Module, directory: Path, step: int) -> Path | None
         # safetensors rejects tensors that share memory.
         tensors[name] = plain.clone() if storage in memory else plain
         memory.add(storage)
-    directory.mkdir(parents=True, exist_ok=True)
     whose = f".rank-{rank}" if rank or sharded else ""
-    path = directory / f"step-{step}{whose}.safetensors"
-    temporary = directory / f".tmp-{os.getpid()}-{path.name}"
     metadata = {"format": "pt", "step": str(step), "left_out": ",".join(left_out)}
     if sharded:
         metadata["sharded"] = json.dumps(sharded)
-    save_file(tensors, temporary, metadata)
-    os.replace(temporary, path)
-    return path
+    with replacing(directory / f"step-{step}{whose}.safetensors") as path:
+        save_file(tensors, path, metadata)
 
 
 def _placed(value: Any) -> dict[str, Any]:

@@ -9,16 +9,16 @@ from typing import Any
 import xgboost
 from xgboost.callback import TrainingCallback
 
+from vinedresser.capture.adapters.adapter import Adapter
+from vinedresser.capture.adapters.checkpoint import replacing
 from vinedresser.capture.adapters.training_setup import TrainingSetup
 from vinedresser.capture.recording.session import Session
 from vinedresser.capture.xgboost_.booster_info import training_setup
-from vinedresser.capture.xgboost_.checkpoint import save_checkpoint
 from vinedresser.capture.xgboost_.contributions import feature_names
 from vinedresser.capture.xgboost_.data import named_sets
 from vinedresser.capture.xgboost_.evaluations import EvalsLog
 from vinedresser.capture.xgboost_.round_recorder import RoundRecorder
 from vinedresser.errors import ConfigError
-from vinedresser.store.collections.modules import ModuleInfo
 
 __all__ = ["IdleCallback", "XGBoostCallback"]
 
@@ -27,7 +27,7 @@ class IdleCallback(TrainingCallback):
     """A callback that does nothing; replaces an `XGBoostCallback` in other processes."""
 
 
-class XGBoostCallback(TrainingCallback):
+class XGBoostCallback(TrainingCallback, Adapter):
     """Captures each round of `xgboost.train`, `xgboost.cv` or an estimator as a step.
 
     Metrics of the training set belong to the train step; those of the other evaluation sets form an
@@ -53,6 +53,8 @@ class XGBoostCallback(TrainingCallback):
         ConfigError: `train` or `validation` is not data, or a number of rows is invalid.
     """
 
+    framework = "xgboost"
+
     def __init__(
         self,
         session: Session,
@@ -66,6 +68,7 @@ class XGBoostCallback(TrainingCallback):
         shap_rows: int = 256,
     ) -> None:
         super().__init__()
+        self.versions = {"xgboost": xgboost.__version__}
         for key, value in (("rows", rows), ("shap_rows", shap_rows)):
             if not isinstance(value, int) or value < 1:
                 raise ConfigError(f"{key} = {value!r}: must be an integer, at least 1")
@@ -109,48 +112,32 @@ class XGBoostCallback(TrainingCallback):
     def __reduce__(self) -> tuple[type[IdleCallback], tuple[()]]:
         return IdleCallback, ()
 
-    @property
-    def framework(self) -> str:
-        """See `Adapter.framework`."""
-        return "xgboost"
-
-    @property
-    def versions(self) -> dict[str, str]:
-        """See `Adapter.versions`."""
-        return {"xgboost": xgboost.__version__}
-
     def names(self) -> list[str]:
         """See `Adapter.names`."""
         return [] if self._rounds is None else self._rounds.names()
 
-    def modules(self) -> dict[str, ModuleInfo]:
-        """See `Adapter.modules`; trees have none."""
-        return {}
-
     def setup(self) -> TrainingSetup:
-        """See `SetUp.setup`; known after the first round."""
+        """See `Adapter.setup`; known after the first round."""
         rounds = self._rounds
         if rounds is None or not rounds.done:
             return TrainingSetup()
         return training_setup(next(iter(rounds.boosters.values())))
 
-    def path_of(self, module: Any) -> str | None:  # noqa: ARG002 (the protocol's)
-        """See `Adapter.path_of`."""
-        return None
-
     def features(self) -> list[str]:
-        """See `TabularAdapter.features`."""
+        """See `Adapter.features`."""
         return self._features
 
-    def classes(self) -> list[str]:
-        """See `TabularAdapter.classes`; XGBoost has class numbers only."""
-        return []
-
     def checkpoint(self, directory: Path, step: int) -> None:
-        """See `Adapter.checkpoint`; in a cross-validation, one per fold."""
+        """See `Adapter.checkpoint`; in a cross-validation, one per fold.
+
+        ``xgboost.Booster(model_file=path)`` loads it; ``xgboost.train(xgb_model=path)`` continues
+        from it.
+        """
         boosters = {} if self._rounds is None else self._rounds.boosters
         for prefix, booster in boosters.items():
-            save_checkpoint(booster, directory, f"{prefix.replace('.', '-')}step-{step}")
+            name = f"{prefix.replace('.', '-')}step-{step}.ubj"
+            with replacing(directory / name) as path:
+                path.write_bytes(booster.save_raw("ubj"))
 
     def detach(self) -> None:
         """See `Adapter.detach`."""
