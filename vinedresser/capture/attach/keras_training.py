@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import keras
 
-from vinedresser.capture.attach.attaching import attach_hook
 from vinedresser.capture.attach.fetching import listen
-from vinedresser.capture.attach.tracebacks import PlainTracebacks, without_capture_frames
+from vinedresser.capture.attach.finder import TrainingFinder
+from vinedresser.capture.attach.tracebacks import without_capture_frames
 from vinedresser.capture.run.attachment import ATTACHMENT, Attachment
-
-if TYPE_CHECKING:
-    from vinedresser.capture.attach.attached_hook import AttachedHook
 
 __all__ = ["KerasTrainings", "attach"]
 
@@ -23,7 +18,7 @@ __all__ = ["KerasTrainings", "attach"]
 _MAX_STEPS_BETWEEN = 10
 
 
-class KerasTrainings:
+class KerasTrainings(TrainingFinder):
     """Watches Keras models when their training begins.
 
     The first ``fit`` of a model begins a training, and so does the first ``train_on_batch`` or call
@@ -35,14 +30,11 @@ class KerasTrainings:
     """
 
     def __init__(self, attachment: Attachment) -> None:
-        self._attachment = attachment
-        self._hook: AttachedHook | None = None
+        super().__init__(attachment, without_capture_frames)
         # Whether the training is the `fit` of one model.
         self._alone = False
         # The layers of the watched models, by id.
         self._known: dict[int, weakref.ref[keras.layers.Layer]] = {}
-        self._ends: list[Callable[[], None]] = []
-        self._tracebacks: PlainTracebacks | None = None
 
     def start(self) -> None:
         """See `Finder.start`."""
@@ -63,11 +55,7 @@ class KerasTrainings:
 
     def end(self) -> None:
         """See `Finder.end`."""
-        while self._ends:
-            self._ends.pop()()
-        if self._tracebacks is not None:
-            self._tracebacks.remove()
-        self._hook = self._tracebacks = None
+        super().end()
         self._known.clear()
 
     def _begins(self, model: keras.Model, *, alone: bool) -> None:
@@ -84,9 +72,7 @@ class KerasTrainings:
         if hook is None or alone or self._alone or hook.steps > _MAX_STEPS_BETWEEN:
             self._alone = alone
             self._known.clear()
-            hook = self._hook = attach_hook(self._attachment, hook)
-            if self._tracebacks is None:
-                self._tracebacks = PlainTracebacks(self._attachment.shield, without_capture_frames)
+            hook = self._attach_hook()
         name = model.name if self._known else None
         for layer in model._flatten_layers():
             self._known[id(layer)] = weakref.ref(layer)

@@ -16,12 +16,11 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
-from vinedresser.capture.attach.attaching import attach_hook
 from vinedresser.capture.attach.fetching import listen
+from vinedresser.capture.attach.finder import TrainingFinder
 from vinedresser.capture.attach.torch_losses import TorchLosses, listen_to_backwards
 from vinedresser.capture.attach.torch_models import WatchedModels, holders, parameters
 from vinedresser.capture.attach.torch_tracebacks import without_capture
-from vinedresser.capture.attach.tracebacks import PlainTracebacks
 from vinedresser.capture.run.attachment import ATTACHMENT, Attachment
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ _SEARCH_STEPS = 1000
 _COMPILER = "torch._dynamo"
 
 
-class TorchTrainings:
+class TorchTrainings(TrainingFinder):
     """Watches the models that torch optimizers update.
 
     After the first optimizer was created, calls of modules are intercepted: the outermost module in
@@ -50,8 +49,7 @@ class TorchTrainings:
     """
 
     def __init__(self, attachment: Attachment) -> None:
-        self._attachment = attachment
-        self._hook: AttachedHook | None = None
+        super().__init__(attachment, without_capture)
         # Number of steps of the training when an optimizer was created.
         self._made: weakref.WeakKeyDictionary[Optimizer, int] = weakref.WeakKeyDictionary()
         # Optimizers without a step, and optimizers without a known training.
@@ -63,9 +61,7 @@ class TorchTrainings:
         self._stepping: tuple[Optimizer, Any, Any] | None = None
         self._models = WatchedModels()
         self._losses = TorchLosses(attachment)
-        self._tracebacks: PlainTracebacks | None = None
         self._steps = 0
-        self._ends: list[Callable[[], None]] = []
         self._end_calls: Callable[[], None] | None = None
 
     def start(self) -> None:
@@ -88,11 +84,7 @@ class TorchTrainings:
     def end(self) -> None:
         """See `Finder.end`."""
         self._stop_watching_calls()
-        while self._ends:
-            self._ends.pop()()
-        if self._tracebacks is not None:
-            self._tracebacks.remove()
-        self._hook = self._tracebacks = None
+        super().end()
         self._idle.update(self._made)
         self._unplaced.update(self._made)
         self._forget()
@@ -167,10 +159,8 @@ class TorchTrainings:
         """Return the hook of the optimizers' training; begin one if necessary."""
         if self._hook is None or all(self._made[one] for one in optimizers):
             self._forget()
-            self._hook = attach_hook(self._attachment, self._hook)
-            if self._tracebacks is None:
-                self._tracebacks = PlainTracebacks(self._attachment.shield, without_capture)
-            self._losses.hook = self._hook
+            self._losses.hook = self._attach_hook()
+        assert self._hook is not None, "attached above, if not before"
         return self._hook
 
     def _forget(self) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vinedresser.capture.adapters.tree_table import keep_trees, tree_names
-from vinedresser.capture.config.due_evaluations import DueEvaluations
+from vinedresser.capture.recording.evaluations import Evaluations
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.recording.session import Session
 from vinedresser.capture.recording.tensor_copier import ArrayCopier
@@ -48,7 +48,7 @@ class FitRecorder:
         self._validation = validation
         self._rows = rows
         self._copier = session.copier(ArrayCopier)
-        self._evaluations = DueEvaluations()
+        self._evaluations = Evaluations(session.recorder)
         # An error in one part must not affect the others.
         guard = session.shield.guard
         self._rows_guarded = guard("recording predictions", self._record_rows)
@@ -69,7 +69,7 @@ class FitRecorder:
             self._record_scalars(recording, self._learned_scalars(inner))
             self._learned_guarded(recording, inner)
         if self._validation is not None:
-            evaluation = self._evaluation(narrow=True)
+            evaluation = self._evaluations.recording()
             if evaluation is not None:
                 self._rows_guarded(evaluation, self._validation, None)
                 self._session.recorder.resume_training()
@@ -141,7 +141,7 @@ class FitRecorder:
     ) -> None:
         """Record the evaluation of a stage; the last one includes the learned parameters."""
         last = stage == stages.count - 1
-        recording = self._evaluation(narrow=not last)
+        recording = self._evaluations.recording(frequent=not last)
         if recording is None:
             return
         if stage < len(stages.validation):
@@ -152,21 +152,6 @@ class FitRecorder:
         if self._validation is not None and (last or validated is not None):
             self._rows_guarded(recording, self._validation, validated)
         self._session.recorder.resume_training()
-
-    def _evaluation(self, *, narrow: bool) -> Recording | None:
-        """Return the recording of an evaluation; None if nothing is due.
-
-        Args:
-            narrow: whether ``every`` applies, since there is an evaluation after each step.
-        """
-        recorder = self._session.recorder
-        due = recorder.config.due(recorder.steps, "eval")
-        if narrow:
-            due = self._evaluations.at(due, recorder.steps)
-        recording = recorder.recording("eval") if due else None
-        if recording is not None:
-            recording.due = due
-        return recording
 
     def _staged(
         self, stages: Stages, inner: InnerEstimator, sample: Sample | None

@@ -7,7 +7,7 @@ from typing import Any
 
 from xgboost import Booster
 
-from vinedresser.capture.config.due_evaluations import DueEvaluations
+from vinedresser.capture.recording.evaluations import Evaluations
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.recording.session import Session
 from vinedresser.capture.recording.tensor_copier import ArrayCopier
@@ -48,7 +48,7 @@ class RoundRecorder:
     ) -> None:
         self._session = session
         self._training_set = training_set
-        self._evaluations = DueEvaluations()
+        self._evaluations = Evaluations(session.recorder)
         self._first = True
         copier, shield = session.copier(ArrayCopier), session.shield
         folds = getattr(model, "cvfolds", None)
@@ -96,10 +96,8 @@ class RoundRecorder:
         trains = {name: is_training_set(name, self._training_set) for name in log}
         others = [name for name, train in trains.items() if not train]
         if others or self._validates:
-            due = self._evaluations.at(recorder.config.due(recorder.steps, "eval"), recorder.steps)
-            recording = recorder.recording("eval") if due else None
+            recording = self._evaluations.recording()
             if recording is not None:
-                recording.due = due
                 self._record_metrics(recording, log, others)
                 for prefix, one in self._recorders.items():
                     one.record_evaluation(recording, self.boosters[prefix], self._info)
