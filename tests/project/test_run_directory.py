@@ -12,7 +12,7 @@ import pytest
 from tests.paths import ROOT
 from vinedresser.rules.suspicions import SuspicionRecord
 from vinedresser.store.finding import Finding
-from vinedresser.store.index.decoding import decode_record
+from vinedresser.store.index.codec import decode_record
 from vinedresser.store.index.layout import LayoutPool
 from vinedresser.store.records import (
     ActionRecord,

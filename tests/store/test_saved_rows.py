@@ -13,7 +13,7 @@ from torch import nn
 from vinedresser.capture import CaptureConfig, Collection, Hook, SaveConfig, open_run
 from vinedresser.capture.torch_.copies.some_rows import some_rows
 from vinedresser.errors import ConfigError
-from vinedresser.store.reductions.strided_rows import affordable_rows
+from vinedresser.store.reductions.sampling import affordable_rows
 
 KINDS = ("inputs", "outputs", "labels", "predictions", "weights")
 

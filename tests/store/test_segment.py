@@ -16,8 +16,7 @@ from safetensors import safe_open
 from safetensors.numpy import load
 
 from vinedresser.errors import CorruptData
-from vinedresser.store.index.decoding import decode_record
-from vinedresser.store.index.encoding import encode_record
+from vinedresser.store.index.codec import decode_record, encode_record
 from vinedresser.store.index.index_record import IndexRecord
 from vinedresser.store.index.layout import LayoutPool
 from vinedresser.store.segments.packing import pack

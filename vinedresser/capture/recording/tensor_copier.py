@@ -10,7 +10,7 @@ from vinedresser.capture.config.capture_config import Ask
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.store.dtypes import dtype_name
 from vinedresser.store.reductions import channel_axis, compute_statistics
-from vinedresser.store.reductions.strided_rows import affordable_rows, some_rows
+from vinedresser.store.reductions.sampling import affordable_rows, some_rows
 from vinedresser.store.step_record import HostTensor, StepRecord
 
 __all__ = ["ArrayCopier", "TensorCopier"]

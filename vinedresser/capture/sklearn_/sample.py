@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 
-from vinedresser.store.reductions.strided_rows import strided_rows
+from vinedresser.store.reductions.sampling import strided_rows
 
 __all__ = ["Sample", "dense"]
 

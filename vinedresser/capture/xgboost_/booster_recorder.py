@@ -23,7 +23,7 @@ from vinedresser.capture.xgboost_.contributions import (
 )
 from vinedresser.capture.xgboost_.data import DataSet
 from vinedresser.capture.xgboost_.trees import newest_trees, serialize
-from vinedresser.store.reductions.strided_rows import some_rows
+from vinedresser.store.reductions.sampling import some_rows
 from vinedresser.store.step_record import StepRecord
 
 __all__ = ["BoosterRecorder"]

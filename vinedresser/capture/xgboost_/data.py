@@ -12,7 +12,7 @@ from xgboost import Booster, DMatrix
 from xgboost.core import XGBoostError
 
 from vinedresser.errors import ConfigError
-from vinedresser.store.reductions.strided_rows import strided_rows
+from vinedresser.store.reductions.sampling import strided_rows
 
 __all__ = ["DataSet", "named_sets"]
 

@@ -32,9 +32,9 @@ class SaveConfig:
         reductions: names of statistics to keep (`vinedresser.store.reductions`).
         tensor: keep the tensor itself; None: only if there are no reductions.
         rows: maximum number of rows to keep of a tensor, evenly strided along its first axis
-            (`store.reductions.strided_rows`), so that all tensors with the same number of rows keep
-            the same samples. Large rows are limited to 1 MiB in total; a larger row is not kept at
-            all. Statistics cover all rows. None: all rows.
+            (`store.reductions.sampling`), so that all tensors with the same number of rows keep the
+            same samples. Large rows are limited to 1 MiB in total; a larger row is not kept at all.
+            Statistics cover all rows. None: all rows.
         when: additional condition, a predicate of step and mode; does not apply to explicit
             ``steps``. A string (in a run's record) names a predicate known only to the training; it
             selects no steps.

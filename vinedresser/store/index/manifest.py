@@ -20,9 +20,16 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from vinedresser.errors import CorruptData
-from vinedresser.store.index.decoding import Layouts, body_of, check_format, layouts_in
+from vinedresser.store.index.codec import (
+    Layout,
+    Layouts,
+    body_document,
+    body_of,
+    check_format,
+    layout_document,
+    layouts_in,
+)
 from vinedresser.store.index.document import Document
-from vinedresser.store.index.encoding import Layout, body_document, layout_document
 from vinedresser.store.index.index_record import FORMAT, IndexRecord
 from vinedresser.store.index.layout import AliasLayout, ColumnLayout, LayoutPool
 from vinedresser.store.index.sealing import seal, to_json, unseal

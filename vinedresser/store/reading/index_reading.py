@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 from vinedresser.errors import CorruptData
-from vinedresser.store.index.decoding import decode_record
+from vinedresser.store.index.codec import decode_record
 from vinedresser.store.index.index_record import IndexRecord
 from vinedresser.store.index.layout import LayoutPool
 from vinedresser.store.index.manifest import SPAN, decode_manifest

@@ -32,18 +32,6 @@ small.
 
 from __future__ import annotations
 
-from vinedresser.store.records.actions import (
-    ActionRecord,
-    TagsRecord,
-    TrainerAnswer,
-    TrainerRequest,
-)
-from vinedresser.store.records.capture_requests import (
-    CaptureChange,
-    CaptureRequest,
-    ClaimRecord,
-    WaitingRecord,
-)
 from vinedresser.store.records.environment import (
     ATTACH_VARIABLE,
     FLOW_VARIABLE,
@@ -90,10 +78,25 @@ from vinedresser.store.records.record import (
     write_numbered,
     write_record,
 )
-from vinedresser.store.records.remedy import RemedyRecord, describe_changes
-from vinedresser.store.records.run_creation import new_run
+from vinedresser.store.records.requests import (
+    ActionRecord,
+    CaptureChange,
+    CaptureRequest,
+    ClaimRecord,
+    TagsRecord,
+    TrainerAnswer,
+    TrainerRequest,
+    WaitingRecord,
+)
 from vinedresser.store.records.run_name import name_fault
-from vinedresser.store.records.run_record import FORMAT_VERSION, RunRecord, TrackingRecord
+from vinedresser.store.records.run_record import (
+    FORMAT_VERSION,
+    RemedyRecord,
+    RunRecord,
+    TrackingRecord,
+    describe_changes,
+    new_run,
+)
 
 __all__ = [
     "ATTACH_VARIABLE",

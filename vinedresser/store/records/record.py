@@ -8,9 +8,10 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Self, TypeVar
 
-from vinedresser.errors import CorruptData, KeyMissing, KeyTaken
+from vinedresser.errors import CorruptData, KeyTaken
 from vinedresser.store.json_values import known_fields
 from vinedresser.store.storage import Storage
+from vinedresser.store.storage.base import get_or_none
 
 __all__ = ["Record", "first_free", "read_record", "write_first", "write_numbered", "write_record"]
 
@@ -69,9 +70,8 @@ def read_record(storage: Storage, kind: type[R], *, key: str | None = None) -> R
         StoreError: the storage refused.
     """
     key = key or kind.KEY
-    try:
-        content = storage.get(key)
-    except KeyMissing:
+    content = get_or_none(storage, key)
+    if content is None:
         return None
     try:
         return kind.from_json(json.loads(content))

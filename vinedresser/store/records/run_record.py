@@ -1,15 +1,26 @@
-"""The run's own record, and the record of its MLflow run."""
+"""The run's own record, and those of its MLflow run and of what it replaces."""
 
 from __future__ import annotations
 
+import json
+import time
+import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from vinedresser.store.json_values import check_time
+from vinedresser.errors import ConfigError
+from vinedresser.store.json_values import check_time, shown
 from vinedresser.store.records.record import Record
-from vinedresser.store.records.remedy import RemedyRecord
 
-__all__ = ["FORMAT_VERSION", "RunRecord", "TrackingRecord"]
+__all__ = [
+    "FORMAT_VERSION",
+    "RemedyRecord",
+    "RunRecord",
+    "TrackingRecord",
+    "describe_changes",
+    "new_run",
+]
 
 FORMAT_VERSION = 1
 
@@ -112,3 +123,90 @@ class TrackingRecord(Record):
     run_id: str
     settled: bool = False
     parent: str = ""
+
+
+def new_run(
+    name: str, parameters: Mapping[str, Any] | None = None, *, as_text: bool = False
+) -> RunRecord:
+    """Return a record with a new id, created now; fill in the rest with `dataclasses.replace`.
+
+    Args:
+        name: display name of the run.
+        parameters: hyperparameters by name.
+        as_text: keep values that JSON cannot represent as text, as for the arguments of a script;
+            False: refuse them, as for those of a file.
+
+    Raises:
+        ConfigError: the parameters are not a mapping, or a value has no JSON type.
+    """
+    if parameters is not None and not isinstance(parameters, Mapping):
+        raise ConfigError(f"parameters: must be a mapping, not a {type(parameters).__name__}")
+    plain = {str(key): _plain(key, value, as_text) for key, value in (parameters or {}).items()}
+    return RunRecord(id=uuid.uuid4().hex, name=name, created=time.time(), parameters=plain)
+
+
+def _plain(key: object, value: object, as_text: bool) -> Any:
+    """Return a value as JSON types."""
+    try:
+        return json.loads(json.dumps(value, default=str if as_text else None))
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            f"parameters.{key}: {value!r} has no JSON type; use numbers, strings, booleans, or "
+            "lists and tables of them"
+        ) from error
+
+
+@dataclass(frozen=True)
+class RemedyRecord(Record):
+    """An attempt to remedy a finding; stored in the field ``remedy`` of run.json.
+
+    Attributes:
+        first: name of the original run, as configured by the user.
+        attempt: number of the attempt, from 1.
+        stopped: name of the stopped run: the original run or the previous attempt.
+        finding: the finding as JSON, with its correction.
+        changed: old and new value of each changed hyperparameter.
+        checkpoint: key of the stopped run's checkpoint that this run resumes; "" to start anew.
+    """
+
+    KEY: ClassVar[str] = "remedy"
+
+    first: str
+    attempt: int
+    stopped: str
+    finding: dict[str, Any]
+    changed: dict[str, list[Any]] = field(default_factory=dict)
+    checkpoint: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse a finding without a rule, and changes without an old and a new value."""
+        if not isinstance(self.finding.get("rule"), str):
+            raise TypeError(f"finding is {shown(self.finding)}, which names no rule")
+        for name, pair in self.changed.items():
+            if len(pair) != 2:
+                raise ValueError(f"changed has {shown(pair)} for {name}, not two values")
+
+    @property
+    def change(self) -> str:
+        """Description of the change, such as "lr 1 instead of 100"."""
+        return describe_changes(self.changed)
+
+    @property
+    def beginning(self) -> str:
+        """Description of the starting point."""
+        return f"from {self.checkpoint} of {self.stopped}" if self.checkpoint else "from the start"
+
+
+def describe_changes(changed: Mapping[str, Sequence[Any]]) -> str:
+    """Return a description of changed hyperparameters.
+
+    Args:
+        changed: old and new value by name.
+    """
+    return ", ".join(
+        f"{name} {_shown(new)} instead of {_shown(old)}" for name, (old, new) in changed.items()
+    )
+
+
+def _shown(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

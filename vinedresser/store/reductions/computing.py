@@ -8,14 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vinedresser.errors import ConfigError
+from vinedresser.store.reductions.alone import UNITS, fingerprint
 from vinedresser.store.reductions.channels import channel_rows
 from vinedresser.store.reductions.elementwise import elementwise_statistics
-from vinedresser.store.reductions.fingerprint import fingerprint
 from vinedresser.store.reductions.naming import parse_reduction, plan_reductions
-from vinedresser.store.reductions.sampling import sample_rows
+from vinedresser.store.reductions.sampling import sample_rows, some_rows
 from vinedresser.store.reductions.statistics import Statistics
-from vinedresser.store.reductions.strided_rows import some_rows
-from vinedresser.store.reductions.unit_similarity import UNITS
 
 __all__ = ["reduce_array", "compute_statistics"]
 

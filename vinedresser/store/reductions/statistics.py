@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from vinedresser.store.reductions.alone import fingerprint, unit_similarity
 from vinedresser.store.reductions.distribution import Distribution
-from vinedresser.store.reductions.fingerprint import fingerprint
 from vinedresser.store.reductions.naming import Reduction
-from vinedresser.store.reductions.unit_similarity import unit_similarity
 
 __all__ = ["Statistics"]
 

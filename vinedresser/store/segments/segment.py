@@ -9,12 +9,13 @@ import numpy as np
 from fastcrc import crc32
 from numpy.typing import NDArray
 
-from vinedresser.errors import CorruptData, KeyMissing
+from vinedresser.errors import CorruptData
 from vinedresser.store.dtypes import numpy_dtype
 from vinedresser.store.index.index_record import AliasGroup, ColumnGroup, IndexRecord, TensorGroup
 from vinedresser.store.problems import Problems
 from vinedresser.store.step_record import MODES, Mode
 from vinedresser.store.storage import Span, Storage
+from vinedresser.store.storage.base import get_or_none
 
 __all__ = ["TensorRows", "ContiguousRows", "Segment", "TensorRow", "row_position"]
 
@@ -107,7 +108,7 @@ class Segment:
             CorruptData: the file is missing or truncated, or its bytes do not match their checksum.
             StoreError: the storage refused.
         """
-        return self.decode_matrix(group, self._read(self.matrix_span(group)))
+        return self.decode_matrix(group, get_or_none(self._storage, *self.matrix_span(group)))
 
     def decode_matrix(self, group: ColumnGroup, content: bytes | None) -> NDArray[np.float64]:
         """Decode the content of a matrix's span; see `matrix`.
@@ -140,7 +141,7 @@ class Segment:
         checksum, got = 0, 0
         while got < length:
             part = self._present(
-                self._read(Span(key, start + got, min(chunk_bytes, length - got))),
+                get_or_none(self._storage, key, start + got, min(chunk_bytes, length - got)),
                 self._columns(group),
             )
             if not part:
@@ -163,7 +164,7 @@ class Segment:
         key, start, _ = self.matrix_span(group)
         layout = group.layout
         span = Span(key, start + layout.row_bytes * first, layout.row_bytes * count)
-        content = self._present(self._read(span), self._columns(group))
+        content = self._present(get_or_none(self._storage, *span), self._columns(group))
         self._compare(len(content) == span.length, True, self._columns(group))
         return np.frombuffer(content, np.float64).reshape(layout.shape(count))
 
@@ -225,7 +226,7 @@ class Segment:
         size = group.layout.row_bytes[which]
         start = self._start(group, which) + size * place
         what = self._said(name, row)
-        content = self._present(self._read(Span(self.record.segment, start, size)), what)
+        content = self._present(get_or_none(self._storage, self.record.segment, start, size), what)
         return self._array(content, entry, what)
 
     def contiguous_rows(self, name: str, mode: Mode | None) -> list[ContiguousRows]:
@@ -315,13 +316,6 @@ class Segment:
         names, steps = group.layout.names, self.record.rows.steps
         others = ", ..." if len(names) > 1 else ""
         return f"columns {names[0]}{others} of steps {steps[0]} to {steps[-1]}"
-
-    def _read(self, span: Span) -> bytes | None:
-        """Read bytes of the file, fewer if it ends earlier; None if it is missing."""
-        try:
-            return self._storage.get(*span)
-        except KeyMissing:
-            return None
 
     def _present(self, content: bytes | None, what: str) -> bytes:
         if content is None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from vinedresser.errors import StoreError
+from vinedresser.errors import KeyMissing, StoreError
 
-__all__ = ["TEMPORARY", "Buffer", "Span", "Storage", "check_key"]
+__all__ = ["TEMPORARY", "Buffer", "Span", "Storage", "check_key", "get_or_none"]
 
 # Prefix of the names of objects being written, which readers ignore.
 TEMPORARY = ".tmp-"
@@ -130,3 +130,17 @@ def check_key(key: str) -> None:
         raise StoreError(f"{key!r}: a key must be a relative name without '.', '..' or '//'")
     if parts[-1].startswith(TEMPORARY):
         raise StoreError(f"{key!r}: a key must not begin with {TEMPORARY}")
+
+
+def get_or_none(
+    storage: Storage, key: str, start: int = 0, length: int | None = None
+) -> bytes | None:
+    """Return the content of an object or a range of it (see `Storage.get`); None if it is missing.
+
+    Raises:
+        StoreError: the storage refused.
+    """
+    try:
+        return storage.get(key, start, length)
+    except KeyMissing:
+        return None

@@ -93,22 +93,17 @@ class LocalStorage:
 
     def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
         """See `Storage.get_many`; anything but a regular file is missing."""
-        found: list[bytes | None] = []
-        for key in keys:
-            try:
-                found.append(self.get(key))
-            except (KeyMissing, NotAFile):
-                found.append(None)
-        return found
+        return [self._get_or_none(key) for key in keys]
 
     def get_spans(self, spans: Iterable[Span]) -> Iterator[bytes | None]:
         """See `Storage.get_spans` and `get_many`; there is no read-ahead."""
-        for span in spans:
-            try:
-                content = self.get(*span)
-            except (KeyMissing, NotAFile):
-                content = None
-            yield content
+        return (self._get_or_none(*span) for span in spans)
+
+    def _get_or_none(self, key: str, start: int = 0, length: int | None = None) -> bytes | None:
+        try:
+            return self.get(key, start, length)
+        except (KeyMissing, NotAFile):
+            return None
 
     def exists(self, key: str) -> bool:
         """See `Storage.exists`; anything but a regular file is not an object."""

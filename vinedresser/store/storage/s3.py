@@ -5,15 +5,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from botocore import exceptions as boto
 
 from vinedresser.errors import ConfigError, KeyMissing, StoreError
-from vinedresser.store.storage.base import Buffer, Span, check_key
+from vinedresser.store.storage.base import Buffer, Span, check_key, get_or_none
 from vinedresser.store.storage.read_ahead import read_ahead
-from vinedresser.store.storage.s3_client import CONNECTIONS, s3_client
-from vinedresser.store.storage.s3_errors import code_of, translated
+from vinedresser.store.storage.s3_client import CONNECTIONS, code_of, s3_client, translated
 from vinedresser.store.storage.s3_upload import get_object, put_object, put_parts, split_chunks
 
 __all__ = ["S3Storage"]
@@ -83,13 +83,13 @@ class S3Storage:
     def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
         """See `Storage.get_many`; sends up to 16 requests at a time."""
         if len(keys) < 2:
-            return [self._get_or_none(key) for key in keys]
+            return [get_or_none(self, key) for key in keys]
         with ThreadPoolExecutor(min(CONNECTIONS, len(keys))) as pool:
-            return [*pool.map(self._get_or_none, keys)]
+            return [*pool.map(partial(get_or_none, self), keys)]
 
     def get_spans(self, spans: Iterable[Span]) -> Iterator[bytes | None]:
         """See `Storage.get_spans`."""
-        return read_ahead(spans, lambda span: self._get_or_none(*span), max_concurrent=CONNECTIONS)
+        return read_ahead(spans, lambda span: get_or_none(self, *span), max_concurrent=CONNECTIONS)
 
     def exists(self, key: str) -> bool:
         """See `Storage.exists`."""
@@ -141,9 +141,3 @@ class S3Storage:
 
     def _url(self, key: str) -> str:
         return f"{self._location}/{key}"
-
-    def _get_or_none(self, key: str, start: int = 0, length: int | None = None) -> bytes | None:
-        try:
-            return self.get(key, start, length)
-        except KeyMissing:
-            return None

@@ -12,7 +12,7 @@ from botocore import exceptions as boto
 
 from vinedresser.retrying import retry
 from vinedresser.store.storage.base import Buffer
-from vinedresser.store.storage.s3_errors import code_of, was_retried
+from vinedresser.store.storage.s3_client import code_of, was_retried
 
 __all__ = ["split_chunks", "put_parts", "put_object", "get_object"]
 

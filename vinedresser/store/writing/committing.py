@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from vinedresser.errors import KeyTaken, SecondWriter, StoreError
-from vinedresser.store.index.encoding import encode_record
+from vinedresser.store.index.codec import encode_record
 from vinedresser.store.index.manifest import SPAN, ManifestBuilder
 from vinedresser.store.records import manifest_key
 from vinedresser.store.segments.packing import pack

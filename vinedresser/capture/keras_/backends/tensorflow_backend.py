@@ -16,7 +16,7 @@ from vinedresser.capture.recording.session import Session
 from vinedresser.capture.recording.tensor_copier import ArrayCopier
 from vinedresser.store.dtypes import dtype_name
 from vinedresser.store.reductions import Statistics, channel_axis
-from vinedresser.store.reductions.strided_rows import affordable_rows, strided_rows
+from vinedresser.store.reductions.sampling import affordable_rows, strided_rows
 from vinedresser.store.step_record import HostTensor
 
 __all__ = ["TensorFlowBackend", "TensorFlowCopier"]

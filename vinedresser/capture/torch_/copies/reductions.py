@@ -17,9 +17,8 @@ from vinedresser.capture.torch_.copies.host_statistics import host_statistics
 from vinedresser.capture.torch_.copies.host_view import host_view
 from vinedresser.capture.torch_.copies.some_rows import chosen, some_rows
 from vinedresser.store.reductions import Statistics, compute_statistics, plan_reductions
-from vinedresser.store.reductions.fingerprint import fingerprint
+from vinedresser.store.reductions.alone import UNITS, fingerprint
 from vinedresser.store.reductions.sampling import place_count, places
-from vinedresser.store.reductions.unit_similarity import UNITS
 
 __all__ = ["Pending", "begin_transfers", "take_later", "take_now"]
 

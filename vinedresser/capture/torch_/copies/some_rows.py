@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import torch
 
-from vinedresser.store.reductions.strided_rows import strided_rows
+from vinedresser.store.reductions.sampling import strided_rows
 
 __all__ = ["chosen", "row_index", "some_rows"]
 

@@ -23,7 +23,7 @@ from vinedresser.capture.torch_.copies.reductions import (
 )
 from vinedresser.capture.torch_.copies.torch_modes import WithoutModes, modes_are_active
 from vinedresser.store.reductions import Statistics, channel_axis
-from vinedresser.store.reductions.strided_rows import affordable_rows
+from vinedresser.store.reductions.sampling import affordable_rows
 from vinedresser.store.step_record import StepRecord
 
 __all__ = ["Keep", "TorchCopier"]

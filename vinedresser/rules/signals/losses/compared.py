@@ -12,7 +12,7 @@ from vinedresser.rules.signals.base import Signal
 from vinedresser.rules.signals.bounded import bounded_array
 from vinedresser.rules.signals.losses.loss_formulas import class_indices
 from vinedresser.store.reading.step import Step
-from vinedresser.store.reductions.strided_rows import strided_rows
+from vinedresser.store.reductions.sampling import strided_rows
 
 __all__ = ["ROWS", "BatchSignal", "Batches", "Compared"]
 
