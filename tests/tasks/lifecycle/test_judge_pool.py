@@ -15,7 +15,7 @@ from vinedresser.store.reading.reader import open_run
 from vinedresser.store.storage import LocalStorage
 from vinedresser.store.writing.writer import RunWriter
 from vinedresser.tasks.lifecycle.judging import JudgeFailed, rules_key, run_judge
-from vinedresser.tasks.lifecycle.side_by_side import side_by_side
+from vinedresser.tasks.lifecycle.supervision import side_by_side
 from vinedresser.testing.runs import end_run, start_run, step_record
 
 NONFINITE = {"nonfinite": {"severity": "warning"}}

@@ -31,8 +31,7 @@ from vinedresser.tasks.config.remedy_settings import NO_REMEDY, RemedySettings
 from vinedresser.tasks.config.run_spec import RunSpec
 from vinedresser.tasks.lifecycle.run_result import RemedyResult, run_result
 from vinedresser.tasks.places.run_place import RunPlace
-from vinedresser.tasks.remedy.healthy_checkpoint import healthy_checkpoint
-from vinedresser.tasks.remedy.remedy_attempts import RemedyAttempts
+from vinedresser.tasks.remedy.remedy_attempts import RemedyAttempts, healthy_checkpoint
 from vinedresser.testing.runs import make_run, step_record
 
 LOSSES = [2.0, 1.9, 1.8, 1.7, 1.6, 1.5, 1.4, 1.3, 1.2, 1.1, 9.0, 99.0, 999.0, 9e4, 9e5, 9e6]

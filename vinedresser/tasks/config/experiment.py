@@ -31,10 +31,11 @@ from vinedresser.infra.launcher import check_command
 from vinedresser.infra.tracking import absolute_uri
 from vinedresser.rules.actions.plan import ActionPlan
 from vinedresser.rules.base import Rule, capture_for
+from vinedresser.rules.custom_rules import absolute_reference
+from vinedresser.rules.presets import preset_table
 from vinedresser.rules.registry import rules_from_table
 from vinedresser.store.storage import Location, parse_location
 from vinedresser.tasks.config.remedy_settings import RemedySettings, remedy_settings
-from vinedresser.tasks.config.rule_groups import grouped
 from vinedresser.tasks.config.run_spec import RunSpec, RunTable, refuse_missing_program, run_specs
 from vinedresser.tasks.stores import local_state
 
@@ -178,7 +179,7 @@ def experiment_of(
     _refuse_both_ways(run, specs, path)
     # All variants run the same program.
     refuse_missing_program(specs[0], cwd, f"{path}: run")
-    tables = grouped(document.get("rules", {}), where=f"{path}: rules", base=base)
+    tables = _grouped(document.get("rules", {}), where=f"{path}: rules", base=base)
     rules: list[Rule] = []
     for group in tables.values():
         rules += rules_from_table(group, where=f"{path}: rules")
@@ -264,3 +265,39 @@ def _tracking_uri(uri: str | None, base: Path, state: Path, where: str) -> str:
         return absolute_uri(uri, base)
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from error
+
+
+def _grouped(table: object, *, where: str, base: Path) -> dict[str, dict[str, dict[str, Any]]]:
+    """Return the rules of each group with their settings.
+
+    A process judges each group; rules are in the group "default" unless they name another, so that
+    one pass over the data serves them all.
+
+    Args:
+        table: ``[rules]`` of the file: ``preset``, and per rule a table that overrides the preset's
+            or ``false`` to omit it.
+        where: beginning of messages.
+        base: directory to which the paths of custom rules are relative; they become absolute.
+
+    Raises:
+        ConfigError: the table is invalid; the message names the key.
+    """
+    if not isinstance(table, Mapping):
+        raise ConfigError(f"{where}: must be a table, not {table!r}")
+    settings = dict(table)
+    chosen = preset_table(settings.pop("preset", "default"), where=f"{where}.preset")
+    for name, entry in settings.items():
+        if entry is False:
+            chosen.pop(name, None)
+        elif isinstance(entry, Mapping):
+            full = absolute_reference(name, base)
+            chosen[full] = {**chosen.get(full, {}), **entry}
+        else:
+            raise ConfigError(f"{where}.{name}: must be a table or false, not {entry!r}")
+    groups: dict[str, dict[str, dict[str, Any]]] = {}
+    for name, entry in chosen.items():
+        group = entry.pop("group", "default")
+        if not isinstance(group, str) or not group.isidentifier():
+            raise ConfigError(f"{where}.{name}.group: must be a plain word, not {group!r}")
+        groups.setdefault(group, {})[name] = entry
+    return groups

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import time
 
-from vinedresser.infra.tracking import RUN_TAG, create_run
+from vinedresser.errors import TrackingError
+from vinedresser.infra.tracking import RUN_TAG, create_run, set_tags
 from vinedresser.plain_text import visible
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import Run
@@ -13,16 +15,19 @@ from vinedresser.store.records import (
     ExitRecord,
     RemedyRecord,
     RunRecord,
+    TagsRecord,
     TrackingRecord,
     lost_records,
+    read_record,
 )
-from vinedresser.store.storage import Location
-from vinedresser.tasks.lifecycle.tagging import rule_tags
+from vinedresser.store.storage import Location, Storage
 
-__all__ = ["end_tags", "find_or_create"]
+__all__ = ["RuleTags", "end_tags", "find_or_create"]
 
 # MLflow's own tag: its table nests a run under the run that this names.
 _PARENT_TAG = "mlflow.parentRunId"
+# Seconds between two updates of the tags of a run that trains.
+_EVERY = 5.0
 
 
 def find_or_create(
@@ -79,7 +84,7 @@ def end_tags(run: Run, end: ExitRecord) -> dict[str, object]:
         "stop.reason": stop.reason if stop else None,
         "findings": ", ".join(dict.fromkeys(found.rule for found in findings)) or None,
         "mlflow.note.content": "\n\n".join(map(_note, findings)) or None,
-        **rule_tags(run.storage),
+        **_rule_tags(run.storage),
     }
 
 
@@ -110,3 +115,57 @@ def _note(finding: Finding) -> str:
 def _literal(text: str) -> str:
     """Return text of a run, such as the name of a tensor, so that Markdown shows it unchanged."""
     return re.sub(r"([\\`*_\[\]<>])", r"\\\1", visible(text))
+
+
+def _rule_tags(storage: Storage) -> dict[str, str]:
+    """Return the tags of a run by their names in MLflow.
+
+    Raises:
+        CorruptData: a record of tags cannot be read.
+        StoreError: the storage refused a request.
+    """
+    found: dict[str, str] = {}
+    for key in storage.list(f"{TagsRecord.KEY}/"):
+        if not key.endswith(".json"):
+            continue
+        record = read_record(storage, TagsRecord, key=key)
+        found |= record.tags if record else {}
+    return {f"vinedresser.tag.{rule}": text for rule, text in found.items()}
+
+
+class RuleTags:
+    """Sends the tags of a run while it trains; settling the run sends them again.
+
+    Args:
+        storage: storage of the run.
+        uri: tracking URI.
+        run_id: id of the MLflow run.
+    """
+
+    def __init__(self, storage: Storage, uri: str, run_id: str) -> None:
+        self._storage = storage
+        self._uri = uri
+        self._run_id = run_id
+        self._sent: dict[str, str] = {}
+        self._updated = -float("inf")
+
+    def update(self) -> None:
+        """Send changed tags, at most every five seconds.
+
+        Raises:
+            CorruptData: a record of tags cannot be read.
+            StoreError: the storage refused a request.
+        """
+        now = time.monotonic()
+        if now < self._updated + _EVERY:
+            return
+        self._updated = now
+        tags = _rule_tags(self._storage)
+        if tags == self._sent:
+            return
+        try:
+            set_tags(self._uri, self._run_id, tags)
+        except TrackingError:
+            # Retried with the next update; the sink reports that the server is unavailable.
+            return
+        self._sent = tags

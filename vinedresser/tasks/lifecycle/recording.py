@@ -8,8 +8,7 @@ from vinedresser.store.reading.reader import open_run
 from vinedresser.store.records import TrackingRecord
 from vinedresser.store.storage import LocalStorage, Location
 from vinedresser.tasks.known_tracking import read_tracking
-from vinedresser.tasks.lifecycle.mlflow_run import find_or_create
-from vinedresser.tasks.lifecycle.tagging import RuleTags
+from vinedresser.tasks.lifecycle.mlflow_run import RuleTags, find_or_create
 from vinedresser.tasks.places.run_place import RunPlace
 from vinedresser.tasks.retry_outages import retry_outages
 

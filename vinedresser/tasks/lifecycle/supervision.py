@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
+from vinedresser.errors import VinedresserError
 from vinedresser.infra.launcher import request_stop
 from vinedresser.tasks.interruption import INTERRUPTED
 from vinedresser.tasks.lifecycle.additional_runs import follow_additional_runs
 from vinedresser.tasks.lifecycle.judging import run_judge
 from vinedresser.tasks.lifecycle.recording import record_metrics
 from vinedresser.tasks.lifecycle.settle import settle_place
-from vinedresser.tasks.lifecycle.side_by_side import side_by_side
 from vinedresser.tasks.places.run_place import RunPlace
 
-__all__ = ["Attendance", "Stages", "supervise"]
+__all__ = ["Attendance", "Stages", "side_by_side", "supervise"]
 
 
 @dataclass(frozen=True)
@@ -106,3 +106,23 @@ def _jobs(place: RunPlace, attendance: Attendance) -> list[Callable[[], None]]:
         job = partial(follow_additional_runs, place, attendance.groups, record=attendance.record)
         jobs.append(job)
     return jobs
+
+
+def side_by_side(jobs: Sequence[Callable[[], None]]) -> None:
+    """Run jobs at the same time and wait for all of them.
+
+    Args:
+        jobs: at least one job.
+
+    Raises:
+        VinedresserError: several jobs failed; the message joins theirs.
+        Exception: the error of the only job that failed.
+    """
+    with ThreadPoolExecutor(len(jobs), thread_name_prefix="job") as pool:
+        futures = [pool.submit(job) for job in jobs]
+    failures = [error for future in futures if (error := future.exception()) is not None]
+    if len(failures) > 1:
+        messages = dict.fromkeys(str(failure) for failure in failures)
+        raise VinedresserError("; ".join(messages)) from failures[0]
+    if failures:
+        raise failures[0]

@@ -5,18 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from vinedresser.rules.root_cause import root_causes
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import Run, open_run
+from vinedresser.store.reading.series import Column
 from vinedresser.store.records import ExitRecord, RemedyRecord, TrackingRecord, read_record
 from vinedresser.store.status import Status
 from vinedresser.tasks.config.remedy_settings import RemedySettings
 from vinedresser.tasks.config.run_spec import RunSpec
-from vinedresser.tasks.places.checkpoints import SavedCheckpoint
+from vinedresser.tasks.places.checkpoints import SavedCheckpoint, saved_checkpoints
 from vinedresser.tasks.places.run_place import RunPlace
-from vinedresser.tasks.remedy.healthy_checkpoint import healthy_checkpoint
 
-__all__ = ["Attempt", "RemedyAttempts"]
+__all__ = ["Attempt", "RemedyAttempts", "healthy_checkpoint"]
+
+# A loss is taken as the median of this number of steps.
+_STEPS = 5
 
 
 class Attempt(NamedTuple):
@@ -205,3 +210,26 @@ def _like(value: object, old: object) -> object:
     """Return a new value of the old one's type: an integer stays an integer."""
     whole = isinstance(value, float) and value.is_integer() and type(old) is int
     return int(value) if whole else value  # type: ignore[call-overload]
+
+
+def healthy_checkpoint(run: Run, since: int) -> SavedCheckpoint | None:
+    """Return the last checkpoint of a run while it was healthy; None if there is none.
+
+    All its steps came before the fault, and no loss was then higher than at the beginning: a rule
+    may fire long after the fault began.
+
+    Args:
+        run: a run in a directory.
+        since: first step at which something was wrong.
+    """
+    losses = [column.of("train") for column in run.scalars("losses").values()]
+    for one in saved_checkpoints(run.storage):
+        if one.steps <= since and all(_not_risen(loss, one.steps) for loss in losses):
+            return one
+    return None
+
+
+def _not_risen(loss: Column, steps: int) -> bool:
+    """Return whether a loss was not higher after this number of steps than at the beginning."""
+    until = loss.values[loss.steps < steps]
+    return not len(until) or bool(np.median(until[-_STEPS:]) <= np.median(until[:_STEPS]))
