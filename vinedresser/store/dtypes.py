@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["ITEM_BYTES", "dtype_name", "numpy_dtype"]
+__all__ = ["ITEM_BYTES", "SPELLINGS", "dtype_name", "host_dtype", "numpy_dtype"]
 
 _NATIVE = {
     "BOOL": "bool",
@@ -34,7 +34,8 @@ _ML_DTYPES = {
     "F8_E4M3FNUZ": "float8_e4m3fnuz",
     "F8_E5M2FNUZ": "float8_e5m2fnuz",
 }
-_SPELLINGS = {word: name for name, word in (_NATIVE | _ML_DTYPES).items()}
+# Safetensors' name of each dtype, by its name in numpy, ml_dtypes and torch.
+SPELLINGS = MappingProxyType({word: name for name, word in (_NATIVE | _ML_DTYPES).items()})
 
 # Bytes per element, by safetensors' name of the dtype.
 ITEM_BYTES = MappingProxyType(
@@ -58,6 +59,11 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
     return np.dtype(_NATIVE[name])
 
 
+def host_dtype(name: str) -> np.dtype[Any]:
+    """Return numpy's own dtype for safetensors' name, or unsigned integers of the same size."""
+    return np.dtype(_NATIVE.get(name, f"u{ITEM_BYTES[name]}"))
+
+
 @cache
 def dtype_name(dtype: np.dtype[Any]) -> str:
     """Return safetensors' name of a numpy or `ml_dtypes` dtype.
@@ -65,4 +71,4 @@ def dtype_name(dtype: np.dtype[Any]) -> str:
     Raises:
         KeyError: safetensors has no such dtype.
     """
-    return _SPELLINGS[dtype.name]
+    return SPELLINGS[dtype.name]

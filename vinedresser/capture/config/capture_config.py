@@ -134,7 +134,9 @@ class CaptureConfig:
             schedules.setdefault(save.schedule, (save, []))[1].append(number)
         self._schedules = list(schedules.values())
         self._due: dict[tuple[int, ...], Due] = {}
-        self._train = Timetable([save for save, _ in self._schedules], self._due_in_training)
+        self._train = Timetable(
+            [save for save, _ in self._schedules], lambda step: self._work_out(step, "train")
+        )
 
     @classmethod
     def of(
@@ -210,9 +212,6 @@ class CaptureConfig:
     def due(self, step: int, mode: str) -> Due:
         """Return the due collections; the same object for the same set."""
         return self._train.at(step) if mode == "train" else self._work_out(step, mode)
-
-    def _due_in_training(self, step: int) -> Due:
-        return self._work_out(step, "train")
 
     def _work_out(self, step: int, mode: str) -> Due:
         key = tuple(

@@ -40,11 +40,10 @@ class StepTiming:
         self._waits_since = None
 
     def resumes(self) -> None:
-        """Note that the training resumes after a step was saved, which is not waiting either."""
-        self._waits_since = perf_counter()
+        """Note that the training resumes: it may now wait for a batch.
 
-    def backward_ended(self) -> None:
-        """Note the end of a backward; another batch of the same step may follow."""
+        Saving a step is not waiting. After a backward, another batch of the step may follow.
+        """
         self._waits_since = perf_counter()
 
     def evaluation_begins(self) -> None:

@@ -66,21 +66,18 @@ def request_capture(
     return write_numbered(storage, request, capture_request_key)
 
 
-def await_change(
-    storage: Storage, number: int, timeout: float, rank: int = 0
-) -> CaptureChange | None:
-    """Return the answer to a capture request, or None; see `await_answer`.
+def await_change(storage: Storage, number: int, timeout: float) -> CaptureChange | None:
+    """Return the answer of rank 0 to a capture request, or None; see `await_answer`.
 
     Args:
         storage: storage of the run.
         number: number of the request.
         timeout: maximum time to wait, in seconds.
-        rank: rank that answers.
 
     Raises:
         StoreError: the storage failed.
     """
-    return await_answer(storage, CaptureChange, capture_change_key(number, rank), timeout)
+    return await_answer(storage, CaptureChange, capture_change_key(number, 0), timeout)
 
 
 def await_answer(storage: Storage, kind: type[R], key: str, timeout: float) -> R | None:

@@ -114,7 +114,7 @@ class TrainingState:
 
     def _ended(self) -> None:
         if self._recorder.timing is not None:
-            self._recorder.timing.backward_ended()
+            self._recorder.timing.resumes()
 
 
 class _BackwardEnd:

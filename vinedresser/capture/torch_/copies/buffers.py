@@ -12,31 +12,14 @@ import torch
 
 from vinedresser.capture.torch_.copies.device_copies import DeviceCopies
 from vinedresser.capture.torch_.copies.some_rows import row_index, some_rows
+from vinedresser.store.dtypes import SPELLINGS, host_dtype
 from vinedresser.store.step_record import HostTensor
 
 __all__ = ["BufferPool"]
 
 # By torch dtype: the safetensors name, and a numpy dtype of the same item size.
-_DTYPES: dict[torch.dtype, tuple[str, type[np.generic]]] = {
-    torch.bool: ("BOOL", np.uint8),
-    torch.uint8: ("U8", np.uint8),
-    torch.int8: ("I8", np.int8),
-    torch.int16: ("I16", np.int16),
-    torch.uint16: ("U16", np.uint16),
-    torch.int32: ("I32", np.int32),
-    torch.uint32: ("U32", np.uint32),
-    torch.int64: ("I64", np.int64),
-    torch.uint64: ("U64", np.uint64),
-    torch.float16: ("F16", np.float16),
-    torch.bfloat16: ("BF16", np.uint16),
-    torch.float32: ("F32", np.float32),
-    torch.float64: ("F64", np.float64),
-    torch.complex64: ("C64", np.complex64),
-    torch.float8_e4m3fn: ("F8_E4M3", np.uint8),
-    torch.float8_e5m2: ("F8_E5M2", np.uint8),
-    torch.float8_e8m0fnu: ("F8_E8M0", np.uint8),
-    torch.float8_e4m3fnuz: ("F8_E4M3FNUZ", np.uint8),
-    torch.float8_e5m2fnuz: ("F8_E5M2FNUZ", np.uint8),
+_DTYPES: dict[torch.dtype, tuple[str, np.dtype[np.generic]]] = {
+    getattr(torch, word): (name, host_dtype(name)) for word, name in SPELLINGS.items()
 }
 
 # Dtypes that torch.index_select supports.
