@@ -26,8 +26,7 @@ from vinedresser.tasks.sweeping.sweep_result import (
     has_begun,
     sweep_result,
 )
-from vinedresser.tasks.sweeping.sweep_runner import SweepRunner
-from vinedresser.tasks.sweeping.trial_queue import TrialQueue
+from vinedresser.tasks.sweeping.sweep_runner import SweepRunner, TrialQueue
 from vinedresser.tasks.termination import ends_in_order
 
 __all__ = ["sweep"]

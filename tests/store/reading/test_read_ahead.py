@@ -10,7 +10,7 @@ import pytest
 
 from vinedresser.errors import StoreError
 from vinedresser.store.storage import Span
-from vinedresser.store.storage.read_ahead import read_ahead
+from vinedresser.store.storage.s3 import read_ahead
 
 
 class Store:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TypeVar
 
 from vinedresser.capture.config.capture_config import CaptureConfig
@@ -115,6 +116,4 @@ def _complete(collection: Collection, known: CaptureConfig) -> Collection:
     mine = known.collections.get(collection.name)
     if mine is None or collection.selects:
         return collection
-    return Collection(
-        collection.name, mine.regex, collection.save, mine.modules, mine.types, mine.kinds
-    )
+    return replace(mine, save=collection.save)

@@ -36,6 +36,11 @@ class NamedParameter(NamedTuple):
     gradient: str
 
     @property
+    def update(self) -> str:
+        """Full name of the update, such as ``updates/conv1.weight``."""
+        return f"updates/{self.path}"
+
+    @property
     def path(self) -> str:
         """Name without the kind."""
         return self.gradient.partition("/")[2]
@@ -125,7 +130,7 @@ class Names:
         return [
             *(one.weight for one in parameters),
             *(one.gradient for one in parameters),
-            *(f"updates/{one.path}" for one in parameters),
+            *(one.update for one in parameters),
             *(name for name, _ in self.buffers()),
             *(f"{kind}/{path}" for kind in ("inputs", "outputs") for path, _ in self.modules()),
         ]

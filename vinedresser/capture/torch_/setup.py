@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable
 from typing import Any
 
 from torch import nn
@@ -83,11 +82,6 @@ def _is_setting(key: str) -> bool:
 
 
 def _described(optimizer: Optimizer) -> dict[str, Any]:
-    return described_optimizer(type(optimizer).__name__, optimizer.defaults, _sizes(optimizer))
-
-
-def _sizes(optimizer: Optimizer) -> Iterable[int]:
-    """Yield the number of elements of each tensor that an optimizer updates."""
-    for group in optimizer.param_groups:
-        for parameter in group["params"]:
-            yield 0 if is_lazy(parameter) else parameter.numel()
+    updates = [one for group in optimizer.param_groups for one in group["params"]]
+    sizes = [0 if is_lazy(one) else one.numel() for one in updates]
+    return described_optimizer(type(optimizer).__name__, optimizer.defaults, sizes)

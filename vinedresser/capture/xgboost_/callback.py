@@ -16,8 +16,7 @@ from vinedresser.capture.recording.session import Session
 from vinedresser.capture.xgboost_.booster_info import training_setup
 from vinedresser.capture.xgboost_.contributions import feature_names
 from vinedresser.capture.xgboost_.data import named_sets
-from vinedresser.capture.xgboost_.evaluations import EvalsLog
-from vinedresser.capture.xgboost_.round_recorder import RoundRecorder
+from vinedresser.capture.xgboost_.round_recorder import EvalsLog, RoundRecorder
 from vinedresser.errors import ConfigError
 
 __all__ = ["IdleCallback", "XGBoostCallback"]

@@ -1,8 +1,8 @@
-"""Recording of a round: a train step and an evaluation."""
+"""Recording of a round: a train step and an evaluation, with the metrics of XGBoost."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from xgboost import Booster
@@ -14,9 +14,11 @@ from vinedresser.capture.recording.tensor_copier import ArrayCopier
 from vinedresser.capture.xgboost_.booster_info import BoosterInfo
 from vinedresser.capture.xgboost_.booster_recorder import BoosterRecorder
 from vinedresser.capture.xgboost_.data import DataSet
-from vinedresser.capture.xgboost_.evaluations import EvalsLog, is_training_set, record_metrics
 
-__all__ = ["RoundRecorder"]
+__all__ = ["EvalsLog", "RoundRecorder"]
+
+# {set: {metric: values by round}}; in cross-validation each value is (mean, standard deviation).
+EvalsLog = Mapping[str, Mapping[str, Sequence[Any]]]
 
 
 class RoundRecorder:
@@ -93,8 +95,8 @@ class RoundRecorder:
         if self._info is None:
             self._info = BoosterInfo.of(next(iter(self.boosters.values())))
             self._loss = self._loss or self._info.loss
-        trains = {name: is_training_set(name, self._training_set) for name in log}
-        others = [name for name, train in trains.items() if not train]
+        known = [name for name in log if self._is_training_set(name)]
+        others = [name for name in log if name not in known]
         if others or self._validates:
             recording = self._evaluations.recording()
             if recording is not None:
@@ -105,7 +107,6 @@ class RoundRecorder:
         recording = recorder.recording("train")
         if recording is None:
             return
-        known = [name for name, train in trains.items() if train]
         self._record_metrics(recording, log, known)
         for prefix, one in self._recorders.items():
             one.record_training(recording, self.boosters[prefix], self._info)
@@ -113,9 +114,14 @@ class RoundRecorder:
             self._first = False
             self._report_missing_loss(recording, log, known)
 
+    def _is_training_set(self, name: str) -> bool:
+        """Return whether an evaluation set is the training set."""
+        given = self._training_set
+        return "train" in name.lower() if given is None else name == given
+
     def _record_metrics(self, recording: Recording, log: EvalsLog, sets: Sequence[str]) -> None:
         for name in sets:
-            record_metrics(recording, log[name], name, self._loss)
+            _record_set(recording, log[name], name, self._loss)
 
     def _report_missing_loss(
         self, recording: Recording, log: EvalsLog, known: Sequence[str]
@@ -142,3 +148,38 @@ class RoundRecorder:
                 f"no losses: {self._loss} is not among the metrics ({', '.join(metrics)}); add it "
                 f"to eval_metric, or name the loss: hook.xgboost(loss={metrics[-1]!r})"
             )
+
+
+def _record_set(
+    recording: Recording, metrics: Mapping[str, Sequence[Any]], data: str, loss: str | None
+) -> None:
+    """Record the latest value of each metric of one evaluation set.
+
+    Args:
+        recording: receives ``metrics/<set>-<metric>``, and ``losses/<set>-<metric>`` for the loss.
+        metrics: values by round, by metric.
+        data: name of the set.
+        loss: the metric that is the loss; None if no metric is.
+    """
+    for metric, value in _latest(metrics):
+        kinds = ["metrics"]
+        # A metric may have a parameter, as in tweedie-nloglik@1.5.
+        if loss is not None and metric.partition("@")[0] == loss.partition("@")[0]:
+            kinds.append("losses")
+        for kind in kinds:
+            name = f"{kind}/{data}-{metric}"
+            if recording.due.ask(name):
+                recording.add_scalar(name, value)
+
+
+def _latest(metrics: Mapping[str, Sequence[Any]]) -> Iterator[tuple[str, float]]:
+    """Yield name and latest value of each metric; for a mean over folds, also the deviation."""
+    for metric, values in metrics.items():
+        if not values:
+            continue
+        if isinstance(values[-1], tuple):
+            mean, deviation = values[-1]
+            yield metric, float(mean)
+            yield f"{metric}-std", float(deviation)
+        else:
+            yield metric, float(values[-1])

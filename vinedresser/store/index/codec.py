@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from vinedresser.errors import CorruptData
 from vinedresser.store.dtypes import ITEM_BYTES
-from vinedresser.store.index.document import Document
+from vinedresser.store.index.document import Document, seal, to_json, unseal
 from vinedresser.store.index.index_record import (
     FORMAT,
     LETTERS,
@@ -36,7 +36,6 @@ from vinedresser.store.index.index_record import (
     TensorGroup,
 )
 from vinedresser.store.index.layout import AliasLayout, ColumnLayout, LayoutPool, TensorLayout
-from vinedresser.store.index.sealing import seal, to_json, unseal
 
 __all__ = [
     "Layout",

@@ -1,25 +1,60 @@
-"""JSON objects from untrusted files, read with validation.
+"""JSON objects that are sealed with a checksum, and read with validation.
 
-A checksum proves that bytes are as they were written, not that this version wrote them.
+    {"crc32c":"xxxxxxxx","<kind>":{...}}
+
+The checksum, CRC32C in eight hexadecimal digits, covers the stored bytes of the inner object. It
+proves that bytes are as they were written, not that this version wrote them.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+from fastcrc import crc32
 from numpy.typing import NDArray
 
 from vinedresser.errors import CorruptData
 from vinedresser.store.json_values import checker, shown
 
-__all__ = ["Document"]
+__all__ = ["Document", "seal", "to_json", "unseal"]
 
+to_json = json.JSONEncoder(separators=(",", ":")).encode
+
+_HEAD = b'{"crc32c":"'
+_DIGITS = 8
 _MOST = 2**63 - 1
 
 _IS_INTEGER, _IS_NUMBER, _IS_STRING = checker(int), checker(float), checker(str)
 _IS_LIST, _ARE_INTEGERS, _ARE_STRINGS = checker(list[Any]), checker(list[int]), checker(list[str])
+
+
+def seal(kind: str, content: bytes) -> bytes:
+    """Return JSON with its checksum prepended."""
+    return b'%s%08x","%s":%s}' % (_HEAD, crc32.iscsi(content), kind.encode(), content)
+
+
+def unseal(kind: str, sealed: bytes) -> object:
+    """Return the inner value of a sealed object.
+
+    Raises:
+        CorruptData: the checksum does not match, or it is not a sealed object of this kind.
+    """
+    middle = len(_HEAD) + _DIGITS
+    name = f'","{kind}":'.encode()
+    start = middle + len(name)
+    if sealed[: len(_HEAD)] != _HEAD or sealed[middle:start] != name or sealed[-1:] != b"}":
+        raise CorruptData(f"not a sealed {kind}")
+    content = sealed[start:-1]
+    if sealed[len(_HEAD) : middle] != b"%08x" % crc32.iscsi(content):
+        raise CorruptData("its checksum does not match")
+    try:
+        inner: object = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise CorruptData(f"its {kind} is not JSON: {error}") from error
+    return inner
 
 
 class Document:

@@ -29,10 +29,9 @@ from vinedresser.store.index.codec import (
     layout_document,
     layouts_in,
 )
-from vinedresser.store.index.document import Document
+from vinedresser.store.index.document import Document, seal, to_json, unseal
 from vinedresser.store.index.index_record import FORMAT, IndexRecord
 from vinedresser.store.index.layout import AliasLayout, ColumnLayout, LayoutPool
-from vinedresser.store.index.sealing import seal, to_json, unseal
 
 __all__ = ["SPAN", "ManifestBuilder", "decode_manifest"]
 

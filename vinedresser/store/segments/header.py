@@ -17,9 +17,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from vinedresser.store.index.document import to_json
 from vinedresser.store.index.index_record import FORMAT, Rows
 from vinedresser.store.index.layout import AliasLayout, ColumnLayout, TensorLayout
-from vinedresser.store.index.sealing import to_json
 
 __all__ = ["SegmentHeader"]
 

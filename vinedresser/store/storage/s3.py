@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -12,14 +13,15 @@ from botocore import exceptions as boto
 
 from vinedresser.errors import ConfigError, KeyMissing, StoreError
 from vinedresser.store.storage.base import Buffer, Span, check_key, get_or_none
-from vinedresser.store.storage.read_ahead import read_ahead
 from vinedresser.store.storage.s3_client import CONNECTIONS, code_of, s3_client, translated
 from vinedresser.store.storage.s3_upload import get_object, put_object, put_parts, split_chunks
 
-__all__ = ["S3Storage"]
+__all__ = ["S3Storage", "read_ahead"]
 
 # Size above which an object is uploaded in parts, and of each part but the last.
 _PART = 64 << 20
+# Maximum bytes of spans in flight or waiting for their turn, unless a single span is larger.
+_MOST = 64 << 20
 
 
 class S3Storage:
@@ -141,3 +143,48 @@ class S3Storage:
 
     def _url(self, key: str) -> str:
         return f"{self._location}/{key}"
+
+
+def read_ahead(
+    spans: Iterable[Span], read: Callable[[Span], bytes | None], *, max_concurrent: int
+) -> Iterator[bytes | None]:
+    """Yield the content of each span in order while reading the following ones.
+
+    The read-ahead starts with one span and grows by two with each one yielded, so that readers of
+    only a few spans do not pay for many.
+
+    Args:
+        spans: drawn in the caller's thread, earlier than their contents are yielded.
+        read: reads one span, in any thread; its errors are raised in the span's turn.
+        max_concurrent: maximum number of spans in flight or waiting for their turn.
+    """
+    ahead: deque[tuple[Span, Future[bytes | None]]] = deque()
+    waiting = 0
+    upcoming = iter(spans)
+    following = next(upcoming, None)
+    taken = 0
+    with ThreadPoolExecutor(max_concurrent, thread_name_prefix="read-ahead") as pool:
+        try:
+            while ahead or following is not None:
+                while following is not None and _room(
+                    len(ahead), waiting, following, taken, max_concurrent
+                ):
+                    waiting += following.length
+                    ahead.append((following, pool.submit(read, following)))
+                    following = next(upcoming, None)
+                span, future = ahead.popleft()
+                content = future.result()
+                waiting -= span.length
+                taken += 1
+                yield content
+        finally:
+            # The generator was closed: cancel the reads that have not begun.
+            for _, future in ahead:
+                future.cancel()
+
+
+def _room(in_flight: int, waiting: int, span: Span, taken: int, max_concurrent: int) -> bool:
+    """Return whether another span may be requested."""
+    if not in_flight:
+        return True
+    return in_flight < min(max_concurrent, 2 * taken) and waiting + span.length <= _MOST

@@ -23,7 +23,7 @@ from vinedresser.store.records import (
 )
 from vinedresser.store.storage import LocalStorage
 from vinedresser.tasks.lifecycle.judging import run_judge
-from vinedresser.tasks.lifecycle.recording import record_metrics
+from vinedresser.tasks.lifecycle.mlflow_run import record_metrics
 from vinedresser.tasks.places.run_place import RunPlace
 
 __all__ = ["equip_additional", "follow_additional_runs"]

@@ -14,7 +14,7 @@ from vinedresser.store.records import ExitRecord, RunRecord, TrackingRecord, rea
 from vinedresser.store.storage import Location, open_storage
 from vinedresser.tasks.known_tracking import read_tracking
 from vinedresser.tasks.lifecycle.additional_runs import equip_additional
-from vinedresser.tasks.lifecycle.recording import send_metrics
+from vinedresser.tasks.lifecycle.mlflow_run import send_metrics
 from vinedresser.tasks.lifecycle.settle import end_of_run, settle_run
 from vinedresser.tasks.stores import run_directories
 

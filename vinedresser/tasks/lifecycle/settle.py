@@ -21,8 +21,7 @@ from vinedresser.store.records import (
 )
 from vinedresser.store.storage import LocalStorage, Location, open_storage
 from vinedresser.tasks.known_tracking import read_tracking
-from vinedresser.tasks.lifecycle.mlflow_run import end_tags, find_or_create
-from vinedresser.tasks.lifecycle.recording import send_metrics
+from vinedresser.tasks.lifecycle.mlflow_run import end_tags, find_or_create, send_metrics
 from vinedresser.tasks.places.run_place import RunPlace
 
 __all__ = ["MLFLOW_STATUS", "REPORT", "end_of_run", "settle_place", "settle_run"]

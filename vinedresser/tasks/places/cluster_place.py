@@ -28,8 +28,7 @@ from vinedresser.store.storage import Location, open_storage, parse_location
 from vinedresser.tasks.interruption import INTERRUPTED
 from vinedresser.tasks.places.remote_place import reserve_url
 from vinedresser.tasks.places.run_place import RunPlace
-from vinedresser.tasks.places.shipment import Delivery, pack
-from vinedresser.tasks.places.staging import settle_unborn, stage
+from vinedresser.tasks.places.shipment import Delivery, pack, settle_unborn, stage
 from vinedresser.tasks.retry_outages import retry_outages
 
 __all__ = ["ClusterPlace", "WorkOrder"]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -12,14 +14,26 @@ from typing import Any
 from vinedresser.capture.attach.launching import attach_environment
 from vinedresser.errors import AlreadyARun, KeyTaken
 from vinedresser.processes import this_process
-from vinedresser.store.records import LaunchRecord, WorkerRecord, read_record, write_record
+from vinedresser.store.records import (
+    ExitRecord,
+    LaunchRecord,
+    RunRecord,
+    WorkerRecord,
+    read_record,
+    write_first,
+    write_record,
+)
 from vinedresser.store.storage import LocalStorage, Location, StoreUrl, is_remote, open_storage
 from vinedresser.store.storage.spool import PRIVATE
 from vinedresser.tasks.places.checkpoints import SavedCheckpoint, fetch_checkpoint
 from vinedresser.tasks.places.remote_place import RemotePlace
 from vinedresser.tasks.places.run_place import RunPlace
+from vinedresser.tasks.stores import local_state, owner_is_gone
 
-__all__ = ["Delivery", "Shipment", "pack", "unpack"]
+__all__ = ["Delivery", "Shipment", "pack", "settle_staged", "settle_unborn", "stage", "unpack"]
+
+# Runs of an object store have a folder each in the state of the store until they are over.
+_FOLDER = "staged"
 
 
 @dataclass(frozen=True)
@@ -141,3 +155,51 @@ def _here(argument: str, shipment: Shipment, storage: LocalStorage) -> str:
     there = open_storage(f"{shipment.store}/{saved.run}")
     fetched = fetch_checkpoint(there, saved, Path(storage.location, PRIVATE, "fetched"))
     return str(fetched) if fetched.exists() else argument
+
+
+def stage(store: StoreUrl, name: str) -> Path:
+    """Return an empty folder in which to prepare a run; its name in the store is reserved."""
+    folder = local_state(store) / _FOLDER / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
+
+
+def settle_unborn(staged: Path, location: str, reason: str) -> ExitRecord | None:
+    """End a prepared run that no worker has begun, in its store.
+
+    Args:
+        staged: folder in which it was prepared.
+        location: location at which readers find it.
+        reason: why it did not begin.
+
+    Returns:
+        How it ended; None if it has begun.
+
+    Raises:
+        StoreError: a store refused a request.
+    """
+    prepared, storage = LocalStorage(staged), open_storage(location)
+    if storage.exists(RunRecord.KEY):
+        return None
+    # A worker that begins later finds it taken.
+    write_first(storage, WorkerRecord(asdict(this_process())))
+    for key in prepared.list(""):
+        storage.put(key, [prepared.get(key)])
+    return write_first(storage, ExitRecord("killed", reason, time.time()))
+
+
+def settle_staged(store: StoreUrl) -> None:
+    """Settle the runs that a killed flow prepared on this machine and no worker has begun.
+
+    Args:
+        store: URL of the store.
+
+    Raises:
+        StoreError: the store refused a request.
+    """
+    root = local_state(store) / _FOLDER
+    for staged in sorted(root.iterdir()) if root.is_dir() else ():
+        if owner_is_gone(staged):
+            settle_unborn(staged, store / staged.name, "prepared, but never started")
+            shutil.rmtree(staged)

@@ -26,7 +26,7 @@ from vinedresser.store.storage import Location, StoreUrl, open_storage
 from vinedresser.store.storage.spool import adopt_spool, read_target, spools
 from vinedresser.tasks.lifecycle.additional_runs import equip_additional
 from vinedresser.tasks.lifecycle.earlier_runs import settle_left
-from vinedresser.tasks.places.staging import settle_staged
+from vinedresser.tasks.places.shipment import settle_staged
 from vinedresser.tasks.reconcile.flow_record import dead_flows, forget_flow, mark_crashed
 from vinedresser.tasks.stores import (
     is_owned,

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from vinedresser.errors import StillRunning, StoreError, TrackingError
+from vinedresser.errors import StillRunning, StoreError, TrackingError, VinedresserError
 from vinedresser.infra.launcher import request_stop
 from vinedresser.store.records import TrackingRecord
 from vinedresser.store.storage import open_storage
@@ -19,13 +21,14 @@ from vinedresser.sweeps.trial import Proposal, Trial, TrialEnd
 from vinedresser.tasks.config.sweep_file import Sweep
 from vinedresser.tasks.interruption import INTERRUPTED
 from vinedresser.tasks.lifecycle.prepare import RunMaker
+from vinedresser.tasks.lifecycle.run_queue import RunQueue
 from vinedresser.tasks.places.cluster_place import WorkOrder
 from vinedresser.tasks.places.run_place import RunPlace
 from vinedresser.tasks.retry_outages import retry_outages
 from vinedresser.tasks.sweeping.suspecting import Suspects
 from vinedresser.tasks.sweeping.trial_runs import TrialRuns
 
-__all__ = ["SweepRunner", "Standing", "observer"]
+__all__ = ["Standing", "SweepRunner", "TrialQueue", "observer"]
 
 # Called with the runner of a sweep that begins in this process.
 observer: ContextVar[Callable[[SweepRunner], None] | None] = ContextVar("observer", default=None)
@@ -283,3 +286,52 @@ class SweepRunner:
 def _kinds(reasons: Iterable[str]) -> set[str]:
     """Return reasons without their numbers, which differ between trials."""
     return {re.sub(r"[-+.\w]*\d[-+.\w]*", "#", reason) for reason in reasons}
+
+
+class TrialQueue(RunQueue[TrialRuns]):
+    """Begins each trial, and begins it again if it crashed.
+
+    Args:
+        sweep: runner of the sweep.
+    """
+
+    def __init__(self, sweep: SweepRunner) -> None:
+        super().__init__()
+        self._sweep = sweep
+        self._again: deque[TrialRuns] = deque()
+
+    def next(self) -> TrialRuns | None:
+        """Return a trial that begins again, or else the next one."""
+        return self._again.popleft() if self._again else self._sweep.next()
+
+    def begin(self, item: TrialRuns) -> RunPlace | None:
+        """Return the place of a trial's next run; None if it cannot be made or the trial is over.
+
+        An earlier process may have ended the trial without telling the study.
+        """
+        try:
+            if item.earlier and self._sweep.restore(item):
+                self.ended(item)
+                return None
+            if not item.adopted:
+                self._sweep.make_run(item)
+        except VinedresserError as error:
+            self._give_up(item, error)
+            return None
+        return item.places[-1]
+
+    def compare(self, item: TrialRuns) -> Callable[[], None]:
+        """Return what follows a trial's run and ends it if the study says so."""
+        return partial(self._sweep.follow, item)
+
+    def ended(self, item: TrialRuns) -> None:
+        """Tell the study how a trial ended, or queue it to begin again."""
+        try:
+            if self._sweep.conclude(item) is None:
+                self._again.append(item)
+        except VinedresserError as error:
+            self._give_up(item, error)
+
+    def _give_up(self, trial: TrialRuns, error: VinedresserError) -> None:
+        self.problems[str(error)] = None
+        self._sweep.give_up(trial, error)

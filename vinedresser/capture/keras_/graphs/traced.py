@@ -9,7 +9,6 @@ import tensorflow as tf
 from tensorflow.python.autograph.core import ag_ctx
 from tensorflow.python.eager.polymorphic_function import autograph_util
 
-from vinedresser.capture.keras_.graphs.random_numbers import stateful_random_error
 from vinedresser.capture.keras_.observation.collector import Collector
 from vinedresser.capture.keras_.observation.due_filter import DueFilter, Emit
 from vinedresser.capture.keras_.observation.interception import observing
@@ -17,6 +16,42 @@ from vinedresser.capture.keras_.observation.observers import CombinedObserver
 from vinedresser.errors import ConfigError
 
 __all__ = ["Traced", "TracedFunction", "TracedStep", "converted"]
+
+# Operations with an internal random state, separate in each function. keras.random and
+# tf.random.Generator keep the state in variables, which functions share.
+_STATEFUL = frozenset(
+    {
+        "Multinomial",
+        "ParameterizedTruncatedNormal",
+        "RandomGamma",
+        "RandomPoisson",
+        "RandomPoissonV2",
+        "RandomShuffle",
+        "RandomStandardNormal",
+        "RandomUniform",
+        "RandomUniformInt",
+        "TruncatedNormal",
+    }
+)
+
+
+def _stateful_random_error(graph: Any) -> str:
+    """Return why a second function would draw different random numbers; "" if it would not.
+
+    Args:
+        graph: graph of the traced function.
+    """
+    definition = graph.as_graph_def()
+    nodes = [*definition.node, *(n for f in definition.library.function for n in f.node_def)]
+    found = sorted({node.op for node in nodes} & _STATEFUL)
+    if not found:
+        return ""
+    return (
+        f"the step draws random numbers by {', '.join(found)}, which keep a separate state in each "
+        "compiled function, so a second function would change the training; use keras.random or "
+        "tf.random.Generator instead of tf.random.*"
+    )
+
 
 # Separates the names of one tensor; no name contains a line break.
 _SEPARATOR = "\n"
@@ -92,7 +127,7 @@ class Traced:
         """
         table = _GraphTable()
         result = body(table)
-        self._random_error = stateful_random_error(tf.compat.v1.get_default_graph())
+        self._random_error = _stateful_random_error(tf.compat.v1.get_default_graph())
         self.returned |= table.names
         self.unreachable |= table.unreachable
         return result, table.outputs()

@@ -10,10 +10,10 @@ from typing import Any
 
 import tensorflow as tf
 
+from vinedresser.capture.adapters.nesting import leaves
 from vinedresser.capture.keras_.backends.backend import first_length
 from vinedresser.capture.keras_.graphs.traced import TracedFunction, converted
 from vinedresser.capture.keras_.graphs.variants import Variants
-from vinedresser.capture.keras_.model.nesting import leaves
 from vinedresser.capture.keras_.observation.due_filter import UPDATE_TENSORS, DueFilter
 from vinedresser.capture.keras_.observation.interception import current_observer, observing
 from vinedresser.capture.keras_.observation.observers import PatchPoint

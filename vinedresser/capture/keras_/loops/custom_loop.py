@@ -6,9 +6,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal
 
+from vinedresser.capture.adapters.nesting import leaves
 from vinedresser.capture.keras_.backends.backend import first_length
 from vinedresser.capture.keras_.model.layers import differs_in_training
-from vinedresser.capture.keras_.model.nesting import leaves
 from vinedresser.capture.keras_.observation.due_filter import DueFilter, Emit
 from vinedresser.capture.keras_.observation.interception import observing
 from vinedresser.capture.keras_.observation.observers import Original

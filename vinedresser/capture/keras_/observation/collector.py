@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from keras.src.backend.common.symbolic_scope import in_symbolic_scope
 
+from vinedresser.capture.adapters.nesting import leaves
 from vinedresser.capture.keras_.backends.backend import Backend
 from vinedresser.capture.keras_.model.layers import attention_scores
 from vinedresser.capture.keras_.model.names import Names
-from vinedresser.capture.keras_.model.nesting import arguments, leaves
 from vinedresser.capture.keras_.observation.due_filter import DueFilter, Emit
 from vinedresser.capture.keras_.observation.observers import Original
 from vinedresser.capture.keras_.observation.optimizer_update import OptimizerUpdate
@@ -109,7 +109,7 @@ class Collector:
         return self._paths.get(identity)
 
     def _inputs(self, name: str, args: Any, kwargs: Any) -> None:
-        self._emit_due(f"inputs/{name}", arguments(args, kwargs))
+        self._emit_due(f"inputs/{name}", _arguments(args, kwargs))
 
     def _outputs(self, name: str, output: Any) -> None:
         self._emit_due(f"outputs/{name}", output)
@@ -180,3 +180,10 @@ class Collector:
 def is_loss(name: str) -> bool:
     """Return whether a metric or log entry of this name is a loss, as named by Keras."""
     return name == "loss" or name.endswith("_loss")
+
+
+def _arguments(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """Return the arguments of a call: a single one itself, or several by position or keyword."""
+    given = dict(enumerate(args)) | dict(kwargs)
+    relevant = {key: one for key, one in given.items() if one is not None and key != "training"}
+    return args[0] if args and set(relevant) <= {0} else relevant

@@ -1,4 +1,4 @@
-"""Tensors of an optimizer update: weights, gradients, optimizer state and changes."""
+"""Updates by optimizers: weights, gradients, optimizer state and changes, and their number."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from vinedresser.capture.keras_.backends.backend import Backend
 from vinedresser.capture.keras_.model.names import NamedVariable, Names
 from vinedresser.capture.keras_.observation.due_filter import DueFilter, Emit
 
-__all__ = ["OptimizerUpdate", "inner_optimizer", "updates_made"]
+__all__ = ["OptimizerUpdate", "StepCounter", "inner_optimizer", "updates_made"]
+
+# The train_step of the backend in use.
+_TRAIN_STEP = next(vars(c)["train_step"] for c in keras.Model.__mro__ if "train_step" in vars(c))
 
 
 def inner_optimizer(optimizer: Any) -> Any:
@@ -163,3 +166,67 @@ def _slot(attribute: str, owner: Any, slot: Any) -> str:
 
 def _number(variable: Any) -> int:
     return int(variable.value)
+
+
+class StepCounter:
+    """Counts the steps of the leading optimizer.
+
+    Args:
+        model: the model.
+        optimizer: the leading optimizer; None for the first that updates the model.
+
+    Attributes:
+        optimizer: the leading optimizer; None until it is known.
+    """
+
+    def __init__(self, model: Any, optimizer: Any) -> None:
+        self._model = model
+        self._given = optimizer is not None
+        self.optimizer = optimizer
+
+    def register(self, optimizer: Any) -> bool:
+        """Register an optimizer that updates the model; return whether it is the leading one."""
+        if self.optimizer is None:
+            self.optimizer = optimizer
+        return optimizer is self.optimizer
+
+    def forget(self) -> None:
+        """Forget a leading optimizer that was not given, since the model was compiled again."""
+        if not self._given:
+            self.optimizer = None
+
+    def before(self) -> tuple[Any, int] | None:
+        """Return the state to pass to `after`; None if one batch is always one step."""
+        optimizer = self.optimizer
+        # Before its first update, the step of Keras uses the model's own optimizer.
+        if optimizer is None and not self._custom:
+            optimizer = getattr(self._model, "optimizer", None)
+        if not isinstance(optimizer, keras.optimizers.Optimizer) or not self._irregular(optimizer):
+            return None
+        return optimizer, updates_made(optimizer)
+
+    def after(self, before: tuple[Any, int] | None) -> int:
+        """Return the number of steps since `before`."""
+        return 1 if before is None else max(updates_made(before[0]) - before[1], 0)
+
+    @property
+    def skips(self) -> bool:
+        """Whether a batch without a step was skipped because its gradients overflowed."""
+        optimizer = self.optimizer or getattr(self._model, "optimizer", None)
+        inner = inner_optimizer(optimizer)
+        return inner is not optimizer and not inner.gradient_accumulation_steps
+
+    @property
+    def _custom(self) -> bool:
+        """Whether the model overrides train_step."""
+        step = getattr(self._model.train_step, "__func__", None)
+        return step is not _TRAIN_STEP
+
+    def _irregular(self, optimizer: Any) -> bool:
+        """Return whether a batch may make no step or several; reading the count is slow."""
+        return bool(
+            isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
+            or optimizer.gradient_accumulation_steps
+            or self._model.steps_per_execution > 1
+            or self._custom
+        )

@@ -9,8 +9,8 @@ from vinedresser.capture.keras_.backends.backend import Backend, backend_in_use
 from vinedresser.capture.keras_.model.names import Names
 from vinedresser.capture.keras_.observation.collector import Collector
 from vinedresser.capture.keras_.observation.due_filter import DueFilter, Emit
+from vinedresser.capture.keras_.observation.optimizer_update import StepCounter
 from vinedresser.capture.keras_.observation.recording_writer import RecordingWriter
-from vinedresser.capture.keras_.observation.step_counter import StepCounter
 from vinedresser.capture.recording.session import Session
 
 __all__ = ["WatchedModel"]

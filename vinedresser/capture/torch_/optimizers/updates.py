@@ -30,11 +30,6 @@ class _Before(NamedTuple):
     values: list[Tensor]
 
 
-def _updates_name(parameter: NamedParameter) -> str:
-    """Return the full name of a parameter's update, such as ``updates/conv1.weight``."""
-    return f"updates/{parameter.path}"
-
-
 class Updates:
     """Captures updates: parameter values after an optimizer's step minus those before.
 
@@ -62,7 +57,7 @@ class Updates:
             owned: parameters that it updates.
         """
         due = recording.due
-        asked = [one for one in owned if due.ask(_updates_name(one)) and not is_lazy(one.value)]
+        asked = [one for one in owned if due.ask(one.update) and not is_lazy(one.value)]
         if asked:
             with WithoutModes(), torch.no_grad():
                 values = [
@@ -78,7 +73,7 @@ class Updates:
         before = self._before.get(recording, {}).pop(optimizer, None)
         if before is None:
             return
-        names = [_updates_name(one) for one in before.asked]
+        names = [one.update for one in before.asked]
         asks = list(map(recording.due.ask, names))
         with WithoutModes(), torch.no_grad():
             after = [_here(one.value) for one in before.asked]
