@@ -11,8 +11,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import ParamSpec, TypeVar
 
-__all__ = ["Shield"]
-
 _LOG = logging.getLogger(__name__)
 
 P = ParamSpec("P")

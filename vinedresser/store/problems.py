@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 
-__all__ = ["Problems"]
-
 _logger = logging.getLogger(__name__)
 
 

@@ -11,8 +11,6 @@ from vinedresser.errors import StoreError
 from vinedresser.retrying import retry
 from vinedresser.store.storage import Location
 
-__all__ = ["retry_outages"]
-
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")

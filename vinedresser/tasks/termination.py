@@ -23,8 +23,6 @@ from vinedresser.store.records import FLOW_VARIABLE
 from vinedresser.store.storage import Location
 from vinedresser.tasks.interruption import TERMINATION, interrupt
 
-__all__ = ["ends_in_order"]
-
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)

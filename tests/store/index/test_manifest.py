@@ -11,7 +11,7 @@ import pytest
 from fastcrc import crc32
 
 from vinedresser.errors import CorruptData
-from vinedresser.store.index.encoding import encode_record
+from vinedresser.store.index.codec import encode_record
 from vinedresser.store.index.index_record import IndexRecord
 from vinedresser.store.index.layout import LayoutPool
 from vinedresser.store.index.manifest import SPAN, ManifestBuilder, decode_manifest

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.store.counting_storage import CountingStorage
-from vinedresser.store.index.encoding import encode_record
+from vinedresser.store.index.codec import encode_record
 from vinedresser.store.index.layout import LayoutPool
 from vinedresser.store.problems import Problems
 from vinedresser.store.reading.index_lookup import IndexLookup

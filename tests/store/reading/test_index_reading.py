@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.store.counting_storage import CountingStorage
-from vinedresser.store.index.encoding import encode_record
+from vinedresser.store.index.codec import encode_record
 from vinedresser.store.index.index_record import IndexRecord
 from vinedresser.store.index.layout import LayoutPool
 from vinedresser.store.index.manifest import SPAN, ManifestBuilder

@@ -17,8 +17,6 @@ from vinedresser.capture.recording.stopping import StopSignal, TrainingStopped
 from vinedresser.capture.run.claims import claim
 from vinedresser.capture.run.opening import OpenedRun
 
-__all__ = ["AttachedHook"]
-
 
 class AttachedHook(Hook):
     """Writes to the run for which this process was launched, or to an additional run next to it.

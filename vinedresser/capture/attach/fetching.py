@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["listen"]
-
 
 class _ListenedMethod:
     """A descriptor that replaces a method and notifies listeners when an instance's is accessed.

@@ -11,8 +11,6 @@ from vinedresser.capture.run.attachment import Attachment
 if TYPE_CHECKING:
     from vinedresser.capture.attach.attached_hook import AttachedHook
 
-__all__ = ["TrainingFinder"]
-
 
 class TrainingFinder:
     """A `Finder` with the hook of the latest training that was found.

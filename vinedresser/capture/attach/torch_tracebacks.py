@@ -15,8 +15,6 @@ from torch.overrides import handle_torch_function
 from vinedresser.capture.attach.tracebacks import Entry, is_capture_frame
 from vinedresser.capture.torch_.forward.calls import ModuleHook
 
-__all__ = ["without_capture"]
-
 # The line with which torch calls the forward of a module without hooks.
 _PLAIN = "return forward_call(*args, **kwargs)"
 

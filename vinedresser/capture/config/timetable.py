@@ -8,8 +8,6 @@ from typing import Generic, NamedTuple, TypeVar
 
 from vinedresser.store.collections.schedule import SaveConfig
 
-__all__ = ["Timetable"]
-
 T = TypeVar("T")
 
 

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from vinedresser.capture.lightning_.callback import LightningCallback
     from vinedresser.capture.xgboost_.callback import XGBoostCallback
 
-__all__ = ["Hook"]
-
 _LOG = logging.getLogger(__name__)
 
 

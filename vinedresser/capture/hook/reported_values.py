@@ -13,8 +13,6 @@ from vinedresser.capture.requests.control import CaptureControl
 from vinedresser.errors import ConfigError
 from vinedresser.store.step_record import MODES, Mode
 
-__all__ = ["ReportedValues"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

@@ -25,8 +25,6 @@ from vinedresser.capture.recording.session import Session
 from vinedresser.errors import ConfigError
 from vinedresser.store.collections.modules import ModuleInfo
 
-__all__ = ["KerasAdapter"]
-
 
 class KerasAdapter(Adapter):
     """Captures from one Keras model.

@@ -20,8 +20,6 @@ from vinedresser.capture.keras_.model.layers import dropout_rates
 from vinedresser.capture.keras_.observation.optimizer_update import inner_optimizer
 from vinedresser.capture.keras_.observation.watched_model import WatchedModel
 
-__all__ = ["training_setup"]
-
 
 def training_setup(watched: WatchedModel, loss: Any) -> TrainingSetup:
     """Return the losses, optimizers, frozen variables and dropout rates known so far.

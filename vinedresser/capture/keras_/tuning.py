@@ -10,8 +10,6 @@ import keras
 from vinedresser.capture.adapters.adapter import Change, Changed
 from vinedresser.errors import ConfigError
 
-__all__ = ["KerasLearningRate"]
-
 
 class KerasLearningRate:
     """The learning rate of optimizers, which compiled functions read at every step.

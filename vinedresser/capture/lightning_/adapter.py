@@ -18,8 +18,6 @@ from vinedresser.capture.torch_.adapter import TorchAdapter
 from vinedresser.capture.torch_.method_as_forward import MethodAsForward
 from vinedresser.store.collections.modules import ModuleInfo
 
-__all__ = ["LightningAdapter"]
-
 _STEPS = ("training_step", "validation_step", "test_step", "predict_step")
 
 

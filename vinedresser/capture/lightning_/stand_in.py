@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["StandIn"]
-
 _Call = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 
 

@@ -6,8 +6,6 @@ from vinedresser.capture.config.capture_config import Due
 from vinedresser.capture.recording.recorder import Recorder
 from vinedresser.capture.recording.recording import Recording
 
-__all__ = ["Evaluations"]
-
 
 class Evaluations:
     """Opens the recordings of evaluations.

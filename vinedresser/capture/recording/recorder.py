@@ -11,8 +11,6 @@ from vinedresser.capture.recording.timing import StepTiming
 from vinedresser.errors import ConfigError
 from vinedresser.store.step_record import Mode
 
-__all__ = ["Recorder"]
-
 
 class Recorder:
     """Opens a recording if anything is due, and delivers it at its end.

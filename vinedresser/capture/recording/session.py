@@ -19,8 +19,6 @@ from vinedresser.store.storage import Storage
 from vinedresser.store.writing.record_queue import QueuePolicy
 from vinedresser.store.writing.writer import RunWriter
 
-__all__ = ["Session"]
-
 K = TypeVar("K", bound=TensorCopier)
 
 

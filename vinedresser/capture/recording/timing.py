@@ -6,8 +6,6 @@ from time import perf_counter
 
 from vinedresser.capture.config.capture_config import TIMES
 
-__all__ = ["StepTiming"]
-
 
 class StepTiming:
     """Measures steps by the host's clock; a device may still be computing.

@@ -10,8 +10,6 @@ from vinedresser.errors import did_you_mean
 from vinedresser.store.collections.collection import BUILT_IN, Collection
 from vinedresser.store.collections.modules import module_of
 
-__all__ = ["Unmatched"]
-
 # Collections of built-in rules for values that not every training has.
 _OF_SOME_TRAININGS = ("learning_rate", "loss_scale", "scheduler")
 

@@ -24,8 +24,6 @@ from vinedresser.store.records import (
     write_record,
 )
 
-__all__ = ["CaptureControl"]
-
 
 class CaptureControl:
     """Maintains the capture configuration of one rank and the run's record.

@@ -22,8 +22,6 @@ from vinedresser.store.records import (
     write_record,
 )
 
-__all__ = ["TrainerRequests"]
-
 # The learning rate, and the maximum total norm of the gradients.
 _TUNABLE = ("lr", "clip")
 

@@ -12,8 +12,6 @@ from vinedresser.capture.recording.stopping import TrainingStopped
 from vinedresser.store.records import ExitCause, ExitRecord, StopRecord, read_record, write_first
 from vinedresser.store.storage import Storage
 
-__all__ = ["ExitRecorder"]
-
 
 class ExitRecorder:
     """Notes how the program ends and writes the exit record.

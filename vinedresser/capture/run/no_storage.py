@@ -9,8 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from vinedresser.errors import KeyMissing
 from vinedresser.store.storage.base import Buffer, Span
 
-__all__ = ["NoStorage"]
-
 
 class NoStorage:
     """Forgets what is put into it, so that a training goes on although its disk failed.

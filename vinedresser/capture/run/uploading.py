@@ -16,8 +16,6 @@ from vinedresser.store.relay_process import RelayProcess, recover_spools
 from vinedresser.store.storage.spool import SpoolStorage, make_spool, read_target
 from vinedresser.store.writing.record_queue import QueuePolicy
 
-__all__ = ["Upload"]
-
 # Seconds that a program waits for its upload at exit, and until it reports that it is waiting.
 _PATIENCE, _QUIET = 60.0, 3.0
 

@@ -14,8 +14,6 @@ from sklearn.pipeline import Pipeline
 from vinedresser.capture.adapters.checkpoint import replacing
 from vinedresser.capture.sklearn_.stages import stages_of
 
-__all__ = ["save_checkpoint"]
-
 
 def save_checkpoint(estimator: Any, directory: Path, step: int) -> None:
     """Save an estimator atomically as ``step-<step>.npz``, without pickle.

@@ -25,8 +25,6 @@ from vinedresser.capture.sklearn_.prediction import (
 from vinedresser.capture.sklearn_.sample import Sample, dense
 from vinedresser.capture.sklearn_.stages import Stages, stages_of
 
-__all__ = ["FitRecorder"]
-
 _IMPORTANCE = "feature_importance/impurity"
 
 

@@ -37,8 +37,6 @@ from vinedresser.capture.torch_.training_state import TrainingState
 from vinedresser.capture.torch_.watch_arguments import check_loss, given_optimizers
 from vinedresser.store.collections.modules import ModuleInfo
 
-__all__ = ["TorchAdapter"]
-
 
 class TorchAdapter(Adapter):
     """Watches one torch model.

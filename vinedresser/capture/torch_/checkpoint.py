@@ -15,8 +15,6 @@ from torch.nn.parallel import DistributedDataParallel
 from vinedresser.capture.adapters.checkpoint import replacing
 from vinedresser.capture.torch_.names import unwrapped
 
-__all__ = ["save_checkpoint"]
-
 
 def save_checkpoint(model: nn.Module, directory: Path, step: int) -> None:
     """Save a model's state atomically as ``step-<step>.safetensors``.

@@ -7,8 +7,6 @@ from typing import Any
 
 from torch import nn
 
-__all__ = ["MethodAsForward"]
-
 
 class MethodAsForward(nn.Module):
     """Wraps a model so that a call of one of its methods is a forward of the wrapper.

@@ -23,8 +23,6 @@ from vinedresser.capture.torch_.optimizers.optimizer_state import (
 from vinedresser.capture.torch_.optimizers.optimizer_steps import updated
 from vinedresser.capture.torch_.optimizers.updates import Updates
 
-__all__ = ["ModelState"]
-
 _KeepAll = Callable[[Recording, list[tuple[str, Tensor, Ask]]], object]
 
 _WEIGHTS = ("weights", "biases")

@@ -13,8 +13,6 @@ from torch import nn
 
 from vinedresser.capture.torch_.forward.calls import CompiledCalls, ModuleHook
 
-__all__ = ["let_script"]
-
 _CODE = "_compiled_call_impl"
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 _create: Any = scripting.create_script_module

@@ -18,8 +18,6 @@ from vinedresser.capture.torch_.names import Names
 from vinedresser.capture.torch_.optimizers.scaling import Scaling
 from vinedresser.capture.torch_.training_mode import training_share
 
-__all__ = ["TrainingState"]
-
 
 class TrainingState:
     """Captures ``state/training``, ``state/grad_scale`` and ``state/skipped_steps``.

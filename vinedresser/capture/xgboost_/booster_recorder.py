@@ -26,8 +26,6 @@ from vinedresser.capture.xgboost_.trees import newest_trees, serialize
 from vinedresser.store.reductions.sampling import some_rows
 from vinedresser.store.step_record import StepRecord
 
-__all__ = ["BoosterRecorder"]
-
 # The kinds of tensors recorded here; in most rounds none is due.
 _KINDS = (
     *("feature_importance", "trees", "shap", "inputs", "predictions", "labels"),

@@ -11,8 +11,6 @@ import numpy as np
 
 from vinedresser.errors import CorruptData
 
-__all__ = ["read_ubjson"]
-
 # Type markers of the specification; numbers are big-endian.
 _NUMBERS = MappingProxyType(
     {

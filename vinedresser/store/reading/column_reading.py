@@ -15,8 +15,6 @@ from vinedresser.store.reading.history import History
 from vinedresser.store.reading.series import Column, Columns
 from vinedresser.store.step_record import Mode
 
-__all__ = ["read_columns"]
-
 # For each name, pieces of ordinals within the rank, int64 [n], and values, float64 [n].
 _Pieces = dict[str, list[tuple[NDArray[np.int64], NDArray[np.float64]]]]
 

@@ -17,8 +17,6 @@ from vinedresser.store.segments.segment import Segment, TensorRow
 from vinedresser.store.step_record import MODES, Mode
 from vinedresser.store.storage import Storage
 
-__all__ = ["History"]
-
 _NO_ROWS = Rows(np.empty(0, np.uint8), np.empty(0, np.int64), np.empty(0, np.float64))
 
 

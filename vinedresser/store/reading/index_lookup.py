@@ -13,8 +13,6 @@ from vinedresser.store.segments.segment import Segment, TensorRow
 from vinedresser.store.step_record import Mode
 from vinedresser.store.storage import Storage
 
-__all__ = ["IndexLookup"]
-
 
 class IndexLookup:
     """Searches the index records of one rank by interpolation, assuming that steps never decrease.

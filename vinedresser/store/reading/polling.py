@@ -7,8 +7,6 @@ import time
 from vinedresser.store.storage import Storage
 from vinedresser.store.storage.location import is_remote
 
-__all__ = ["Polling"]
-
 # Seconds between polls while nothing is new: in a directory; and on an object store, where each
 # poll costs a round trip and money, the first and the longest pause.
 _LOCAL = 0.02

@@ -10,8 +10,6 @@ from vinedresser.errors import ConfigError, did_you_mean
 from vinedresser.store.collections.collection import BUILT_IN, Collection
 from vinedresser.store.index.layout import ColumnLayout
 
-__all__ = ["Selector"]
-
 _Test = Callable[[str], bool]
 
 

@@ -16,8 +16,6 @@ from vinedresser.store.segments.segment import ContiguousRows, Segment
 from vinedresser.store.step_record import Mode
 from vinedresser.store.storage import Span
 
-__all__ = ["read_tensor"]
-
 _Row = tuple[int, NDArray[Any]]
 
 

@@ -19,8 +19,6 @@ from vinedresser.store.reductions import Histogram, base_name, derived_name, red
 from vinedresser.store.segments.segment import TensorRows
 from vinedresser.store.step_record import MODES, Mode
 
-__all__ = ["TensorView"]
-
 
 class TensorView:
     """One tensor's values and statistics, read on demand; created by `Run.tensor`.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import unicodedata
 
-__all__ = ["name_fault"]
-
 # Bytes; file systems allow 255, and an attempt or an additional run appends to the name.
 _LONGEST = 200
 

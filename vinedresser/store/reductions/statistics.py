@@ -12,8 +12,6 @@ from vinedresser.store.reductions.alone import fingerprint, unit_similarity
 from vinedresser.store.reductions.distribution import Distribution
 from vinedresser.store.reductions.naming import Reduction
 
-__all__ = ["Statistics"]
-
 # Statistics of the whole sample, not of each channel.
 _WHOLE_SAMPLE: dict[str, Callable[[NDArray[np.generic]], float]] = {
     "fingerprint": fingerprint,

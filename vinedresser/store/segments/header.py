@@ -21,8 +21,6 @@ from vinedresser.store.index.document import to_json
 from vinedresser.store.index.index_record import FORMAT, Rows
 from vinedresser.store.index.layout import AliasLayout, ColumnLayout, TensorLayout
 
-__all__ = ["SegmentHeader"]
-
 _RESERVED = "__metadata__"
 
 

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from vinedresser.store.index.index_record import ColumnGroup
 from vinedresser.store.segments.segment import Segment
 
-__all__ = ["MatrixParts"]
-
 # Bytes of a matrix kept in memory, unless a single row is larger. Not fewer, because on an object
 # store each part costs a round trip.
 _PART = 1 << 20

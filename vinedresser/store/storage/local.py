@@ -13,8 +13,6 @@ from vinedresser.errors import KeyMissing, KeyTaken, NotAFile, StoreError, Store
 from vinedresser.store.storage.base import TEMPORARY, Buffer, Span, check_key
 from vinedresser.store.storage.files import make_folder, naming_obstacles, open_file, open_folder
 
-__all__ = ["LocalStorage"]
-
 # Threads, processes, containers and machines may put the same key at once, each under its own
 # temporary name. Process ids repeat between machines; a fork repeats the token.
 _TOKEN = os.urandom(4).hex()

@@ -13,8 +13,6 @@ from vinedresser.store.segments.packing import pack
 from vinedresser.store.step_record import StepRecord
 from vinedresser.store.storage import Storage
 
-__all__ = ["Committer"]
-
 
 class Committer:
     """Commits the segments of one rank, numbered from 0 without gaps.

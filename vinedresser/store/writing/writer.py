@@ -22,8 +22,6 @@ from vinedresser.store.storage import Storage
 from vinedresser.store.writing.committing import Committer
 from vinedresser.store.writing.record_queue import Queued, QueuePolicy, RecordQueue
 
-__all__ = ["RunWriter"]
-
 # Seconds between heartbeats, and between checks for waiting readers (the minimum between two
 # segments that are cut for a reader).
 _BEAT = 1.0

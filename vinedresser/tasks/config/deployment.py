@@ -10,8 +10,6 @@ from vinedresser.infra.servers import WORK_POOL
 from vinedresser.tasks.config.experiment import load_experiment
 from vinedresser.tasks.config.sweep_file import load_sweep
 
-__all__ = ["deploy"]
-
 
 def deploy(
     path: Path,

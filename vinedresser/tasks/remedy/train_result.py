@@ -16,8 +16,6 @@ from vinedresser.tasks.lifecycle.run_result import (
 )
 from vinedresser.tasks.remedy.remedy_attempts import RemedyAttempts
 
-__all__ = ["train_result"]
-
 
 def train_result(runs: Sequence[RemedyAttempts], problems: Iterable[str]) -> TrainResult:
     """Return the results of all runs, and tag those in MLflow that have attempts.

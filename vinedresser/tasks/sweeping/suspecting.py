@@ -10,8 +10,6 @@ from vinedresser.rules.suspicions import read_suspicions
 from vinedresser.store.storage import Storage
 from vinedresser.sweeps.trial import TrialEnd
 
-__all__ = ["Suspects"]
-
 # Not Prefect's logger: the calling thread may have no task.
 _log = logging.getLogger(__name__)
 

@@ -23,8 +23,6 @@ from vinedresser.tasks.lifecycle.earlier_runs import bring_to_end, runs_of_trial
 from vinedresser.tasks.places.checkpoints import SavedCheckpoint, fetch_checkpoint, last_checkpoint
 from vinedresser.tasks.places.run_place import AdoptedPlace, RunPlace
 
-__all__ = ["TrialRuns"]
-
 # Beside the journal: checkpoints fetched from an object store, a folder for each run.
 _FETCHED = "fetched"
 

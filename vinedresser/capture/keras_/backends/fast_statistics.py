@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 from vinedresser.store.reductions import Statistics, compute_statistics, plan_reductions
 from vinedresser.store.reductions.elementwise import elementwise_statistics
 
-__all__ = ["fast_statistics"]
-
 # Rows are summed in float32, their sums in float64; 1024 elements lose no accuracy.
 _ROW = 1 << 10
 # Elements of a piece that fits into the processor cache.

@@ -14,8 +14,6 @@ from vinedresser.capture.keras_.observation.watched_model import WatchedModel
 from vinedresser.capture.keras_.step_runner import StepFunction, StepResult, StepRunner
 from vinedresser.capture.recording.recording import Recording
 
-__all__ = ["GraphRunner"]
-
 _ITERATORS = (tf.data.Iterator, tf.distribute.DistributedIterator)
 
 

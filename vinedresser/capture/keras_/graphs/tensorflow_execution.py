@@ -9,8 +9,6 @@ from vinedresser.capture.keras_.graphs.user_functions import UserFunctions
 from vinedresser.capture.keras_.observation.watched_model import WatchedModel
 from vinedresser.capture.keras_.step_runner import Execution
 
-__all__ = ["TensorFlowExecution"]
-
 # One per process, like the patched methods.
 _FUNCTIONS = UserFunctions()
 

@@ -21,8 +21,6 @@ from vinedresser.capture.keras_.observation.optimizer_update import updates_made
 from vinedresser.capture.keras_.observation.watched_model import WatchedModel
 from vinedresser.capture.recording.recording import Recording
 
-__all__ = ["UserFunctions"]
-
 
 class UserFunctions:
     """Intercepts all calls of tf.functions while a model is watched.

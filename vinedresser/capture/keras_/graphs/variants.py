@@ -9,8 +9,6 @@ from vinedresser.capture.config.capture_config import Due
 from vinedresser.capture.keras_.graphs.traced import Traced
 from vinedresser.capture.keras_.observation.due_filter import DueFilter, due_filter
 
-__all__ = ["Variants"]
-
 T = TypeVar("T", bound=Traced)
 
 # With this many functions of a step, one that returns more than is due is reused.

@@ -11,8 +11,6 @@ from vinedresser.capture.keras_.loops.train_function import TrainFunction
 from vinedresser.capture.keras_.observation.watched_model import WatchedModel
 from vinedresser.capture.keras_.step_runner import StepRunner
 
-__all__ = ["BuiltinLoops"]
-
 
 class BuiltinLoops:
     """Wraps the functions with which Keras trains, evaluates and predicts.

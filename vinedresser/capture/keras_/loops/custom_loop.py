@@ -17,8 +17,6 @@ from vinedresser.capture.keras_.observation.watched_model import WatchedModel
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.store.step_record import Mode
 
-__all__ = ["CustomLoop"]
-
 
 class CustomLoop:
     """Captures from calls of the model and of its optimizers outside of Keras's own loops.

@@ -11,8 +11,6 @@ from vinedresser.capture.keras_.step_runner import StepFunction, StepResult, Ste
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.store.step_record import Mode
 
-__all__ = ["Evaluation"]
-
 # Kinds of tensors that require observation of a batch.
 _OBSERVED = ("inputs", "outputs", "attention", "labels", "predictions")
 

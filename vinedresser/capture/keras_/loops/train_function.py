@@ -9,8 +9,6 @@ from vinedresser.capture.keras_.observation.watched_model import WatchedModel
 from vinedresser.capture.keras_.step_runner import StepFunction, StepResult, StepRunner
 from vinedresser.capture.recording.recording import Recording
 
-__all__ = ["TrainFunction"]
-
 
 class TrainFunction:
     """Replaces ``model.train_function``; calls it unchanged if nothing is due.

@@ -12,8 +12,6 @@ from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.recording.session import Session
 from vinedresser.capture.recording.tensor_copier import TensorCopier
 
-__all__ = ["RecordingWriter"]
-
 _SCALARS = ("losses/", "metrics/", "optimizer_state/")
 
 

@@ -13,8 +13,6 @@ from vinedresser.capture.keras_.observation.optimizer_update import StepCounter
 from vinedresser.capture.keras_.observation.recording_writer import RecordingWriter
 from vinedresser.capture.recording.session import Session
 
-__all__ = ["WatchedModel"]
-
 
 class WatchedModel:
     """A watched model with its names, optimizers and step count.

@@ -15,8 +15,6 @@ from vinedresser.capture.torch_.copies.some_rows import row_index, some_rows
 from vinedresser.store.dtypes import SPELLINGS, host_dtype
 from vinedresser.store.step_record import HostTensor
 
-__all__ = ["BufferPool"]
-
 # By torch dtype: the safetensors name, and a numpy dtype of the same item size.
 _DTYPES: dict[torch.dtype, tuple[str, np.dtype[np.generic]]] = {
     getattr(torch, word): (name, host_dtype(name)) for word, name in SPELLINGS.items()

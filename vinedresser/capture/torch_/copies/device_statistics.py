@@ -10,8 +10,6 @@ from torch import Tensor
 
 from vinedresser.store.reductions.elementwise import statistic_of_empty
 
-__all__ = ["device_statistics"]
-
 _WIDE = torch.float64
 
 

@@ -20,8 +20,6 @@ from numpy.typing import NDArray
 from vinedresser.capture.torch_.copies.host_view import host_view
 from vinedresser.store.reductions.elementwise import elementwise_statistics
 
-__all__ = ["host_statistics"]
-
 # Elements per row: rows are summed in float32 and the sums in float64.
 _ROW = 4096
 # Elements per chunk, a multiple of _ROW, whose temporaries fit into the processor's cache.

@@ -6,8 +6,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-__all__ = ["host_view"]
-
 
 def host_view(tensor: torch.Tensor) -> NDArray[np.generic]:
     """Return a view of a tensor as an array of the same shape, for reading.

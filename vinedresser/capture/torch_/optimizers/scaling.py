@@ -15,8 +15,6 @@ from torch.optim import Optimizer
 from vinedresser.capture.shield import Shield
 from vinedresser.capture.torch_.optimizers.optimizer_steps import updated
 
-__all__ = ["Scaling"]
-
 
 class Scaling:
     """Observes the steps that gradient scalers take with the optimizers of one model.

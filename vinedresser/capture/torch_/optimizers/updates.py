@@ -15,8 +15,6 @@ from vinedresser.capture.torch_.copies.torch_copier import Keep, TorchCopier
 from vinedresser.capture.torch_.copies.torch_modes import WithoutModes
 from vinedresser.capture.torch_.names import NamedParameter
 
-__all__ = ["Updates"]
-
 
 class _Before(NamedTuple):
     """Parameters before a step.
