@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from vinedresser.capture import CaptureConfig, Collection, Hook, SaveConfig, open_run
-from vinedresser.capture.torch_.copies.some_rows import some_rows
+from vinedresser.capture.torch_.copies.views import some_rows
 from vinedresser.errors import ConfigError
 from vinedresser.store.reductions.sampling import affordable_rows
 

@@ -62,7 +62,7 @@ def test_the_share_of_modules_in_training_mode(tmp_path: Path) -> None:
     ],
 )
 def test_mode_dependent_modules(module: nn.Module, differs: bool) -> None:
-    from vinedresser.capture.torch_.training_mode import training_share
+    from vinedresser.capture.torch_.modules import training_share
 
     modules = list(module.modules())
     assert training_share(modules) == (1.0 if differs else None)

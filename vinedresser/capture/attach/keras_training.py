@@ -12,13 +12,11 @@ from vinedresser.capture.attach.finder import TrainingFinder
 from vinedresser.capture.attach.tracebacks import without_capture_frames
 from vinedresser.capture.run.attachment import ATTACHMENT, Attachment
 
-__all__ = ["KerasTrainings", "attach"]
-
 # Maximum number of steps before the second of two adversarial models is first trained.
 _MAX_STEPS_BETWEEN = 10
 
 
-class KerasTrainings(TrainingFinder):
+class _KerasTrainings(TrainingFinder):
     """Watches Keras models when their training begins.
 
     The first ``fit`` of a model begins a training, and so does the first ``train_on_batch`` or call
@@ -81,7 +79,7 @@ class KerasTrainings(TrainingFinder):
 
 def attach() -> None:
     """Start looking for trainings."""
-    ATTACHMENT.search(KerasTrainings(ATTACHMENT))
+    ATTACHMENT.search(_KerasTrainings(ATTACHMENT))
 
 
 def _taped() -> bool:

@@ -26,14 +26,12 @@ from vinedresser.capture.run.attachment import ATTACHMENT, Attachment
 if TYPE_CHECKING:
     from vinedresser.capture.attach.attached_hook import AttachedHook
 
-__all__ = ["TorchTrainings", "attach"]
-
 # Maximum number of steps in which models are searched while an optimizer has not stepped yet.
 _SEARCH_STEPS = 1000
 _COMPILER = "torch._dynamo"
 
 
-class TorchTrainings(TrainingFinder):
+class _TorchTrainings(TrainingFinder):
     """Watches the models that torch optimizers update.
 
     After the first optimizer was created, calls of modules are intercepted: the outermost module in
@@ -230,7 +228,7 @@ class TorchTrainings(TrainingFinder):
 
 def attach() -> None:
     """Start looking for trainings."""
-    ATTACHMENT.search(TorchTrainings(ATTACHMENT))
+    ATTACHMENT.search(_TorchTrainings(ATTACHMENT))
 
 
 def _compiling(module: nn.Module) -> bool:

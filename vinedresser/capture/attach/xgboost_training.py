@@ -8,10 +8,8 @@ from vinedresser.capture.attach.fetching import listen
 from vinedresser.capture.attach.finder import TrainingFinder
 from vinedresser.capture.run.attachment import ATTACHMENT
 
-__all__ = ["XGBoostTrainings", "attach"]
 
-
-class XGBoostTrainings(TrainingFinder):
+class _XGBoostTrainings(TrainingFinder):
     """Appends a capturing callback to those of every training.
 
     The first training writes to the launched run, each other one to an additional run.
@@ -33,4 +31,4 @@ class XGBoostTrainings(TrainingFinder):
 
 def attach() -> None:
     """Start looking for trainings."""
-    ATTACHMENT.search(XGBoostTrainings(ATTACHMENT))
+    ATTACHMENT.search(_XGBoostTrainings(ATTACHMENT))

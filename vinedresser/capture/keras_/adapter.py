@@ -17,7 +17,7 @@ from vinedresser.capture.adapters.training_setup import TrainingSetup
 from vinedresser.capture.keras_.loops.builtin_loops import BuiltinLoops
 from vinedresser.capture.keras_.loops.custom_loop import CustomLoop
 from vinedresser.capture.keras_.observation.interception import current_observer, unwatch, watch
-from vinedresser.capture.keras_.observation.observers import Original, PatchPoint
+from vinedresser.capture.keras_.observation.observers import Original
 from vinedresser.capture.keras_.observation.watched_model import WatchedModel
 from vinedresser.capture.keras_.setup import training_setup
 from vinedresser.capture.keras_.step_runner import Execution, StepRunner
@@ -82,14 +82,10 @@ class KerasAdapter(Adapter):
         self._register_optimizer = guard("looking for the optimizer", self._find_optimizer)
         self._record_loss = guard("the loss", self.record_loss)
         self._execution = _execution_of(watched)
+        self.patch_points = self._execution.patch_points
         self._builtin_loops = BuiltinLoops(watched, self._execution.runner)
         self._execution.watch()
         watch(self)
-
-    @property
-    def patch_points(self) -> tuple[PatchPoint, ...]:
-        """See `ModelObserver.patch_points`."""
-        return self._execution.patch_points
 
     def names(self) -> list[str]:
         """See `Adapter.names`."""

@@ -12,13 +12,15 @@ from torch.utils.hooks import RemovableHandle
 
 from vinedresser.capture.adapters.adapter import Adapter
 from vinedresser.capture.adapters.training_setup import TrainingSetup
-from vinedresser.capture.lightning_.stand_in import StandIn
 from vinedresser.capture.recording.session import Session
 from vinedresser.capture.torch_.adapter import TorchAdapter
-from vinedresser.capture.torch_.method_as_forward import MethodAsForward
+from vinedresser.capture.torch_.names import MethodAsForward
 from vinedresser.store.collections.modules import ModuleInfo
 
+__all__ = []
+
 _STEPS = ("training_step", "validation_step", "test_step", "predict_step")
+_Call = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 
 
 class LightningAdapter(Adapter):
@@ -48,7 +50,7 @@ class LightningAdapter(Adapter):
         self._taking = session.shield.guard("the loss", self._take_loss)
         self._inner: TorchAdapter | None = None
         self._model: MethodAsForward | None = None
-        self._stand_ins: list[StandIn] = []
+        self._stand_ins: list[_StandIn] = []
         self._handles: list[RemovableHandle] = []
 
     def names(self) -> list[str]:
@@ -103,8 +105,8 @@ class LightningAdapter(Adapter):
         given = list(optimizers) if len(optimizers) > 1 else next(iter(optimizers), None)
         self._inner = TorchAdapter(self._session, self._model, None, given)
         self._session.leader = self if manual else self._inner
-        self._stand_ins = [StandIn(module, name, self._step) for name in _STEPS]
-        self._stand_ins.append(StandIn(module, "log", self._logging))
+        self._stand_ins = [_StandIn(module, name, self._step) for name in _STEPS]
+        self._stand_ins.append(_StandIn(module, "log", self._logging))
         self._handles = [one.register_step_post_hook(self._after_update) for one in optimizers]
 
     def detach(self) -> None:
@@ -146,3 +148,44 @@ class LightningAdapter(Adapter):
         both = dict(zip(("name", "value"), args, strict=False)) | kwargs
         self._log(both["name"], both["value"])
         return result
+
+
+class _StandIn:
+    """A callable that replaces a method of one object until `leave`.
+
+    Its signature is that of the method. Copies and pickles of the object have the original method.
+
+    Args:
+        owner: the object.
+        name: name of the method.
+        call: called instead of the method, with the method, its args and its kwargs.
+    """
+
+    def __init__(self, owner: Any, name: str, call: _Call) -> None:
+        self._owner = owner
+        self._name = name
+        self._call = call
+        self._method = getattr(owner, name)
+        # An earlier replacement, such as a compiled method, is restored by `leave`.
+        self._before = vars(owner).get(name)
+        self.__doc__ = self._method.__doc__
+        self.__name__ = name
+        # Lightning unwraps one decorator to inspect the signature.
+        self.__wrapped__ = getattr(self._method, "__wrapped__", self._method)
+        setattr(owner, name, self)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the replacement."""
+        return self._call(self._method, args, kwargs)
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, str]]:
+        return getattr, (self._owner, self._name)
+
+    def leave(self) -> None:
+        """Restore the method, unless it was replaced again since."""
+        if vars(self._owner).get(self._name) is not self:
+            return
+        if self._before is None:
+            delattr(self._owner, self._name)
+        else:
+            setattr(self._owner, self._name, self._before)

@@ -183,11 +183,6 @@ class Recorder:
         if self.timing is not None:
             self.timing.forward_begins()
 
-    def forget_time(self) -> None:
-        """Leave the current train step unmeasured."""
-        if self.timing is not None:
-            self.timing.forget()
-
     def end_train_step(self) -> None:
         """Deliver the train step and begin the next one."""
         if self.plain is not None:

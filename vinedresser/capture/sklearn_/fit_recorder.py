@@ -85,8 +85,8 @@ class FitRecorder:
         validated = self._staged(stages, inner, self._validation)
         for stage in range(stages.count):
             predictions = self._next(trained), self._next(validated)
-            if stages.count > 1:
-                self._session.recorder.forget_time()
+            if stages.count > 1 and self._session.recorder.timing is not None:
+                self._session.recorder.timing.forget()
             if stage >= first:
                 if stage > first:
                     self._session.recorder.end_train_step()

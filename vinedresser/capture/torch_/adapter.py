@@ -17,7 +17,6 @@ from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.recording.session import Session
 from vinedresser.capture.torch_.checkpoint import save_checkpoint
 from vinedresser.capture.torch_.copies.torch_copier import TorchCopier
-from vinedresser.capture.torch_.forward.activations import activation_name
 from vinedresser.capture.torch_.forward.calls import ModuleHook, Removable, before_calls
 from vinedresser.capture.torch_.forward.forward_hooks import (
     FORWARD_KINDS,
@@ -27,6 +26,7 @@ from vinedresser.capture.torch_.forward.forward_hooks import (
 from vinedresser.capture.torch_.forward.forward_modes import ForwardModes, Running
 from vinedresser.capture.torch_.losses import Losses, batch_size
 from vinedresser.capture.torch_.model_state import ModelState
+from vinedresser.capture.torch_.modules import activation_name
 from vinedresser.capture.torch_.names import Names, own_class, unwrapped
 from vinedresser.capture.torch_.optimizers.missing_steps import Overdue, UnseenSteps, described
 from vinedresser.capture.torch_.optimizers.optimizer_steps import OptimizerHooks

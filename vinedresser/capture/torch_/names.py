@@ -3,23 +3,47 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
-from vinedresser.capture.torch_.method_as_forward import MethodAsForward
-
-__all__ = ["Names", "NamedParameter", "own_class", "unwrapped"]
+__all__ = ["MethodAsForward", "NamedParameter", "Names", "own_class", "unwrapped"]
 
 # The path components that torch.compile, FSDP and checkpoint wrappers insert.
 _WRAPPERS = re.compile(r"(?:_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)(?:\.|$)")
-
-
 # The modules of torch's wrappers; torch's layers may have a child named "module", too.
 _WRAPPERS_OF_TORCH = re.compile(r"torch\.(?!nn\.modules\.)")
 _DERIVING = ("FSDP", "Parametrized")
+
+
+class MethodAsForward(nn.Module):
+    """Wraps a model so that a call of one of its methods is a forward of the wrapper.
+
+    Frameworks such as Lightning call a method of the model in a step instead of its forward.
+
+    Args:
+        module: the model.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+        self._method: Callable[..., Any] | None = None
+
+    def run(self, method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a method of the model as the wrapper's forward."""
+        before, self._method = self._method, method
+        try:
+            return self(*args, **kwargs)
+        finally:
+            self._method = before
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the method."""
+        assert self._method is not None
+        return self._method(*args, **kwargs)
 
 
 class NamedParameter(NamedTuple):

@@ -10,9 +10,9 @@ from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
 from vinedresser.capture.adapters.training_setup import TrainingSetup, described_optimizer, typed
+from vinedresser.capture.torch_.modules import dropout_rates
 from vinedresser.capture.torch_.names import Names, own_class, unwrapped
 from vinedresser.capture.torch_.optimizers.optimizer_steps import updated
-from vinedresser.capture.torch_.training_mode import dropout_rates
 
 __all__ = ["SetupNotes", "described_loss"]
 

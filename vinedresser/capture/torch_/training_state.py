@@ -14,9 +14,9 @@ from vinedresser.capture.config.capture_config import Due
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.recording.session import Session
 from vinedresser.capture.torch_.copies.torch_copier import TorchCopier
+from vinedresser.capture.torch_.modules import training_share
 from vinedresser.capture.torch_.names import Names
 from vinedresser.capture.torch_.optimizers.scaling import Scaling
-from vinedresser.capture.torch_.training_mode import training_share
 
 
 class TrainingState:

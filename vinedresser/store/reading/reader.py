@@ -15,9 +15,9 @@ from vinedresser.errors import CorruptData, NotARun, UnknownTensor, did_you_mean
 from vinedresser.store.finding import Finding
 from vinedresser.store.index.layout import LayoutPool
 from vinedresser.store.problems import Problems
-from vinedresser.store.reading.column_reading import read_columns
 from vinedresser.store.reading.following import Urgency, follow
 from vinedresser.store.reading.history import History
+from vinedresser.store.reading.rank_reading import read_columns
 from vinedresser.store.reading.selection import Selector
 from vinedresser.store.reading.series import Columns, frame_of
 from vinedresser.store.reading.step import SegmentColumns, Step

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from vinedresser.errors import UnknownStep, UnknownTensor, did_you_mean
 from vinedresser.store.dtypes import numpy_dtype
 from vinedresser.store.problems import Problems
-from vinedresser.store.reading.column_reading import read_columns
 from vinedresser.store.reading.history import History
+from vinedresser.store.reading.rank_reading import read_columns, read_tensor
 from vinedresser.store.reading.series import Column
-from vinedresser.store.reading.tensor_reading import read_tensor
 from vinedresser.store.reductions import Histogram, base_name, derived_name, reduce_array
 from vinedresser.store.segments.segment import TensorRows
 from vinedresser.store.step_record import MODES, Mode
@@ -161,7 +160,11 @@ class TensorView:
         history = self._histories.get(rank)
         if history is not None:
             columns = read_columns(
-                history, self._problems, self._is_it, reduction=reduction, mode=mode
+                history,
+                self._problems,
+                lambda one: one == self.name,
+                reduction=reduction,
+                mode=mode,
             )
             if self.name in columns:
                 return columns[self.name]
@@ -253,9 +256,6 @@ class TensorView:
                 f"{self.name}: no {reduction} was captured{did_you_mean(reduction, words) or known}"
             )
         return TensorView(name, self._histories, self._problems)
-
-    def _is_it(self, name: str) -> bool:
-        return name == self.name
 
     def _last_block(self) -> TensorRows:
         for history in self._histories.values():

@@ -35,7 +35,7 @@ Two take no prefix:
                      statistics; computed on the writer's thread
 
 ``abs_`` computes the statistic of the |x_i|. ``channel_`` computes it per channel
-(`channels.channel_axis`): [C], or [C, 2 + 64] for the histogram. The sample of each channel has at
+(`computing.channel_axis`): [C], or [C, 2 + 64] for the histogram. The sample of each channel has at
 most 65,536 / C elements, but at least one.
 
 A NaN among the elements (for sampled statistics, in the sample) makes every statistic NaN, except
@@ -47,8 +47,7 @@ their magnitudes.
 
 from __future__ import annotations
 
-from vinedresser.store.reductions.channels import channel_axis
-from vinedresser.store.reductions.computing import compute_statistics, reduce_array
+from vinedresser.store.reductions.computing import channel_axis, compute_statistics, reduce_array
 from vinedresser.store.reductions.distribution import Histogram
 from vinedresser.store.reductions.naming import (
     REDUCTIONS,

@@ -1,4 +1,4 @@
-"""Statistics of a numpy array."""
+"""Statistics of a numpy array, as a whole or by channel."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from numpy.typing import NDArray
 
 from vinedresser.errors import ConfigError
 from vinedresser.store.reductions.alone import UNITS, fingerprint
-from vinedresser.store.reductions.channels import channel_rows
 from vinedresser.store.reductions.elementwise import elementwise_statistics
 from vinedresser.store.reductions.naming import parse_reduction, plan_reductions
 from vinedresser.store.reductions.sampling import sample_rows, some_rows
 from vinedresser.store.reductions.statistics import Statistics
 
-__all__ = ["reduce_array", "compute_statistics"]
+__all__ = ["channel_axis", "compute_statistics", "reduce_array"]
+
+# Tensors without a batch axis; their channels are the outputs of a layer.
+_OF_THE_MODEL = ("weights", "biases", "gradients", "updates", "optimizer_state", "buffers")
 
 
 def reduce_array(array: NDArray[np.generic], words: Iterable[str]) -> dict[str, float]:
@@ -63,7 +65,7 @@ def compute_statistics(
     if wanted.sampled:
         found.samples.append((wanted.sampled, sample_rows(whole)))
     if wanted.by_channel:
-        rows = channel_rows(array, axis)
+        rows = _channel_rows(array, axis)
         if wanted.channels:
             values = elementwise_statistics(rows, wanted.channel_names)
             found.vectors = {word.text: values[word.canonical] for word in wanted.channels}
@@ -74,3 +76,41 @@ def compute_statistics(
     for word in wanted.bits:
         found.scalars[word.text] = fingerprint(array)
     return found
+
+
+def channel_axis(name: str, dimensions: int, *, last: bool = False) -> int | None:
+    """Return the channel axis of a tensor.
+
+    For weights, biases, gradients, updates, optimizer state and buffers, it is the axis of the
+    layer's outputs: the first (PyTorch) or the last (Keras). All other tensors have the batch
+    first, and then channels (or attention heads, classes), or, in Keras, channels last.
+
+    Args:
+        name: name of the tensor, including its kind, such as "outputs/conv1".
+        dimensions: number of dimensions.
+        last: the framework puts channels last.
+
+    Returns:
+        The axis, from 0; None if the tensor is a single channel: a number or a batch of numbers.
+    """
+    if name.partition("/")[0] in _OF_THE_MODEL:
+        if not dimensions:
+            return None
+        return dimensions - 1 if last else 0
+    if dimensions < 2:
+        return None
+    return dimensions - 1 if last else 1
+
+
+def _channel_rows(array: NDArray[np.generic], axis: int | None) -> NDArray[np.generic]:
+    """Return an array as [C, m], one row per channel; a view if possible.
+
+    Args:
+        array: any shape and dtype.
+        axis: channel axis; None: the array is a single channel.
+    """
+    if axis is None:
+        return array.reshape(1, -1)
+    moved = np.moveaxis(array, axis, 0)
+    channels = len(moved)
+    return moved.reshape(channels, moved.size // channels if channels else 0)

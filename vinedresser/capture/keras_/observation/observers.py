@@ -53,19 +53,17 @@ class StepObserver(Protocol):
 
 
 class ModelObserver(Protocol):
-    """Observes a watched model outside of steps that a `StepObserver` observes."""
+    """Observes a watched model outside of steps that a `StepObserver` observes.
 
-    @property
-    def model(self) -> Any:
-        """The watched model."""
+    Attributes:
+        model: the watched model.
+        loss: the watched loss object, or None.
+        patch_points: methods of the backend to intercept in addition to those of Keras.
+    """
 
-    @property
-    def loss(self) -> Any:
-        """The watched loss object, or None."""
-
-    @property
-    def patch_points(self) -> tuple[PatchPoint, ...]:
-        """Methods of the backend to intercept in addition to those of Keras."""
+    model: Any
+    loss: Any
+    patch_points: tuple[PatchPoint, ...]
 
     def call_model(self, original: Original, args: Any, kwargs: Any) -> Any:
         """Call the model and return its output."""

@@ -14,8 +14,7 @@ from torch import Tensor
 
 from vinedresser.capture.torch_.copies.device_statistics import device_statistics
 from vinedresser.capture.torch_.copies.host_statistics import host_statistics
-from vinedresser.capture.torch_.copies.host_view import host_view
-from vinedresser.capture.torch_.copies.some_rows import chosen, some_rows
+from vinedresser.capture.torch_.copies.views import chosen, host_view, some_rows
 from vinedresser.store.reductions import Statistics, compute_statistics, plan_reductions
 from vinedresser.store.reductions.alone import UNITS, fingerprint
 from vinedresser.store.reductions.sampling import place_count, places
@@ -114,7 +113,7 @@ def _octets(tensor: Tensor) -> Tensor:
 
 
 def _channel_rows(tensor: Tensor, axis: int | None) -> Tensor:
-    """Return a tensor as [channels, m]; see `channels.channel_rows`."""
+    """Return a tensor as [channels, m]; see `channel_axis`."""
     if axis is None:
         return tensor.reshape(1, -1)
     moved = tensor.movedim(axis, 0)

@@ -17,7 +17,6 @@ from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.shield import Shield
 from vinedresser.capture.torch_.copies.torch_copier import Keep
 from vinedresser.capture.torch_.copies.torch_modes import WithoutModes
-from vinedresser.capture.torch_.forward.activations import activation_name
 from vinedresser.capture.torch_.forward.attention import ATTENTION, attention_probabilities
 from vinedresser.capture.torch_.forward.calls import ModuleHook
 from vinedresser.capture.torch_.forward.function_calls import FunctionCalls, functions_can_be_seen
@@ -27,6 +26,7 @@ from vinedresser.capture.torch_.forward.hook_selection import (
     only_activations,
     runs_only_known_code,
 )
+from vinedresser.capture.torch_.modules import activation_name
 from vinedresser.capture.torch_.names import Names
 from vinedresser.capture.torch_.nesting import argument_leaves, leaves
 

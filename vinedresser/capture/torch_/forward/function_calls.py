@@ -12,8 +12,8 @@ import torch
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode, handle_torch_function
 
-from vinedresser.capture.torch_.forward.activations import ACTIVATIONS
 from vinedresser.capture.torch_.forward.attention import ATTENTION
+from vinedresser.capture.torch_.modules import ACTIVATIONS
 
 __all__ = ["FunctionCalls", "functions_can_be_seen"]
 

@@ -1,9 +1,12 @@
-"""Reading scalars or statistics over all segments of a rank, without reading tensors."""
+"""Reading columns, or one full tensor, over all segments of a rank."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable
+from bisect import bisect_left
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator
+from operator import itemgetter
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +16,15 @@ from vinedresser.store.index.layout import ColumnLayout
 from vinedresser.store.problems import Problems
 from vinedresser.store.reading.history import History
 from vinedresser.store.reading.series import Column, Columns
+from vinedresser.store.segments.segment import ContiguousRows, Segment
 from vinedresser.store.step_record import Mode
+from vinedresser.store.storage import Span
+
+__all__ = ["read_columns", "read_tensor"]
 
 # For each name, pieces of ordinals within the rank, int64 [n], and values, float64 [n].
 _Pieces = dict[str, list[tuple[NDArray[np.int64], NDArray[np.float64]]]]
+_Row = tuple[int, NDArray[Any]]
 
 
 def read_columns(
@@ -95,3 +103,43 @@ def _places(layout: ColumnLayout, test: Callable[[str], bool], reduction: str | 
     else:
         fits = layout.reductions is not None and reduction in layout.reductions
     return [place for place, name in enumerate(layout.names) if test(name)] if fits else []
+
+
+def read_tensor(
+    history: History, problems: Problems, name: str, mode: Mode | None
+) -> Iterator[_Row]:
+    """Yield a tensor from each record that has it in full, in capture order.
+
+    Corrupt data is skipped and added to the problems.
+
+    Args:
+        history: history of the rank.
+        problems: collects corrupt data.
+        name: name of the tensor.
+        mode: only records of this mode; None: all.
+
+    Yields:
+        The ordinal of the record within the rank, and the tensor: read-only, of its captured shape
+        and dtype.
+    """
+    # Requested rows; the storage draws spans ahead of the contents it yields.
+    reading: deque[tuple[int, Segment, ContiguousRows]] = deque()
+
+    def spans() -> Iterator[Span]:
+        for number, segment in enumerate(history.segments):
+            for piece in segment.contiguous_rows(name, mode):
+                reading.append((history.first(number), segment, piece))
+                yield segment.rows_span(piece)
+
+    # Decoded rows that may follow rows of the next piece: pieces of a segment may interleave.
+    ready: list[_Row] = []
+    for content in history.storage.get_spans(spans()):
+        first, segment, piece = reading.popleft()
+        passed = bisect_left(ready, first + int(piece.rows[0]), key=itemgetter(0))
+        yield from ready[:passed]
+        del ready[:passed]
+        found = segment.decode_rows(name, piece, content, problems)
+        ready += ((first + row, value) for row, value in found)
+        ready.sort(key=itemgetter(0))
+        del content
+    yield from ready

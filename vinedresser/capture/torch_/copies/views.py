@@ -1,16 +1,31 @@
-"""Selecting rows of torch tensors on their device."""
+"""Numpy views of torch tensors, and selections of their rows."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from vinedresser.store.reductions.sampling import strided_rows
 
-__all__ = ["chosen", "row_index", "some_rows"]
+__all__ = ["chosen", "host_view", "row_index", "some_rows"]
 
 _CARRIERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+def host_view(tensor: torch.Tensor) -> NDArray[np.generic]:
+    """Return a view of a tensor as an array of the same shape, for reading.
+
+    `torch.Tensor.numpy` would mark the storage as not resizable, which breaks trainings that resize
+    it, such as with `fully_shard`.
+
+    Args:
+        tensor: detached, dense, on the CPU; any shape, and a dtype that numpy has.
+    """
+    array: NDArray[np.generic] = np.from_dlpack(tensor)  # type: ignore[arg-type, unused-ignore]
+    return array
 
 
 def some_rows(tensor: torch.Tensor, most: int | None) -> torch.Tensor:
