@@ -10,6 +10,9 @@ from vinedresser.capture.adapters.training_setup import TrainingSetup, described
 
 __all__ = ["InnerEstimator", "inner_estimator", "training_setup"]
 
+# Parameters with the learning rate, in order of precedence.
+_RATES = ("learning_rate_init", "eta0", "learning_rate")
+
 
 class InnerEstimator(NamedTuple):
     """The last estimator of nested pipelines and searches.
@@ -41,10 +44,6 @@ def inner_estimator(estimator: Any) -> InnerEstimator:
             estimator = estimator[-1]
         else:
             return InnerEstimator(estimator, tuple(before))
-
-
-# Parameters with the learning rate, in order of precedence.
-_RATES = ("learning_rate_init", "eta0", "learning_rate")
 
 
 def training_setup(estimator: Any) -> TrainingSetup:

@@ -34,6 +34,8 @@ LOSSES = {
     "survival:aft": "aft-nloglik",
     "survival:cox": "cox-nloglik",
 }
+# Suffix of the tables that contain parameters.
+_TABLE_SUFFIX = "_param"
 
 
 @dataclass(frozen=True)
@@ -78,10 +80,6 @@ class BoosterInfo:
     def loss(self) -> str | None:
         """The metric that is the objective's loss; None if XGBoost has none."""
         return LOSSES.get(self.objective)
-
-
-# Suffix of the tables that contain parameters.
-_TABLE_SUFFIX = "_param"
 
 
 def training_setup(booster: Booster) -> TrainingSetup:

@@ -10,6 +10,10 @@ __all__ = ["IMPORTANCES", "Importance", "NewestRounds", "ShapleyValues", "featur
 
 # Serializing this many additional rounds is cheaper than another slice.
 _FEW = 16
+IMPORTANCES = ("weight", "gain", "cover", "total_gain", "total_cover")
+# The others are means: a total divided by the number of splits.
+_SUMS = ("weight", "total_gain", "total_cover")
+_MEANS = {"gain": "total_gain", "cover": "total_cover"}
 
 
 class NewestRounds:
@@ -40,12 +44,6 @@ class NewestRounds:
         """Return a cached slice with the newest round and few others, or slice the newest round."""
         shared = [first for first in self._slices if first >= self.count - _FEW]
         return self.since(max(shared, default=self.count - 1))
-
-
-IMPORTANCES = ("weight", "gain", "cover", "total_gain", "total_cover")
-# The others are means: a total divided by the number of splits.
-_SUMS = ("weight", "total_gain", "total_cover")
-_MEANS = {"gain": "total_gain", "cover": "total_cover"}
 
 
 def feature_names(booster: Booster) -> list[str]:

@@ -21,6 +21,44 @@ __all__ = ["CONNECTIONS", "code_of", "s3_client", "translated", "was_retried"]
 CONNECTIONS = 16
 
 _AMAZON = (".amazonaws.com", ".amazonaws.com.cn")
+_MISSING = frozenset({"NoSuchKey", "404", "NotFound"})
+_TAKEN = frozenset({"PreconditionFailed", "412"})
+_FULL = frozenset(
+    {
+        "507",
+        "InsufficientStorage",
+        "QuotaExceeded",
+        "XMinioStorageFull",
+        "XMinioAdminBucketQuotaExceeded",
+    }
+)
+_PUTS = frozenset({"PutObject", "UploadPart", "CompleteMultipartUpload"})
+_REFUSED = {
+    "NoSuchBucket": "there is no bucket {bucket}; create it or use another",
+    "InvalidAccessKeyId": "unknown access key; check AWS_ACCESS_KEY_ID",
+    "SignatureDoesNotMatch": (
+        "the secret key does not match the access key; check AWS_SECRET_ACCESS_KEY"
+    ),
+    "ExpiredToken": "the session token has expired; get new credentials",
+    "InvalidToken": "invalid session token; check AWS_SESSION_TOKEN",
+    "RequestTimeTooSkewed": "the clocks of this machine and the server differ too much",
+    "AccessDenied": "access denied; the credentials need s3:ListBucket on the bucket, and "
+    "s3:GetObject, s3:PutObject and s3:DeleteObject below the prefix",
+    "403": "the credentials are wrong or lack a permission",
+}
+_NO_CREDENTIALS = (
+    "no credentials for S3; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+)
+# Botocore's errors without a response, the more specific first.
+_AWAY: tuple[tuple[type[Exception], str], ...] = (
+    (boto.NoCredentialsError, _NO_CREDENTIALS),
+    (boto.PartialCredentialsError, _NO_CREDENTIALS),
+    (boto.ProfileNotFound, "the profile in AWS_PROFILE is not in ~/.aws"),
+    (boto.EndpointConnectionError, "no server answers at {endpoint}; check AWS_ENDPOINT_URL"),
+    (boto.ConnectTimeoutError, "no server answers at {endpoint}; check AWS_ENDPOINT_URL"),
+    (boto.SSLError, "no secure connection to {endpoint}; check AWS_ENDPOINT_URL and AWS_CA_BUNDLE"),
+    (boto.HTTPClientError, "the connection to {endpoint} broke"),
+)
 
 
 def s3_client() -> Any:
@@ -63,46 +101,6 @@ def _config(addressing: str) -> Any:
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
     )
-
-
-_MISSING = frozenset({"NoSuchKey", "404", "NotFound"})
-_TAKEN = frozenset({"PreconditionFailed", "412"})
-_FULL = frozenset(
-    {
-        "507",
-        "InsufficientStorage",
-        "QuotaExceeded",
-        "XMinioStorageFull",
-        "XMinioAdminBucketQuotaExceeded",
-    }
-)
-_PUTS = frozenset({"PutObject", "UploadPart", "CompleteMultipartUpload"})
-_REFUSED = {
-    "NoSuchBucket": "there is no bucket {bucket}; create it or use another",
-    "InvalidAccessKeyId": "unknown access key; check AWS_ACCESS_KEY_ID",
-    "SignatureDoesNotMatch": (
-        "the secret key does not match the access key; check AWS_SECRET_ACCESS_KEY"
-    ),
-    "ExpiredToken": "the session token has expired; get new credentials",
-    "InvalidToken": "invalid session token; check AWS_SESSION_TOKEN",
-    "RequestTimeTooSkewed": "the clocks of this machine and the server differ too much",
-    "AccessDenied": "access denied; the credentials need s3:ListBucket on the bucket, and "
-    "s3:GetObject, s3:PutObject and s3:DeleteObject below the prefix",
-    "403": "the credentials are wrong or lack a permission",
-}
-_NO_CREDENTIALS = (
-    "no credentials for S3; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
-)
-# Botocore's errors without a response, the more specific first.
-_AWAY: tuple[tuple[type[Exception], str], ...] = (
-    (boto.NoCredentialsError, _NO_CREDENTIALS),
-    (boto.PartialCredentialsError, _NO_CREDENTIALS),
-    (boto.ProfileNotFound, "the profile in AWS_PROFILE is not in ~/.aws"),
-    (boto.EndpointConnectionError, "no server answers at {endpoint}; check AWS_ENDPOINT_URL"),
-    (boto.ConnectTimeoutError, "no server answers at {endpoint}; check AWS_ENDPOINT_URL"),
-    (boto.SSLError, "no secure connection to {endpoint}; check AWS_ENDPOINT_URL and AWS_CA_BUNDLE"),
-    (boto.HTTPClientError, "the connection to {endpoint} broke"),
-)
 
 
 @contextmanager

@@ -33,6 +33,10 @@ _STATEFUL = frozenset(
         "TruncatedNormal",
     }
 )
+# Separates the names of one tensor; no name contains a line break.
+_SEPARATOR = "\n"
+# Returns an observer that emits the tensors accepted by the filter.
+_MakeCollector = Callable[[DueFilter, Emit], Collector]
 
 
 def _stateful_random_error(graph: Any) -> str:
@@ -51,12 +55,6 @@ def _stateful_random_error(graph: Any) -> str:
         "compiled function, so a second function would change the training; use keras.random or "
         "tf.random.Generator instead of tf.random.*"
     )
-
-
-# Separates the names of one tensor; no name contains a line break.
-_SEPARATOR = "\n"
-# Returns an observer that emits the tensors accepted by the filter.
-_MakeCollector = Callable[[DueFilter, Emit], Collector]
 
 
 class _GraphTable:

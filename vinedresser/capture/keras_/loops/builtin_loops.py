@@ -11,6 +11,9 @@ from vinedresser.capture.keras_.loops.train_function import TrainFunction
 from vinedresser.capture.keras_.observation.watched_model import WatchedModel
 from vinedresser.capture.keras_.step_runner import StepRunner
 
+# Called with the wrapped function and the arguments of the call.
+_Replacement = Callable[..., Any]
+
 
 class BuiltinLoops:
     """Wraps the functions with which Keras trains, evaluates and predicts.
@@ -62,10 +65,6 @@ class BuiltinLoops:
                 self._watched.session.newly_set_up = True
 
         self._wrappers.wrap_made(f"make_{kind}_function", f"{kind}_function", inner, on_make)
-
-
-# Called with the wrapped function and the arguments of the call.
-_Replacement = Callable[..., Any]
 
 
 class _FunctionWrappers:

@@ -26,6 +26,7 @@ _LAYERS = MappingProxyType(
 )
 # Layers with inner activations that do not apply to their output.
 _INNER_ACTIVATIONS = (keras.layers.RNN, keras.layers.LSTMCell, keras.layers.GRUCell)
+_DROPPING = (keras.layers.Dropout, keras.layers.AlphaDropout, keras.layers.GaussianDropout)
 
 
 def activation_name(layer: Any) -> str:
@@ -67,9 +68,6 @@ def attention_scores(layer: Any, result: Any, args: tuple[Any, ...], kwargs: Any
     query = ops.multiply(query, ops.cast(scale, query.dtype))
     scores = ops.einsum(layer._dot_product_equation, key, query)
     return layer._masked_softmax(scores, mask)
-
-
-_DROPPING = (keras.layers.Dropout, keras.layers.AlphaDropout, keras.layers.GaussianDropout)
 
 
 def dropout_rates(layers: Iterable[tuple[str, Any]]) -> dict[str, float]:

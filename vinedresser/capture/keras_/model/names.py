@@ -18,6 +18,15 @@ __all__ = ["NamedVariable", "Names"]
 
 _ANONYMOUS = re.compile(r"variable(_\d+)?")
 _BIASES = ("bias", "beta")
+_AUTOMATIC = re.compile(r"(.+?)(?:_(\d+))?")
+# Attributes in which Keras itself tracks layers and variables.
+_KERAS_OWN = frozenset(
+    re.findall(
+        r"\w+",
+        "_layers _metrics _modules _operations _operations_by_depth _functional _tracker "
+        "_trainable_variables _non_trainable_variables",
+    )
+)
 
 
 class NamedVariable(NamedTuple):
@@ -121,17 +130,6 @@ def _variable_name(layer: Any, variable: Any, taken: set[str]) -> str:
         name = f"{name}_{sum(one.startswith(name) for one in taken)}"
     taken.add(name)
     return name
-
-
-_AUTOMATIC = re.compile(r"(.+?)(?:_(\d+))?")
-# Attributes in which Keras itself tracks layers and variables.
-_KERAS_OWN = frozenset(
-    re.findall(
-        r"\w+",
-        "_layers _metrics _modules _operations _operations_by_depth _functional _tracker "
-        "_trainable_variables _non_trainable_variables",
-    )
-)
 
 
 def _layer_paths(model: Any, prefix: str) -> list[tuple[str, Any]]:

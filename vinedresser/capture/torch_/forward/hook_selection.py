@@ -32,6 +32,7 @@ _SIMPLE: frozenset[type[nn.Module]] = frozenset(
         nn.Upsample, nn.PixelShuffle, nn.ZeroPad2d, nn.ReflectionPad2d,
     }
 )  # fmt: skip
+_LAYERS = (nn.TransformerEncoderLayer, nn.MultiheadAttention)
 
 
 def only_activations(due: Due) -> bool:
@@ -85,9 +86,6 @@ def _is_as_torch_made_it(module: nn.Module) -> bool:
     """Return whether a call of a module runs only code of torch and vinedresser."""
     hooks = (*module._forward_pre_hooks.values(), *module._forward_hooks.values())
     return "forward" not in vars(module) and all(type(one) is ModuleHook for one in hooks)
-
-
-_LAYERS = (nn.TransformerEncoderLayer, nn.MultiheadAttention)
 
 
 def fused_modules(modules: Iterable[nn.Module]) -> list[nn.Module]:

@@ -21,6 +21,8 @@ _Kept = tuple[NamedParameter, dict[str, Any]]
 _KIND = "optimizer_state"
 # The singular of hyperparameters that are tuples.
 _ONE_OF = {"betas": "beta", "etas": "eta", "step_sizes": "step_size"}
+# The key that schedulers add to an optimizer's parameter groups.
+_MARK = "initial_lr"
 
 
 def hyperparameters(
@@ -107,10 +109,6 @@ def _numbers(key: str, value: Any) -> Iterator[tuple[str, float | Tensor]]:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-# The key that schedulers add to an optimizer's parameter groups.
-_MARK = "initial_lr"
 
 
 class Schedulers:
