@@ -8,6 +8,7 @@ import sys
 import weakref
 from collections.abc import Iterable, Iterator
 from types import FrameType
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -16,21 +17,18 @@ from torch.optim.optimizer import Optimizer
 __all__ = ["WatchedModels", "holders", "parameters"]
 
 
-class _Watched:
+class _Watched(NamedTuple):
     """A watched model.
 
-    Args:
+    Attributes:
         module: the model.
         name: name under which it is watched; None for no name.
         optimizers: the optimizers that update it.
     """
 
-    def __init__(
-        self, module: nn.Module, name: str | None, optimizers: Iterable[Optimizer]
-    ) -> None:
-        self.module = weakref.ref(module)
-        self.name = name
-        self.optimizers = weakref.WeakSet(optimizers)
+    module: weakref.ref[nn.Module]
+    name: str | None
+    optimizers: weakref.WeakSet[Optimizer]
 
 
 class WatchedModels:
@@ -58,7 +56,7 @@ class WatchedModels:
     def add(self, module: nn.Module, name: str | None, optimizers: Iterable[Optimizer]) -> None:
         """Add a watched model."""
         self.exclude(module)
-        self._watched.append(_Watched(module, name, optimizers))
+        self._watched.append(_Watched(weakref.ref(module), name, weakref.WeakSet(optimizers)))
 
     def add_optimizer(self, module: nn.Module, optimizer: Optimizer) -> None:
         """Add an optimizer to a watched model."""

@@ -7,23 +7,6 @@ from typing import Any, NamedTuple
 
 import torch
 
-__all__ = ["Arrival", "DeviceCopies"]
-
-
-class Arrival(NamedTuple):
-    """The end of all copies started so far.
-
-    Attributes:
-        events: one CUDA event per device.
-    """
-
-    events: tuple[Any, ...]
-
-    def wait(self) -> None:
-        """Wait until all copies are complete; callable from any thread."""
-        for event in self.events:
-            event.synchronize()
-
 
 class _Staged(NamedTuple):
     """A copy of a tensor on its device, until it is copied to the host."""
@@ -88,8 +71,8 @@ class DeviceCopies:
         """Whether any copy was ever started."""
         return bool(self._sides)
 
-    def arrival(self) -> Arrival | None:
-        """Return the end of all copies started so far, or None if there were none."""
+    def arrival(self) -> list[Any]:
+        """Return CUDA events, one per device, for the end of all copies started so far."""
         events = []
         for device, side in self._sides.items():
             side.wait_stream(self._cuda.current_stream(device))
@@ -97,7 +80,7 @@ class DeviceCopies:
             event = self._cuda.Event(blocking=True)
             event.record(side)
             events.append(event)
-        return Arrival(tuple(events)) if events else None
+        return events
 
     def _side(self, device: torch.device) -> Any:
         if device not in self._sides:

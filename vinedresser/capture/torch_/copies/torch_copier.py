@@ -178,12 +178,11 @@ class TorchCopier:
         if not self._copies.busy:
             return
         transfers = begin_transfers(self._later.pop(recording, ()))
-        arrival = self._copies.arrival()
-        if arrival is None:
-            return
+        events = self._copies.arrival()
 
         def complete(record: StepRecord) -> None:
-            arrival.wait()
+            for event in events:
+                event.synchronize()
             for one in transfers:
                 one.take()
             record.scalars = recording.scalars()
