@@ -40,7 +40,7 @@ _URGENT, _LONGEST_URGENT = 0.05, 0.25
 _LIFE, _LIFE_REMOTE = 0.25, 1.0
 
 
-class Polling:
+class _Polling:
     """The pauses of a waiting reader; they double up to a limit while nothing is new.
 
     Args:
@@ -178,7 +178,7 @@ def follow(
     Args:
         storage: the run's storage.
         problems: collects corrupt data.
-        poll: seconds between polls while nothing is new; None: see `Polling`.
+        poll: seconds between polls while nothing is new; None: see `_Polling`.
         urgency: asks the writer to commit every step immediately; None: do not ask.
         on_idle: called after each poll that found nothing new.
 
@@ -186,7 +186,7 @@ def follow(
         NotARun: run.json was removed.
         StoreError: the storage refused.
     """
-    pacing = Polling(storage, poll, urgent=urgency is not None)
+    pacing = _Polling(storage, poll, urgent=urgency is not None)
     ending = _EndDetector(storage, pacing.life)
     sources: list[_RankSteps] = []
     while True:
