@@ -146,6 +146,26 @@ def test_it_waits_for_a_run_to_begin(tmp_path: Path) -> None:
     assert [step.scalars["losses/loss"] for step in found] == [2.0]
 
 
+def test_a_callback_runs_after_each_poll_without_a_step(tmp_path: Path) -> None:
+    start_run(tmp_path)
+    writer = RunWriter(LocalStorage(tmp_path))
+    writer.add(step_record(0))
+    writer.flush()
+    polls: list[int] = []
+
+    def wait() -> None:
+        polls.append(len(polls))
+        if len(polls) == 1:
+            writer.add(step_record(1))
+            writer.flush()
+        elif len(polls) == 3:
+            writer.close()
+            end_run(tmp_path)
+
+    found = [step.step for step in open_run(tmp_path).follow(0.0, on_idle=wait)]
+    assert (found, polls) == ([0, 1], [0, 1, 2])
+
+
 def test_it_ends_when_the_run_never_began(tmp_path: Path) -> None:
     start_run(tmp_path, created=time.time() - 3600)
     assert list(open_run(tmp_path).follow()) == []

@@ -287,6 +287,7 @@ def read_piece(
     segment: Segment, name: str, piece: ContiguousRows, problems: Problems
 ) -> list[tuple[int, NDArray[Any]]]:
     content = segment._storage.get(*segment.rows_span(piece))
+    assert len(content) == len(piece.rows) * piece.group.layout.row_bytes[piece.which]
     return segment.decode_rows(name, piece, content, problems)
 
 
