@@ -9,12 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.store.writing.records import heartbeat, index_records, record_of
+from tests.store.writing.records import heartbeat, index_records, record_of, wait_for
 from vinedresser.errors import SecondWriter, StoreFull
 from vinedresser.store.reading.reader import open_run
-from vinedresser.store.records import (
-    index_key,
-)
+from vinedresser.store.records import WaitingRecord, index_key
 from vinedresser.store.step_record import HostTensor, StepRecord
 from vinedresser.store.storage import LocalStorage
 from vinedresser.store.storage.base import Buffer
@@ -53,6 +51,20 @@ def test_a_second_writer_gives_up(storage: LocalStorage) -> None:
     assert writer.dropped == 20
     assert storage.get(index_key(0, 0)) == b"of somebody else"
     assert not heartbeat(storage).closed
+
+
+def test_an_invalid_request_of_a_reader_is_reported_and_ignored(storage: LocalStorage) -> None:
+    storage.put(WaitingRecord.KEY, [b"{"])
+    told: list[str] = []
+    writer = RunWriter(storage, cut_seconds=3600.0, on_problem=told.append)
+    for step in range(3):
+        writer.add(record_of(step))
+        # The writer has looked whether a reader waits.
+        wait_for(lambda: told)
+    writer.close()
+    (problem,) = told
+    assert problem.startswith(f"{storage.location}/{WaitingRecord.KEY}: ")
+    assert [record["steps"] for record in index_records(storage)] == [[0, 1, 2]]
 
 
 def test_an_equal_index_record_is_not_a_second_writer(
