@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections import Counter
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -25,7 +25,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     durations: dict[str, float] = {}
     if _STATISTICS.exists():
         durations = json.loads(_STATISTICS.read_text(encoding="utf-8"))["duration_by_test"]
-    seconds: Counter[str] = Counter()
+    seconds: defaultdict[str, float] = defaultdict(float)
     for test, duration in durations.items():
         seconds[test.partition("::")[0]] += duration
     # Such as "vinedresser.store.index.document.xǁDocumentǁrefuse__mutmut_1".
