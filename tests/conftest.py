@@ -130,7 +130,8 @@ _READ_MLFLOW = """
 import json, sys, mlflow
 client = mlflow.MlflowClient(sys.argv[1])
 found = {}
-for run in client.search_runs([e.experiment_id for e in client.search_experiments()]):
+experiments = [e.experiment_id for e in client.search_experiments()]
+for run in client.search_runs(experiments, sys.argv[2]):
     files = sorted(entry.path for entry in client.list_artifacts(run.info.run_id))
     history = client.get_metric_history(run.info.run_id, "train/loss")
     found[run.info.run_name] = {
@@ -143,15 +144,16 @@ print(json.dumps(found))
 
 
 @pytest.fixture
-def mlflow_runs() -> Callable[[Path], dict[str, Any]]:
+def mlflow_runs() -> Callable[..., dict[str, Any]]:
     """Return a function that reads a store's MLflow database in another process.
 
-    It maps run names to id, status, tags, params, metrics, files, and the steps of train/loss.
+    It takes the store and, optionally, a search expression of MLflow's; it maps run names to id,
+    status, tags, params, metrics, files, and the steps of train/loss.
     """
 
-    def read(store: Path) -> dict[str, Any]:
+    def read(store: Path, where: str = "") -> dict[str, Any]:
         done = subprocess.run(
-            [sys.executable, "-c", _READ_MLFLOW, f"sqlite:///{store / 'mlflow.db'}"],
+            [sys.executable, "-c", _READ_MLFLOW, f"sqlite:///{store / 'mlflow.db'}", where],
             check=True,
             capture_output=True,
             text=True,

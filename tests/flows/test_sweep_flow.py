@@ -17,6 +17,8 @@ from vinedresser.store.reading.reader import open_run
 
 SCRIPT = Path(__file__).with_name("sweep_trainer.py")
 
+MakeStore = Callable[[Path], Path]
+
 SWEEP = f"""
 [sweep]
 metric = "accuracy"
@@ -97,7 +99,10 @@ def test_each_trial_has_its_end_and_none_ends_the_sweep(
 
 
 @pytest.mark.thorough
-def test_a_sweep_that_was_killed_or_interrupted_goes_on_and_repeats_nothing(tmp_path: Path) -> None:
+def test_a_sweep_that_was_killed_or_interrupted_goes_on_and_repeats_nothing(
+    tmp_path: Path, mlflow_store: MakeStore
+) -> None:
+    mlflow_store(tmp_path / "runs")
     write(tmp_path, "x = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]", parameters="pause = 0.5")
     store = tmp_path / "runs" / "search"
     flow = start(tmp_path)
@@ -136,8 +141,9 @@ def test_a_sweep_that_was_killed_or_interrupted_goes_on_and_repeats_nothing(tmp_
 
 @pytest.mark.thorough
 def test_a_trial_that_a_rule_suspects_is_held_against_the_sound_ones(
-    tmp_path: Path, mlflow_runs: Callable[[Path], dict[str, Any]]
+    tmp_path: Path, mlflow_store: MakeStore, mlflow_runs: Callable[..., dict[str, Any]]
 ) -> None:
+    mlflow_store(tmp_path / "runs")
     write(tmp_path, 'x = { float = [0.0, 1.0] }\nkind = ["good", "odd"]', parameters="pause = 0.3")
     text = (tmp_path / "sweep.toml").read_text(encoding="utf-8")
     good = [{"x": x, "kind": "good"} for x in (0.5, 0.52, 0.54, 0.56)]
@@ -153,7 +159,13 @@ def test_a_trial_that_a_rule_suspects_is_held_against_the_sound_ones(
     assert code == 0, output
     assert "best             trial-0005: accuracy 0.9 with x 0.9, kind odd" in output
     assert "5 finished" in output
-    stopped = mlflow_runs(tmp_path / "runs")["trial-0004"]["tags"]
+    # As docs/sweeps.md says.
+    where = 'tags.stop.rule = "high_loss" and metrics.`eval/accuracy` < 0.9'
+    [(name, found)] = mlflow_runs(
+        tmp_path / "runs", f'{where} and attributes.status = "KILLED"'
+    ).items()
+    assert name == "trial-0004"
+    stopped = found["tags"]
     assert (stopped["stop.by"], stopped["stop.rule"]) == ("sweep", "high_loss")
     assert stopped["stop.reason"].startswith("the loss is 9; at epoch 1 its accuracy of 0.025 is")
     assert len(open_run(tmp_path / "runs" / "search" / "trial-0004").steps(mode="eval")) < 4
@@ -174,34 +186,32 @@ print(state.result(raise_on_failure=False).problem)
 
 
 @pytest.mark.thorough
-def test_prefect_says_that_a_sweep_came_to_nothing(tmp_path: Path) -> None:
-    write(tmp_path, 'x = { float = [0.0, 1.0], grid = 9 }\nkind = ["crash"]', more="retries = 0")
+def test_a_sweep_of_which_nothing_works_ends_and_prefect_says_why(
+    tmp_path: Path, mlflow_store: MakeStore
+) -> None:
+    mlflow_store(tmp_path / "runs")
+    write(tmp_path, 'x = { float = [0.0, 1.0], grid = 50 }\nkind = ["crash"]', more="retries = 0")
     done = subprocess.run(
         [sys.executable, "-c", PYTHON], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     state, problem = done.stdout.splitlines()[-2:]
     assert state == f"FAILED {problem}", done.stderr
+    # What differs between the reasons is a number of each trial's own.
     assert problem.startswith("the first 3 trials all failed: this one always crashes, with x = 0.")
+    trials = list((tmp_path / "runs" / "search").glob("trial-*"))
+    # Twice as many as run at a time may not be settled when the third is.
+    assert 3 <= len(trials) <= 7
 
 
 @pytest.mark.thorough
-def test_a_sweep_whose_trials_all_fail_came_to_nothing(tmp_path: Path) -> None:
+def test_a_sweep_whose_trials_all_fail_came_to_nothing(
+    tmp_path: Path, mlflow_store: MakeStore
+) -> None:
+    mlflow_store(tmp_path / "runs")
     write(tmp_path, 'x = [0.25, 0.5]\nkind = ["crash"]', more="retries = 0")
     code, output = sweep(tmp_path)
     assert code == 1
     assert "vinedresser: all 2 trials failed: this one always crashes, with x = 0." in output
-
-
-@pytest.mark.thorough
-def test_a_sweep_of_which_nothing_works_ends_and_says_why(tmp_path: Path) -> None:
-    write(tmp_path, 'x = { float = [0.0, 1.0], grid = 50 }\nkind = ["crash"]', more="retries = 0")
-    code, output = sweep(tmp_path)
-    assert code == 1
-    # What differs between the reasons is a number of each trial's own.
-    assert "the first 3 trials all failed: this one always crashes, with x = 0." in output
-    trials = list((tmp_path / "runs" / "search").glob("trial-*"))
-    # Twice as many as run at a time may not be settled when the third is.
-    assert 3 <= len(trials) <= 7
 
 
 @pytest.mark.thorough

@@ -24,10 +24,9 @@ from vinedresser.store.records import (
     write_record,
 )
 from vinedresser.store.storage import LocalStorage
-from vinedresser.tasks.config.experiment import Experiment, load_experiment
+from vinedresser.tasks.config.experiment import load_experiment
 from vinedresser.tasks.lifecycle.additional_runs import equip_additional
 from vinedresser.tasks.lifecycle.prepare import RunMaker, prepare_mlflow
-from vinedresser.tasks.places.run_place import RunPlace
 
 SCRIPT = SCRIPTS / "unhooked_training.py"
 
@@ -116,37 +115,28 @@ def test_unchanged_scripts_are_captured_judged_and_recorded(
     assert recorded["plain-folds.2"]["params"] == recorded["plain-folds"]["params"]
 
 
-def make(experiment: Experiment) -> RunPlace:
-    """Make the first run of an experiment."""
-    tracking = prepare_mlflow(experiment)
-    return RunMaker(experiment, tracking, flow="").make(experiment.specs[0])
-
-
-@pytest.mark.thorough
-def test_attaching_is_turned_off_in_the_file(tmp_path: Path) -> None:
-    path = tmp_path / "experiment.toml"
-    for attach, expected in ((True, {"VINEDRESSER_ATTACH", "PYTHONPATH"}), (False, set())):
-        text = EXPERIMENT.replace(
-            "max_concurrent", f"attach = {str(attach).lower()}\nmax_concurrent"
-        )
-        path.write_text(text, encoding="utf-8")
-        place = make(load_experiment(path, store=tmp_path / str(attach)))
-        launch = read_record(LocalStorage(place.directory), LaunchRecord)
-        assert launch is not None
-        assert set(launch.environment) - {"OMP_NUM_THREADS"} == expected
-
-
-@pytest.mark.thorough
-def test_a_path_of_the_file_s_own_stays(tmp_path: Path) -> None:
-    path = tmp_path / "experiment.toml"
-    text = EXPERIMENT.replace(
-        "max_concurrent", 'environment = { PYTHONPATH = "mine" }\nmax_concurrent'
-    )
+def environment_of_first_run(path: Path, store: Path, setting: str) -> dict[str, str]:
+    """Make the first run of an experiment with a setting; return its environment."""
+    text = EXPERIMENT.replace("max_concurrent", f"{setting}\nmax_concurrent")
     path.write_text(text, encoding="utf-8")
-    place = make(load_experiment(path))
-    launch = read_record(LocalStorage(place.directory), LaunchRecord)
+    experiment = load_experiment(path, store=store)
+    maker = RunMaker(experiment, prepare_mlflow(experiment), flow="")
+    launch = read_record(LocalStorage(maker.make(experiment.specs[0]).directory), LaunchRecord)
     assert launch is not None
-    assert launch.environment["PYTHONPATH"].endswith(f"{os.pathsep}mine")
+    return dict(launch.environment)
+
+
+@pytest.mark.thorough
+def test_attaching_adds_to_the_environment_unless_it_is_turned_off(
+    tmp_path: Path, mlflow_store: Callable[[Path], Path]
+) -> None:
+    path, store = tmp_path / "experiment.toml", mlflow_store(tmp_path / "runs")
+    on = environment_of_first_run(path, store, "attach = true")
+    assert set(on) - {"OMP_NUM_THREADS"} == {"VINEDRESSER_ATTACH", "PYTHONPATH"}
+    off = environment_of_first_run(path, store, "attach = false")
+    assert set(off) - {"OMP_NUM_THREADS"} == set()
+    own = environment_of_first_run(path, store, 'environment = { PYTHONPATH = "mine" }')
+    assert own["PYTHONPATH"].endswith(f"{os.pathsep}mine")
 
 
 @pytest.mark.thorough
