@@ -21,6 +21,7 @@ __all__ = [
     "Environment",
     "ProcessIdentity",
     "boot_id",
+    "children",
     "descendants",
     "identify",
     "is_alive",
@@ -139,22 +140,23 @@ def wait_for_end(identity: ProcessIdentity, timeout: float | None = None) -> boo
         os.close(descriptor)
 
 
+def children(pid: int) -> list[int]:
+    """Return the ids of the living children of a process."""
+    return _families().get(pid, [])
+
+
 def descendants(pid: int) -> list[int]:
     """Return the ids of the living children of a process, of their children, and so on.
 
     If the process is a subreaper, these include daemons that detached from their parents.
     """
-    children: dict[int, list[int]] = {}
-    for process in _process_ids():
-        fields = _stat(process)
-        if fields is not None:
-            children.setdefault(int(fields[_PARENT]), []).append(process)
-    family: list[int] = []
+    families = _families()
+    found: list[int] = []
     generation = [pid]
     while generation:
-        generation = [child for parent in generation for child in children.get(parent, ())]
-        family += generation
-    return family
+        generation = [child for parent in generation for child in families.get(parent, ())]
+        found += generation
+    return found
 
 
 def marked_processes(marker: str) -> Iterator[int]:
@@ -270,6 +272,16 @@ def _host() -> str:
 def _process_ids() -> list[int]:
     """Return the ids of all running processes."""
     return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+
+
+def _families() -> dict[int, list[int]]:
+    """Return the children of each process that has some."""
+    families: dict[int, list[int]] = {}
+    for process in _process_ids():
+        fields = _stat(process)
+        if fields is not None:
+            families.setdefault(int(fields[_PARENT]), []).append(process)
+    return families
 
 
 def _stat(pid: int) -> list[str] | None:

@@ -1,65 +1,36 @@
-"""`vinedresser deploy` on a real Prefect server with a worker: run, once at a time, cancelled."""
+"""`vinedresser deploy` on a real Prefect server with a worker: schedules, events, cancelling."""
 
 from __future__ import annotations
 
-import base64
 import json
-import os
-import subprocess
-import sys
-import urllib.request
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
+from tests.flows.standing import Standing, program, vinedresser, write_sweep
 from tests.paths import ROOT, SCRIPTS
 from tests.waiting import until
-from vinedresser.infra.servers import StandingPrefect, bring_up_prefect, take_down_prefect
-from vinedresser.processes import ProcessIdentity, is_alive, marked_processes
+from vinedresser.processes import marked_processes
 from vinedresser.store.reading.reader import open_run
 from vinedresser.store.records import RUN_ID_VARIABLE
 from vinedresser.tasks.config.sweep_file import load_sweep
 from vinedresser.tasks.sweeping.sweep_result import has_begun
 
-SWEEP = f"""
-[sweep]
-metric = "accuracy"
-direction = "maximize"
-epochs = 400
-pruner = "none"
-sampler = "grid"
-
-[space]
-x = [0.1, 0.2, 0.3, 0.4]
-
+EXPERIMENT = f"""
 [run]
-name = "search"
+name = "single"
 command = ["python", "{SCRIPTS / "cluster_trainer.py"}"]
-max_concurrent = 2
-parameters = {{ epochs = 400, pause = 0.2 }}
+parameters = {{ epochs = 2, x = 0.3 }}
 
 [rules.nonfinite]
 """
 
 pytestmark = pytest.mark.timeout(600)
-
-Call = Callable[..., Any]
-
-
-def vinedresser(folder: Path, *words: str, code: int = 0) -> str:
-    """Run the command line; return what it printed."""
-    done = subprocess.run(
-        [sys.executable, "-m", "vinedresser", *words],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "COLUMNS": "200"},
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout + done.stderr
 
 
 @pytest.mark.thorough
@@ -67,7 +38,7 @@ def test_what_is_wrong_is_said_before_prefect_is_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    (tmp_path / "sweep.toml").write_text(SWEEP, encoding="utf-8")
+    write_sweep(tmp_path)
     said = vinedresser(tmp_path, "deploy", "sweep.toml", code=2)
     assert "no Prefect server configured: start one on this machine with `vinedresser up`" in said
     said = vinedresser(tmp_path, "deploy", "sweep.toml", "--paused", code=2)
@@ -75,13 +46,14 @@ def test_what_is_wrong_is_said_before_prefect_is_asked(
     monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
     said = vinedresser(tmp_path, "deploy", "sweep.toml", "--cron", "at two", code=2)
     assert "cron 'at two': " in said
-    (tmp_path / "sweep.toml").write_text(SWEEP.replace("metric", "metrik"), encoding="utf-8")
+    file = tmp_path / "sweep.toml"
+    file.write_text(file.read_text(encoding="utf-8").replace("metric", "metrik"), encoding="utf-8")
     said = vinedresser(tmp_path, "deploy", "sweep.toml", code=2)
     assert "sweep.toml: sweep.metrik: no such key; did you mean metric" in said
 
 
 def test_each_time_makes_a_sweep_of_its_own_in_one_experiment(tmp_path: Path) -> None:
-    (tmp_path / "sweep.toml").write_text(SWEEP, encoding="utf-8")
+    write_sweep(tmp_path)
     swept = load_sweep(tmp_path / "sweep.toml", mark="20261121T020000Z")
     assert swept.name == "search-20261121T020000Z"
     assert swept.experiment.store == tmp_path / "runs" / swept.name
@@ -89,74 +61,122 @@ def test_each_time_makes_a_sweep_of_its_own_in_one_experiment(tmp_path: Path) ->
     assert not has_begun(swept)
 
 
-@pytest.fixture(scope="module")
-def prefect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandingPrefect]:
-    """Return a standing server with a worker, of a home of their own, which programs find."""
-    home = tmp_path_factory.mktemp("prefect")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_STATE_HOME", str(home / "state"))
-        standing = bring_up_prefect(home / "data", port=0, limit=2)
-        try:
-            for name, value in standing.environment().items():
-                patch.setenv(name, value)
-            yield standing
-        finally:
-            take_down_prefect()
-    assert not is_alive(ProcessIdentity(**standing.worker))
-    assert not is_alive(ProcessIdentity(**standing.server))
-
-
-@pytest.fixture
-def call(prefect: StandingPrefect) -> Call:
-    """Return a function that asks Prefect's API."""
-    credentials = base64.b64encode(prefect.password.encode()).decode()
-
-    def ask(method: str, path: str, body: object = None) -> Any:
-        request = urllib.request.Request(
-            f"{prefect.url}/api/{path}",
-            data=None if body is None else json.dumps(body).encode(),
-            method=method,
-            headers={"Authorization": f"Basic {credentials}", "Content-Type": "application/json"},
+@pytest.mark.thorough
+def test_schedules_are_planned_paused_and_replaced(prefect: Standing, tmp_path: Path) -> None:
+    write_sweep(tmp_path)
+    # Two deployments of one file.
+    weekly = ("--name", "weekly", "--cron", "0 3 * * 0", "--paused")
+    said = vinedresser(tmp_path, "deploy", "sweep.toml", *weekly)
+    assert "at 0 3 * * 0, UTC (paused)" in said
+    nightly = ("--name", "nightly", "--cron", "0 2 * * *", "--timezone", "Europe/Vienna")
+    said = vinedresser(tmp_path, "deploy", "sweep.toml", *nightly)
+    assert "deployed sweep/nightly on the work pool vinedresser, at 0 2 * * *, Europe" in said
+    assert re.search(r"^first run \d{4}-\d\d-\d\d 02:00 CES?T$", said, re.MULTILINE)
+    planned = [
+        datetime.fromisoformat(run["expected_start_time"]).astimezone(ZoneInfo("Europe/Vienna"))
+        for run in prefect.runs("sweep/nightly")
+    ]
+    assert {(when.hour, when.minute) for when in planned} == {(2, 0)}
+    assert min(planned) > datetime.now(UTC)
+    # The same scheduler has seen this one, too.
+    assert prefect.runs("sweep/weekly") == []
+    [schedule] = prefect.deployment("sweep/nightly")["schedules"]
+    for verb, active in (("pause", False), ("resume", True)):
+        program(
+            tmp_path, *("prefect", "deployment", "schedule", verb), "sweep/nightly", schedule["id"]
         )
-        with urllib.request.urlopen(request) as answer:
-            return json.loads(answer.read())
-
-    return ask
-
-
-def begin(call: Call, deployment: str) -> str:
-    """Ask for a run of a deployment; return the flow run's id."""
-    body = {"state": {"type": "SCHEDULED"}}
-    made: str = call("POST", f"deployments/{deployment}/create_flow_run", body)["id"]
-    return made
+        [schedule] = prefect.deployment("sweep/nightly")["schedules"]
+        assert schedule["active"] is active
+        if not active:
+            assert prefect.runs("sweep/nightly") == []
+    said = vinedresser(tmp_path, "deploy", "sweep.toml", "--name", "nightly")
+    assert "on the work pool vinedresser, on request" in said
+    assert prefect.deployment("sweep/nightly")["schedules"] == []
+    assert prefect.runs("sweep/nightly") == []
 
 
-def state(call: Call, flow_run: str) -> str:
-    said: str = call("GET", f"flow_runs/{flow_run}")["state"]["type"]
-    return said
+@pytest.mark.thorough
+def test_flows_of_the_command_line_and_of_an_event_report_to_the_server(
+    prefect: Standing, tmp_path: Path
+) -> None:
+    (tmp_path / "experiment.toml").write_text(EXPERIMENT, encoding="utf-8")
+    write_sweep(tmp_path)
+    vinedresser(tmp_path, "deploy", "experiment.toml")
+    deployment = prefect.deployment("train/single")["id"]
+    store = {"template": "{{ event.payload.store }}", "__prefect_kind": "jinja"}
+    automation = {
+        "name": "explain drift",
+        "trigger": {
+            "type": "event",
+            "posture": "Reactive",
+            "expect": ["drift.alert"],
+            "match": {"prefect.resource.id": "model.*"},
+            "threshold": 1,
+            "within": 0,
+        },
+        "actions": [
+            {
+                "type": "run-deployment",
+                "source": "selected",
+                "deployment_id": deployment,
+                "parameters": {"store": store},
+            }
+        ],
+    }
+    made = prefect.call("POST", "automations/", automation)
+    payload = json.dumps({"store": f"{tmp_path}/event"})
+    words = ("drift.alert", "--resource-id", "model.digits", "--payload", payload)
+    program(tmp_path, "prefect", "event", "emit", *words)
+    # Meanwhile.
+    said = vinedresser(tmp_path, "sweep", "sweep.toml")
+    assert "2 finished" in said
+    until(lambda: prefect.runs("train/single"), "the event's flow run")
+    [run] = prefect.runs("train/single")
+    prefect.await_state(run["id"], "COMPLETED")
+    assert open_run(tmp_path / "event" / "single").status.state == "finished"
+    assert made["id"] in str(run["created_by"])
+    sweeps = prefect.call("POST", "flow_runs/filter", {"flows": {"name": {"any_": ["sweep"]}}})
+    [swept] = [one for one in sweeps if one["deployment_id"] is None]
+    assert swept["state"]["type"] == "COMPLETED"
 
 
 @pytest.mark.slow
-def test_a_cancelled_sweep_leaves_checkpoints_and_no_process(
-    prefect: StandingPrefect, call: Call, tmp_path: Path, mlflow_runs: Callable[[Path], Any]
+def test_a_schedule_starts_a_sweep_by_itself(prefect: Standing, tmp_path: Path) -> None:
+    write_sweep(tmp_path)
+    vinedresser(tmp_path, "deploy", "sweep.toml", "--name", "minutely", "--cron", "* * * * *")
+    due = prefect.runs("sweep/minutely")[0]
+    try:
+        prefect.await_state(due["id"], "COMPLETED")
+    finally:
+        # No further ones.
+        vinedresser(tmp_path, "deploy", "sweep.toml", "--name", "minutely")
+    when = datetime.fromisoformat(due["expected_start_time"])
+    trials = [tmp_path / "runs" / f"search-{when:%Y%m%dT%H%M%SZ}" / f"trial-000{i}" for i in (0, 1)]
+    assert [open_run(trial).status.state for trial in trials] == ["finished", "finished"]
+
+
+@pytest.mark.slow
+def test_a_cancelled_sweep_leaves_checkpoints_and_resumes_on_retry(
+    prefect: Standing, tmp_path: Path, mlflow_runs: Callable[[Path], Any]
 ) -> None:
-    (tmp_path / "sweep.toml").write_text(SWEEP, encoding="utf-8")
-    said = vinedresser(tmp_path, "deploy", "sweep.toml", "--cron", "0 2 * * *")
-    assert "deployed sweep/search on the work pool vinedresser, at 0 2 * * *, UTC" in said
-    deployed = call("GET", "deployments/name/sweep/search")
+    hold = write_sweep(tmp_path)
+    hold.touch()
+    vinedresser(tmp_path, "deploy", "sweep.toml")
+    deployed = prefect.deployment("sweep/search")
     assert deployed["parameters"] == {"path": str(tmp_path / "sweep.toml"), "dated": True}
-    assert [entry["schedule"]["cron"] for entry in deployed["schedules"]] == ["0 2 * * *"]
-
-    flow_run = begin(call, deployed["id"])
+    flow_run = prefect.begin("sweep/search")
     store = tmp_path / "runs"
-    until(lambda: list(store.glob("search-*/trial-*/index/0/*")), "a trial to train")
-    # A second one at the same time is not run.
-    other = begin(call, deployed["id"])
-    until(lambda: state(call, other) == "CANCELLED", "the end of the second one")
+    until(lambda: len(list(store.glob("search-*/trial-*/index/0"))) == 2, "two trials to train")
+    # A second run at the same time does not start.
+    other = prefect.begin("sweep/search")
+    prefect.await_state(other, "CANCELLED")
+    message = prefect.call("GET", f"flow_runs/{other}")["state"]["message"]
+    assert message == "Deployment concurrency limit reached."
 
-    call("POST", f"flow_runs/{flow_run}/set_state", {"state": {"type": "CANCELLING"}})
-    until(lambda: state(call, flow_run) == "CANCELLED", "the end of the cancelled one")
-    trials = [path.parent for path in store.glob("search-*/trial-*/run.json")]
+    program(tmp_path, "prefect", "flow-run", "cancel", flow_run)
+    prefect.await_state(flow_run, "CANCELLED")
+    [sweep] = store.glob("search-*")
+    trials = [path.parent for path in sweep.glob("trial-*/run.json")]
     assert len(trials) == 2
     for trial in trials:
         run = open_run(trial)
@@ -164,32 +184,24 @@ def test_a_cancelled_sweep_leaves_checkpoints_and_no_process(
         assert run.status.reason == "its flow was cancelled, or sent SIGTERM"
         assert list((trial / "checkpoints").iterdir())
         assert not list(marked_processes(f"{RUN_ID_VARIABLE}={run.info.id}"))
-    runs = mlflow_runs(store)
-    assert {one["status"] for one in runs.values()} == {"KILLED"}
-    # Whoever deploys it anew changes it.
-    said = vinedresser(
-        tmp_path, *("deploy", "sweep.toml", "--cron", "0 3 * * *", "--paused"), "--name", "search"
-    )
-    assert "(paused)" in said
-    schedules = call("GET", "deployments/name/sweep/search")["schedules"]
-    assert [(one["schedule"]["cron"], one["active"]) for one in schedules] == [("0 3 * * *", False)]
+    assert {one["status"] for one in mlflow_runs(store).values()} == {"KILLED"}
+
+    hold.unlink()
+    program(tmp_path, "prefect", "flow-run", "retry", flow_run)
+    prefect.await_state(flow_run, "COMPLETED")
+    assert list(store.glob("search-*")) == [sweep]
+    again = [open_run(sweep / f"trial-000{number}-2") for number in (0, 1)]
+    assert [run.status.state for run in again] == ["finished", "finished"]
+    assert mlflow_runs(store)[sweep.name]["status"] == "FINISHED"
 
 
 @pytest.mark.slow
-def test_the_shipped_deployments_can_be_deployed(prefect: StandingPrefect, call: Call) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "prefect", "--no-prompt", "deploy", "--all"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    found = call("POST", "deployments/filter", {})
-    shipped = [one for one in found if one["work_pool_name"] == "vinedresser"]
-    assert shipped
-    for one in shipped:
-        [step] = one["pull_steps"]
-        [settings] = step.values()
-        assert Path(settings["directory"]).samefile(ROOT) or one["name"] == "search"
+def test_the_shipped_deployments_can_be_deployed(prefect: Standing) -> None:
+    program(ROOT, "prefect", "--no-prompt", "deploy", "--all")
+    found = prefect.call("POST", "deployments/filter", {})
+    shipped = {one["name"]: one for one in found if str(ROOT) in str(one["pull_steps"])}
+    assert {"digits", "digits-sweep", "trees-sweep"} <= set(shipped)
+    for one in shipped.values():
+        assert one["work_pool_name"] == "vinedresser"
         assert one["global_concurrency_limit"]["limit"] == 1
+        assert [schedule["active"] for schedule in one["schedules"]] == [False]

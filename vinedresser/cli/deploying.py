@@ -37,7 +37,7 @@ def deploy(
         raise ConfigError("--timezone, --paused: require --cron")
     find_prefect()
     from vinedresser.cli.views.console import console
-    from vinedresser.infra.deployment import Schedule
+    from vinedresser.infra.scheduling import Schedule
     from vinedresser.tasks.config.deployment import deploy as deploy_file
 
     schedule = Schedule(cron, timezone or "UTC", active=not paused) if cron is not None else None
@@ -45,6 +45,11 @@ def deploy(
     when = f"at {cron}, {timezone or 'UTC'}" if cron else "on request"
     message = f"deployed {made.name} on the work pool {made.pool}, {when}"
     console.print(f"{message}{' (paused)' if paused else ''}", soft_wrap=True)
+    if made.first is not None:
+        console.print(f"first run {made.first:%Y-%m-%d %H:%M %Z}", soft_wrap=True)
+    if not made.has_worker:
+        start = f"`vinedresser up`, or `prefect worker start --pool {made.pool}`"
+        console.print(f"no worker polls this pool yet; start one: {start}", soft_wrap=True)
     console.print(
         f"next: prefect deployment run {made.name}   server {made.server}", soft_wrap=True
     )

@@ -83,6 +83,10 @@ def up(
         error_console.print("log in to its UI with $PREFECT_API_AUTH_STRING", soft_wrap=True)
     for name, value in found.items():
         typer.echo(f"export {name}={value}")
+    if prefect or not s3:
+        from vinedresser.infra.scheduling import check_scheduler
+
+        check_scheduler(standing)
 
 
 def down() -> None:

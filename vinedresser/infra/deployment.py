@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from vinedresser.errors import ConfigError, LaunchError
-from vinedresser.infra.servers import WORK_POOL
+from vinedresser.infra.scheduling import Schedule, await_scheduled_run
+from vinedresser.infra.servers import WORK_POOL, standing_prefect
 
-__all__ = ["Deployed", "Schedule", "make_deployment"]
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """The schedule of a flow.
-
-    Attributes:
-        cron: five fields: minute, hour, day of the month, month, day of the week.
-        timezone: the time zone of the fields, such as ``Europe/Vienna``.
-        active: whether the schedule creates runs.
-    """
-
-    cron: str
-    timezone: str = "UTC"
-    active: bool = True
+__all__ = ["Deployed", "make_deployment"]
 
 
 @dataclass(frozen=True)
@@ -37,12 +25,16 @@ class Deployed:
         name: ``FLOW/NAME``, as Prefect's commands expect it.
         pool: the work pool whose worker runs it.
         server: URL of Prefect's API.
+        first: time of the next scheduled run; None without an active schedule.
+        has_worker: whether a worker polls the pool.
     """
 
     id: str
     name: str
     pool: str
     server: str
+    first: datetime | None
+    has_worker: bool
 
 
 def make_deployment(
@@ -68,7 +60,8 @@ def make_deployment(
 
     Raises:
         ConfigError: the schedule is invalid, or the work pool does not exist.
-        LaunchError: Prefect's server is unavailable or refused the deployment.
+        LaunchError: Prefect's server is unavailable or refused the deployment, or does not act on
+            its schedule.
     """
     from httpx import HTTPError
     from prefect.client.orchestration import get_client
@@ -77,13 +70,14 @@ def make_deployment(
     from prefect.utilities.callables import parameter_schema
 
     flow: Flow[..., Any] = load_flow_from_entrypoint(entrypoint, use_placeholder_flow=False)
-    schedules = [_schedule(schedule)] if schedule else []
+    schedules = [schedule.for_prefect()] if schedule else []
+    first = schedule.next_time() if schedule and schedule.active else None
     step = "prefect.deployments.steps.set_working_directory"
     once = ConcurrencyOptions(collision_strategy=ConcurrencyLimitStrategy.CANCEL_NEW)
     with get_client(sync_client=True) as client:
         server = str(client.api_url)
         try:
-            _ensure_pool(client, pool)
+            has_worker = _ensure_pool(client, pool)
             made = client.create_deployment(
                 flow_id=client.create_flow(flow),
                 name=name,
@@ -99,38 +93,43 @@ def make_deployment(
                 pull_steps=[{step: {"directory": str(directory)}}],
                 path=str(directory),
             )
+            if first:
+                await_scheduled_run(
+                    client,
+                    made,
+                    first,
+                    lambda waited: (
+                        f"{flow.name}/{name} is deployed, but Prefect's server at {server} runs it "
+                        f"only on request, not on schedule: its scheduler did nothing for "
+                        f"{waited:g} s; see the errors in {_log_of(server)}"
+                    ),
+                )
         except HTTPError as error:
             raise LaunchError(f"Prefect's server at {server}: {error}") from error
-    return Deployed(str(made), f"{flow.name}/{name}", pool, server)
+    return Deployed(str(made), f"{flow.name}/{name}", pool, server, first, has_worker)
 
 
-def _schedule(schedule: Schedule) -> Any:
-    from prefect.client.schemas.actions import DeploymentScheduleCreate
-    from prefect.client.schemas.schedules import CronSchedule
-    from pydantic import ValidationError
-
-    try:
-        when = CronSchedule(cron=schedule.cron, timezone=schedule.timezone)
-    except ValidationError as error:
-        said = error.errors()[0]
-        key = said["loc"][-1] if said["loc"] else "cron"
-        why = said["msg"].removeprefix("Value error, ")
-        raise ConfigError(f"{key} {getattr(schedule, str(key))!r}: {why}") from error
-    return DeploymentScheduleCreate(schedule=when, active=schedule.active)
+def _log_of(server: str) -> str:
+    """Return where to find the log of a server."""
+    standing = standing_prefect()
+    if standing is not None and server.startswith(standing.url):
+        return str(standing.server_log)
+    return "the log of that server"
 
 
-def _ensure_pool(client: Any, pool: str) -> None:
+def _ensure_pool(client: Any, pool: str) -> bool:
+    """Create the default pool if it does not exist; return whether a worker polls the pool."""
     from prefect.client.schemas.actions import WorkPoolCreate
+    from prefect.client.schemas.objects import WorkPoolStatus
     from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 
     try:
-        client.read_work_pool(pool)
+        return bool(client.read_work_pool(pool).status != WorkPoolStatus.NOT_READY)
     except ObjectNotFound as error:
         if pool != WORK_POOL:
             raise ConfigError(
                 f"no such work pool: {pool!r}; create it with `prefect work-pool create`"
             ) from error
-        try:
-            client.create_work_pool(WorkPoolCreate(name=pool, type="process"))
-        except ObjectAlreadyExists:
-            return
+    with suppress(ObjectAlreadyExists):
+        client.create_work_pool(WorkPoolCreate(name=pool, type="process"))
+    return False

@@ -3,10 +3,15 @@
 A Prefect worker sends SIGTERM when the flow run is cancelled, and SIGKILL 30 seconds later. Prefect
 turns it into an exception that may strike the main thread anywhere, such as halfway through making
 a run. So the work of a flow is done on another thread, and the main thread only waits.
+
+Prefect also raises an exception in the main thread if it cannot renew the lease of a deployment's
+concurrency slot, which happens when its server is away at the wrong moment. That is no reason to
+end trainings.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import threading
@@ -56,6 +61,8 @@ def ends_in_order(work: Callable[[], T], store: Location) -> T:
         except TerminationSignal as signal:
             signalled = signal
             _stop_all(store)
+        except asyncio.CancelledError:
+            _log.warning("Prefect lost the slot of this run; another run may start beside it")
     if signalled is not None:
         raise signalled
     return done.result()

@@ -1,4 +1,7 @@
-"""SIGTERM to a flow: its trainings save a checkpoint, all is settled, and it ends by the signal."""
+"""SIGTERM to a flow: its trainings save a checkpoint, all is settled, and it ends by the signal.
+
+And what ends no flow: Prefect's server is away when it should renew the lease of a slot.
+"""
 
 from __future__ import annotations
 
@@ -74,3 +77,39 @@ def test_a_sweep_that_gets_sigterm_ends_in_good_order(
     recorded = mlflow_runs(tmp_path / "runs")
     assert {one["status"] for one in recorded.values()} == {"KILLED"}
     assert len(recorded) == 3
+
+
+LOST_LEASE = """
+import logging, pathlib, sys, threading, uuid
+from prefect.concurrency._leases import maintain_concurrency_lease
+from vinedresser.tasks.termination import ends_in_order
+
+lost = threading.Event()
+
+class Notice(logging.Handler):
+    def emit(self, record):
+        if "slots are no longer reserved" in record.getMessage():
+            lost.set()
+
+logging.getLogger("prefect.concurrency").addHandler(Notice())
+
+def work():
+    assert lost.wait(120)
+    return "all trainings have finished"
+
+with maintain_concurrency_lease(uuid.uuid4(), 60, raise_on_lease_renewal_failure=True):
+    print(ends_in_order(work, pathlib.Path("runs")))
+"""
+
+
+@pytest.mark.thorough
+def test_a_lease_that_cannot_be_renewed_ends_no_training(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LOST_LEASE],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PREFECT_API_URL": "http://127.0.0.1:9/api"},
+    )
+    assert done.stdout == "all trainings have finished\n", done.stderr

@@ -9,17 +9,17 @@ from __future__ import annotations
 import os
 import secrets
 import sys
-import urllib.error
-import urllib.request
-from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from vinedresser.errors import ConfigError, LaunchError
+from vinedresser.infra.servers.flow_runs import end_worker
 from vinedresser.infra.servers.local_server import LocalServer, free_port, start_server, stop_server
 from vinedresser.infra.servers.note import Note, end_group, opened_note, usual_port
+from vinedresser.infra.servers.prefect_api import ask_prefect
 from vinedresser.processes import ProcessIdentity, identify, is_alive
 
 __all__ = [
@@ -36,17 +36,21 @@ WORK_POOL = "vinedresser"
 
 _HOST, _PORT, _WHO, _NOTE = "127.0.0.1", 4200, "Prefect's server", "prefect"
 _PREFECT = (sys.executable, "-m", "prefect")
+_LEASES = "prefect.server.concurrency.lease_storage.filesystem"
 _ENVIRONMENT = {
     "DO_NOT_TRACK": "true",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_CLI_PROMPT": "false",
+    # Leases in memory would be lost with the server: a run whose server or machine was restarted
+    # would hold its deployment's only slot for ever, and no later run of it would start.
+    "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": _LEASES,
     # Seconds between two polls for scheduled flow runs.
     "PREFECT_WORKER_QUERY_SECONDS": "5",
 }
 # Creating the database takes 16 s of a core.
 _SERVER_START, _WORKER_START = 240.0, 120.0
-# The worker waits 30 s for the checkpoints of the flow runs that it stops.
-_WORKER_GRACE, _SERVER_GRACE = 45.0, 10.0
+# A flow run has 30 s for its checkpoints, and a while to record them.
+_FLOW_GRACE, _SERVER_GRACE = 45.0, 10.0
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,11 @@ class StandingPrefect:
     password: str
     limit: int
 
+    @property
+    def server_log(self) -> Path:
+        """Log of the server."""
+        return Path(self.home, "server.log")
+
     def environment(self) -> dict[str, str]:
         """Return the environment variables with its address and credentials."""
         return {"PREFECT_API_URL": f"{self.url}/api", "PREFECT_API_AUTH_STRING": self.password}
@@ -89,6 +98,9 @@ def bring_up_prefect(
 ) -> StandingPrefect:
     """Start the standing server and its worker, or return those that are running.
 
+    If only one of them has ended, it alone is started. Unless `take_down_prefect` stopped it, a
+    server keeps its address and password, so that running flows reach it again.
+
     Args:
         home: folder of the server's files; None: `default_home`.
         port: port to listen on; None: 4200, or a free one if that is in use.
@@ -100,43 +112,46 @@ def bring_up_prefect(
         LaunchError: one of them could not be started.
     """
     with opened_note(_NOTE) as note:
-        running = _running(note)
-        if running is not None:
-            _check_same(running, home, port, limit)
-            if is_alive(ProcessIdentity(**running.worker)):
-                return running
-            # A server without its worker would run nothing: start both again.
-            end_group(running.server, _SERVER_GRACE)
-        folder = (home or default_home()).absolute()
-        started = _start(folder, port, limit, environment or {})
-        note.write(asdict(started))
-        return started
+        noted = _noted(note)
+        if noted is not None and _lives(noted.server, noted.worker):
+            _check_same(noted, home, port, limit)
+        else:
+            noted = _settings((home or default_home()).absolute(), port, limit, noted)
+        standing = _complete(noted, environment or {})
+        note.write(asdict(standing))
+        return standing
 
 
 def take_down_prefect() -> StandingPrefect | None:
     """Stop the worker, whose flow runs save checkpoints, and the server; None if none runs."""
     with opened_note(_NOTE) as note:
-        running = _running(note)
-        if running is not None:
-            end_group(running.worker, _WORKER_GRACE)
-            end_group(running.server, _SERVER_GRACE)
+        noted = _noted(note)
+        if noted is not None and not _lives(noted.server, noted.worker):
+            noted = None
+        if noted is not None:
+            ask = partial(ask_prefect, noted.url, noted.password)
+            end_worker(ProcessIdentity(**noted.worker), ask, _FLOW_GRACE)
+            end_group(noted.server, _SERVER_GRACE)
         note.write(None)
-        return running
+        return noted
 
 
 def standing_prefect() -> StandingPrefect | None:
     """Return the running server; None if there is none."""
     with opened_note(_NOTE) as note:
-        return _running(note)
+        noted = _noted(note)
+        return noted if noted is not None and _lives(noted.server) else None
 
 
-def _running(note: Note) -> StandingPrefect | None:
-    """Return the server of the note if it is running."""
+def _noted(note: Note) -> StandingPrefect | None:
+    """Return the server of the note, which may have ended."""
     said = note.read()
-    if said is None:
-        return None
-    standing = StandingPrefect(**said)
-    return standing if is_alive(ProcessIdentity(**standing.server)) else None
+    return None if said is None else StandingPrefect(**said)
+
+
+def _lives(*processes: dict[str, Any]) -> bool:
+    """Return whether one of the processes is alive."""
+    return any(process and is_alive(ProcessIdentity(**process)) for process in processes)
 
 
 def _check_same(running: StandingPrefect, home: Path | None, port: int | None, limit: int) -> None:
@@ -149,32 +164,64 @@ def _check_same(running: StandingPrefect, home: Path | None, port: int | None, l
         )
 
 
-def _start(
-    home: Path, port: int | None, limit: int, environment: Mapping[str, str]
+def _settings(
+    home: Path, port: int | None, limit: int, earlier: StandingPrefect | None
 ) -> StandingPrefect:
+    """Return what a server and a worker are to be started with.
+
+    Args:
+        home: folder of the server's files.
+        port: the requested port, if any.
+        limit: maximum number of concurrent flow runs.
+        earlier: the last server, unless it was stopped.
+    """
+    password = f"vinedresser:{secrets.token_urlsafe(24)}"
+    usual = _PORT
+    if earlier is not None and earlier.home == str(home):
+        password, usual = earlier.password, int(earlier.url.rpartition(":")[2])
+    number = free_port(_HOST, usual_port(port, usual, _WHO), _WHO)
+    return StandingPrefect({}, {}, f"http://{_HOST}:{number}", str(home), password, limit)
+
+
+def _complete(standing: StandingPrefect, environment: Mapping[str, str]) -> StandingPrefect:
+    """Start the server or the worker or both, as far as they do not run."""
+    started: list[LocalServer] = []
+    try:
+        if not _lives(standing.server):
+            started.append(_start_server(standing))
+            standing = replace(standing, server=_identity(started[-1]))
+        if not _lives(standing.worker):
+            started.append(_start_worker(standing, environment))
+            standing = replace(standing, worker=_identity(started[-1]))
+    except BaseException:
+        for server in started:
+            stop_server(server)
+        raise
+    for server in started:
+        # They outlive this process: suppress the ResourceWarning of Popen.
+        server.process.returncode = 0
+    return standing
+
+
+def _start_server(standing: StandingPrefect) -> LocalServer:
+    """Start the server."""
+    home = Path(standing.home)
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
-    number = free_port(_HOST, usual_port(port, _PORT, _WHO), _WHO)
-    url, password = f"http://{_HOST}:{number}", f"vinedresser:{secrets.token_urlsafe(24)}"
-    own = {**_ENVIRONMENT, "PREFECT_HOME": str(home)}
-    with (home / "server.log").open("w+b") as output:
-        server = start_server(
+    port = standing.url.rpartition(":")[2]
+    with standing.server_log.open("w+b") as output:
+        return start_server(
             _WHO,
-            [*_PREFECT, "server", "start", "--host", _HOST, "--port", str(number)],
-            url,
-            lambda: _answers(url, password),
+            [*_PREFECT, "server", "start", "--host", _HOST, "--port", port],
+            standing.url,
+            lambda: _answers(standing.url, standing.password),
             timeout=_SERVER_START,
-            environment={**own, "PREFECT_SERVER_API_AUTH_STRING": password},
+            environment={
+                **_ENVIRONMENT,
+                "PREFECT_HOME": standing.home,
+                "PREFECT_SERVER_API_AUTH_STRING": standing.password,
+            },
             output=output,
         )
-    try:
-        standing = StandingPrefect(_identity(server), {}, url, str(home), password, limit)
-        worker = _start_worker(standing, {**own, **environment, **standing.environment()})
-    except BaseException:
-        stop_server(server)
-        raise
-    # Both outlive this process: suppress the ResourceWarning of Popen.
-    server.process.returncode = worker.process.returncode = 0
-    return replace(standing, worker=_identity(worker))
 
 
 def _start_worker(standing: StandingPrefect, environment: Mapping[str, str]) -> LocalServer:
@@ -188,7 +235,12 @@ def _start_worker(standing: StandingPrefect, environment: Mapping[str, str]) -> 
             standing.url,
             lambda: b"started!" in log.read_bytes(),
             timeout=_WORKER_START,
-            environment=environment,
+            environment={
+                **_ENVIRONMENT,
+                "PREFECT_HOME": standing.home,
+                **environment,
+                **standing.environment(),
+            },
             output=output,
         )
 
@@ -202,13 +254,8 @@ def _identity(server: LocalServer) -> dict[str, Any]:
 
 def _answers(url: str, password: str) -> bool:
     """Return whether the server at an address is the one just started: it accepts the password."""
-    credentials = b64encode(password.encode()).decode()
-    request = urllib.request.Request(  # noqa: S310 - it is http, on loopback
-        f"{url}/api/admin/version", headers={"Authorization": f"Basic {credentials}"}
-    )
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(request, timeout=2.0) as answer:
-            return bool(answer.status == 200)
-    except (OSError, urllib.error.URLError):
+        ask_prefect(url, password, "GET", "admin/version", timeout=2.0)
+    except OSError:
         return False
+    return True

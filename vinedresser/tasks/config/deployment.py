@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from vinedresser.infra.configuration import load_toml
-from vinedresser.infra.deployment import Deployed, Schedule, make_deployment
+from vinedresser.infra.deployment import Deployed, make_deployment
+from vinedresser.infra.scheduling import Schedule
 from vinedresser.infra.servers import WORK_POOL
 from vinedresser.tasks.config.experiment import load_experiment
 from vinedresser.tasks.config.sweep_file import load_sweep
@@ -29,7 +30,7 @@ def deploy(
     Raises:
         ConfigError: the file or the schedule is invalid, or the work pool does not exist.
         MissingDependency: the file needs a package that is not installed.
-        LaunchError: Prefect's server is unavailable or refused.
+        LaunchError: Prefect's server is unavailable or refused, or does not act on the schedule.
     """
     if "sweep" in load_toml(path):
         kind, extra = "sweep", {"dated": True}
