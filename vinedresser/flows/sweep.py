@@ -29,8 +29,6 @@ from vinedresser.tasks.sweeping.sweep_result import (
 from vinedresser.tasks.sweeping.sweep_runner import SweepRunner, TrialQueue
 from vinedresser.tasks.termination import ends_in_order
 
-__all__ = ["sweep"]
-
 
 @flow(name="sweep", flow_run_name="sweep {path.stem}")
 def sweep(

@@ -19,8 +19,6 @@ from vinedresser.tasks.stages import STAGES, correct, reconcile
 from vinedresser.tasks.stores import ensure_store
 from vinedresser.tasks.termination import ends_in_order
 
-__all__ = ["train"]
-
 
 @flow(name="train", flow_run_name="train {path.stem}")
 def train(

@@ -71,12 +71,7 @@ class Cluster:
 
 @contextmanager
 def open_cluster(
-    settings: RunnerSettings,
-    store: Location,
-    *,
-    max_concurrent: int,
-    cpus: int | None,
-    gpus: int,
+    settings: RunnerSettings, store: Location, *, max_concurrent: int, cpus: int | None, gpus: int
 ) -> Iterator[Cluster | None]:
     """Connect to a cluster, or start one on this machine, for the duration of the context.
 

@@ -19,8 +19,6 @@ from vinedresser.store.records import (
 )
 from vinedresser.store.storage import LocalStorage
 
-__all__ = ["adopt"]
-
 
 def adopt(directory: str | os.PathLike[str]) -> bool:
     """Become the owner of a run that still trains though its owner is gone.

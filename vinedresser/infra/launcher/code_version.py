@@ -6,8 +6,6 @@ import os
 import subprocess
 from pathlib import Path
 
-__all__ = ["code_version"]
-
 # The file system may be slow and the repository large; the version is not worth a longer wait.
 _PATIENCE = 10.0
 

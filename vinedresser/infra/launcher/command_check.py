@@ -10,17 +10,13 @@ from pathlib import Path
 
 from vinedresser.errors import LaunchError
 
-__all__ = ["check_command"]
-
 _PYTHON = re.compile(r"(python|pypy)[\d.]*")
 # Python's options that take the next argument as their value.
 _WITH_VALUE = frozenset({"-W", "-X", "--check-hash-based-pycs"})
 
 
 def check_command(
-    argv: Sequence[str],
-    cwd: str | os.PathLike[str],
-    environment: Mapping[str, str] | None = None,
+    argv: Sequence[str], cwd: str | os.PathLike[str], environment: Mapping[str, str] | None = None
 ) -> None:
     """Check that a command can probably be started.
 

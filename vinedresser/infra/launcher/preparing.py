@@ -10,8 +10,6 @@ from vinedresser.infra.launcher.code_version import code_version
 from vinedresser.store.records import LaunchRecord, RunRecord, write_record
 from vinedresser.store.storage import LocalStorage
 
-__all__ = ["prepare_run"]
-
 
 def prepare_run(
     directory: str | os.PathLike[str], run: RunRecord, launch: LaunchRecord

@@ -33,8 +33,6 @@ from vinedresser.store.records import (
 )
 from vinedresser.store.storage import LocalStorage, Storage
 
-__all__ = ["settle"]
-
 R = TypeVar("R", bound=Record)
 
 # Seconds that a run without a heartbeat has to begin.

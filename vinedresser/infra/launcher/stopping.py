@@ -11,8 +11,6 @@ from vinedresser.errors import NotARun
 from vinedresser.store.records import ExitRecord, RunRecord, StopBy, StopRecord, write_first
 from vinedresser.store.storage import open_storage
 
-__all__ = ["request_stop"]
-
 
 def request_stop(
     directory: str | os.PathLike[str],

@@ -13,8 +13,6 @@ from pathlib import Path
 
 from vinedresser.store.records import environment_without_run
 
-__all__ = ["SupervisorServer"]
-
 
 class SupervisorServer:
     """Forks supervisors from a process that is started with the first of them.

@@ -19,8 +19,6 @@ from vinedresser.infra.relay.speaking import Speaker
 from vinedresser.store.storage import open_storage
 from vinedresser.store.storage.spool import read_target
 
-__all__ = ["main"]
-
 
 def main(folder: Path) -> int:
     """Upload a spool; return 0 when all of it is in the store.

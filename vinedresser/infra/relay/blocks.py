@@ -7,8 +7,6 @@ from collections.abc import Iterator
 
 from vinedresser.store.storage.files import open_file
 
-__all__ = ["blocks"]
-
 _BLOCK = 64 << 20
 
 

@@ -8,13 +8,7 @@ from pathlib import Path
 
 from vinedresser.errors import AlreadyARun, KeyTaken, NotARun, SecondWriter
 from vinedresser.processes import this_process
-from vinedresser.store.records import (
-    Heartbeat,
-    RunRecord,
-    heartbeat_key,
-    read_record,
-    write_record,
-)
+from vinedresser.store.records import Heartbeat, RunRecord, heartbeat_key, read_record, write_record
 from vinedresser.store.storage import LocalStorage, Storage
 from vinedresser.store.storage.spool import PRIVATE
 

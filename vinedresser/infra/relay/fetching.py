@@ -18,8 +18,6 @@ from vinedresser.store.records import (
 )
 from vinedresser.store.storage import LocalStorage, Storage
 
-__all__ = ["Fetcher"]
-
 _LOG = logging.getLogger(__name__)
 
 # Seconds between two polls, and at most while the store is unavailable.

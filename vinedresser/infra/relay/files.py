@@ -23,8 +23,6 @@ from vinedresser.store.storage import LocalStorage, Storage
 from vinedresser.store.storage.base import TEMPORARY
 from vinedresser.store.storage.spool import PRIVATE
 
-__all__ = ["Files"]
-
 _LOG = logging.getLogger(__name__)
 
 # Files uploaded elsewhere in a certain order, files fetched from the store, and local files.

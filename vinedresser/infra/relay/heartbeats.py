@@ -10,8 +10,6 @@ from vinedresser.processes import is_alive, this_process
 from vinedresser.store.records import Heartbeat, heartbeat_key, heartbeats, write_record
 from vinedresser.store.storage import LocalStorage, Storage
 
-__all__ = ["Heartbeats"]
-
 # Seconds between two heartbeats of a rank in the store. Remote readers consider it silent after
 # five seconds without one, and dead after a minute.
 _BEAT = 2.0

@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator
 from vinedresser.errors import StoreError, StoreFull
 from vinedresser.retrying import backoff
 
-__all__ = ["Outage"]
-
 _FIRST, _LONGEST = 0.2, 3.0
 
 

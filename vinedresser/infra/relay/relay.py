@@ -20,8 +20,6 @@ from vinedresser.store.records import ExitRecord, RunRecord
 from vinedresser.store.storage import LocalStorage, Storage
 from vinedresser.store.storage.spool import Target
 
-__all__ = ["Relay"]
-
 # Seconds between two looks for segments, for other files, and whether the training has ended.
 _LOOK, _FILES, _LIFE = 0.02, 0.25, 1.0
 

@@ -11,8 +11,6 @@ from typing import Any
 
 from vinedresser.store.storage.spool import PRIVATE
 
-__all__ = ["Speaker"]
-
 
 class Speaker:
     """Writes messages to stdout and to the spool's log.

@@ -9,13 +9,7 @@ from typing import Any
 
 
 def ask_prefect(
-    url: str,
-    password: str,
-    method: str,
-    path: str,
-    body: object = None,
-    *,
-    timeout: float = 10.0,
+    url: str, password: str, method: str, path: str, body: object = None, *, timeout: float = 10.0
 ) -> Any:
     """Send a request and return the answer's JSON.
 

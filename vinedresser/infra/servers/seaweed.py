@@ -13,12 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from vinedresser.errors import MissingDependency
-from vinedresser.infra.servers.local_server import (
-    LocalServer,
-    free_port,
-    free_ports,
-    start_server,
-)
+from vinedresser.infra.servers.local_server import LocalServer, free_port, free_ports, start_server
 from vinedresser.infra.servers.seaweed_sockets import noted_sockets
 
 __all__ = ["S3Account", "account_in", "start_seaweed"]

@@ -12,8 +12,6 @@ from vinedresser.infra.supervisor.say import say
 from vinedresser.infra.supervisor.supervision import Supervisor
 from vinedresser.store.records import run_lock
 
-__all__ = ["main"]
-
 
 def main(arguments: Sequence[str]) -> int:
     """Supervise the run in a directory; return 0 when its exit record is written.

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-__all__ = ["CrashReason"]
-
 _MOST_CHARACTERS = 500
 # Distributed torch prefixes each line with its rank.
 _PREFIX = re.compile(r"\[rank\d+\]: ?")

@@ -10,8 +10,6 @@ from typing import IO
 
 from vinedresser.infra.supervisor.output_log import LineSplitter
 
-__all__ = ["OutputPump"]
-
 _READ = 64 * 1024
 # A pipe that polls as writable takes this many bytes without blocking.
 _WRITE = select.PIPE_BUF

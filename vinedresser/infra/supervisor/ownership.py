@@ -9,15 +9,8 @@ from collections.abc import Callable
 
 from vinedresser.errors import CorruptData
 from vinedresser.processes import ProcessIdentity, is_alive, watch
-from vinedresser.store.records import (
-    LaunchRecord,
-    OwnerRecord,
-    WorkerRecord,
-    read_record,
-)
+from vinedresser.store.records import LaunchRecord, OwnerRecord, WorkerRecord, read_record
 from vinedresser.store.storage import Storage
-
-__all__ = ["Ownership"]
 
 
 class Ownership:

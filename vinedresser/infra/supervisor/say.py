@@ -8,8 +8,6 @@ from contextlib import suppress
 
 from vinedresser.plain_text import visible
 
-__all__ = ["say"]
-
 
 def say(message: str) -> None:
     """Write a line to the standard error, if that is possible without blocking."""

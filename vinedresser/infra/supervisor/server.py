@@ -16,8 +16,6 @@ from contextlib import suppress
 
 from vinedresser.infra.supervisor.__main__ import main as supervise
 
-__all__ = ["main"]
-
 _LONGEST_PATH = 4096
 
 

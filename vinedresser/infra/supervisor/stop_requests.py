@@ -11,8 +11,6 @@ from vinedresser.infra.supervisor.ownership import Ownership
 from vinedresser.store.records import StopRecord, read_record, write_first
 from vinedresser.store.storage import Storage
 
-__all__ = ["StopRequests"]
-
 
 class StopRequests:
     """Stop requests from stop.json, from the end of the run's owner, and from signals.
@@ -26,10 +24,7 @@ class StopRequests:
     """
 
     def __init__(
-        self,
-        storage: Storage,
-        ownership: Ownership,
-        report: Callable[[str], None],
+        self, storage: Storage, ownership: Ownership, report: Callable[[str], None]
     ) -> None:
         self._storage = storage
         self._ownership = ownership

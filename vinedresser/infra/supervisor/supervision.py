@@ -37,8 +37,6 @@ from vinedresser.store.records import (
 )
 from vinedresser.store.storage import LocalStorage
 
-__all__ = ["Supervisor"]
-
 # Seconds between two looks for stop.json; everything else arrives as an event.
 _TICK = 0.02
 # Seconds to drain the pipes of killed processes: the data is there, but its receiver may be slow.

@@ -21,8 +21,6 @@ from vinedresser.processes import (
     kill_with,
 )
 
-__all__ = ["Trainer"]
-
 # Seconds to wait for killed processes; one in an uninterruptible system call outlives SIGKILL.
 _PATIENCE = 2.0
 

@@ -26,12 +26,7 @@ _FAULTS = frozenset(
 
 
 def verdict(
-    code: int,
-    *,
-    stop: StopRecord | None,
-    complaint: str,
-    last_step: int | None,
-    ended: float,
+    code: int, *, stop: StopRecord | None, complaint: str, last_step: int | None, ended: float
 ) -> ExitRecord:
     """Return the exit record of a training that ran.
 

@@ -14,8 +14,6 @@ from urllib.parse import quote
 from vinedresser.errors import TrackingAway
 from vinedresser.infra.tracking.location import sqlite_path
 
-__all__ = ["require_available"]
-
 _WAIT_SECONDS = 1.0
 
 

@@ -20,8 +20,6 @@ from vinedresser.infra.tracking.location import mlflow_uri
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-__all__ = ["connected"]
-
 # Read by mlflow at its import or at each call.
 _TELEMETRY_OFF = {"DO_NOT_TRACK": "true", "MLFLOW_DISABLE_TELEMETRY": "true"}
 # MLflow's own retries (7, with 120 s each) are replaced by vinedresser's.

@@ -15,8 +15,6 @@ from vinedresser.infra.tracking.client import connected
 from vinedresser.infra.tracking.location import absolute_uri
 from vinedresser.infra.tracking.patience import tracking_pauses
 
-__all__ = ["MetricSink"]
-
 _LOG = logging.getLogger(__name__)
 
 # MLflow's limit for one request.

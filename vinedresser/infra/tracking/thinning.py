@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["thin"]
-
 _ALL_BELOW = 1000
 
 
