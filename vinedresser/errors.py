@@ -29,6 +29,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from vinedresser.masking import masked_text
+
 __all__ = [
     "AlreadyARun",
     "ConfigError",
@@ -130,7 +132,14 @@ class LaunchError(VinedresserError, RuntimeError):
 
 
 class TrackingError(VinedresserError, RuntimeError):
-    """The tracking server or its database refused or is unavailable."""
+    """The tracking server or its database refused or is unavailable.
+
+    Args:
+        message: names the tracking URI, in which a password is masked.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(masked_text(message))
 
 
 class TrackingAway(TrackingError, ConnectionError):

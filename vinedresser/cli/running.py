@@ -19,6 +19,7 @@ from vinedresser.cli.options import (
     tables,
 )
 from vinedresser.errors import ConfigError
+from vinedresser.masking import masked_arguments
 
 if TYPE_CHECKING:
     from vinedresser.store.records import ExitRecord
@@ -56,7 +57,7 @@ def run(
     The training is captured in STORE/NAME. Output and exit code are those of the script; the exit
     code is 3 if a rule stopped it.
     """
-    from vinedresser.cli.views.console import error_console
+    from vinedresser.cli.views.console import error_console, say
     from vinedresser.cli.views.results import print_no_training, print_result
     from vinedresser.tasks.lifecycle.run_result import run_result
     from vinedresser.tasks.lifecycle.run_script import Script, run_script
@@ -68,6 +69,12 @@ def run(
         attach=attach,
         total_steps=steps,
     )
+    if masked_arguments(command) != list(command):
+        say(
+            "an argument looks like a secret; the run and its report show *** instead; pass "
+            "secrets as environment variables",
+            to=error_console,
+        )
     place = _place(store, name, script)
     with interrupts_stop([place.directory]):
         end, seen = run_script(place)

@@ -49,6 +49,8 @@ def sweep(
     console.print(
         f"{trials}, {searched.experiment.max_concurrent} at a time, in {shown}", soft_wrap=True
     )
+    if searched.experiment.notice:
+        say(searched.experiment.notice)
     say("starting Prefect and MLflow ...")
     start_preparing(searched.experiment.tracking_uri, searched.experiment.tracking_experiment)
     with sweep_progress(), interrupts_stop(place):

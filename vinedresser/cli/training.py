@@ -10,6 +10,7 @@ import typer
 
 from vinedresser.cli.interrupts import interrupts_stop
 from vinedresser.errors import ConfigError
+from vinedresser.masking import masked_text
 
 
 def train(
@@ -54,7 +55,11 @@ def train(
     shown = relative(experiment.store)
     console.print(f"{trainings}, in {shown}", soft_wrap=True)
     if state != experiment.store:
-        console.print(f"MLflow {experiment.tracking_uri}, Prefect {state}", soft_wrap=True)
+        console.print(
+            f"MLflow {masked_text(experiment.tracking_uri)}, Prefect {state}", soft_wrap=True
+        )
+    if experiment.notice:
+        say(experiment.notice)
     say("starting Prefect and MLflow ...")
     start_preparing(experiment.tracking_uri, experiment.tracking_experiment)
     with progress(experiment.store), interrupts_stop(experiment.store):

@@ -68,6 +68,7 @@ def sweep(
     mark = f"{flow_run.scheduled_start_time:%Y%m%dT%H%M%SZ}" if dated else ""
     searched = load_sweep(path, store=store, max_concurrent=max_concurrent, mark=mark)
     searched.experiment.refuse_missing_gpus()
+    searched.experiment.refuse_missing_variables()
     resume = resume or (dated and has_begun(searched))
     result = ends_in_order(lambda: _search(searched, resume), searched.experiment.store)
     if not result.problem:

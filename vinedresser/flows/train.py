@@ -50,6 +50,7 @@ def train(
     """
     experiment = load_experiment(path, store=store, max_concurrent=max_concurrent, remedy=remedy)
     experiment.refuse_missing_gpus()
+    experiment.refuse_missing_variables()
     return ends_in_order(lambda: _train(experiment), experiment.store)
 
 

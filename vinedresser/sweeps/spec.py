@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from vinedresser.masking import masked_arguments, masked_text, masked_value
 from vinedresser.store.records import Record
 
 # Earlier trials are comparable only if these are unchanged.
@@ -48,11 +49,20 @@ class SweepRecord(Record):
     end: dict[str, Any] = field(default_factory=dict)
     settled: bool = False
 
+    def to_json(self) -> dict[str, Any]:
+        """See `Record.to_json`; what looks like a secret is masked."""
+        return super().to_json() | {
+            "command": masked_arguments(self.command),
+            "parameters": masked_value("", self.parameters),
+            "tracking_uri": masked_text(self.tracking_uri),
+        }
+
     def differences(self, other: SweepRecord) -> list[str]:
         """Return the differences to another sweep, as lines ``space.lr: was ..., is ...``."""
         lines = []
+        ours, theirs = self.to_json(), other.to_json()
         for key in _SAME:
-            before, after = getattr(self, key), getattr(other, key)
+            before, after = ours[key], theirs[key]
             if isinstance(before, dict):
                 names = sorted({*before, *after})
                 pairs = [(f"{key}.{name}", before.get(name), after.get(name)) for name in names]

@@ -9,10 +9,12 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from vinedresser.errors import ConfigError, CorruptData, UntrustedTracking
 from vinedresser.infra.tracking.location import absolute_uri, sqlite_path
+from vinedresser.masking import masked_text
 from vinedresser.store.records import TrackingRecord, read_record
 from vinedresser.store.storage import LocalStorage, Location, Storage, open_storage
 from vinedresser.tasks.stores import private_state, runs_in
@@ -34,20 +36,27 @@ def remember_tracking(store: Location, uri: str) -> None:
     LocalStorage(private_state(store)).put(_key(uri), [uri.encode()])
 
 
-def require_known(store: Location, uri: str) -> None:
+def require_known(store: Location, uri: str) -> str:
     """Refuse a tracking URI that this user has not used for a store.
 
     Args:
         store: the store whose records name it.
-        uri: the tracking URI.
+        uri: the tracking URI, in which a password is masked.
+
+    Returns:
+        The tracking URI with its password.
 
     Raises:
         UntrustedTracking: neither a flow of this user has used it for this store, nor does
             ``MLFLOW_TRACKING_URI`` name it.
         StoreError: the user's state folder cannot be read.
     """
-    if LocalStorage(private_state(store)).exists(_key(uri)) or uri == _from_environment():
-        return
+    notes = LocalStorage(private_state(store))
+    if notes.exists(_key(uri)):
+        return notes.get(_key(uri)).decode()
+    named = _from_environment()
+    if masked_text(named) == masked_text(uri):
+        return named
     raise UntrustedTracking(
         f"its records name {uri}, where none of your flows has kept the runs of "
         f"{store}; if it is yours, set {TRACKING_VARIABLE}={uri} and repeat the command"
@@ -67,9 +76,9 @@ def read_tracking(location: Location, storage: Storage | None = None) -> Trackin
         StoreError: the storage refused.
     """
     record = read_record(storage or open_storage(location), TrackingRecord)
-    if record is not None:
-        require_known(_store_of(location), record.uri)
-    return record
+    if record is None:
+        return None
+    return replace(record, uri=require_known(_store_of(location), record.uri))
 
 
 def tracking(store: Location) -> TrackingRecord:
@@ -119,5 +128,5 @@ def _from_environment() -> str:
 
 
 def _key(uri: str) -> str:
-    """Return the key of the note about a tracking URI."""
-    return f"tracking/{hashlib.sha256(uri.encode()).hexdigest()}"
+    """Return the key of the note about a tracking URI, the same with and without its password."""
+    return f"tracking/{hashlib.sha256(masked_text(uri).encode()).hexdigest()}"

@@ -17,6 +17,7 @@ from vinedresser.store.records import (
     owner_of,
 )
 from vinedresser.store.storage import Location, StoreUrl, open_storage
+from vinedresser.store.storage.files import make_folders
 from vinedresser.store.storage.spool import spools
 
 __all__ = [
@@ -69,7 +70,7 @@ def ensure_store(store: Location) -> None:
     if not isinstance(store, Path):
         # Listing fails without a bucket; asking for one object does not.
         open_storage(store).list(RunRecord.KEY)
-    local_state(store).mkdir(parents=True, exist_ok=True)
+    make_folders(local_state(store))
 
 
 def run_directories(store: Path) -> list[Path]:

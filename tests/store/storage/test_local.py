@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import os
 import socket
+import stat
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -179,3 +182,21 @@ def test_the_root_may_be_a_link(tmp_path: Path) -> None:
     (tmp_path / "link").unlink()
     with pytest.raises(KeyMissing, match="folder/key"):
         storage.get("folder/key")
+
+
+@pytest.mark.parametrize(
+    ("umask", "mode"),
+    [(0o022, 0o700), (0o027, 0o700), (0o077, 0o700), (0o007, 0o770), (0o002, 0o770), (0, 0o777)],
+)
+def test_folders_are_private_unless_the_umask_shares_writing(
+    tmp_path: Path, umask: int, mode: int
+) -> None:
+    code = (
+        "import sys; from vinedresser.store.storage import LocalStorage; "
+        "LocalStorage(sys.argv[1] + '/runs/one').put('folder/key', [b'x'])"
+    )
+    tmp_path.chmod(0o755)
+    subprocess.run([sys.executable, "-c", code, tmp_path], check=True, umask=umask)
+    for folder in ("runs", "runs/one", "runs/one/folder"):
+        assert stat.S_IMODE((tmp_path / folder).stat().st_mode) == mode
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o755

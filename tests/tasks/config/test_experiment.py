@@ -123,6 +123,17 @@ def test_rules_are_grouped_and_left_out(tmp_path: Path) -> None:
         ),
         ("[run]\nname = 'a/b'\ncommand = ['x']\n", "name: 'a/b' is not a valid directory name"),
         ("[run]\nname = ''\ncommand = ['x']\n", "run: name: empty; give a name"),
+        (GOOD.replace("total_steps = 100", "environment_from = ['A=B']"), "'A=B' is not the name"),
+        (
+            GOOD.replace("total_steps = 100", "environment_from = ['A']\nenvironment.A = 'b'"),
+            "environment_from: A is also in environment",
+        ),
+        (
+            GOOD.replace("total_steps = 100", "runner = 'dask'").replace(
+                "epochs = 3", "api_key = 'x'"
+            ),
+            "parameters.api_key looks like a secret, which is not sent to workers",
+        ),
         (f"[run]\nname = '{'n' * 201}'\ncommand = ['x']\n", "is longer than 200 bytes"),
         (GOOD.replace("slow", '"../../../x"'), "variants: '../../../x' is not a valid directory"),
         (GOOD.replace("slow", '"/x"'), "variants: '/x' is not a valid directory name"),
@@ -180,3 +191,22 @@ def test_a_mistake_is_named(tmp_path: Path, text: str, message: str) -> None:
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"nowhere\.toml: no such file"):
         load_experiment(tmp_path / "nowhere.toml")
+
+
+def test_values_that_look_like_secrets_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert load_experiment(write(tmp_path, GOOD)).notice == ""
+    text = GOOD.replace("total_steps = 100", "environment_from = ['NOT_SET_HERE']")
+    text += '[variants.hub]\nenvironment = { HF_TOKEN = "abcdefgh" }\n'
+    text = text.replace("sqlite:///mlflow.db", "https://me:pw@host")
+    experiment = load_experiment(write(tmp_path, text))
+    assert experiment.notice == (
+        "environment.HF_TOKEN, the password in tracking.uri: looks like a secret; records, reports "
+        "and MLflow show *** instead; pass secrets as environment variables that "
+        "run.environment_from names"
+    )
+    with pytest.raises(ConfigError, match=r"run\.environment_from: NOT_SET_HERE is not set"):
+        experiment.refuse_missing_variables()
+    monkeypatch.setenv("NOT_SET_HERE", "")
+    experiment.refuse_missing_variables()

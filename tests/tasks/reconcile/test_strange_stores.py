@@ -19,7 +19,7 @@ from vinedresser.processes import this_process
 from vinedresser.store.records import TrackingRecord, write_record
 from vinedresser.store.storage import LocalStorage
 from vinedresser.sweeps.spec import SweepRecord
-from vinedresser.tasks.known_tracking import remember_tracking, tracking
+from vinedresser.tasks.known_tracking import read_tracking, remember_tracking, tracking
 from vinedresser.tasks.reconcile.reconcile import Reconciled, reconcile
 from vinedresser.tasks.stores import private_state
 from vinedresser.testing.runs import end_run, make_run, step_record
@@ -119,3 +119,14 @@ def test_a_link_in_a_run_is_not_uploaded(tmp_path: Path) -> None:
     assert reconcile(tmp_path / "runs")
     uploaded = [one for one in (tmp_path / "mlartifacts").rglob("*") if one.is_file()]
     assert "the secret" not in [one.read_text(errors="replace") for one in uploaded]
+
+
+def test_the_password_of_a_tracking_uri_is_in_no_record(tmp_path: Path) -> None:
+    uri = "http://me:pass@127.0.0.1:9"
+    make_run(tmp_path / "runs" / "a", [step_record(0, scalars={"losses/loss": 1.0})])
+    write_record(LocalStorage(tmp_path / "runs" / "a"), TrackingRecord(uri, "0", ""))
+    assert "pass" not in (tmp_path / "runs" / "a" / "tracking.json").read_text()
+    remember_tracking(tmp_path / "runs", uri)
+    found = read_tracking(tmp_path / "runs" / "a")
+    assert found is not None
+    assert found.uri == uri

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import time
@@ -15,12 +16,15 @@ from vinedresser.capture.run.environment import Environment, versions
 from vinedresser.capture.run.no_storage import NoStorage
 from vinedresser.capture.run.uploading import Upload
 from vinedresser.errors import AlreadyARun, ConfigError, KeyTaken, NotARun, StoreError
+from vinedresser.masking import masked_names
 from vinedresser.retrying import retry
 from vinedresser.store.records import RUN_VARIABLE, RunRecord, new_run, read_record, write_record
 from vinedresser.store.storage import Storage, open_storage
 from vinedresser.store.storage.location import is_remote
 
 __all__ = ["OpenedRun", "create_run", "launched_run", "uncaptured_run"]
+
+_LOG = logging.getLogger(__name__)
 
 # Seconds that other ranks wait for rank 0 to create the run.
 _PATIENCE = 60.0
@@ -126,6 +130,12 @@ def create_run(
         capture=config.to_json(),
         capture_digest=config.digest(),
     )
+    if masked := masked_names(record.parameters):
+        _LOG.warning(
+            "parameters.%s looks like a secret; the run shows *** instead; pass secrets as "
+            "environment variables",
+            ", ".join(masked),
+        )
     try:
         _write_new(storage, record)
     except StoreError as error:

@@ -6,6 +6,7 @@ import os
 from dataclasses import replace
 
 from vinedresser.errors import AlreadyARun, KeyTaken, StoreError
+from vinedresser.infra.launch_values import hold
 from vinedresser.infra.launcher.code_version import code_version
 from vinedresser.store.records import LaunchRecord, RunRecord, write_record
 from vinedresser.store.storage import LocalStorage
@@ -43,4 +44,5 @@ def prepare_run(
     except StoreError:
         storage.delete(RunRecord.KEY)
         raise
+    hold(directory, launch)
     return run

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from vinedresser.errors import LaunchError, NotARun
 from vinedresser.infra.gpus import NO_GPUS, VISIBLE_GPUS, Lease, lease
+from vinedresser.infra.launch_values import memory_file, take
 from vinedresser.infra.launcher.command_check import check_command
 from vinedresser.infra.launcher.supervisor_server import SupervisorServer
 from vinedresser.store.records import (
@@ -49,15 +50,18 @@ def start(directory: str | os.PathLike[str]) -> subprocess.Popen[bytes]:
             record then says, too.
         StoreError: the directory cannot be written.
     """
-    with _ready(directory) as (path, launch, lock, gpus):
+    with _ready(directory) as (path, launch, lock, gpus, values):
         own = {VISIBLE_GPUS: ",".join(gpus.names)} if launch.gpus else {}
         return subprocess.Popen(
             # -P: a module beside the training script must not shadow the standard library's.
-            [sys.executable, "-P", "-m", "vinedresser.infra.supervisor", str(path), str(lock)],
+            [
+                *(sys.executable, "-P", "-m", "vinedresser.infra.supervisor"),
+                *(str(path), str(lock), str(values)),
+            ],
             env=environment_without_run() | own,
             stdin=_input() if launch.forward else subprocess.DEVNULL,
             stdout=None if launch.forward else subprocess.DEVNULL,
-            pass_fds=(lock, *gpus.descriptors),
+            pass_fds=(lock, values, *gpus.descriptors),
             start_new_session=True,
         )
 
@@ -75,8 +79,8 @@ def supervise(directory: str | os.PathLike[str]) -> None:
     if launch is not None and (launch.gpus or launch.forward):
         start(directory).wait()
         return
-    with _ready(directory) as (path, _, lock, _):
-        end = _SERVER.fork(path, lock)
+    with _ready(directory) as (path, _, lock, _, values):
+        end = _SERVER.fork(path, lock, values)
     try:
         os.read(end, 1)
     finally:
@@ -88,11 +92,12 @@ class _Ready(NamedTuple):
     launch: LaunchRecord
     lock: int
     gpus: Lease
+    values: int
 
 
 @contextmanager
 def _ready(directory: str | os.PathLike[str]) -> Iterator[_Ready]:
-    """Check that a run can be started; provide its lock and GPUs to its supervisor.
+    """Check that a run can be started; provide its lock, GPUs and values to its supervisor.
 
     Raises:
         NotARun, LaunchError, StoreError: see `start`.
@@ -112,13 +117,17 @@ def _ready(directory: str | os.PathLike[str]) -> Iterator[_Ready]:
         for trace in (ExitRecord.KEY, SupervisorRecord.KEY):
             if storage.exists(trace):
                 raise LaunchError(f"{directory}: already started: it has a {trace}")
-        gpus = _make_ready(storage, launch)
+        launch, gpus = _make_ready(path, storage, launch)
+        values = -1
         try:
-            yield _Ready(path, launch, lock, gpus)
+            values = memory_file(launch)
+            yield _Ready(path, launch, lock, gpus, values)
         except OSError as error:
             raise _not_started(storage, error) from error
         finally:
             gpus.close()
+            if values >= 0:
+                os.close(values)
     finally:
         os.close(lock)
 
@@ -142,13 +151,21 @@ def _input() -> int | None:
     return subprocess.DEVNULL if os.isatty(0) else None
 
 
-def _make_ready(storage: LocalStorage, launch: LaunchRecord) -> Lease:
-    """Return the GPUs reserved for a run; record the end of a run that cannot begin."""
+def _make_ready(
+    path: Path, storage: LocalStorage, launch: LaunchRecord
+) -> tuple[LaunchRecord, Lease]:
+    """Return the launch with all values and the reserved GPUs; record the end if it fails."""
     try:
+        launch = take(path, launch)
+        if missing := [name for name in launch.environment_from if name not in os.environ]:
+            raise LaunchError(
+                f"environment variable {missing[0]} is not set where the training starts; "
+                "run.environment_from names it"
+            )
         check_command(launch.argv, launch.cwd, launch.environment)
         if not launch.gpus:
-            return NO_GPUS
-        return lease(launch.gpus, lambda: storage.exists(StopRecord.KEY))
+            return launch, NO_GPUS
+        return launch, lease(launch.gpus, lambda: storage.exists(StopRecord.KEY))
     except LaunchError as error:
         write_first(storage, ExitRecord("crashed", str(error), time.time(), code=127))
         raise

@@ -25,12 +25,14 @@ class SupervisorServer:
         self._process: _Process | None = None
         atexit.register(self.close)
 
-    def fork(self, directory: Path, lock: int) -> int:
+    def fork(self, directory: Path, lock: int, values: int) -> int:
         """Start the supervisor of a run.
 
         Args:
             directory: the run directory, absolute.
             lock: descriptor of its lock, which the caller closes.
+            values: descriptor of a file in memory with its arguments and environment, which the
+                caller closes.
 
         Returns:
             A descriptor to close. Its end is reached when the supervisor has written the exit
@@ -40,11 +42,11 @@ class SupervisorServer:
         try:
             with self._lock:
                 try:
-                    self._current().send(directory, lock, writer)
+                    self._current().send(directory, lock, values, writer)
                 except (BrokenPipeError, ConnectionResetError):
                     # It was killed.
                     self._end()
-                    self._current().send(directory, lock, writer)
+                    self._current().send(directory, lock, values, writer)
         except OSError:
             os.close(reader)
             raise

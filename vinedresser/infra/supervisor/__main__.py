@@ -1,4 +1,4 @@
-"""Run a supervisor: ``python -m vinedresser.infra.supervisor RUN_DIRECTORY [LOCK_DESCRIPTOR]``."""
+"""Run a supervisor: ``python -m vinedresser.infra.supervisor RUN_DIRECTORY [LOCK LAUNCH]``."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def main(arguments: Sequence[str]) -> int:
     """Supervise the run in a directory; return 0 when its exit record is written.
 
     Args:
-        arguments: the run directory and, if the caller has already locked it, the descriptor of
-            the lock.
+        arguments: the run directory and, if the caller has already locked it, the descriptors of
+            the lock and of a file in memory with the arguments and environment of the program.
     """
     directory = Path(arguments[0]).absolute()
     try:
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str]) -> int:
             os.set_inheritable(int(arguments[1]), False)
         elif run_lock.acquire(directory) is None:
             raise LaunchError(f"{directory}: already has a supervisor")
-        Supervisor(directory).run()
+        Supervisor(directory, int(arguments[2]) if len(arguments) > 2 else None).run()
     except (VinedresserError, OSError) as error:
         say(str(error))
         return 1

@@ -1,8 +1,9 @@
 """A process that forks supervisors: ``python -m vinedresser.infra.supervisor.server SOCKET``.
 
 Starting a Python process for each supervisor would take half as long as a short trial. Each message
-on the socket is a run directory, with two descriptors: its lock, and one that the supervisor closes
-when it has written the exit record. This process ends with the other end of the socket; the
+on the socket is a run directory, with three descriptors: its lock, a file in memory with the
+arguments and environment of the program, and one that the supervisor closes when it has written the
+exit record. This process ends with the other end of the socket; the
 supervisors do not.
 """
 
@@ -27,20 +28,20 @@ def main(arguments: Sequence[str]) -> int:
     """
     requests = socket.socket(fileno=int(arguments[0]))
     while True:
-        directory, descriptors, _, _ = socket.recv_fds(requests, _LONGEST_PATH, 2)
+        directory, descriptors, _, _ = socket.recv_fds(requests, _LONGEST_PATH, 3)
         if not directory:
             return 0
         _reap()
-        lock, end = descriptors
+        lock, values, end = descriptors
         if os.fork() == 0:
             # Otherwise a message could be sent to a server that is dead.
             requests.close()
             os.setsid()
-            code = supervise([os.fsdecode(directory), str(lock)])
+            code = supervise([os.fsdecode(directory), str(lock), str(values)])
             os.close(end)
             return code
-        os.close(lock)
-        os.close(end)
+        for descriptor in descriptors:
+            os.close(descriptor)
 
 
 def _reap() -> None:

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from vinedresser.errors import LaunchError, NotARun, StoreError
+from vinedresser.infra.launch_values import read_memory_file
 from vinedresser.infra.supervisor.crash_reason import CrashReason
 from vinedresser.infra.supervisor.output_log import OutputLog
 from vinedresser.infra.supervisor.output_pump import OutputPump
@@ -50,6 +51,8 @@ class Supervisor:
 
     Args:
         directory: the run directory, absolute, locked by the caller.
+        values: descriptor of a file in memory with the values of the launch that are not stored;
+            None: all are stored.
 
     Raises:
         NotARun: it was not prepared by the launcher.
@@ -57,7 +60,7 @@ class Supervisor:
         StoreError: its records cannot be read.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, values: int | None = None) -> None:
         self._directory = directory
         self._storage = LocalStorage(directory)
         run = read_record(self._storage, RunRecord)
@@ -69,7 +72,7 @@ class Supervisor:
             if self._storage.exists(trace):
                 raise LaunchError(f"{directory}: was started before: {trace} exists")
         self._run_id = run.id
-        self._launch = launch
+        self._launch = launch if values is None else read_memory_file(values, launch)
         # Not epoll, which rejects regular files, such as redirected output.
         self._selector = selectors.PollSelector()
         self._reported: set[str] = set()

@@ -20,6 +20,7 @@ from vinedresser.errors import TrackingError, VinedresserError
 from vinedresser.infra.tracking.client import connected
 from vinedresser.infra.tracking.location import absolute_uri, sqlite_path
 from vinedresser.infra.tracking.patience import persist
+from vinedresser.store.storage.files import make_folders
 
 __all__ = ["prepare_tracking", "start_preparing"]
 
@@ -58,7 +59,7 @@ def prepare_tracking(uri: str, experiment: str, *, timeout: float = 60.0) -> str
             return _experiment_id(uri, experiment, location)
 
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folders(path.parent)
     except OSError as error:
         raise TrackingError(f"{uri}: cannot create its directory: {error}") from error
     return persist(alone, timeout)

@@ -11,6 +11,7 @@ from vinedresser.infra.tracking.client import connected
 from vinedresser.infra.tracking.location import absolute_uri
 from vinedresser.infra.tracking.metric_names import clean_key
 from vinedresser.infra.tracking.patience import persist
+from vinedresser.masking import masked_text, masked_value
 from vinedresser.plain_text import visible
 
 if TYPE_CHECKING:
@@ -81,7 +82,9 @@ def create_run(
 def _set_parameters(client: MlflowClient, run_id: str, parameters: Mapping[str, Any]) -> None:
     from mlflow.entities import Param
 
-    entries = [Param(clean_key(key), text(value)) for key, value in parameters.items()]
+    entries = [
+        Param(clean_key(key), text(masked_value(key, value))) for key, value in parameters.items()
+    ]
     for batch in in_batches(entries):
         client.log_batch(run_id, params=batch)
 
@@ -93,11 +96,11 @@ def in_batches(entries: Sequence[T]) -> Iterator[Sequence[T]]:
 
 
 def text(value: object) -> str:
-    """Return a parameter or tag value as plain text of at most 5,000 characters."""
+    """Return a parameter or tag value as plain text without secrets, at most 5,000 characters."""
     if isinstance(value, Mapping | list | tuple):
-        content = json.dumps(value, default=str)
+        content = json.dumps(masked_value("", value), default=str)
     else:
-        content = visible(str(value), keep="\n\t")
+        content = masked_text(visible(str(value), keep="\n\t"))
     return content if len(content) <= _LONGEST_VALUE else content[: _LONGEST_VALUE - 1] + "…"
 
 

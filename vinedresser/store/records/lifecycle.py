@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self
 
+from vinedresser.masking import masked_arguments, masked_names, masked_text, masked_value
 from vinedresser.processes import ProcessIdentity
 from vinedresser.store.json_values import check_time
 from vinedresser.store.records.record import Record, read_record
@@ -40,6 +41,9 @@ class LaunchRecord(Record):
         patience: seconds that the training continues without its owner, so that another process
             can adopt it.
         gpus: number of GPUs reserved for it; 0: it sees all.
+        environment_from: inherited variables without which the program must not start.
+        incomplete: values of the arguments or the environment are masked, since they look like
+            secrets; the process that prepared the run has them.
     """
 
     KEY: ClassVar[str] = "launch.json"
@@ -52,11 +56,27 @@ class LaunchRecord(Record):
     forward: bool = False
     patience: float = 0.0
     gpus: int = 0
+    environment_from: list[str] = field(default_factory=list)
+    incomplete: bool = False
 
     def __post_init__(self) -> None:
         """Refuse an owner that is not the identity of a process."""
         if self.owner is not None:
             ProcessIdentity(**self.owner)
+
+    def to_json(self) -> dict[str, Any]:
+        """See `Record.to_json`; what looks like a secret is masked."""
+        return super().to_json() | {
+            "argv": masked_arguments(self.argv),
+            "environment": masked_value("", self.environment),
+            "incomplete": self.incomplete or self.masked,
+        }
+
+    @property
+    def masked(self) -> bool:
+        """Whether the stored record will lack values."""
+        arguments = masked_arguments(self.argv) != self.argv
+        return arguments or bool(masked_names(self.environment))
 
 
 @dataclass(frozen=True)
@@ -152,6 +172,10 @@ class ExitRecord(Record):
     def __post_init__(self) -> None:
         """Refuse an end that is not a time."""
         check_time("ended", self.ended)
+
+    def to_json(self) -> dict[str, Any]:
+        """See `Record.to_json`; what looks like a secret in the reason is masked."""
+        return super().to_json() | {"reason": masked_text(self.reason)}
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> Self:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from vinedresser.errors import ConfigError
+from vinedresser.masking import masked_arguments, masked_text, masked_value
 from vinedresser.store.json_values import check_time, shown
 from vinedresser.store.records.record import Record
 
@@ -103,6 +104,13 @@ class RunRecord(Record):
         if self.remedy:
             RemedyRecord.from_json(self.remedy)
 
+    def to_json(self) -> dict[str, Any]:
+        """See `Record.to_json`; what looks like a secret is masked."""
+        return super().to_json() | {
+            "command": masked_arguments(self.command),
+            "parameters": masked_value("", self.parameters),
+        }
+
 
 @dataclass(frozen=True)
 class TrackingRecord(Record):
@@ -123,6 +131,10 @@ class TrackingRecord(Record):
     run_id: str
     settled: bool = False
     parent: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """See `Record.to_json`; a password in the tracking URI is masked."""
+        return super().to_json() | {"uri": masked_text(self.uri)}
 
 
 def new_run(

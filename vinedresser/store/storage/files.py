@@ -11,10 +11,19 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from vinedresser.errors import NotAFile
 
-__all__ = ["APPEND", "make_folder", "naming_obstacles", "open_file", "open_folder"]
+__all__ = [
+    "APPEND",
+    "folder_mode",
+    "make_folder",
+    "make_folders",
+    "naming_obstacles",
+    "open_file",
+    "open_folder",
+]
 
 # Flags that open or create a file to append to it.
 APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
@@ -92,19 +101,46 @@ def open_folder(root: str | os.PathLike[str], folder: str) -> int:
     return descriptor
 
 
+def folder_mode() -> int:
+    """Return the permissions of a new folder of a store: private, unless the umask shares writing.
+
+    The umasks 022 and 027 are defaults that nobody chose for the store, and give 0700. One that
+    lets a group (002, 007) or everybody (000) write says that they work together, and is followed.
+    """
+    status = Path("/proc/self/status").read_text(encoding="utf-8", errors="replace")
+    # Reading it with os.umask would change it for other threads meanwhile.
+    umask = int(status.partition("\nUmask:")[2].partition("\n")[0], 8)
+    group = 0 if umask & stat.S_IWGRP else stat.S_IRWXG
+    others = 0 if umask & stat.S_IWOTH else stat.S_IRWXO
+    return (stat.S_IRWXU | group | others) & ~umask
+
+
+def make_folders(path: str | os.PathLike[str]) -> None:
+    """Make a folder and those around it with the permissions of `folder_mode`, unless they exist.
+
+    Raises:
+        OSError: a folder cannot be made.
+    """
+    missing = [Path(path)]
+    while not missing[-1].exists():
+        missing.append(missing[-1].parent)
+    for folder in reversed(missing):
+        folder.mkdir(folder_mode(), exist_ok=True)
+
+
 def make_folder(root: str | os.PathLike[str], folder: str) -> None:
     """Make a folder below a root, the root, and all folders between them, unless they exist.
 
     Raises:
         OSError: the folder cannot be made, or is something else.
     """
-    os.makedirs(root, exist_ok=True)
+    make_folders(root)
     outer = ""
     for name in folder.split("/") if folder else ():
         descriptor = open_folder(root, outer)
         try:
             with suppress(FileExistsError):
-                os.mkdir(name, dir_fd=descriptor)
+                os.mkdir(name, folder_mode(), dir_fd=descriptor)
         finally:
             os.close(descriptor)
         outer = f"{outer}/{name}" if outer else name

@@ -22,6 +22,7 @@ from typing import Any
 
 from vinedresser.errors import ConfigError, CorruptData, KeyMissing, StoreFull
 from vinedresser.store.storage.base import Buffer
+from vinedresser.store.storage.files import folder_mode, make_folders
 from vinedresser.store.storage.local import LocalStorage
 
 __all__ = [
@@ -120,7 +121,8 @@ def adopt_spool(
     """
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
     target = Target(url, endpoint, rank, owner)
-    (folder / PRIVATE).mkdir(parents=True)
+    make_folders(folder)
+    (folder / PRIVATE).mkdir(folder_mode())
     # Locked before it can be found: otherwise a recovery would upload it, too.
     lock = lock_spool(folder)
     assert lock is not None, "no other process knows the folder"

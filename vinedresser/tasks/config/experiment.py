@@ -29,6 +29,7 @@ from vinedresser.infra.configuration import build, load_toml
 from vinedresser.infra.gpus import VISIBLE_GPUS, visible_gpus
 from vinedresser.infra.launcher import check_command
 from vinedresser.infra.tracking import absolute_uri
+from vinedresser.masking import MASK, masked_arguments, masked_text
 from vinedresser.rules.actions.plan import ActionPlan
 from vinedresser.rules.base import Rule, capture_for
 from vinedresser.rules.custom_rules import absolute_reference
@@ -36,7 +37,13 @@ from vinedresser.rules.presets import preset_table
 from vinedresser.rules.registry import rules_from_table
 from vinedresser.store.storage import Location, parse_location
 from vinedresser.tasks.config.remedy_settings import RemedySettings, remedy_settings
-from vinedresser.tasks.config.run_spec import RunSpec, RunTable, refuse_missing_program, run_specs
+from vinedresser.tasks.config.run_spec import (
+    RunSpec,
+    RunTable,
+    masked_keys,
+    refuse_missing_program,
+    run_specs,
+)
 from vinedresser.tasks.stores import local_state
 
 __all__ = ["Experiment", "TrackingTable", "experiment_of", "load_experiment"]
@@ -99,6 +106,31 @@ class Experiment:
     def max_concurrent(self) -> int:
         """Maximum number of runs that train at the same time."""
         return self.run.slots
+
+    @property
+    def notice(self) -> str:
+        """One sentence about values that are masked because they look like secrets; "" for none."""
+        found = masked_keys(self.specs)
+        if masked_text(self.tracking_uri) != self.tracking_uri:
+            found.append("the password in tracking.uri")
+        if not found:
+            return ""
+        return (
+            f"{', '.join(found)}: looks like a secret; records, reports and MLflow show {MASK} "
+            "instead; pass secrets as environment variables that run.environment_from names"
+        )
+
+    def refuse_missing_variables(self) -> None:
+        """Refuse to begin without the variables that trainings on this machine must have.
+
+        Raises:
+            ConfigError: one is not set.
+        """
+        for name in self.run.environment_from if self.runner.address is None else ():
+            if name not in os.environ:
+                raise ConfigError(
+                    f"{self.path}: run.environment_from: {name} is not set in the environment"
+                )
 
     def refuse_missing_gpus(self) -> None:
         """Refuse to begin if trainings on this machine would wait for GPUs that it does not have.
@@ -177,6 +209,11 @@ def experiment_of(
     variants, here = document.get("variants", {}), runner.address is None
     specs = run_specs(run, variants, f"{path}: variants", runs=trials, here=here)
     _refuse_both_ways(run, specs, path)
+    if runner.name != "local" and (found := masked_keys(specs)):
+        raise ConfigError(
+            f"{path}: run: {found[0]} looks like a secret, which is not sent to workers; set it in "
+            "their environment and name its variable in run.environment_from"
+        )
     # All variants run the same program.
     refuse_missing_program(specs[0], cwd, f"{path}: run")
     tables = _grouped(document.get("rules", {}), where=f"{path}: rules", base=base)
@@ -228,6 +265,11 @@ def _actions(
         command = dict(actions["command"])
         command["cwd"] = str(cwd / command.get("cwd", "."))
         try:
+            if masked_arguments(command["argv"]) != command["argv"]:
+                raise ConfigError(
+                    f"{where}.command: contains what looks like a secret, which would be stored "
+                    "with the run; have the command read it from its environment"
+                )
             check_command(command["argv"], Path(command["cwd"]), {})
         except LaunchError as error:
             raise ConfigError(f"{where}.command: {error}") from error

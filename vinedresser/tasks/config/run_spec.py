@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -16,9 +16,17 @@ from vinedresser.infra.configuration import build
 from vinedresser.infra.entry import parameters_as_arguments
 from vinedresser.infra.gpus import visible_gpus
 from vinedresser.infra.launcher import check_command
+from vinedresser.masking import masked_arguments, masked_names
 from vinedresser.store.records import name_fault
 
-__all__ = ["RunSpec", "RunTable", "VariantTable", "refuse_missing_program", "run_specs"]
+__all__ = [
+    "RunSpec",
+    "RunTable",
+    "VariantTable",
+    "masked_keys",
+    "refuse_missing_program",
+    "run_specs",
+]
 
 _ENTRY = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
@@ -48,6 +56,8 @@ class RunTable:
             address.
         parameters: hyperparameters, recorded and passed as ``--name value``, to a function by name.
         environment: environment variables of the command.
+        environment_from: names of variables that the command inherits and must have, such as
+            credentials; their values are never stored.
     """
 
     name: str
@@ -64,6 +74,7 @@ class RunTable:
     runner: str | dict[str, Any] | None = None
     parameters: dict[str, _Parameter] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
+    environment_from: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Check values that types do not."""
@@ -80,6 +91,11 @@ class RunTable:
             given = getattr(self, name)
             if given is not None and given < least:
                 raise ValueError(f"{name}: must be at least {least}, not {given}")
+        for name in self.environment_from:
+            if not name or "=" in name or "\0" in name:
+                raise ValueError(f"environment_from: {name!r} is not the name of a variable")
+            if name in self.environment:
+                raise ValueError(f"environment_from: {name} is also in environment; remove one")
         if self.grace < 0:
             raise ValueError(f"grace: must be at least 0 seconds, not {self.grace}")
 
@@ -182,6 +198,17 @@ def _spec(run: RunTable, name: str) -> RunSpec:
     program, *arguments = run.command
     command = [sys.executable if program in ("python", "python3") else program, *arguments]
     return RunSpec(name, command, *shared)
+
+
+def masked_keys(specs: Sequence[RunSpec]) -> list[str]:
+    """Return the keys of the values that look like secrets, which no record will have."""
+    found: list[str] = []
+    for spec in specs:
+        found += [f"parameters.{name}" for name in masked_names(spec.parameters)]
+        found += [f"environment.{name}" for name in masked_names(spec.environment)]
+        if masked_arguments(spec.program) != spec.program:
+            found.append("command")
+    return list(dict.fromkeys(found))
 
 
 def refuse_missing_program(spec: RunSpec, cwd: Path, where: str) -> None:

@@ -8,6 +8,7 @@ import time
 
 from vinedresser.errors import TrackingError
 from vinedresser.infra.tracking import RUN_TAG, MetricNames, MetricSink, create_run, set_tags, thin
+from vinedresser.masking import masked_arguments
 from vinedresser.plain_text import visible
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import Run, open_run
@@ -52,7 +53,7 @@ def find_or_create(
     tags = {
         RUN_TAG: run.id,
         "vinedresser.directory": str(location),
-        "mlflow.source.name": " ".join(run.command),
+        "mlflow.source.name": " ".join(masked_arguments(run.command)),
         **_remedy_tags(run),
     }
     # In a container the user id may have no name.

@@ -143,6 +143,7 @@ class RunMaker:
             grace=experiment.run.grace,
             patience=self._patience,
             gpus=experiment.run.gpus,
+            environment_from=experiment.run.environment_from,
         )
         return prepare_run(place.directory, run, launch)
 

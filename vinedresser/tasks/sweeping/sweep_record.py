@@ -49,13 +49,13 @@ def resume_sweep(record: SweepRecord, state: Path) -> None:
     reopen(record.tracking_uri, record.run_id)
 
 
-def end_sweep(state: Path, status: RunStatus, tags: Mapping[str, object]) -> None:
+def end_sweep(store: Location, status: RunStatus, tags: Mapping[str, object]) -> None:
     """Give MLflow's run of a sweep its tags, the page about it, and its status.
 
     They are on disk first: if MLflow fails, `reconcile` sends them.
 
     Args:
-        state: its folder on this machine, which has the page.
+        store: store of its trials.
         status: final status of the run.
         tags: values by name; None is left out.
 
@@ -63,9 +63,11 @@ def end_sweep(state: Path, status: RunStatus, tags: Mapping[str, object]) -> Non
         TrackingError: MLflow's database or server refused.
         StoreError: the folder cannot be written.
     """
+    state = local_state(store)
     storage = LocalStorage(state)
     record = read_record(storage, SweepRecord)
     assert record is not None, "it has begun"
+    record = replace(record, tracking_uri=require_known(store, record.tracking_uri))
     end = {"status": status, "tags": dict(tags), "time": time.time()}
     record = replace(record, end=end)
     write_record(storage, record)
@@ -91,7 +93,7 @@ def settle_sweep(store: Location) -> str:
     record = read_record(LocalStorage(state), SweepRecord)
     if record is None or record.settled or is_held(state / JOURNAL):
         return ""
-    require_known(store, record.tracking_uri)
+    record = replace(record, tracking_uri=require_known(store, record.tracking_uri))
     if not record.end:
         record = replace(record, end={"status": "KILLED", "tags": {"sweep.over": _GONE}})
     _tell(record, state)

@@ -80,17 +80,15 @@ def begin_sweep(sweep: Sweep, *, resume: bool) -> TrackingRecord:
     before = read_record(storage, SweepRecord)
     if before is None and resume:
         raise ConfigError(f"{sweep.state}: no sweep to resume; omit --resume")
+    remember_tracking(store, uri)
     if before is not None:
         _check(before, record, sweep, resume=resume)
-        if before.tracking_uri != uri:
-            require_known(store, before.tracking_uri)
-        record = before
+        record = replace(before, tracking_uri=require_known(store, before.tracking_uri))
     else:
         experiment_id = prepare_tracking(uri, sweep.experiment.tracking_experiment)
         record = replace(record, experiment_id=experiment_id)
         # The intention first, so that nothing is made twice after a kill in between.
         write_record(storage, record)
-    remember_tracking(store, record.tracking_uri)
     if not record.run_id:
         record = replace(record, run_id=_mlflow_run(record, sweep))
     if before is not None:
@@ -162,7 +160,7 @@ def finish_sweep(sweep: Sweep, swept: SweepResult) -> SweepResult:
     if Interruption.is_reason(swept.over):
         status = "KILLED"
     try:
-        end_sweep(sweep.state, status, tags)
+        end_sweep(sweep.experiment.store, status, tags)
     except TrackingError as error:
         told = f"{error}; `vinedresser reconcile` sends MLflow the end of the sweep"
         return replace(swept, problems=(*swept.problems, told))
