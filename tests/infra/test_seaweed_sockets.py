@@ -15,7 +15,7 @@ from vinedresser.testing.s3_server import seaweed
 def test_sockets_are_removed_with_their_server(tmp_path: Path) -> None:
     with seaweed(tmp_path) as server:
         sockets = [Path(line) for line in (tmp_path / "sockets.txt").read_text().splitlines()]
-        assert len(sockets) == 4
+        assert len(sockets) == 6
         assert all(path.is_socket() for path in sockets)
         server.kill()
         # SeaweedFS leaves them when it is killed.

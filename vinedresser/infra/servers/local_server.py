@@ -65,6 +65,7 @@ def start_server(
     timeout: float,
     environment: Mapping[str, str],
     output: IO[bytes] | None = None,
+    umask: int = -1,
 ) -> LocalServer:
     """Start a server and wait until it answers.
 
@@ -76,6 +77,7 @@ def start_server(
         timeout: seconds to wait for an answer.
         environment: variables for the server, added to the inherited ones.
         output: readable file for its output; None: the output is discarded once it answers.
+        umask: of its files; -1: the inherited one.
 
     Returns:
         The server; end it with `stop_server`.
@@ -91,6 +93,7 @@ def start_server(
             stderr=subprocess.STDOUT,
             env={**os.environ, **environment},
             start_new_session=True,
+            umask=umask,
         )
         server = LocalServer(process, url)
         try:

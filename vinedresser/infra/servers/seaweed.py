@@ -7,14 +7,17 @@ import json
 import os
 import secrets
 import shutil
+import ssl
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from vinedresser.errors import MissingDependency
+from vinedresser.infra.servers.certificates import Certificate, certificate_in
 from vinedresser.infra.servers.local_server import LocalServer, free_port, free_ports, start_server
-from vinedresser.infra.servers.seaweed_sockets import noted_sockets
+from vinedresser.infra.servers.seaweed_sockets import noted_sockets, own_sockets
+from vinedresser.infra.state_folder import private_folder
 
 __all__ = ["S3Account", "account_in", "start_seaweed"]
 
@@ -55,9 +58,12 @@ def account_in(folder: Path) -> S3Account:
     """Return the account of the server whose files are in a folder; create it if missing.
 
     Args:
-        folder: created if missing; only its owner can read the file with the account.
+        folder: created if missing; only its owner can open it.
+
+    Raises:
+        StoreError: the folder cannot be created, or belongs to another user.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    private_folder(folder)
     path = folder / _IDENTITIES
     if not path.is_file():
         account = S3Account(f"vinedresser{secrets.token_hex(6)}", secrets.token_urlsafe(30))
@@ -102,8 +108,9 @@ def start_seaweed(
         LaunchError: the port is in use, or the server ended or did not answer in time.
     """
     account_in(folder)
+    certificate = certificate_in(folder, _HOST)
     data = folder / "data"
-    data.mkdir(exist_ok=True)
+    data.mkdir(mode=0o700, exist_ok=True)
     port = free_port(_HOST, port, _WHO)
     ports = _ports(port)
     options = {
@@ -111,7 +118,7 @@ def start_seaweed(
         "ip": _HOST,
         "ip.bind": _HOST,
         **ports,
-        **{f"{part}.localSocket": folder / f"{part}.sock" for part in ("filer", "s3")},
+        **{f"{part}.localSocket": path for part, path in own_sockets(folder).items()},
         "s3.config": folder / _IDENTITIES,
         "s3.autoCreateBucket": "false",
         "s3.port.iceberg": 0,
@@ -124,18 +131,42 @@ def start_seaweed(
     flags = [f"-{name}={value}" for name, value in options.items()]
     command = [_program(), "-logtostderr=true", "server", "-filer", "-s3", *flags]
     # Number of volumes that a bucket takes at its first object; the default of 7 is for clusters.
-    variables = {"WEED_MASTER_VOLUME_GROWTH_COPY_1": "1", **(environment or {})}
+    growth = {"WEED_MASTER_VOLUME_GROWTH_COPY_1": "1"}
+    variables = {**growth, **_security(certificate), **(environment or {})}
     internal = {part: ports[f"{part}.port.grpc"] for part in _PARTS}
     with noted_sockets(folder, internal), (folder / "log.txt").open("w+b") as output:
         return start_server(
             _WHO,
             command,
             f"http://{_HOST}:{port}",
-            lambda: _serves(port, ports["master.port"]),
+            lambda: _serves(port, ports["master.port"], certificate),
             timeout=timeout,
             environment=variables,
             output=output,
+            # Of its files, and of its sockets in /tmp.
+            umask=0o077,
         )
+
+
+def _security(certificate: Certificate) -> dict[str, str]:
+    """Return the settings by which only this server's components can use each other's ports.
+
+    The ports are on loopback, where every user of the machine can connect, and the master would
+    hand out tokens for everything to anybody: so each port asks for a client's certificate.
+    """
+    ours = {"CERT": str(certificate.certificate), "KEY": str(certificate.key)}
+    authority = {"CA": str(certificate.authority)}
+    parts = {
+        **{f"GRPC_{part.upper()}": ours for part in (*_PARTS, "client")},
+        **{f"HTTPS_{part.upper()}": ours | authority for part in (*_PARTS[1:], "client")},
+        "GRPC": authority,
+        "HTTPS_CLIENT": ours | authority | {"ENABLED": "true"},
+    }
+    return {
+        f"WEED_{part}_{name}": value
+        for part, values in parts.items()
+        for name, value in values.items()
+    }
 
 
 def _ports(port: int) -> dict[str, int]:
@@ -155,19 +186,21 @@ def _program() -> str:
     return program
 
 
-def _serves(port: int, master: int) -> bool:
+def _serves(port: int, master: int, certificate: Certificate) -> bool:
     """Return whether S3 answers and stored objects can be found."""
     # 403: the request has no credentials.
-    if _get(port, "/")[0] not in (200, 403):
+    if _get(http.client.HTTPConnection(_HOST, port, timeout=2.0), "/")[0] not in (200, 403):
         return False
-    status, content = _get(master, "/dir/status")
+    context = ssl.create_default_context(cafile=certificate.authority)
+    context.load_cert_chain(certificate.certificate, certificate.key)
+    connection = http.client.HTTPSConnection(_HOST, master, timeout=2.0, context=context)
+    status, content = _get(connection, "/dir/status")
     # It takes some seconds until the volume server has registered with the master.
     return status == 200 and bool(json.loads(content)["Topology"]["DataCenters"])
 
 
-def _get(port: int, path: str) -> tuple[int, bytes]:
+def _get(connection: http.client.HTTPConnection, path: str) -> tuple[int, bytes]:
     """Return status and content of a page; status 0 if there is no answer."""
-    connection = http.client.HTTPConnection(_HOST, port, timeout=2.0)
     try:
         connection.request("GET", path)
         answer = connection.getresponse()

@@ -1,4 +1,4 @@
-"""The sockets that SeaweedFS creates in /tmp and leaves there when it is killed.
+"""The sockets that SeaweedFS creates, most of them in /tmp, and leaves when it is killed.
 
 Its components communicate through them. Their paths are fixed except for the port number.
 """
@@ -10,10 +10,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["noted_sockets", "remove_sockets"]
+__all__ = ["noted_sockets", "own_sockets", "remove_sockets"]
 
 _PLACE = "/tmp/seaweedfs-{part}-grpc-{port}.sock"  # noqa: S108
 _NOTE = "sockets.txt"
+
+
+def own_sockets(folder: Path) -> dict[str, Path]:
+    """Return the sockets of the components that can be told where to create them, by component."""
+    return {part: folder / f"{part}.sock" for part in ("filer", "s3")}
 
 
 @contextmanager
@@ -26,6 +31,7 @@ def noted_sockets(folder: Path, ports: Mapping[str, int]) -> Iterator[None]:
     """
     remove_sockets(folder)
     places = [_PLACE.format(part=part, port=port) for part, port in ports.items()]
+    places += map(str, own_sockets(folder).values())
     (folder / _NOTE).write_text("\n".join(places), encoding="utf-8")
     try:
         yield

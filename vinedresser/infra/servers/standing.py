@@ -91,10 +91,12 @@ def bring_up(
 def take_down() -> StandingServer | None:
     """Stop and return the standing server; None if there is none."""
     with opened_note(_NOTE) as note:
-        running = _running(note)
+        running, said = _running(note), note.read()
         if running is not None:
             end_group(running.process, _GRACE)
-            remove_sockets(Path(running.data))
+        if said is not None:
+            # Also those of a server that was killed.
+            remove_sockets(Path(said["data"]))
         note.write(None)
         return running
 
