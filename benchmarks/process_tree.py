@@ -87,7 +87,7 @@ class Watch:
                 continue
             living.add(process.pid)
             seconds = used.user + used.system
-            for mark, kind in (("uvicorn", "server"), ("vinedresser.rules", "judges")):
+            for mark, kind in (("prefect_process", "server"), ("vinedresser.rules", "judges")):
                 if mark in command:
                     self._lasting[process.pid] = (kind, seconds)
             if "supervisor.server" in command and process.ppid() == self._flow.pid:

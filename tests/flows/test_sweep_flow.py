@@ -174,10 +174,11 @@ def test_a_trial_that_a_rule_suspects_is_held_against_the_sound_ones(
 PYTHON = """
 from pathlib import Path
 from vinedresser.infra.prefect_environment import prepare_prefect
-from vinedresser.tasks.config.sweep_file import load_sweep
 
-prepare_prefect(load_sweep(Path("sweep.toml")).state)
+wait = prepare_prefect(Path("runs"))
 from vinedresser.flows.sweep import sweep
+
+wait()
 
 state = sweep(Path("sweep.toml"), return_state=True)
 print(state.type.value, state.message)

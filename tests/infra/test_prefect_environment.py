@@ -1,10 +1,14 @@
-"""A flow waits for its Prefect server, and names a server that does not answer."""
+"""A flow starts its Prefect server early, waits for it, and names one that does not answer."""
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 
 import pytest
 
@@ -47,3 +51,43 @@ def test_an_unreachable_server_is_named(monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(LaunchError, match=f"Prefect's server at {url}.*does not answer"):
         prefect_environment._await_server(url)
     prefect_environment._await_server(None)
+
+
+PREPARE = """
+import json, os, sys
+from pathlib import Path
+from vinedresser.infra.prefect_environment import prepare_prefect
+
+loaded = []
+
+def note(event, arguments):
+    if event == "subprocess.Popen" and "vinedresser.infra.servers.prefect_process" in arguments[1]:
+        loaded.append("prefect" in sys.modules)
+
+sys.addaudithook(note)
+before = dict(os.environ)
+prepare_prefect(Path(sys.argv[1]))
+from prefect.settings import get_current_settings
+
+print(json.dumps({
+    "loaded": loaded,
+    "new": sorted(os.environ.items() - before.items()),
+    "url": get_current_settings().api.url,
+    "password": get_current_settings().api.auth_string.get_secret_value(),
+}))
+"""
+
+
+def test_a_private_server_starts_before_prefect_is_imported_and_is_known_to_it_alone(
+    tmp_path: Path,
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PREPARE, tmp_path], capture_output=True, text=True, check=True
+    )
+    found = json.loads(done.stdout)
+    assert found["loaded"] == [False]
+    assert found["url"].startswith("http://127.0.0.1:")
+    assert found["password"].startswith("vinedresser:")
+    # What processes inherit that are started later, such as trainings.
+    names = {name for name, _ in found["new"]}
+    assert names == {"PREFECT_LOGGING_LEVEL", "PREFECT_CLI_PROMPT", "VINEDRESSER_FLOW"}

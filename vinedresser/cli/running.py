@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vinedresser.cli.interrupts import interrupts_stop
+from vinedresser.cli.interrupts import exit_code, interrupts_stop
 from vinedresser.cli.options import (
     DEFAULT_STORE,
     CollectionOption,
@@ -115,7 +115,7 @@ def _place(store: str, name: str | None, script: Script) -> RunPlace:
 def _exit_code(end: ExitRecord) -> int:
     """Return the exit code of a training as a shell reports it: 128 + N after signal N."""
     if end.stop is not None:
-        return _STOPPED_BY_RULE if end.stop.by == "rule" else 128 + signal.SIGINT
+        return _STOPPED_BY_RULE if end.stop.by == "rule" else exit_code(128 + signal.SIGINT)
     if end.code is not None:
         return end.code
     return 128 + (signal.Signals[end.signal] if end.signal else signal.SIGKILL)

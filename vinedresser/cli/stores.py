@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from vinedresser.cli.options import DEFAULT_STORE, StoreArgument
 from vinedresser.errors import ConfigError
 from vinedresser.store.storage import Location, parse_location
-
-if TYPE_CHECKING:
-    from vinedresser.tasks.reconcile.reconcile import Reconciled
 
 __all__ = ["reconcile", "status"]
 
@@ -38,6 +32,7 @@ def reconcile(store: StoreArgument = str(DEFAULT_STORE)) -> None:
     """
     from vinedresser.cli.views.console import say
     from vinedresser.infra.prefect_environment import prepare_prefect
+    from vinedresser.infra.prefect_settings import has_server
     from vinedresser.tasks.reconcile.flow_record import dead_flows
     from vinedresser.tasks.reconcile.reconcile import reconcile as reconcile_store
     from vinedresser.tasks.reconcile.reconcile import reconcile_spools
@@ -49,27 +44,18 @@ def reconcile(store: StoreArgument = str(DEFAULT_STORE)) -> None:
     if not results:
         _check_directory(place)
     if not isinstance(place, Path) or place.is_dir():
-        if dead_flows(place, []):
-            prepare_prefect(local_state(place))
-        results += reconcile_store(place)
-        for inner in sweeps_in(place):
-            # Each store has its own Prefect home, and a process can use only one.
-            alone = bool(dead_flows(inner, []))
-            results += _reconciled_in_subprocess(inner) if alone else reconcile_store(inner)
+        places = [place, *sweeps_in(place)]
+        # The flow runs of a private server have ended with it.
+        prefect = has_server() and any(dead_flows(one, []) for one in places)
+        if prefect:
+            prepare_prefect(local_state(place))()
+        for one in places:
+            results += reconcile_store(one, prefect=prefect)
     for result in results:
         say(f"{result.what}   {result.done}")
     if not results:
         say("nothing to reconcile")
     sys.exit(1 if any(result.failed for result in results) else 0)
-
-
-def _reconciled_in_subprocess(sweep: Location) -> list[Reconciled]:
-    """Reconcile the trials of a sweep in a new process, which prints the results."""
-    from vinedresser.tasks.reconcile.reconcile import Reconciled
-
-    command = [sys.executable, "-m", "vinedresser", "reconcile", os.fspath(sweep)]
-    failed = subprocess.run(command, check=False).returncode != 0
-    return [Reconciled(os.fspath(sweep), "not all of it" if failed else "reconciled", failed)]
 
 
 def _check_directory(store: Location) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from vinedresser.cli.interrupts import interrupts_stop
+from vinedresser.cli.interrupts import ending_flow, exit_code
 
 
 def sweep(
@@ -25,6 +25,7 @@ def sweep(
 
     Trials run in parallel. Rules stop broken trials; a pruner stops those that fall behind.
     """
+    from vinedresser.cli.views.console import console, relative, say
     from vinedresser.infra.prefect_environment import prepare_prefect
     from vinedresser.tasks.config.sweep_file import load_sweep
     from vinedresser.tasks.lifecycle.earlier_runs import adopt_living
@@ -36,14 +37,6 @@ def sweep(
     if resume:
         # Before Prefect loads: a run without a flow keeps training for a minute only.
         adopt_living(place)
-    prepare_prefect(searched.state)
-    from vinedresser.cli.views.console import console, relative, say
-    from vinedresser.cli.views.sweep_progress import sweep_progress
-    from vinedresser.cli.views.sweep_results import summary, trials_table
-    from vinedresser.flows.sweep import sweep as sweep_flow
-    from vinedresser.infra.tracking import start_preparing
-    from vinedresser.tasks.sweeping.sweep_record import PAGE
-
     shown = relative(place)
     trials = "trials" if searched.settings.trials is None else f"{searched.settings.trials} trials"
     console.print(
@@ -52,8 +45,16 @@ def sweep(
     if searched.experiment.notice:
         say(searched.experiment.notice)
     say("starting Prefect and MLflow ...")
+    prefect_serves = prepare_prefect(searched.state)
+    from vinedresser.cli.views.sweep_progress import sweep_progress
+    from vinedresser.cli.views.sweep_results import summary, trials_table
+    from vinedresser.flows.sweep import sweep as sweep_flow
+    from vinedresser.infra.tracking import start_preparing
+    from vinedresser.tasks.sweeping.sweep_record import PAGE
+
     start_preparing(searched.experiment.tracking_uri, searched.experiment.tracking_experiment)
-    with sweep_progress(), interrupts_stop(place):
+    prefect_serves()
+    with sweep_progress(), ending_flow(place):
         state = sweep_flow(
             searched.experiment.path, store, max_concurrent, resume, return_state=True
         )
@@ -67,4 +68,4 @@ def sweep(
         console.print(f"vinedresser: {problem}", style="red")
     page = relative(searched.state / PAGE)
     console.print(f"report {page}; compare the trials: vinedresser ui {shown}", soft_wrap=True)
-    sys.exit(1 if swept.problem or swept.problems else 0)
+    sys.exit(exit_code(1 if swept.problem or swept.problems else 0))

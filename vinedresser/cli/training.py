@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from vinedresser.cli.interrupts import interrupts_stop
+from vinedresser.cli.interrupts import ending_flow, exit_code
 from vinedresser.errors import ConfigError
 from vinedresser.masking import masked_text
 
@@ -34,6 +34,7 @@ def train(
 
     Trainings run in parallel. Rules judge them while they train and stop the broken ones.
     """
+    from vinedresser.cli.views.console import console, relative, say
     from vinedresser.infra.prefect_environment import prepare_prefect
     from vinedresser.tasks.config.experiment import load_experiment
     from vinedresser.tasks.stores import ensure_store, local_state
@@ -42,28 +43,27 @@ def train(
     times = _retries(experiment.remedy.times, remedy, attempts)
     ensure_store(experiment.store)
     state = local_state(experiment.store)
-    prepare_prefect(state)
-    from vinedresser.cli.views.console import console, relative, say
-    from vinedresser.cli.views.progress import progress
-    from vinedresser.cli.views.results import print_no_training, print_remedied, results_table
-    from vinedresser.flows.train import train as train_flow
-    from vinedresser.infra.tracking import start_preparing
-
     count = len(experiment.specs)
     together = min(experiment.max_concurrent, count)
     trainings = "1 training" if count == 1 else f"{count} trainings, {together} at a time"
     shown = relative(experiment.store)
     console.print(f"{trainings}, in {shown}", soft_wrap=True)
     if state != experiment.store:
-        console.print(
-            f"MLflow {masked_text(experiment.tracking_uri)}, Prefect {state}", soft_wrap=True
-        )
+        console.print(f"MLflow {masked_text(experiment.tracking_uri)}", soft_wrap=True)
     if experiment.notice:
         say(experiment.notice)
     say("starting Prefect and MLflow ...")
+    prefect_serves = prepare_prefect(state)
+    from vinedresser.cli.views.progress import progress
+    from vinedresser.cli.views.results import print_no_training, print_remedied, results_table
+    from vinedresser.flows.train import train as train_flow
+    from vinedresser.infra.tracking import start_preparing
+
     start_preparing(experiment.tracking_uri, experiment.tracking_experiment)
-    with progress(experiment.store), interrupts_stop(experiment.store):
-        trained = train_flow(experiment.path, experiment.store, max_concurrent, times)
+    with progress(experiment.store):
+        prefect_serves()
+        with ending_flow(experiment.store):
+            trained = train_flow(experiment.path, experiment.store, max_concurrent, times)
     console.print(results_table(trained.results))
     for entry in trained.remedied:
         print_remedied(entry, console)
@@ -75,7 +75,7 @@ def train(
                 print_no_training(console, run.name)
     console.print(f"reports in {shown}/*/report.html; compare the runs: vinedresser ui {shown}")
     failed = any(run.status.state not in ("finished", "stopped") for run in trained.results)
-    sys.exit(1 if failed or trained.problems else 0)
+    sys.exit(exit_code(1 if failed or trained.problems else 0))
 
 
 def _retries(configured: int, remedy: bool | None, attempts: int | None) -> int:

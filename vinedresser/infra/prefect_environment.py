@@ -1,21 +1,24 @@
 """The environment in which Prefect is imported: server, home and no telemetry.
 
-If the user names no server, Prefect starts an embedded one for the lifetime of the process. Two
-such processes on one home interfere, so each store has its own home.
+If the user names no server, this process gets a private one. Its address and password are known to
+Prefect in this process only: no process that is started later, such as a training, inherits them.
 """
 
 from __future__ import annotations
 
 import os
 import time
-import tomllib
 import urllib.error
 import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from vinedresser.errors import ConfigError, LaunchError
 from vinedresser.infra.guard import guard_descendants
-from vinedresser.infra.servers import standing_prefect
+from vinedresser.infra.prefect_settings import has_server, refuse_settings
+from vinedresser.infra.servers import standing_prefect, start_private_prefect
 
 __all__ = ["find_prefect", "prepare_prefect"]
 
@@ -23,32 +26,34 @@ __all__ = ["find_prefect", "prepare_prefect"]
 _PATIENCE, _LOOK = 60.0, 0.5
 
 
-def prepare_prefect(store: Path) -> None:
-    """Set the environment for Prefect in this process; call it before prefect is imported.
+def prepare_prefect(store: Path) -> Callable[[], None]:
+    """Provide a server for the flows of this process, and import Prefect meanwhile.
 
-    It also starts a guard, since the embedded server would survive a kill of this process.
+    It also starts a guard, since judges and the private server would survive a kill of this
+    process.
 
     Args:
-        store: the store of the flow.
+        store: the store of the flows, or the folder of its state on this machine.
+
+    Returns:
+        A function that waits for the server. It raises `LaunchError` if the private server could
+        not start, or if the server at ``PREFECT_API_URL`` does not answer within a minute.
 
     Raises:
-        LaunchError: the server at ``PREFECT_API_URL`` does not answer within a minute.
+        ConfigError: the store has settings for Prefect; see `refuse_settings`.
+        StoreError: the folder for the files of a private server cannot be created.
     """
-    os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
-    os.environ.setdefault("DO_NOT_TRACK", "true")
-    os.environ.setdefault("PREFECT_LOGGING_LEVEL", "CRITICAL")
-    os.environ.setdefault("PREFECT_CLI_PROMPT", "false")
-    if not _has_server():
-        home = store.absolute() / ".vinedresser" / "prefect"
-        # Prefect creates only the last component of the path.
-        home.mkdir(parents=True, exist_ok=True)
-        os.environ.setdefault("PREFECT_HOME", str(home))
-        # The first start creates a database; on a busy machine the default of 20 s is too short.
-        os.environ.setdefault("PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS", "120")
-        os.environ.setdefault("PREFECT_SERVER_LOGGING_LEVEL", "CRITICAL")
-    else:
-        _await_server(os.environ.get("PREFECT_API_URL"))
+    refuse_settings(store)
+    _set_defaults()
     guard_descendants()
+    if has_server():
+        return partial(_await_server, os.environ.get("PREFECT_API_URL"))
+    server = start_private_prefect()
+    home = {} if "PREFECT_HOME" in os.environ else {"PREFECT_HOME": str(server.home)}
+    with _scoped({**server.environment(), **home}):
+        # It reads its settings once, when it is imported.
+        import prefect.main  # noqa: F401
+    return server.wait
 
 
 def find_prefect() -> None:
@@ -61,16 +66,35 @@ def find_prefect() -> None:
     """
     standing = standing_prefect()
     named = os.environ.get("PREFECT_API_URL")
-    if standing is not None and (named == f"{standing.url}/api" or not (named or _has_server())):
+    if standing is not None and (named == f"{standing.url}/api" or not (named or has_server())):
         os.environ.update(standing.environment())
-    elif not _has_server():
+    elif not has_server():
         raise ConfigError(
             "no Prefect server configured: start one on this machine with `vinedresser up`, or set "
             "PREFECT_API_URL to the address of another"
         )
+    _set_defaults()
+
+
+def _set_defaults() -> None:
     os.environ.setdefault("DO_NOT_TRACK", "true")
+    os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
     os.environ.setdefault("PREFECT_LOGGING_LEVEL", "CRITICAL")
     os.environ.setdefault("PREFECT_CLI_PROMPT", "false")
+
+
+@contextmanager
+def _scoped(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables for the duration of the context."""
+    before = {name: os.environ.pop(name, None) for name in variables}
+    os.environ |= variables
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            del os.environ[name]
+            if value is not None:
+                os.environ[name] = value
 
 
 def _await_server(url: str | None) -> None:
@@ -92,17 +116,3 @@ def _await_server(url: str | None) -> None:
         else:
             return
         time.sleep(_LOOK)
-
-
-def _has_server() -> bool:
-    """Return whether the user has configured a Prefect server."""
-    if "PREFECT_API_URL" in os.environ:
-        return True
-    home = Path(os.environ.get("PREFECT_HOME", "~/.prefect")).expanduser()
-    try:
-        document = tomllib.loads((home / "profiles.toml").read_text(encoding="utf-8"))
-    except (FileNotFoundError, tomllib.TOMLDecodeError):
-        # Prefect itself reports a broken file.
-        return False
-    active = os.environ.get("PREFECT_PROFILE", document.get("active"))
-    return "PREFECT_API_URL" in document.get("profiles", {}).get(active, {})

@@ -2,7 +2,8 @@
 
 A Prefect worker sends SIGTERM when the flow run is cancelled, and SIGKILL 30 seconds later. Prefect
 turns it into an exception that may strike the main thread anywhere, such as halfway through making
-a run. So the work of a flow is done on another thread, and the main thread only waits.
+a run. So the work of a flow is done on another thread, and the main thread only waits. The command
+line handles its signals itself.
 
 Prefect also raises an exception in the main thread if it cannot renew the lease of a deployment's
 concurrency slot, which happens when its server is away at the wrong moment. That is no reason to
@@ -14,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import signal
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, wait
@@ -26,7 +28,7 @@ from vinedresser.errors import VinedresserError
 from vinedresser.infra.guard import guard_descendants
 from vinedresser.store.records import FLOW_VARIABLE
 from vinedresser.store.storage import Location
-from vinedresser.tasks.interruption import TERMINATION, interrupt
+from vinedresser.tasks.interruption import INTERRUPTED, interrupt
 
 T = TypeVar("T")
 
@@ -41,7 +43,8 @@ def ends_in_order(work: Callable[[], T], store: Location) -> T:
         store: store of the runs.
 
     Raises:
-        TerminationSignal: SIGTERM was received, and everything has ended.
+        TerminationSignal: SIGTERM was received, which the command line does not handle, and
+            everything has ended.
         BaseException: any error of the work.
     """
     if FLOW_VARIABLE not in os.environ:
@@ -49,6 +52,9 @@ def ends_in_order(work: Callable[[], T], store: Location) -> T:
         guard_descendants()
     if threading.current_thread() is not threading.main_thread():
         return work()
+    if INTERRUPTED.handler is not None:
+        # Prefect has replaced it, and puts it back at the end of the flow.
+        signal.signal(signal.SIGTERM, INTERRUPTED.handler)
     done: Future[T] = Future()
     # A daemon: the second Ctrl-C waits for nothing.
     threading.Thread(
@@ -58,8 +64,8 @@ def ends_in_order(work: Callable[[], T], store: Location) -> T:
     while not done.done():
         try:
             wait([done])
-        except TerminationSignal as signal:
-            signalled = signal
+        except TerminationSignal as error:
+            signalled = error
             _stop_all(store)
         except asyncio.CancelledError:
             _log.warning("Prefect lost the slot of this run; another run may start beside it")
@@ -77,7 +83,7 @@ def _do(work: Callable[[], T], done: Future[T]) -> None:
 
 def _stop_all(store: Location) -> None:
     try:
-        interrupt(store, TERMINATION)
+        interrupt(store, signal.SIGTERM)
     except (VinedresserError, OSError) as error:
         # A training that was not asked stops when this process ends.
         _log.warning("not all trainings could be asked to stop: %s", error)

@@ -164,7 +164,7 @@ def dask(
                     env={**os.environ, **({"CUDA_VISIBLE_DEVICES": gpu} if has else {})},
                 )
             )
-        until(file.exists, "the scheduler")
+        until(lambda: file.exists() and file.stat().st_size, "the scheduler")
         yield json.loads(file.read_text())["address"], started[1:]
     finally:
         for process in started:

@@ -1,4 +1,4 @@
-"""SIGTERM to a flow: its trainings save a checkpoint, all is settled, and it ends by the signal.
+"""SIGTERM to a flow: its trainings save a checkpoint, all is settled, its exit code says so.
 
 And what ends no flow: Prefect's server is away when it should renew the lease of a slot.
 """
@@ -65,7 +65,8 @@ def test_a_sweep_that_gets_sigterm_ends_in_good_order(
         time.sleep(0.1)
     flow.send_signal(signal.SIGTERM)
     output, _ = flow.communicate()
-    assert flow.returncode == -signal.SIGTERM, output
+    assert flow.returncode == 128 + signal.SIGTERM, output
+    assert "report runs/search/sweep.html" in output
     trials = [path.parent for path in store.glob("trial-*/run.json")]
     assert len(trials) == 2
     for trial in trials:

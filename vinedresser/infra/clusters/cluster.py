@@ -21,6 +21,7 @@ from prefect.tasks import Task
 from vinedresser.errors import ConfigError, LaunchError
 from vinedresser.infra.clusters.flow_heartbeat import beat
 from vinedresser.infra.clusters.runner_settings import RunnerSettings
+from vinedresser.infra.servers import is_private
 from vinedresser.store.storage import Location
 
 __all__ = ["Cluster", "open_cluster"]
@@ -121,13 +122,16 @@ def _server(settings: RunnerSettings) -> str:
     Raises:
         ConfigError: only this process can reach the server, and workers are elsewhere.
     """
-    if named := PREFECT_API_URL.value():
+    named = PREFECT_API_URL.value()
+    if named and not is_private(named):
         return str(named)
     if not _is_here(settings.address):
         raise ConfigError(
             f"run.runner: the workers at {settings.address} report to Prefect; set "
             "PREFECT_API_URL to a server that they can reach"
         )
+    if named:
+        return str(named)
     with get_client(sync_client=True) as client:
         return str(client.api_url)
 

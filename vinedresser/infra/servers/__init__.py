@@ -11,19 +11,27 @@ from vinedresser.infra.servers.prefect_server import (
     standing_prefect,
     take_down_prefect,
 )
+from vinedresser.infra.servers.private_prefect import (
+    PrivatePrefect,
+    is_private,
+    start_private_prefect,
+)
 from vinedresser.infra.servers.standing import StandingServer, bring_up, take_down
 
 __all__ = [
     "WORK_POOL",
     "LocalServer",
+    "PrivatePrefect",
     "StandingPrefect",
     "StandingServer",
     "bring_up",
     "bring_up_prefect",
+    "is_private",
     "mlflow_page",
     "mlflow_ui_command",
     "standing_prefect",
     "start_mlflow_ui",
+    "start_private_prefect",
     "stop_server",
     "take_down",
     "take_down_prefect",

@@ -14,7 +14,7 @@ from typing import IO, NamedTuple
 
 from vinedresser.errors import LaunchError
 
-__all__ = ["LocalServer", "free_port", "free_ports", "start_server", "stop_server"]
+__all__ = ["LocalServer", "end_of_output", "free_port", "free_ports", "start_server", "stop_server"]
 
 _POLL_SECONDS = 0.1
 _LAST_OUTPUT_BYTES = 2000
@@ -134,15 +134,21 @@ def _wait_until_it_answers(
     while not answers():
         code = server.process.poll()
         if code is not None:
-            raise LaunchError(f"{who} ended with code {code}: {_end_of(output)}")
+            raise LaunchError(f"{who} ended with code {code}: {end_of_output(output)}")
         if time.monotonic() > deadline:
             raise LaunchError(
-                f"{who} did not answer at {server.url} within {timeout:g} s: {_end_of(output)}"
+                f"{who} did not answer at {server.url} within {timeout:g} s: "
+                f"{end_of_output(output)}"
             )
         time.sleep(_POLL_SECONDS)
 
 
-def _end_of(output: IO[bytes]) -> str:
+def end_of_output(output: IO[bytes]) -> str:
+    """Return the last lines of a server's output, at most 2,000 bytes.
+
+    Args:
+        output: readable file with the output.
+    """
     size = output.seek(0, os.SEEK_END)
     output.seek(max(size - _LAST_OUTPUT_BYTES, 0))
     return output.read().decode(errors="replace").strip()

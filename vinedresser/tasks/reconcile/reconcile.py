@@ -59,17 +59,18 @@ class Reconciled:
     failed: bool = False
 
 
-def reconcile(store: Location) -> list[Reconciled]:
+def reconcile(store: Location, *, prefect: bool = True) -> list[Reconciled]:
     """Bring every abandoned run, sweep and flow run of a store to its end.
 
     Args:
         store: a store or a single run. The trials of a sweep are a separate store.
+        prefect: whether flow runs of processes that are gone become Crashed in Prefect.
 
     Returns:
         The repairs; empty if nothing was to be done. A failed one, such as without MLflow, does not
         prevent the others.
     """
-    results = [*_reconcile_flows(store)]
+    results = [*_reconcile_flows(store, prefect=prefect)]
     if not isinstance(store, Path):
         settle_staged(store)
         results += reconcile_spools(_UPLOADS, store=store)
@@ -148,14 +149,14 @@ def _reconcile_run(location: Location) -> str:
         return ""
 
 
-def _reconcile_flows(store: Location) -> list[Reconciled]:
+def _reconcile_flows(store: Location, *, prefect: bool) -> list[Reconciled]:
     """End the processes of dead flows, and mark their Prefect runs as crashed."""
     results = []
     faults: list[str] = []
     for flow in dead_flows(store, faults):
         if flow.marker:
             kill_marked(f"{FLOW_VARIABLE}={flow.marker}")
-        if mark_crashed(flow):
+        if prefect and mark_crashed(flow):
             results.append(Reconciled(f"flow run {flow.name}", "crashed: its process is gone"))
         forget_flow(store, flow)
     return [*results, *(Reconciled("record of a flow run", one, failed=True) for one in faults)]

@@ -1,0 +1,81 @@
+"""The command line in a terminal of its own."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+__all__ = ["Terminal"]
+
+# Makes the standard input the controlling terminal, so that ^C in it signals the process group.
+_CONTROLLED = """
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.executable, [sys.executable, "-m", "vinedresser", *sys.argv[1:]])
+"""
+
+
+class Terminal:
+    """A command whose controlling terminal is a new pseudo-terminal.
+
+    Args:
+        arguments: arguments of the command line.
+        cwd: its working directory.
+        environment: variables, added to the inherited ones.
+
+    Attributes:
+        process: its process, the leader of the terminal's session.
+    """
+
+    def __init__(
+        self, *arguments: str, cwd: Path, environment: Mapping[str, str] | None = None
+    ) -> None:
+        self._master, slave = pty.openpty()
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", _CONTROLLED, *arguments],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            cwd=cwd,
+            env={**os.environ, "COLUMNS": "160", "TERM": "xterm", **(environment or {})},
+            start_new_session=True,
+        )
+        os.close(slave)
+        self._output = bytearray()
+        self._closed, self._close = os.pipe()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def type(self, text: str) -> None:
+        """Type on its keyboard."""
+        os.write(self._master, text.encode())
+
+    def close(self) -> None:
+        """Close it, as its window does: its processes get SIGHUP."""
+        os.close(self._close)
+        self._reader.join()
+        os.close(self._closed)
+        os.close(self._master)
+
+    def output(self) -> str:
+        """Wait for the end of the command, close it, and return all that was printed."""
+        self.process.wait()
+        self.close()
+        return self._output.decode()
+
+    def _read(self) -> None:
+        # A terminal that is being read cannot be closed: wait for either.
+        poll = select.poll()
+        for descriptor in (self._master, self._closed):
+            poll.register(descriptor, select.POLLIN)
+        # When no process has it open any longer, reading fails.
+        with suppress(OSError):
+            while self._master in (ready := dict(poll.poll())) or not ready:
+                self._output += os.read(self._master, 4096)

@@ -1,0 +1,56 @@
+"""Flows with private Prefect servers: side by side on one store, and unknown to their trainings."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from vinedresser.store.reading.reader import open_run
+
+SCRIPT = """
+import json, os, sys
+from vinedresser.capture import Hook
+
+with Hook() as hook:
+    for _ in range(9):
+        hook.step(loss=1.0)
+with open(sys.argv[1], "w") as file:
+    json.dump(dict(os.environ), file)
+"""
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(300)
+def test_two_flows_on_one_store_at_once(
+    tmp_path: Path, mlflow_store: Callable[[Path], Path]
+) -> None:
+    mlflow_store(tmp_path / "runs")
+    (tmp_path / "script.py").write_text(SCRIPT, encoding="utf-8")
+    flows = []
+    for name in ("one", "two"):
+        run = f'[run]\nname = "{name}"\ncommand = ["python", "script.py", "{name}.json"]\n'
+        (tmp_path / f"{name}.toml").write_text(run, encoding="utf-8")
+        flows.append(
+            subprocess.Popen(
+                [sys.executable, "-m", "vinedresser", "train", f"{name}.toml"],
+                cwd=tmp_path,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+        )
+    outputs = [flow.communicate()[0] for flow in flows]
+    assert [flow.returncode for flow in flows] == [0, 0], outputs
+    for name in ("one", "two"):
+        assert open_run(tmp_path / "runs" / name).status.state == "finished"
+        seen = json.loads((tmp_path / f"{name}.json").read_text(encoding="utf-8"))
+        prefect = {key for key in seen if key.startswith("PREFECT_")}
+        own = {key for key in os.environ if key.startswith("PREFECT_")}
+        assert prefect == own | {"PREFECT_LOGGING_LEVEL", "PREFECT_CLI_PROMPT"}
+        assert not (tmp_path / "runs" / ".vinedresser" / "prefect").exists()

@@ -1,0 +1,150 @@
+"""The process of a flow's private Prefect server, started by `start_private_prefect`.
+
+It ends when the flow's process does, however that ends: it watches that process itself, so no
+third process has to survive. Its folder then goes, too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import json
+import os
+import shutil
+import socket
+import sqlite3
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vinedresser.processes import ProcessIdentity, wait_for_end
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+__all__ = ["main"]
+
+_DATABASE = "prefect.db"
+_SETTINGS = {
+    "DO_NOT_TRACK": "true",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_LOGGING_LEVEL": "ERROR",
+    "PREFECT_SERVER_LOGGING_LEVEL": "ERROR",
+    "PREFECT_UI_ENABLED": "false",
+    # What a flow does not need: types of blocks, stored events and their triggers.
+    "PREFECT_API_BLOCKS_REGISTER_ON_START": "false",
+    "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_ENABLED": "false",
+    "PREFECT_SERVER_SERVICES_TRIGGERS_ENABLED": "false",
+}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Serve Prefect's API until the owner ends.
+
+    Args:
+        arguments: the command line.
+    """
+    parser = argparse.ArgumentParser(prog="prefect_process", allow_abbrev=False)
+    parser.add_argument("--folder", required=True, type=Path, help="for the server's files alone")
+    parser.add_argument("--socket", required=True, type=int, help="descriptor that listens")
+    parser.add_argument("--ready", required=True, type=int, help="gets a byte when it serves")
+    parser.add_argument(
+        "--owner", required=True, type=lambda text: ProcessIdentity(**json.loads(text))
+    )
+    options = parser.parse_args(arguments)
+    watch = threading.Thread(target=_end_with, args=(options.owner, options.folder), daemon=True)
+    watch.start()
+    _configure(options.folder)
+    # Nothing of an import becomes garbage: looking for it would take a fifth of the start.
+    gc.disable()
+    _provide_database(options.folder)
+    app = _app()
+    gc.freeze()
+    gc.enable()
+    return _serve(app, socket.socket(fileno=options.socket), options.ready)
+
+
+def _end_with(owner: ProcessIdentity, folder: Path) -> None:
+    wait_for_end(owner)
+    shutil.rmtree(folder, ignore_errors=True)
+    os._exit(0)
+
+
+def _configure(folder: Path) -> None:
+    """Set what Prefect reads when it is imported."""
+    database = f"sqlite+aiosqlite:///{folder / _DATABASE}"
+    own = {"PREFECT_HOME": str(folder), "PREFECT_API_DATABASE_CONNECTION_URL": database}
+    os.environ |= _SETTINGS | own
+    # It also reads settings from files in the working directory.
+    os.chdir(folder)
+
+
+def _provide_database(folder: Path) -> None:
+    """Copy a database with Prefect's tables, which an earlier server of this version has left.
+
+    Creating the tables takes Prefect's migrations seconds; the first server does so and leaves the
+    empty database to all later ones.
+    """
+    import prefect
+
+    template = folder.parent / f"tables-{prefect.__version__}.db"
+    if _is_sound(template):
+        shutil.copyfile(template, folder / _DATABASE)
+        return
+    from prefect.server.database import provide_database_interface
+
+    asyncio.run(provide_database_interface().create_db())
+    unfinished = folder / template.name
+    with (
+        closing(sqlite3.connect(folder / _DATABASE)) as source,
+        closing(sqlite3.connect(unfinished)) as target,
+    ):
+        source.backup(target)
+    with unfinished.open("rb") as file:
+        os.fsync(file.fileno())
+    # Of several servers that start together, the last one's counts: they are equal.
+    unfinished.replace(template)
+
+
+def _is_sound(database: Path) -> bool:
+    """Return whether a database exists and can be read."""
+    if not database.is_file():
+        return False
+    try:
+        with closing(sqlite3.connect(database)) as connection:
+            return connection.execute("PRAGMA quick_check").fetchall() == [("ok",)]
+    except sqlite3.DatabaseError:
+        return False
+
+
+def _app() -> FastAPI:
+    from prefect.server.api.server import create_app
+    from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+    app = create_app(ephemeral=True, final=True)
+    # A web page whose name resolves to this machine is refused before it can try a password.
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1"])
+    return app
+
+
+def _serve(app: FastAPI, listening: socket.socket, ready: int) -> int:
+    """Serve until a signal; return 0, or 3 if the server could not start."""
+    import uvicorn
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            if self.started:
+                os.write(ready, b"1")
+
+    server = Server(uvicorn.Config(app, lifespan="on", log_level="error", access_log=False))
+    server.run(sockets=[listening])
+    return 0 if server.started else 3
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
