@@ -95,25 +95,28 @@ def test_every_step_is_found_where_it_is(tmp_path: Path, run: str) -> None:
         assert where(again, step) == everywhere(segments, step, "x", "train")
 
 
-@pytest.mark.parametrize("step", [0, 1, 57, 88, 89])
+@pytest.mark.parametrize("place", [0, 1, 57, 88, 89])
 @pytest.mark.parametrize("rows", [1, 3])
-def test_even_steps_take_three_records(tmp_path: Path, step: int, rows: int) -> None:
-    segments = [[row(step) for step in range(seq, seq + rows)] for seq in range(0, 90, rows)]
-    storage = written(tmp_path, segments)
-    assert where(lookup(storage), step) == (step // rows, step % rows)
+@pytest.mark.parametrize("start", [0, 1000])
+def test_even_steps_take_three_records(tmp_path: Path, place: int, rows: int, start: int) -> None:
+    steps = range(start, start + 90)
+    storage = written(tmp_path, [list(map(row, steps[n : n + rows])) for n in range(0, 90, rows)])
+    assert where(lookup(storage), start + place) == divmod(place, rows)
     # The first one, the one that is guessed from the pace, and the one after it.
     assert storage.asked["index"] <= 3
 
 
 @pytest.mark.parametrize(
-    "steps", [[10 * seq for seq in range(300)], [seq**2 for seq in range(300)]]
+    ("steps", "most"), [([10 * seq for seq in range(300)], 2), ([seq**2 for seq in range(300)], 5)]
 )
-def test_uneven_steps_take_few_records(tmp_path: Path, steps: list[int]) -> None:
+def test_uneven_steps_take_few_records(tmp_path: Path, steps: list[int], most: int) -> None:
+    """As many as bisection, times a small factor, also for a step that was not captured."""
     storage = written(tmp_path, [[row(step)] for step in steps])
-    for seq in (0, 1, 13, 150, 255, 298, 299):
-        storage.asked.clear()
-        assert where(lookup(storage), steps[seq]) == (seq, 0)
-        assert storage.asked["index"] <= 6 * log2(len(steps))
+    for seq in (0, 13, 150, 255, 298, 299):
+        for step, found in ((steps[seq], (seq, 0)), (steps[seq] + 2, None)):
+            storage.asked.clear()
+            assert where(lookup(storage), step) == found
+            assert storage.asked["index"] <= most * log2(len(steps))
 
 
 def test_modes_and_names_are_distinguished(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ class IndexLookup:
         if low < 0:
             return 0
         last = self._segments[low].record.rows.steps
-        first = self._segments[0].record.rows.steps[0] if low else last[0]
+        first = self._segments[0].record.rows.steps[0]
         behind = last[0] - first if low else last[-1] - first + 1
         pace = max(float(behind) / max(low, 1), 1e-9)
         ahead = max(1, int(min(float(step - last[0]) / pace, 1e9)))
