@@ -17,7 +17,7 @@ from vinedresser.store.records import (
     index_key,
     write_record,
 )
-from vinedresser.store.step_record import ScalarStep
+from vinedresser.store.step_record import Mode, ScalarStep
 from vinedresser.store.storage import LocalStorage
 from vinedresser.store.writing.writer import RunWriter
 from vinedresser.testing.runs import start_run, step_record
@@ -114,6 +114,17 @@ def test_an_empty_record_is_a_step(storage: LocalStorage) -> None:
     writer.add(step_record(3))
     writer.close()
     assert open_run(storage).steps().tolist() == [3]
+
+
+def test_train_records_raise_the_last_step(storage: LocalStorage) -> None:
+    writer = RunWriter(storage)
+    found = []
+    records: list[tuple[Mode, int]] = [("train", 4), ("train", 3), ("eval", 9), ("train", 5)]
+    for mode, step in records:
+        writer.add(step_record(step, mode=mode))
+        found.append(writer.last_step)
+    writer.close()
+    assert found == [4, 4, 4, 5]
 
 
 # Ending
