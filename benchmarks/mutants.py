@@ -24,9 +24,11 @@ _SURVIVED = (0, 5, 33)
 def results() -> Iterator[tuple[str, dict[str, int | None]]]:
     """Yield each mutated file with the exit code of the tests by mutant; None: not run."""
     for path in sorted(_RESULTS.rglob("*.meta")):
+        file = str(path.relative_to(_RESULTS)).removesuffix(".meta")
         codes = json.loads(path.read_text(encoding="utf-8"))["exit_code_by_key"]
-        if codes:
-            yield str(path.relative_to(_RESULTS)).removesuffix(".meta"), codes
+        # mutmut keeps the results of files that were removed.
+        if codes and Path(file).exists():
+            yield file, codes
 
 
 def main() -> int:

@@ -162,11 +162,13 @@ def test_close_and_flush_give_up_in_time(gated: GatedStorage) -> None:
 
 
 def test_the_heartbeat_continues_without_records(storage: LocalStorage) -> None:
-    writer = RunWriter(storage)
+    beats: list[float] = []
+    writer = RunWriter(storage, on_beat=lambda: beats.append(heartbeat(storage).time))
     first = heartbeat(storage)
     assert first.last_step == -1
     writer.last_step = 4
-    wait_for(lambda: heartbeat(storage).time > first.time)
+    wait_for(lambda: beats)
+    assert beats[0] > first.time
     assert heartbeat(storage).last_step == 4
     assert not heartbeat(storage).closed
     writer.close()

@@ -12,7 +12,7 @@ import pytest
 from tests.store.writing.records import heartbeat, index_records, record_of, wait_for
 from vinedresser.errors import SecondWriter, StoreFull
 from vinedresser.store.reading.reader import open_run
-from vinedresser.store.records import WaitingRecord, index_key
+from vinedresser.store.records import WaitingRecord, heartbeat_key, index_key
 from vinedresser.store.step_record import HostTensor, StepRecord
 from vinedresser.store.storage import LocalStorage
 from vinedresser.store.storage.base import Buffer
@@ -40,7 +40,7 @@ def test_a_rank_has_one_writer(storage: LocalStorage) -> None:
 def test_a_second_writer_gives_up(storage: LocalStorage) -> None:
     """As when a synchronised folder is written from two machines: no heartbeat was seen."""
     told: list[str] = []
-    writer = RunWriter(storage, queue_bytes=3_000, on_problem=told.append)
+    writer = RunWriter(storage, queue_bytes=3_000, cut_bytes=1, on_problem=told.append)
     storage.put(index_key(0, 0), [b"of somebody else"])
     for step in range(20):
         writer.add(record_of(step))
@@ -168,6 +168,32 @@ def test_one_bad_record_is_lost_alone(storage: LocalStorage) -> None:
     assert writer.dropped == 2
     assert "train step 1 is lost: weights/a at train step 1: 12 bytes" in told[0]
     assert "train step 2 is lost" in told[1]
+
+
+def test_of_two_records_the_valid_one_is_kept(storage: LocalStorage) -> None:
+    writer = RunWriter(storage, cut_seconds=3600.0)
+    writer.add(record_of(0))
+    writer.add(StepRecord("train", 1, 0.0, {}, {"losses/loss": "high"}))  # type: ignore[dict-item]
+    assert writer.close()
+    assert open_run(storage).steps().tolist() == [0]
+    assert writer.dropped == 1
+
+
+def test_a_heartbeat_that_cannot_be_written_is_reported(storage: LocalStorage) -> None:
+    class Still(LocalStorage):
+        """Accepts the first heartbeat only."""
+
+        def put(self, key: str, parts: Iterable[Buffer], *, exclusive: bool = False) -> None:
+            if key == heartbeat_key(0) and not exclusive:
+                raise StoreFull(f"{key}: no room")
+            super().put(key, parts, exclusive=exclusive)
+
+    writer = RunWriter(Still(storage.location))
+    writer.add(record_of(0))
+    assert writer.close()
+    assert writer.problems == [f"no heartbeat: {heartbeat_key(0)}: no room"]
+    assert writer.dropped == 0
+    assert open_run(storage).steps().tolist() == [0]
 
 
 def test_a_dying_writer_thread_wakes_all_waiting_threads(
