@@ -179,12 +179,13 @@ def test_of_two_records_the_valid_one_is_kept(storage: LocalStorage) -> None:
     assert writer.dropped == 1
 
 
-def test_a_heartbeat_that_cannot_be_written_is_reported(storage: LocalStorage) -> None:
+@pytest.mark.parametrize("first", [True, False])
+def test_a_heartbeat_that_cannot_be_written_is_reported(storage: LocalStorage, first: bool) -> None:
     class Still(LocalStorage):
-        """Accepts the first heartbeat only."""
+        """Refuses the first heartbeat, or all others."""
 
         def put(self, key: str, parts: Iterable[Buffer], *, exclusive: bool = False) -> None:
-            if key == heartbeat_key(0) and not exclusive:
+            if key == heartbeat_key(0) and exclusive == first:
                 raise StoreFull(f"{key}: no room")
             super().put(key, parts, exclusive=exclusive)
 
