@@ -72,7 +72,7 @@ def test_runs_on_s3_are_judged_stopped_and_recorded(
     done = vinedresser(tmp_path, "train", "experiment.toml")
     state = store_state_folder(s3)
     assert f"in {s3}" in done.stdout
-    assert f"MLflow sqlite:///{state}/mlflow.db, Prefect {state}" in done.stdout
+    assert f"MLflow sqlite:///{state}/mlflow.db" in done.stdout
     assert spools() == []
 
     good, first, second = (open_run(f"{s3}/far-{one}") for one in ("good-2", "folds", "folds.2"))
@@ -138,7 +138,6 @@ def test_a_killed_flow_is_mended(s3: str, tmp_path: Path, mlflow_runs: ReadMlflo
     state = store_state_folder(s3)
 
     said = vinedresser(tmp_path, "reconcile", s3).stdout
-    assert "crashed: its process is gone" in said
     assert "far-one   stopped; MLflow brought up to date" in said
     assert "far-two   killed; MLflow brought up to date" in said
     assert spools() == []
