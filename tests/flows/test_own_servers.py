@@ -31,6 +31,8 @@ def test_two_flows_on_one_store_at_once(
     tmp_path: Path, mlflow_store: Callable[[Path], Path]
 ) -> None:
     mlflow_store(tmp_path / "runs")
+    # Their servers are on this machine: a proxy, here one that is away, has no part in it.
+    environment = {**os.environ, "HTTP_PROXY": "http://127.0.0.1:9", "NO_PROXY": "example.org"}
     (tmp_path / "script.py").write_text(SCRIPT, encoding="utf-8")
     flows = []
     for name in ("one", "two"):
@@ -43,6 +45,7 @@ def test_two_flows_on_one_store_at_once(
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
+                env=environment,
             )
         )
     outputs = [flow.communicate()[0] for flow in flows]
@@ -53,4 +56,5 @@ def test_two_flows_on_one_store_at_once(
         prefect = {key for key in seen if key.startswith("PREFECT_")}
         own = {key for key in os.environ if key.startswith("PREFECT_")}
         assert prefect == own | {"PREFECT_LOGGING_LEVEL", "PREFECT_CLI_PROMPT"}
+        assert seen["NO_PROXY"] == "example.org,127.0.0.1"
         assert not (tmp_path / "runs" / ".vinedresser" / "prefect").exists()

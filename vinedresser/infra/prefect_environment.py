@@ -48,6 +48,7 @@ def prepare_prefect(store: Path) -> Callable[[], None]:
     guard_descendants()
     if has_server():
         return partial(_await_server, os.environ.get("PREFECT_API_URL"))
+    _reach_directly()
     server = start_private_prefect()
     home = {} if "PREFECT_HOME" in os.environ else {"PREFECT_HOME": str(server.home)}
     with _scoped({**server.environment(), **home}):
@@ -81,6 +82,14 @@ def _set_defaults() -> None:
     os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
     os.environ.setdefault("PREFECT_LOGGING_LEVEL", "CRITICAL")
     os.environ.setdefault("PREFECT_CLI_PROMPT", "false")
+
+
+def _reach_directly() -> None:
+    """Have Prefect reach its private server without a proxy, if the environment names one."""
+    proxies = urllib.request.getproxies_environment()
+    if proxies:
+        value = ",".join(filter(None, (proxies.get("no"), "127.0.0.1")))
+        os.environ |= {"no_proxy": value, "NO_PROXY": value}
 
 
 @contextmanager
