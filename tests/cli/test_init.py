@@ -38,6 +38,7 @@ def test_the_example_experiment_runs_unchanged(
     assert "report.html" in recorded["spirals-good"]["files"]
 
 
+@pytest.mark.thorough
 def test_the_example_sweep_runs_unchanged(tmp_path: Path) -> None:
     done = vinedresser("init", "sweep", "a/b", cwd=tmp_path)
     written = "wrote a/b/sweep.toml\nwrote a/b/train.py\n"

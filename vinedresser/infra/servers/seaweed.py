@@ -16,7 +16,7 @@ from typing import NamedTuple
 from vinedresser.errors import MissingDependency
 from vinedresser.infra.servers.certificates import Certificate, certificate_in
 from vinedresser.infra.servers.local_server import LocalServer, free_port, free_ports, start_server
-from vinedresser.infra.servers.seaweed_sockets import noted_sockets, own_sockets
+from vinedresser.infra.servers.seaweed_sockets import noted_sockets
 from vinedresser.infra.state_folder import private_folder
 
 __all__ = ["S3Account", "account_in", "start_seaweed"]
@@ -118,7 +118,6 @@ def start_seaweed(
         "ip": _HOST,
         "ip.bind": _HOST,
         **ports,
-        **{f"{part}.localSocket": path for part, path in own_sockets(folder).items()},
         "s3.config": folder / _IDENTITIES,
         "s3.autoCreateBucket": "false",
         "s3.port.iceberg": 0,
@@ -128,16 +127,16 @@ def start_seaweed(
         "volume.max": volumes,
         "volume.preStopSeconds": 0,
     }
-    flags = [f"-{name}={value}" for name, value in options.items()]
-    command = [_program(), "-logtostderr=true", "server", "-filer", "-s3", *flags]
+    command = [_program(), "-logtostderr=true", "server", "-filer", "-s3"]
     # Number of volumes that a bucket takes at its first object; the default of 7 is for clusters.
     growth = {"WEED_MASTER_VOLUME_GROWTH_COPY_1": "1"}
     variables = {**growth, **_security(certificate), **(environment or {})}
     internal = {part: ports[f"{part}.port.grpc"] for part in _PARTS}
-    with noted_sockets(folder, internal), (folder / "log.txt").open("w+b") as output:
+    with noted_sockets(folder, internal) as sockets, (folder / "log.txt").open("w+b") as output:
+        options |= {f"{part}.localSocket": path for part, path in sockets.items()}
         return start_server(
             _WHO,
-            command,
+            [*command, *(f"-{name}={value}" for name, value in options.items())],
             f"http://{_HOST}:{port}",
             lambda: _serves(port, ports["master.port"], certificate),
             timeout=timeout,
