@@ -7,7 +7,8 @@
     │   ├── KeyMissing (FileNotFoundError)  no such object
     │   ├── KeyTaken (FileExistsError)      an exclusive put found an existing object
     │   ├── NotAFile (and CorruptData)      a link or FIFO in place of a file
-    │   └── StoreFull                       no space left
+    │   ├── StoreFull                       no space left
+    │   └── UploadFailed                    the upload process does not run
     ├── RunError
     │   ├── NotARun (FileNotFoundError)     the location holds no run
     │   ├── AlreadyARun (FileExistsError)   the location already holds a run
@@ -51,6 +52,7 @@ __all__ = [
     "UnknownStep",
     "UnknownTensor",
     "UntrustedTracking",
+    "UploadFailed",
     "VinedresserError",
     "did_you_mean",
 ]
@@ -82,6 +84,10 @@ class KeyTaken(StoreError, FileExistsError):
 
 class StoreFull(StoreError):
     """The storage has no space left; committed data stays readable."""
+
+
+class UploadFailed(StoreError):
+    """The process that uploads a run cannot be started, or is killed again and again."""
 
 
 class RunError(VinedresserError):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from vinedresser import errors
-from vinedresser.errors import StoreError, VinedresserError
+from vinedresser.errors import StoreError, UploadFailed, VinedresserError
 from vinedresser.store.records import environment_without_run
 from vinedresser.store.storage.spool import PRIVATE, lock_spool, read_target, spools
 
@@ -45,6 +45,7 @@ class RelayProcess:
     Raises:
         AlreadyARun: the location already holds another run.
         SecondWriter: another process writes the same rank.
+        UploadFailed: the relay cannot be started, or is killed whenever it is.
         StoreError: the store refused or is unreachable.
     """
 
@@ -54,19 +55,14 @@ class RelayProcess:
         self._unheard: list[str] = []
         self._on_message: Callable[[str], object] = self._unheard.append
         self._done = False
+        self._starts = 1
         self._process = _spawn(folder, lock)
-        # Without a response from the store, the relay would never report.
-        timer = threading.Timer(_START, self._process.kill)
-        timer.daemon = True
-        timer.start()
         try:
             self._await_claim()
         except BaseException:
             self._process.kill()
-            self._process.communicate()
+            self._reap()
             raise
-        finally:
-            timer.cancel()
         self._thread = threading.Thread(target=self._hear, name="vinedresser-relay", daemon=True)
         self._thread.start()
 
@@ -110,33 +106,72 @@ class RelayProcess:
             self._process.returncode = 0
 
     def _await_claim(self) -> None:
-        for message in _messages(self._process):
-            if "error" in message:
-                raise _known_error(message["error"], message["message"])
-            if "ready" in message:
-                return
-        raise StoreError(f"{self.folder}: the upload could not be started: {_last_words(self)}")
+        """Wait until the relay has claimed the run; restart it if it is killed before."""
+        deadline = time.monotonic() + _START
+        while not self._claims(deadline - time.monotonic()):
+            if time.monotonic() >= deadline:
+                raise StoreError(f"{self.folder}: the store did not respond in {_START:.0f} s")
+            if not self._restart(self._reap()):
+                raise UploadFailed(
+                    f"{self.folder}: the upload could not be started: {_last_words(self)}"
+                )
+
+    def _claims(self, patience: float) -> bool:
+        """Wait until the relay has claimed the run; return False if it ends before."""
+        # Without a response from the store, the relay would never report.
+        timer = threading.Timer(patience, self._process.kill)
+        timer.daemon = True
+        timer.start()
+        try:
+            for message in _messages(self._process):
+                if "error" in message:
+                    raise _known_error(message["error"], message["message"])
+                if "ready" in message:
+                    return True
+            return False
+        finally:
+            timer.cancel()
+
+    def _reap(self) -> int:
+        """Wait for the end of the relay, and return its exit code or the negative signal number."""
+        code = self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        return code
+
+    def _restart(self, code: int) -> bool:
+        """Restart a relay that has ended if it was killed; return False if not, or too often."""
+        if code >= 0 or self._starts == _STARTS:
+            return False
+        lock = lock_spool(self.folder)
+        if lock is None:
+            return False
+        self._on_message("the upload process was killed; restarting it")
+        self._starts += 1
+        self._process = _spawn(self.folder, lock)
+        return True
 
     def _hear(self) -> None:
-        for life in range(_STARTS):
+        try:
+            code = self._listen_to_the_end()
+        except UploadFailed as error:
+            self._on_message(f"the upload has stopped: {error}")
+            return
+        if self._done and not self._keep:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        if code and not self._done:
+            self._on_message(f"the upload has stopped: {_last_words(self)}")
+
+    def _listen_to_the_end(self) -> int:
+        """Pass on the messages of the relay, restarted if it is killed; return its exit code."""
+        while True:
             for message in _messages(self._process):
                 if "say" in message:
                     self._on_message(message["say"])
                 self._done = self._done or "done" in message
-            code = self._process.wait()
-            assert self._process.stdout is not None
-            self._process.stdout.close()
-            if self._done and not self._keep:
-                shutil.rmtree(self.folder, ignore_errors=True)
-            if self._done or code >= 0 or life == _STARTS - 1:
-                break
-            lock = lock_spool(self.folder)
-            if lock is None:
-                break
-            self._on_message("the upload process was killed; restarting it")
-            self._process = _spawn(self.folder, lock)
-        if code and not self._done:
-            self._on_message(f"the upload has stopped: {_last_words(self)}")
+            code = self._reap()
+            if self._done or not self._restart(code):
+                return code
 
 
 def recover_spools(
@@ -189,6 +224,10 @@ def _spawn(folder: Path, lock: int) -> subprocess.Popen[bytes]:
                 pass_fds=(lock,),
                 start_new_session=True,
             )
+    except OSError as error:
+        raise UploadFailed(
+            f"{folder}: the upload process cannot be started: {error.strerror or error}"
+        ) from error
     finally:
         os.close(lock)
 

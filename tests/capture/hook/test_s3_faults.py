@@ -217,6 +217,56 @@ def test_a_killed_relay_is_restarted(s3: str) -> None:
     assert spools() == []
 
 
+def begin_claiming(server: TestServer, url: str) -> tuple[subprocess.Popen[str], Path, int]:
+    """Start a training of 3 steps whose relay waits for the server.
+
+    Returns:
+        The training, its spool, and the process id of its relay.
+    """
+    server.pause()
+    trainer = start(url, steps=3)
+    eventually(lambda: spools() and another_relay(spools()[0], 0))
+    (spool,) = spools()
+    return trainer, spool, relay_of(spool)
+
+
+@pytest.mark.thorough
+def test_a_relay_killed_while_the_hook_is_created_is_restarted(
+    frail: tuple[TestServer, str],
+) -> None:
+    server, url = frail
+    trainer, spool, relay = begin_claiming(server, url)
+    os.kill(relay, signal.SIGKILL)
+    eventually(partial(another_relay, spool, relay))
+    server.resume()
+    output, said = trainer.communicate(timeout=60)
+    assert (trainer.returncode, output.split()) == (0, ["0", "1", "2"]), said
+    assert said == "vinedresser: the upload process was killed; restarting it\n"
+    assert check_steps(open_run(url)) == 3
+    assert open_run(url).status.state == "finished"
+    assert spools() == []
+
+
+@pytest.mark.thorough
+def test_without_a_relay_nothing_is_captured_and_the_training_continues(
+    frail: tuple[TestServer, str],
+) -> None:
+    server, url = frail
+    trainer, spool, relay = begin_claiming(server, url)
+    for _ in range(4):
+        os.kill(relay, signal.SIGKILL)
+        eventually(partial(another_relay, spool, relay))
+        relay = relay_of(spool)
+    os.kill(relay, signal.SIGKILL)
+    output, said = trainer.communicate(timeout=60)
+    server.resume()
+    assert (trainer.returncode, output.split()) == (0, ["0", "1", "2"]), said
+    (line,) = said.splitlines()
+    assert line.startswith("vinedresser: nothing is captured: ")
+    assert line.endswith("; training continues")
+    assert spools() == []
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     "pause", [0.03, 0.19, *(pytest.param(n / 37, marks=pytest.mark.slow) for n in range(10))]

@@ -26,7 +26,7 @@ from vinedresser.capture.run.claims import yield_run
 from vinedresser.capture.run.environment import Environment
 from vinedresser.capture.run.exit_recorder import ExitRecorder
 from vinedresser.capture.run.opening import OpenedRun, create_run, uncaptured_run
-from vinedresser.errors import ConfigError, StoreError
+from vinedresser.errors import ConfigError, StoreError, UploadFailed
 from vinedresser.store.collections.collection import Collection
 from vinedresser.store.collections.schedule import SaveConfig
 from vinedresser.store.records import StopRecord, new_run
@@ -65,8 +65,8 @@ class Hook(ReportedValues):
         ConfigError: an argument is invalid, or the path is missing.
         AlreadyARun: the path already holds a run.
         SecondWriter: another hook of this rank writes to the run.
-        StoreError: the object store failed. A failure of the local disk is reported like any
-            other problem of the capture, and the training continues.
+        StoreError: the object store failed. A failure of the local disk, or of the process that
+            uploads, is reported like any other problem of the capture, and the training continues.
     """
 
     def __init__(
@@ -353,14 +353,17 @@ class Hook(ReportedValues):
                 return yield_run(self._environment)
             except StoreError as error:
                 return uncaptured_run(launched, new_run(launched), error, launched=True)
-        return create_run(
-            path,
-            self._environment,
-            own.with_defaults(),
-            name=name,
-            parameters=parameters,
-            total_steps=total_steps,
-        )
+        try:
+            return create_run(
+                path,
+                self._environment,
+                own.with_defaults(),
+                name=name,
+                parameters=parameters,
+                total_steps=total_steps,
+            )
+        except UploadFailed as error:
+            return uncaptured_run(str(path), new_run(str(path)), error)
 
     def _look(self) -> None:
         """Look for requests; called about once a second on the writer's thread."""

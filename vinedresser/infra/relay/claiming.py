@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict
-from pathlib import Path
 
 from vinedresser.errors import AlreadyARun, KeyTaken, NotARun, SecondWriter
 from vinedresser.processes import this_process
@@ -14,7 +13,8 @@ from vinedresser.store.storage.spool import PRIVATE
 
 __all__ = ["claim_rank", "claim_run"]
 
-_CLAIMED = f"{PRIVATE}/claimed"
+# The heartbeat by which a rank is claimed, and a mark that the store has accepted it.
+_CLAIM, _CLAIMED = f"{PRIVATE}/claim.json", f"{PRIVATE}/claimed"
 # Seconds that other ranks wait for rank 0 to create the run.
 _PATIENCE = 60.0
 
@@ -56,14 +56,19 @@ def claim_rank(spool: LocalStorage, store: Storage, rank: int) -> None:
         time.sleep(0.1)
     if not spool.exists(RunRecord.KEY):
         write_record(spool, record)
-    if Path(spool.location, _CLAIMED).exists():
+    if spool.exists(_CLAIMED):
         return
-    beat = Heartbeat(rank, asdict(this_process()), last_step=-1, time=time.time())
+    # Noted first: a relay that is killed in between leaves a claim that the next one recognises.
+    ours = read_record(spool, Heartbeat, key=_CLAIM)
+    if ours is None:
+        ours = Heartbeat(rank, asdict(this_process()), last_step=-1, time=time.time())
+        write_record(spool, ours, key=_CLAIM)
     try:
-        write_record(store, beat, key=heartbeat_key(rank), exclusive=True)
+        write_record(store, ours, key=heartbeat_key(rank), exclusive=True)
     except KeyTaken as error:
-        raise SecondWriter(
-            f"{store.location}: rank {rank} already has a writer; each process needs its own rank, "
-            "and each training its own run"
-        ) from error
+        if read_record(store, Heartbeat, key=heartbeat_key(rank)) != ours:
+            raise SecondWriter(
+                f"{store.location}: rank {rank} already has a writer; each process needs its own "
+                "rank, and each training its own run"
+            ) from error
     spool.put(_CLAIMED, [b""])
