@@ -70,6 +70,12 @@ DAMAGE: Mapping[str, tuple[str, Change, str]] = {
     "heartbeats": ("heartbeat", text(""), "heartbeat: a file, not a folder"),
     "stray-heartbeat": ("heartbeat/0.json~", text("{}"), "heartbeat/0.json~: not the name of a"),
     "findings": ("findings", text(""), "findings: a file, not a folder"),
+    "finding": (
+        "findings/a.jsonl",
+        text("{\n"),
+        "findings/a.jsonl: line 1 is not a finding: Expec",
+    ),
+    "stray-finding": ("findings/a.txt", text(""), "findings/a.txt: not the name of a file of f"),
     "index": ("index", text(""), "index: a file, not a folder; no data of rank 0 can be read"),
     "record": ("index/0/000000000000.json", os.mkfifo, "index/0/000000000000.json: not a file"),
     "segment": (
@@ -136,7 +142,7 @@ def test_reconcile_names_what_it_cannot_settle_and_goes_on(tmp_path: Path) -> No
     assert "killed: the training vanished" in lines[2]
 
 
-@pytest.mark.parametrize("name", ["index", "record", "segment", "stray", "heartbeats"])
+@pytest.mark.parametrize("name", ["index", "record", "segment", "stray", "heartbeats", "finding"])
 def test_show_names_the_damage(store: Path, name: str) -> None:
     done = vinedresser("show", name, cwd=store)
     assert done.returncode == 0, done.stderr

@@ -30,7 +30,8 @@ class FindingsFile:
         self._key = findings_key(group)
         self._text = ""
         try:
-            self._stored: str | None = storage.get(self._key).decode()
+            # A damaged file is replaced.
+            self._stored: str | None = storage.get(self._key).decode(errors="replace")
         except KeyMissing:
             self._stored = None
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from vinedresser.errors import CorruptData
 from vinedresser.processes import ProcessIdentity, is_alive
-from vinedresser.store.records import Heartbeat, Record, heartbeat_rank, read_record
+from vinedresser.store.records import Heartbeat, Record, read_record
 from vinedresser.store.storage import LocalStorage, Storage
 from vinedresser.store.storage.location import is_remote
 from vinedresser.store.storage.spool import read_target, spools
@@ -17,7 +17,6 @@ from vinedresser.store.storage.spool import read_target, spools
 __all__ = [
     "LOST_AFTER",
     "RankLiveness",
-    "heartbeat_keys",
     "process_alive",
     "rank_liveness",
     "read_record_or_none",
@@ -65,27 +64,6 @@ def rank_liveness(storage: Storage, keys: Iterable[str], faults: list[str]) -> l
     """
     found = ((key, read_record_or_none(storage, Heartbeat, key, faults)) for key in keys)
     return [_liveness(storage, key, beat) for key, beat in found if beat is not None]
-
-
-def heartbeat_keys(storage: Storage, faults: list[str]) -> list[str]:
-    """Return the keys of the heartbeats of a run, without other names in their folder.
-
-    Args:
-        storage: the run's storage.
-        faults: receives a sentence for each other name, or if their folder is something else.
-
-    Raises:
-        StoreError: the storage refused.
-    """
-    try:
-        keys = storage.list(f"{Heartbeat.KEY}/")
-    except CorruptData as error:
-        faults.append(str(error))
-        return []
-    known = [key for key in keys if heartbeat_rank(key) is not None]
-    strays = sorted({*keys} - {*known})
-    faults += (f"{storage.location}/{key}: not the name of a heartbeat; ignored" for key in strays)
-    return known
 
 
 def process_alive(process: dict[str, Any]) -> bool | None:

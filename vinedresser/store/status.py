@@ -10,17 +10,18 @@ from vinedresser.errors import NotARun
 from vinedresser.store.liveness import (
     LOST_AFTER,
     RankLiveness,
-    heartbeat_keys,
     process_alive,
     rank_liveness,
     read_record_or_none,
 )
 from vinedresser.store.records import (
     ExitRecord,
+    Heartbeat,
     LaunchRecord,
     RunRecord,
     SupervisorRecord,
     heartbeat_key,
+    known_keys,
     read_record,
 )
 from vinedresser.store.storage import Storage
@@ -98,7 +99,7 @@ def run_status(storage: Storage) -> Status:
     # A supervisor reports the exit of all ranks, the hook of rank 0 only its own.
     if exited is not None and supervisor is not None:
         return _ended(exited, faults)
-    ranks = rank_liveness(storage, heartbeat_keys(storage, faults), faults)
+    ranks = rank_liveness(storage, known_keys(storage, Heartbeat.KEY, faults), faults)
     if exited is not None and not any(
         each.rank and each.alive and not each.closed for each in ranks
     ):

@@ -97,7 +97,8 @@ def test_lost_records_and_unreadable_findings_are_reported(tmp_path: Path) -> No
     run.storage.put(findings_key("default"), [b"not json\n"])
     page = Page(write_report(run, tmp_path / "report.html"))
     assert "rank 0: 3 step records lost (queue or disk full)" in page.text
-    assert "The findings cannot be read:" in page.text
+    assert "findings/default.jsonl: line 1 is not a finding" in page.text
+    assert "No finding can be read:" in page.text
 
 
 def test_the_report_of_a_running_run_is_replaced_by_a_later_one(tmp_path: Path) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -273,12 +275,12 @@ else:
 
 # Findings
 
+A_FINDING = Finding("b", "stop", 7, 7, "train", 0, "t", "l2", 1.0, 2.0, 0.9, "seen", "cause", "try")
+
 
 def test_findings_are_sorted(tmp_path: Path, run: Run) -> None:
     def finding(rule: str, step: int) -> Finding:
-        return Finding(
-            rule, "stop", step, step, "train", 0, "t", "l2", 1.0, 2.0, 0.9, "seen", "cause", "try"
-        )
+        return replace(A_FINDING, rule=rule, step=step)
 
     folder = tmp_path / "run" / "findings"
     folder.mkdir()
@@ -287,9 +289,23 @@ def test_findings_are_sorted(tmp_path: Path, run: Run) -> None:
     (folder / "one.jsonl").write_text("\n".join(lines) + "\n")
     (folder / "two.jsonl").write_text(json.dumps(finding("a", 7).to_json()) + "\n")
     assert [(found.rule, found.step) for found in run.findings()] == [("b", 3), ("a", 7), ("b", 7)]
-    (folder / "two.jsonl").write_text("\n{}\n")
-    with pytest.raises(CorruptData, match=r"two\.jsonl: line 1"):
-        run.findings()
+
+
+def test_damage_among_findings_leaves_the_others_readable(tmp_path: Path, run: Run) -> None:
+    folder = tmp_path / "run" / "findings"
+    folder.mkdir()
+    whole = json.dumps(A_FINDING.to_json())
+    (folder / "one.jsonl").write_bytes(f"{whole}\n{whole[:50]}\n".encode() + b"\xff\n[]\n")
+    os.mkfifo(folder / "two.jsonl")
+    (folder / "two.jsonl~").write_text(whole)
+    assert run.findings() == [A_FINDING]
+    fifo, line = run.problems
+    assert line.startswith(f"{folder}/one.jsonl: line 2 is not a finding: ")
+    assert line.endswith(" (and 2 more such lines); ignored")
+    assert fifo == f"{folder}/two.jsonl: a FIFO, not a file"
+    assert run.damage(run.status)[2:] == [
+        f"{folder}/two.jsonl~: not the name of a file of findings; ignored"
+    ]
 
 
 # While it is written

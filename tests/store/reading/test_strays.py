@@ -9,7 +9,18 @@ from pathlib import Path
 import pytest
 
 from vinedresser.store.reading.reader import open_run
-from vinedresser.store.records import CaptureRequest, capture_request_key, write_numbered
+from vinedresser.store.records import (
+    CaptureRequest,
+    actions_key,
+    capture_change_key,
+    capture_request_key,
+    findings_key,
+    suspicions_key,
+    tags_key,
+    trainer_answer_key,
+    trainer_request_key,
+    write_numbered,
+)
 from vinedresser.store.storage import LocalStorage
 from vinedresser.store.writing.writer import RunWriter
 from vinedresser.testing.runs import end_run, start_run, step_record
@@ -53,8 +64,38 @@ def test_a_stray_name_among_index_records_is_named_and_ignored(folder: Path, nam
     run = open_run(folder)
     assert run.steps().tolist() == [0, 1, 2]
     key = stray.relative_to(folder)
-    assert run.problems == [f"{folder}/{key}: not the name of an index record; ignored"]
+    assert run.damage(run.status) == [f"{folder}/{key}: not the name of an index record; ignored"]
     assert [step.step for step in open_run(folder).follow()] == [0, 1, 2]
+
+
+def test_every_folder_of_the_contract_names_its_strays(folder: Path) -> None:
+    known = {
+        "segments/0/000000000007.safetensors": "segments/0/7.safetensors",
+        "index/0/000000000000.json": "index/0/000000000000.json~",
+        "manifests/0/000000000000.json": "manifests/00/000000000000.json",
+        "heartbeat/0.json": "heartbeat/00.json",
+        capture_request_key(0): "capture_requests/0.json",
+        capture_change_key(0, 1): "capture_changes/000000.json",
+        trainer_request_key(0): "trainer_requests/000000.txt",
+        trainer_answer_key(0, 1): "trainer_answers/000000.json",
+        findings_key("default"): "findings/default.jsonl~",
+        suspicions_key("default"): "suspicions/default.jsonl",
+        actions_key("default"): "actions/.default.jsonl.swp",
+        tags_key("default"): "tags/inner/default.json",
+    }
+    storage = LocalStorage(folder)
+    for key in known:
+        if not storage.exists(key):
+            storage.put(key, [b""])
+    # Files elsewhere are the user's own.
+    for key in ("notes.txt", "rules/notes.txt", "checkpoints/5.pt", "plots/1.png"):
+        storage.put(key, [b""])
+    run = open_run(folder)
+    assert run.damage(run.status) == []
+    for stray in known.values():
+        storage.put(stray, [b""])
+    found = {one.partition(": ")[0].removeprefix(f"{folder}/") for one in run.damage(run.status)}
+    assert found == {*known.values()}
 
 
 @pytest.mark.parametrize("number", range(4))

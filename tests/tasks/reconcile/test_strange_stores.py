@@ -12,11 +12,13 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
+from mlflow import MlflowClient
 
 from vinedresser.errors import UntrustedTracking
 from vinedresser.infra.tracking import absolute_uri, prepare_tracking
 from vinedresser.processes import this_process
-from vinedresser.store.records import TrackingRecord, write_record
+from vinedresser.store.finding import Finding
+from vinedresser.store.records import TrackingRecord, findings_key, tags_key, write_record
 from vinedresser.store.storage import LocalStorage
 from vinedresser.sweeps.spec import SweepRecord
 from vinedresser.tasks.known_tracking import read_tracking, remember_tracking, tracking
@@ -130,3 +132,30 @@ def test_the_password_of_a_tracking_uri_is_in_no_record(tmp_path: Path) -> None:
     found = read_tracking(tmp_path / "runs" / "a")
     assert found is not None
     assert found.uri == uri
+
+
+def test_damaged_files_of_the_rules_do_not_keep_a_run_unsettled(tmp_path: Path) -> None:
+    uri = absolute_uri("sqlite:///mlflow.db", tmp_path)
+    folder = tmp_path / "runs" / "a"
+    left_run(folder, uri, prepare_tracking(uri, "digits"))
+    remember_tracking(tmp_path / "runs", uri)
+    finding = Finding(
+        "nonfinite", "stop", 1, 1, "train", 0, "t", "loss", 1.0, 2.0, 0.9, "seen", "cause", "try"
+    )
+    LocalStorage(folder).put(
+        findings_key("default"), [json.dumps(finding.to_json()).encode(), b'\n{"rule": "non\n']
+    )
+    LocalStorage(folder).put(tags_key("default"), [b"{}"])
+    (folder / "actions").mkdir()
+    os.mkfifo(folder / "actions" / "default.jsonl")
+    assert [one.failed for one in reconcile(tmp_path / "runs")] == [False]
+    assert reconcile(tmp_path / "runs") == []
+    settled = read_tracking(folder)
+    assert settled is not None
+    tags = MlflowClient(uri).get_run(settled.run_id).data.tags
+    assert tags["findings"] == "nonfinite"
+    assert [line.removeprefix(f"{folder}/")[:45] for line in tags["problems"].splitlines()] == [
+        "actions/default.jsonl: a FIFO, not a file",
+        "tags/default.json: not a TagsRecord: TagsReco",
+        "findings/default.jsonl: line 2 is not a findi",
+    ]

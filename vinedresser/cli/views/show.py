@@ -41,8 +41,9 @@ def show_run(run: Run) -> None:
         rows.append(_Row(name, "scalar", counts, ", ".join(modes), 8 * counts))
     if lost := lost_records(run.storage):
         say(f"  {lost} records lost (queue or disk full)", style="red")
-    # Reading the values reveals damage.
-    for problem in dict.fromkeys((*status.problems, *run.problems)):
+    # Reading the values and the findings reveals damage.
+    run.findings()
+    for problem in run.damage(status):
         say(f"  {problem}", style="red")
     console.print(_collections(run, rows))
     table = Table(header_style="bold")

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vinedresser.errors import CorruptData
 from vinedresser.explain.charts.markers import Marker
 from vinedresser.explain.formatting import count, evidence_rows, plain
 from vinedresser.rules.root_cause import root_causes
@@ -54,10 +53,8 @@ def finding_cards(run: Run, status: Status) -> tuple[list[Card], str]:
     Returns:
         The cards, and a note if there are none or some are left out.
     """
-    try:
-        findings = run.findings()
-    except CorruptData as error:
-        return [], f"The findings cannot be read: {error}"
+    faults: list[str] = []
+    findings = run.findings(faults)
     ended = next((entry for entry in findings if entry.rule == status.rule), None)
     ordered = [
         (finding, finding is not root.finding, len(root.symptoms))
@@ -80,6 +77,8 @@ def finding_cards(run: Run, status: Status) -> tuple[list[Card], str]:
     if cards:
         more = len(findings) - len(cards)
         return cards, f"{count(more, 'more finding')} not shown" if more else ""
+    if faults:
+        return [], f"No finding can be read: {faults[0]}"
     if run.storage.list("findings/"):
         return [], "The rules judged this run and found nothing."
     return [], "No rule has judged this run; the last section shows how to do it."

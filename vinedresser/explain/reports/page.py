@@ -144,7 +144,7 @@ def _heat(run: Run, markers: Sequence[Marker]) -> HeatFigure | None:
 
 
 def _problems(run: Run, status: Status, seen: LastBatches | None) -> list[str]:
-    problems = list(dict.fromkeys((*status.problems, *run.problems)))
+    problems = run.damage(status)
     if seen is not None and seen.damaged:
         problems.append(f"{count(seen.damaged, 'batch record')} with labels cannot be read")
     for beat in heartbeats(run.storage):

@@ -97,7 +97,7 @@ class IndexReader:
     def next_after(self, seq: int) -> int | None:
         """Return the number of the next existing record, found by listing; None if none exists.
 
-        Other names, such as those of an interrupted copy, are added to the problems.
+        Other names, such as those of an interrupted copy, are ignored.
         """
         folder = index_key(self.rank, 0).rpartition("/")[0]
         try:
@@ -105,17 +105,13 @@ class IndexReader:
         except CorruptData as error:
             self._problems.note(f"{error}; no data of rank {self.rank} can be read")
             return None
-        found = None
         for key in keys:
             number = record_number(key, self.rank)
-            if number is None:
-                self.note(f"{key}: not the name of an index record; ignored")
-            elif found is None and number > seq:
+            if number is not None and number > seq:
                 if self.exists(number):
-                    found = number
-                else:
-                    self.note(f"{key}: not a file; the data of this segment cannot be read")
-        return found
+                    return number
+                self.note(f"{key}: not a file; the data of this segment cannot be read")
+        return None
 
     def note(self, sentence: str) -> None:
         """Add a sentence that begins with a key to the problems."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
@@ -11,10 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.errors import CorruptData, NotARun, UnknownTensor, did_you_mean
+from vinedresser.errors import NotARun, UnknownTensor, did_you_mean
 from vinedresser.store.finding import Finding
 from vinedresser.store.index.layout import LayoutPool
 from vinedresser.store.problems import Problems
+from vinedresser.store.reading.findings import read_findings
 from vinedresser.store.reading.following import Urgency, follow
 from vinedresser.store.reading.history import History
 from vinedresser.store.reading.rank_reading import read_columns
@@ -22,7 +22,7 @@ from vinedresser.store.reading.selection import Selector
 from vinedresser.store.reading.series import Columns, frame_of
 from vinedresser.store.reading.step import SegmentColumns, Step
 from vinedresser.store.reading.tensor_view import TensorView
-from vinedresser.store.records import RunRecord, read_record
+from vinedresser.store.records import RunRecord, read_record, strays
 from vinedresser.store.reductions import base_name, derived_name
 from vinedresser.store.status import Status, run_status
 from vinedresser.store.step_record import MODES, Mode
@@ -91,7 +91,7 @@ class Run:
 
     @property
     def problems(self) -> list[str]:
-        """Corrupt or missing index records and columns, one sentence each.
+        """Corrupt or missing index records, columns and findings, one sentence each.
 
         Everything else stays readable.
         """
@@ -290,25 +290,35 @@ class Run:
             return Columns([])
         return read_columns(history, self._problems, test, reduction=reduction, mode=mode)
 
-    def findings(self) -> list[Finding]:
+    def findings(self, faults: list[str] | None = None) -> list[Finding]:
         """Return the findings of the rules so far, sorted by step, rule and tensor.
 
+        Damaged lines and files are left out and added to the problems.
+
+        Args:
+            faults: also receives a sentence for each damaged file.
+
         Raises:
-            CorruptData: a line of a findings file is not a finding.
             StoreError: the storage refused.
         """
-        found: list[Finding] = []
-        for key in self.storage.list("findings/"):
-            if not key.endswith(".jsonl"):
-                continue
-            for number, line in enumerate(self.storage.get(key).splitlines(), start=1):
-                try:
-                    found.append(Finding.from_json(json.loads(line)))
-                except (ValueError, TypeError, RecursionError) as error:
-                    raise CorruptData(
-                        f"{self.path}/{key}: line {number} is not a finding: {error}"
-                    ) from error
-        return sorted(found, key=lambda finding: (finding.step, finding.rule, finding.tensor))
+        damaged: list[str] = [] if faults is None else faults
+        found = read_findings(self.storage, damaged)
+        for fault in damaged:
+            self._problems.note(fault)
+        return found
+
+    def damage(self, status: Status) -> list[str]:
+        """Return a sentence for everything in the run that is damaged, missing or out of place.
+
+        Values and findings that were not read are not checked: call this last.
+
+        Args:
+            status: the run's status.
+
+        Raises:
+            StoreError: the storage refused.
+        """
+        return list(dict.fromkeys((*status.problems, *self.problems, *strays(self.storage))))
 
     def follow(
         self,

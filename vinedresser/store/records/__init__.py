@@ -49,7 +49,6 @@ from vinedresser.store.records.keys import (
     capture_request_key,
     findings_key,
     heartbeat_key,
-    heartbeat_rank,
     index_key,
     manifest_key,
     record_number,
@@ -70,6 +69,7 @@ from vinedresser.store.records.lifecycle import (
     WorkerRecord,
     owner_of,
 )
+from vinedresser.store.records.listing import known_keys, strays
 from vinedresser.store.records.record import (
     Record,
     first_free,
@@ -133,11 +133,11 @@ __all__ = [
     "environment_without_run",
     "findings_key",
     "heartbeat_key",
-    "heartbeat_rank",
     "heartbeats",
     "describe_changes",
     "first_free",
     "index_key",
+    "known_keys",
     "last_step",
     "lost_records",
     "manifest_key",
@@ -148,6 +148,7 @@ __all__ = [
     "record_number",
     "segment_key",
     "started_for",
+    "strays",
     "suspicions_key",
     "tags_key",
     "trainer_answer_key",

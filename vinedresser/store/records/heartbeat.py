@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from vinedresser.errors import CorruptData
 from vinedresser.processes import ProcessIdentity
 from vinedresser.store.json_values import check_time
-from vinedresser.store.records.keys import heartbeat_rank
+from vinedresser.store.records.listing import known_keys
 from vinedresser.store.records.record import Record, read_record
 from vinedresser.store.storage import Storage
 
@@ -57,12 +57,7 @@ def heartbeats(storage: Storage) -> list[Heartbeat]:
         StoreError: the storage refused.
     """
     found = []
-    keys: list[str] = []
-    with suppress(CorruptData):
-        keys = storage.list(f"{Heartbeat.KEY}/")
-    for key in keys:
-        if heartbeat_rank(key) is None:
-            continue
+    for key in known_keys(storage, Heartbeat.KEY, []):
         with suppress(CorruptData):
             found.append(read_record(storage, Heartbeat, key=key))
     return [heartbeat for heartbeat in found if heartbeat is not None]

@@ -11,11 +11,11 @@ __all__ = [
     "capture_request_key",
     "findings_key",
     "heartbeat_key",
-    "heartbeat_rank",
     "index_key",
     "manifest_key",
     "record_number",
     "segment_key",
+    "stray_note",
     "suspicions_key",
     "tags_key",
     "trainer_answer_key",
@@ -24,6 +24,41 @@ __all__ = [
 
 # The trainer's output, as text.
 LOG_KEY = "log.txt"
+
+_RANK = r"(?:0|[1-9]\d*)"
+# Numbers are padded with zeros to so many digits.
+_SIX, _TWELVE = (rf"(?:\d{{{digits}}}|[1-9]\d{{{digits},}})" for digits in (6, 12))
+# An editor's copies begin with a dot.
+_GROUP = r"[^/.][^/]*"
+# The names that the contract gives to the files of a folder, and what they contain.
+_NAMES = {
+    folder: (re.compile(f"{folder}/{pattern}", re.ASCII), content)
+    for folder, pattern, content in (
+        ("segments", rf"{_RANK}/{_TWELVE}\.safetensors", "a segment"),
+        ("index", rf"{_RANK}/{_TWELVE}\.json", "an index record"),
+        ("manifests", rf"{_RANK}/{_TWELVE}\.json", "a manifest"),
+        ("heartbeat", rf"{_RANK}\.json", "a heartbeat"),
+        ("capture_requests", rf"{_SIX}\.json", "a capture request"),
+        ("capture_changes", rf"{_RANK}/{_SIX}\.json", "an answer to a capture request"),
+        ("trainer_requests", rf"{_SIX}\.json", "a request to the trainer"),
+        ("trainer_answers", rf"{_RANK}/{_SIX}\.json", "an answer of the trainer"),
+        ("findings", rf"{_GROUP}\.jsonl", "a file of findings"),
+        ("suspicions", rf"{_GROUP}\.json", "a record of suspicions"),
+        ("actions", rf"{_GROUP}\.jsonl", "a journal of actions"),
+        ("tags", rf"{_GROUP}\.json", "a record of tags"),
+    )
+}
+
+
+def stray_note(key: str) -> str | None:
+    """Return a sentence about a key in a folder of the contract that is not one of its names.
+
+    None for a name of the contract and for all keys elsewhere.
+    """
+    pattern, content = _NAMES.get(key.partition("/")[0], (None, ""))
+    if pattern is None or "/" not in key or pattern.fullmatch(key):
+        return None
+    return f"{key}: not the name of {content}; ignored"
 
 
 def segment_key(rank: int, seq: int) -> str:
@@ -38,8 +73,8 @@ def index_key(rank: int, seq: int) -> str:
 
 def record_number(key: str, rank: int) -> int | None:
     """Return the number of the segment that an index record commits; None for any other key."""
-    found = re.fullmatch(r"index/\d+/(\d{12,})\.json", key, re.ASCII)
-    return int(found[1]) if found and key == index_key(rank, int(found[1])) else None
+    of_rank = key.startswith(f"index/{rank}/") and stray_note(key) is None
+    return int(key.rpartition("/")[2].removesuffix(".json")) if of_rank else None
 
 
 def manifest_key(rank: int, number: int) -> str:
@@ -50,12 +85,6 @@ def manifest_key(rank: int, number: int) -> str:
 def heartbeat_key(rank: int) -> str:
     """Return the key of a rank's heartbeat."""
     return f"heartbeat/{rank}.json"
-
-
-def heartbeat_rank(key: str) -> int | None:
-    """Return the rank of a heartbeat; None for any other key."""
-    found = re.fullmatch(r"heartbeat/(\d+)\.json", key, re.ASCII)
-    return int(found[1]) if found and key == heartbeat_key(int(found[1])) else None
 
 
 def capture_request_key(number: int) -> str:

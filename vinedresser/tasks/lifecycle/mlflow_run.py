@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections.abc import Sequence
 
 from vinedresser.errors import TrackingError
 from vinedresser.infra.tracking import RUN_TAG, MetricNames, MetricSink, create_run, set_tags, thin
 from vinedresser.masking import masked_arguments
 from vinedresser.plain_text import visible
 from vinedresser.store.finding import Finding
+from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.reading.reader import Run, open_run
 from vinedresser.store.records import (
     ExitRecord,
@@ -18,8 +20,8 @@ from vinedresser.store.records import (
     RunRecord,
     TagsRecord,
     TrackingRecord,
+    known_keys,
     lost_records,
-    read_record,
 )
 from vinedresser.store.storage import LocalStorage, Location, Storage
 from vinedresser.tasks.known_tracking import read_tracking
@@ -74,23 +76,36 @@ def find_or_create(
     )
 
 
-def end_tags(run: Run, end: ExitRecord) -> dict[str, object]:
-    """Return the tags by which runs that are over are filtered in MLflow's table."""
+def end_tags(run: Run, end: ExitRecord, faults: Sequence[str] = ()) -> dict[str, object]:
+    """Return the tags by which runs that are over are filtered in MLflow's table.
+
+    Args:
+        run: the run.
+        end: how it ended.
+        faults: sentences about its damaged files that are known already.
+
+    Raises:
+        StoreError: the storage refused.
+    """
     stop = end.stop
+    status = run.status
     findings = run.findings()
+    damaged = [*faults]
+    rule_tags = _rule_tags(run.storage, damaged)
     return {
         "exit.cause": end.cause,
         "exit.reason": end.reason,
         "steps": 0 if end.last_step is None else end.last_step + 1,
         "records.lost": lost_records(run.storage) or None,
-        "steps.saved": run.status.steps_saved(run.info.total_steps),
+        "steps.saved": status.steps_saved(run.info.total_steps),
         "stop.by": stop.by if stop else None,
         "stop.rule": (stop.rule or None) if stop else None,
         "stop.step": stop.step if stop else None,
         "stop.reason": stop.reason if stop else None,
         "findings": ", ".join(dict.fromkeys(found.rule for found in findings)) or None,
         "mlflow.note.content": "\n\n".join(map(_note, findings)) or None,
-        **_rule_tags(run.storage),
+        "problems": "\n".join(dict.fromkeys((*damaged, *run.damage(status)))) or None,
+        **rule_tags,
     }
 
 
@@ -123,18 +138,19 @@ def _literal(text: str) -> str:
     return re.sub(r"([\\`*_\[\]<>])", r"\\\1", visible(text))
 
 
-def _rule_tags(storage: Storage) -> dict[str, str]:
+def _rule_tags(storage: Storage, faults: list[str]) -> dict[str, str]:
     """Return the tags of a run by their names in MLflow.
 
+    Args:
+        storage: the run's storage.
+        faults: receives a sentence for each damaged record.
+
     Raises:
-        CorruptData: a record of tags cannot be read.
         StoreError: the storage refused a request.
     """
     found: dict[str, str] = {}
-    for key in storage.list(f"{TagsRecord.KEY}/"):
-        if not key.endswith(".json"):
-            continue
-        record = read_record(storage, TagsRecord, key=key)
+    for key in known_keys(storage, TagsRecord.KEY, faults):
+        record = read_record_or_none(storage, TagsRecord, key, faults)
         found |= record.tags if record else {}
     return {f"vinedresser.tag.{rule}": text for rule, text in found.items()}
 
@@ -159,14 +175,14 @@ class _RuleTags:
         """Send changed tags, at most every five seconds.
 
         Raises:
-            CorruptData: a record of tags cannot be read.
             StoreError: the storage refused a request.
         """
         now = time.monotonic()
         if now < self._updated + _EVERY:
             return
         self._updated = now
-        tags = _rule_tags(self._storage)
+        # Damage is named once, when the run is settled.
+        tags = _rule_tags(self._storage, [])
         if tags == self._sent:
             return
         try:

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from vinedresser.errors import CorruptData, VinedresserError
+from vinedresser.errors import VinedresserError
 from vinedresser.store.finding import Finding
 from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.reading.reader import Run, open_run
@@ -141,11 +141,7 @@ def run_result(directory: Location) -> RunResult:
     faults: list[str] = []
     tracking = read_record_or_none(run.storage, TrackingRecord, TrackingRecord.KEY, faults)
     status = run.status
-    findings: list[Finding] = []
-    try:
-        findings = run.findings()
-    except CorruptData as error:
-        faults.append(str(error))
+    findings = run.findings()
     losses = _last(run, "losses", ("train",))
     metrics = _last(run, "metrics", ("train", "predict", "eval"))
     return RunResult(
@@ -164,9 +160,7 @@ def run_result(directory: Location) -> RunResult:
         lost=lost_records(run.storage),
         # Reading the values above reveals damage.
         problems=tuple(
-            dict.fromkeys(
-                _brief(problem, directory) for problem in (*status.problems, *faults, *run.problems)
-            )
+            _brief(problem, directory) for problem in dict.fromkeys((*faults, *run.damage(status)))
         ),
     )
 

@@ -12,6 +12,7 @@ from vinedresser.errors import StillRunning
 from vinedresser.explain.reports.report import write_report
 from vinedresser.infra.launcher import settle
 from vinedresser.infra.tracking import RunStatus, finish
+from vinedresser.store.reading.findings import group_files
 from vinedresser.store.reading.reader import Run, open_run
 from vinedresser.store.records import (
     ExitCause,
@@ -87,7 +88,8 @@ def settle_run(location: Location) -> ExitRecord:
     """
     end = end_of_run(location)
     run = open_run(location)
-    with _artifacts(run) as artifacts:
+    faults: list[str] = []
+    with _artifacts(run, faults) as artifacts:
         tracking = read_tracking(location, run.storage)
         if tracking is None or tracking.settled:
             return end
@@ -96,7 +98,7 @@ def settle_run(location: Location) -> ExitRecord:
             tracking.uri,
             run_id,
             MLFLOW_STATUS[end.cause],
-            tags=end_tags(run, end),
+            tags=end_tags(run, end, faults),
             artifacts=artifacts,
             ended=end.ended,
         )
@@ -105,17 +107,23 @@ def settle_run(location: Location) -> ExitRecord:
 
 
 @contextmanager
-def _artifacts(run: Run) -> Iterator[dict[str, Path]]:
+def _artifacts(run: Run, faults: list[str]) -> Iterator[dict[str, Path]]:
     """Write the report to the run; yield copies of the report, findings and actions.
 
     Copies: MLflow's client would follow a link in the run, which may lead anywhere.
+
+    Args:
+        run: the run.
+        faults: receives a sentence for each findings file or journal that is not a file.
     """
-    folders = ("findings/", "actions/")
-    findings = [key for one in folders for key in run.storage.list(one) if key.endswith(".jsonl")]
+    readable = {
+        **group_files(run.storage, "findings", faults),
+        **group_files(run.storage, "actions", faults),
+    }
     with tempfile.TemporaryDirectory(prefix="vinedresser-") as folder:
         copies = LocalStorage(folder)
         write_report(run, Path(folder, REPORT))
         run.storage.put(REPORT, [copies.get(REPORT)])
-        for key in findings:
-            copies.put(key, [run.storage.get(key)])
-        yield {key: Path(folder, key) for key in (REPORT, *findings)}
+        for key, content in readable.items():
+            copies.put(key, [content])
+        yield {key: Path(folder, key) for key in (REPORT, *readable)}
