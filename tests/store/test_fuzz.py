@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-import json
-import os
+import logging
 import random
 import shutil
 import tempfile
@@ -16,206 +14,59 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fastcrc import crc32
 
-from vinedresser.errors import VinedresserError
-from vinedresser.store.finding import Finding
+from tests.store.damaging import CAPTURED, RECORDS, Damaging, other_bytes, other_json
+from tests.store.known_run import KnownRun, Reading
+from vinedresser.errors import CorruptData, VinedresserError
+from vinedresser.store.index.layout import LayoutPool
+from vinedresser.store.index.manifest import SPAN, decode_manifest
 from vinedresser.store.reading.reader import Run, open_run
-from vinedresser.store.reading.series import Column
-from vinedresser.store.step_record import StepRecord
-from vinedresser.store.storage import LocalStorage
-from vinedresser.store.writing.writer import RunWriter
-from vinedresser.testing.runs import end_run, host_tensor, start_run, step_record
 
 # One manifest and some records behind it.
 COMMITS = 104
-NAMES = ("weights/a", "outputs/b", "inputs/c")
-# What is in place of a value whose checksum is right all the same.
-ODD: tuple[Any, ...] = (
-    *(None, True, -1, 0, 1, 7, 2**31, 2**62, 2**63, 2**70, 1.5, -0.0, 1e308, float("nan")),
-    *("", "x", "F32", "00000000", [], [0], [-1], [2**40], ["x"], [[]], [[2**40]], [None], {}),
-    {"layout": 0},
-)
+LONG = KnownRun(COMMITS + 10, 10)
+EVERYTHING = set(LONG.values) | LONG.scalars | LONG.statistics
+# For inputs by the million: three segments.
+SHORT = KnownRun(4, 2)
+INPUTS, PARTS = 1_000_000, 40
+STORED = {value.tobytes() for run in (LONG, SHORT) for value in run.values.values()} | {b""}
+MANIFEST = "manifests/0/000000000000.json"
 
 
-def record_of(step: int) -> StepRecord:
-    """Return a step: weights now and then, an output that is mostly the next module's input."""
-    values = np.arange(6, dtype=np.float32).reshape(2, 3) + step
-    output = host_tensor(values)
-    record = step_record(
-        step,
-        at=1e9 + step,
-        scalars={"losses/loss": step / 7},
-        reductions={"gradients/a": {"l2": float(step), "min": -1.0}},
-    )
-    if step % 3 == 0:
-        record.tensors["weights/a"] = host_tensor(np.full(4, step, np.int16))
-    record.tensors["outputs/b"] = output
-    record.tensors["inputs/c"] = output if step % 4 else host_tensor(-values)
-    return record
-
-
-def truth() -> Iterator[StepRecord]:
-    """Yield the records of the run."""
-    for step in range(COMMITS + 10):
-        yield record_of(step)
-        if step % 20 == 19:
-            yield step_record(
-                step, mode="eval", at=1e9 + step, scalars={"losses/loss": -float(step)}
-            )
-
-
-TRUTH = list(truth())
-VALUES = {
-    (name, record.mode, record.step): tensor.data
-    for record in TRUTH
-    for name, tensor in record.tensors.items()
-}
-SCALARS = {(r.mode, r.step, r.scalars["losses/loss"]) for r in TRUTH}
-STATISTICS = {(r.step, r.reductions["gradients/a"]["l2"]) for r in TRUTH if r.reductions}
-
-
-@pytest.fixture(scope="module")
-def original() -> Iterator[Path]:
+def write(known: KnownRun) -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp())
-    start_run(folder, capture={"relus": {"regex": "relu", "save": [{"every": 1}]}})
-    storage = LocalStorage(folder)
-    writer = RunWriter(storage)
-    for record in TRUTH:
-        writer.add(record)
-        # The first segment has several rows, all others one or two.
-        if record.mode == "train" and record.step >= 10:
-            writer.flush()
-    writer.close()
-    finding = Finding("r", "info", 1, 1, "train", 0, "t", "l2", 1.0, 2.0, 0.5, "s", "c", "r")
-    storage.put("findings/g.jsonl", [json.dumps(finding.to_json()).encode() + b"\n"])
-    end_run(folder)
-    assert storage.list("manifests/")
+    known.write(folder)
     yield folder
     shutil.rmtree(folder)
 
 
-@pytest.fixture
-def folder(original: Path) -> Iterator[Path]:
-    """A copy that may be damaged; its files are links, and are replaced, never written to."""
+@pytest.fixture(scope="module")
+def original() -> Iterator[Path]:
+    yield from write(LONG)
+
+
+@pytest.fixture(scope="module")
+def short() -> Iterator[Path]:
+    yield from write(SHORT)
+
+
+def copied(original: Path) -> Iterator[Path]:
+    """Copy a run to damage it; its files are links, and are replaced, never written to."""
     copy = Path(tempfile.mkdtemp()) / "run"
     shutil.copytree(original, copy, copy_function=lambda a, b: Path(b).hardlink_to(a))
     yield copy
     shutil.rmtree(copy.parent)
 
 
-class Damaging:
-    """Damages a file, and heals it again."""
+@pytest.fixture
+def folder(original: Path) -> Iterator[Path]:
+    assert (original / MANIFEST).exists()
+    yield from copied(original)
 
-    def __init__(self, folder: Path, chance: random.Random) -> None:
-        self._folder = folder
-        self._chance = chance
-        self._healthy: dict[Path, bytes] = {}
-        self._strays: list[Path] = []
 
-    def pick(self, kinds: tuple[str, ...]) -> Path:
-        """Return a file of one of these kinds; there is one."""
-        while True:
-            if found := sorted(self._folder.glob(self._chance.choice(kinds))):
-                return self._chance.choice(found)
-
-    def write(self, path: Path, content: bytes | None) -> None:
-        self._healthy.setdefault(path, path.read_bytes())
-        path.unlink()
-        if content is not None:
-            path.write_bytes(content)
-
-    def clutter(self) -> str:
-        """Add a name that the contract does not know, or put something else in place of a file."""
-        folder = self._chance.choice(("segments/0", "index/0", "manifests/0", "heartbeat", "."))
-        path = self.pick((f"{folder}/*.*",))
-        content = path.read_bytes()
-        what = self._chance.choice(["copy", "copy", "link", "dangling", "fifo", "folder"])
-        if what == "copy":
-            names = (f"{path.name}~", f"{path.name}.6eF3a2C1", f"0{path.name}", "5.json")
-            stray = path.with_name(self._chance.choice(names))
-            stray.write_bytes(content)
-            self._strays.append(stray)
-            return f"stray {stray.relative_to(self._folder)}"
-        self.write(path, None)
-        if what == "fifo":
-            os.mkfifo(path)
-        elif what == "folder":
-            path.mkdir()
-        else:
-            target = path.with_name("target")
-            if what == "link":
-                target.write_bytes(content)
-                self._strays.append(target)
-            path.symlink_to(target)
-        return f"delete {path.relative_to(self._folder)} for a {what}"
-
-    def heal(self) -> None:
-        for stray in self._strays:
-            stray.unlink(missing_ok=True)
-        self._strays.clear()
-        for path, content in self._healthy.items():
-            if path.is_dir():
-                path.rmdir()
-            path.unlink(missing_ok=True)
-            path.write_bytes(content)
-        self._healthy.clear()
-
-    def bytes_of(self, path: Path) -> str:
-        """Corrupt a file; return a description of the change."""
-        content, chance = bytearray(path.read_bytes()), self._chance
-        place = chance.randrange(len(content))
-        other = chance.choice(sorted(path.parent.iterdir()))
-        what = chance.choice(
-            ["flip", "cut", "extend", "zero", "swap", "delete", "duplicate", "noise"]
-        )
-        if what == "flip":
-            content[place] ^= 1 << chance.randrange(8)
-        elif what == "cut":
-            del content[place:]
-        elif what == "extend":
-            content += chance.randbytes(chance.randrange(1, 100))
-        elif what == "zero":
-            content[place : place + 64] = bytes(len(content[place : place + 64]))
-        elif what == "noise":
-            content = bytearray(chance.randbytes(len(content)))
-        elif other.is_file() and what in ("swap", "duplicate"):
-            theirs = other.read_bytes()
-            if what == "swap":
-                self.write(other, bytes(content))
-            content = bytearray(theirs)
-        self.write(path, None if what == "delete" else bytes(content))
-        return f"{what} {path.relative_to(self._folder)} at {place}, {other.name}"
-
-    def json_of(self, path: Path) -> str:
-        """Replace a value in a JSON file, or leave a key out, with a checksum that is right."""
-        document = json.loads(path.read_bytes())
-        places: list[tuple[Any, Any]] = []
-
-        def walk(node: Any) -> None:
-            keys = node if isinstance(node, dict) else range(len(node))
-            for key in keys:
-                places.append((node, key))
-                if isinstance(node[key], dict | list):
-                    walk(node[key])
-
-        walk(document)
-        node, key = self._chance.choice(places)
-        if isinstance(node, dict) and self._chance.random() < 0.2:
-            del node[key]
-            what = "nothing"
-        else:
-            node[key] = self._chance.choice(ODD)
-            what = repr(node[key])
-        for kind in ("record", "manifest"):
-            if kind in document:
-                inner = json.dumps(document[kind], separators=(",", ":")).encode()
-                sealed = b'{"crc32c":"%08x","%s":%s}' % (crc32.iscsi(inner), kind.encode(), inner)
-                self.write(path, sealed)
-                break
-        else:
-            self.write(path, json.dumps(document).encode())
-        return f"{what} for {key!r} in {path.relative_to(self._folder)}"
+@pytest.fixture
+def short_folder(short: Path) -> Iterator[Path]:
+    yield from copied(short)
 
 
 def look_at(run: Run, chance: random.Random, check: Callable[[Any, Any], None]) -> set[Any]:
@@ -226,47 +77,29 @@ def look_at(run: Run, chance: random.Random, check: Callable[[Any, Any], None]) 
         chance: picks the steps that are read one by one.
         check: called with each tensor that was had: which, and its values.
     """
-    had: set[Any] = set()
-
-    def tell(key: Any, value: Any) -> None:
-        check(key, value)
-        had.add(key)
-
-    for name, step in itertools.product(NAMES, chance.sample(range(COMMITS + 12), 3)):
-        with suppress(VinedresserError):
-            tell((name, "train", step), run.tensor(name).value(step))
-    with suppress(VinedresserError):
-        list(run.findings())
-    assert set(map(type, run.tensor_names())) <= {str}
-    for name in NAMES:
-        with suppress(VinedresserError):
-            view = run.tensor(name)
-            assert view.steps().dtype == np.int64
-            assert isinstance(view.shape, tuple)
-            for step, value in view.values():
-                tell((name, "train", step), value)
-    frame = run.to_pandas()
-    losses = frame[frame.name == "losses/loss"]
-    had |= set(zip(losses["mode"], losses["step"], losses["value"], strict=True))
-    norms = run.reductions("l2").get("gradients/a", Column.empty("gradients/a"))
-    had |= set(zip(norms.steps.tolist(), norms.values.tolist(), strict=True))
-    for each in run.follow() if run.status.over else ():
-        for name in each.tensor_names:
-            with suppress(VinedresserError):
-                tell((name, each.mode, each.step), each.tensor(name))
-        with suppress(VinedresserError):
-            assert set(map(type, each.scalars.values())) <= {float}
-    return had
+    reading = Reading(run, check)
+    reading.single(chance.sample(range(COMMITS + 12), 3))
+    reading.others()
+    reading.series()
+    reading.columns()
+    reading.frame()
+    reading.follow()
+    return reading.had
 
 
-def same_as_truth(key: Any, value: Any) -> None:
-    np.testing.assert_array_equal(value, VALUES[key], err_msg=str(key))
-    assert value.dtype == VALUES[key].dtype
+def same_as(known: KnownRun) -> Callable[[Any, Any], None]:
+    """Return a function that compares a tensor with the truth."""
+
+    def check(key: Any, value: Any) -> None:
+        np.testing.assert_array_equal(value, known.values[key], err_msg=str(key))
+        assert value.dtype == known.values[key].dtype
+
+    return check
 
 
-EVERYTHING = set(VALUES) | SCALARS | STATISTICS
-CAPTURED = ("segments/0/*", "index/0/*", "manifests/0/*", "index/0/*0.json", "index/0/*3.json")
-RECORDS = ("run.json", "exit.json", "heartbeat/0.json", "findings/g.jsonl")
+def is_stored(_key: Any, value: Any) -> None:
+    """Check that a tensor is one of those that were stored, under whatever name."""
+    assert value.tobytes() in STORED
 
 
 def hurt_bytes(folder: Path, seed: int, rounds: int, *, clutter: bool = False) -> None:
@@ -277,14 +110,13 @@ def hurt_bytes(folder: Path, seed: int, rounds: int, *, clutter: bool = False) -
         if clutter:
             done = [damaging.clutter()]
         else:
-            done = [damaging.bytes_of(damaging.pick((*CAPTURED, *CAPTURED, *RECORDS)))]
+            done = [damaging.bytes_of((*CAPTURED, *CAPTURED, *RECORDS))]
         if not clutter and chance.random() < 0.3:
-            with suppress(ValueError):  # it is empty by now
-                done.append(damaging.bytes_of(damaging.pick(CAPTURED)))
+            done.append(damaging.bytes_of(CAPTURED))
         begun = time.monotonic()
         try:
             run = open_run(folder)
-            had = look_at(run, chance, same_as_truth)
+            had = look_at(run, chance, same_as(LONG))
             assert had <= EVERYTHING, done
             # What was committed last leaves no trace when its record is gone.
             assert had == EVERYTHING or run.problems or any("delete index" in one for one in done)
@@ -295,29 +127,22 @@ def hurt_bytes(folder: Path, seed: int, rounds: int, *, clutter: bool = False) -
             raise
         assert time.monotonic() - begun < 20, done
         damaging.heal()
-    assert look_at(open_run(folder), chance, same_as_truth) == EVERYTHING
+    assert look_at(open_run(folder), chance, same_as(LONG)) == EVERYTHING
 
 
 def hurt_json(folder: Path, seed: int, rounds: int) -> None:
     """Have records of another shape: nothing but our errors comes of it, and no tensor is wrong."""
     chance = random.Random(seed)
     damaging = Damaging(folder, chance)
-    stored = {value.tobytes() for value in VALUES.values()}
-
-    def known(_key: Any, value: Any) -> None:
-        assert value.tobytes() in stored | {b""}
-
     for _ in range(rounds):
-        kinds = ("index/0/*", "manifests/0/*", "index/0/*0.json", *RECORDS)
-        done = [damaging.json_of(damaging.pick(kinds))]
-        if "index" in done[0]:
+        done = damaging.json_of(("index/0/*", "manifests/0/*", "index/0/*0.json", *RECORDS))
+        if "index" in done:
             # Its copy would be read else.
-            damaging.write(damaging.pick(("manifests/0/*",)), None)
+            damaging.write(folder / MANIFEST, None)
         begun = time.monotonic()
         try:
-            look_at(open_run(folder), chance, known)
-        except VinedresserError:
-            pass
+            with suppress(VinedresserError):
+                look_at(open_run(folder), chance, is_stored)
         except BaseException as error:
             error.add_note(f"seed {seed}: {done}")
             raise
@@ -344,4 +169,83 @@ def test_records_of_another_shape_are_refused(folder: Path, seed: int) -> None:
 @pytest.mark.parametrize("seed", range(100, 108))
 def test_many_corruptions(folder: Path, seed: int) -> None:
     hurt_bytes(folder, seed, 250)
+    hurt_bytes(folder, seed, 100, clutter=True)
     hurt_json(folder, seed, 400)
+
+
+# Ways to read a run, and what of the truth each should have.
+WAYS: tuple[tuple[Callable[[Reading], None], set[Any]], ...] = (
+    (Reading.series, set(SHORT.values)),
+    (Reading.columns, SHORT.scalars | SHORT.statistics),
+    (Reading.follow, set(SHORT.values)),
+    (Reading.others, set()),
+    (lambda reading: reading.single([0, 3]), {key for key in SHORT.values if key[2] in (0, 3)}),
+)
+
+
+def damage(damaging: Damaging, chance: random.Random) -> tuple[list[str], bool]:
+    """Damage a run; return descriptions, and whether its records still have right checksums."""
+    drawn = chance.random()
+    if drawn < 0.35:
+        return [damaging.json_of(("index/0/*", "index/0/*", *RECORDS))], True
+    if drawn < 0.55:
+        return [damaging.clutter()], False
+    done = [damaging.bytes_of((*CAPTURED, *RECORDS))]
+    if drawn < 0.7:
+        done.append(damaging.bytes_of(CAPTURED))
+    return done, False
+
+
+def read_one_way(folder: Path, chance: random.Random, done: list[str], sealed: bool) -> None:
+    """Read a damaged run in one of the ways, and check what was had."""
+    read, whole = chance.choice(WAYS)
+    try:
+        run = open_run(folder)
+        reading = Reading(run, is_stored if sealed else same_as(SHORT))
+        read(reading)
+        over = run.status.over
+    except VinedresserError:
+        assert sealed or any(word in " ".join(done) for word in ("run.json", "exit.json")), done
+        return
+    if not sealed and (over or read is not Reading.follow):
+        assert reading.had <= whole
+        told = run.problems or reading.refused
+        assert reading.had == whole or told or any("delete index" in one for one in done)
+
+
+def check_manifest(content: bytes, chance: random.Random) -> None:
+    """Decode a damaged manifest: refused, unless its values are others that could be right."""
+    if chance.random() < 0.5:
+        changed, done = other_bytes(content, chance)
+        if changed != content:
+            with pytest.raises(CorruptData):
+                decode_manifest(changed, LayoutPool(), 0, 0)
+        return
+    changed, done = other_json(content, chance)
+    with suppress(CorruptData):
+        assert len(decode_manifest(changed, LayoutPool(), 0, 0)) == SPAN, done
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_a_million_inputs(
+    original: Path, short_folder: Path, part: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL, "vinedresser")
+    chance = random.Random(1000 + part)
+    damaging = Damaging(short_folder, chance)
+    manifest = (original / MANIFEST).read_bytes()
+    inputs = INPUTS // PARTS
+    for number in range(inputs):
+        if number % 20 == 0:
+            check_manifest(manifest, chance)
+            continue
+        done, sealed = damage(damaging, chance)
+        try:
+            read_one_way(short_folder, chance, done, sealed)
+        except BaseException as error:
+            error.add_note(f"part {part}, input {number}: {done}")
+            raise
+        damaging.heal()
+    print(f"part {part}: {inputs:,} inputs")  # noqa: T201 (shown by -s)

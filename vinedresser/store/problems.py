@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 
+from vinedresser.plain_text import visible
+
 _logger = logging.getLogger(__name__)
 
 
@@ -18,7 +20,8 @@ class Problems:
         self.sentences: list[str] = []
 
     def note(self, sentence: str) -> None:
-        """Add a sentence unless it is known."""
+        """Add a sentence unless it is known; control characters of names become visible."""
+        sentence = visible(sentence)
         if sentence not in self.sentences:
             self.sentences.append(sentence)
             _logger.warning("%s", sentence)

@@ -98,6 +98,17 @@ def test_every_folder_of_the_contract_names_its_strays(folder: Path) -> None:
     assert found == {*known.values()}
 
 
+def test_a_stray_name_that_no_terminal_can_show_is_escaped(folder: Path) -> None:
+    for name in (b"\xff.json", b"\x1b[2J\n.json"):
+        (folder / "index" / "0" / os.fsdecode(name)).write_bytes(b"{}")
+    run = open_run(folder)
+    assert run.steps().tolist() == [0, 1, 2]
+    assert run.problems == [
+        f"{folder}/index/0/{said}: not the name of an index record; ignored"
+        for said in (r"\x1b[2J\n.json", r"\udcff.json")
+    ]
+
+
 @pytest.mark.parametrize("number", range(4))
 @pytest.mark.parametrize("kind", ["FIFO", "link", "dangling link", "folder"])
 def test_something_else_under_the_name_of_a_record_is_damage(
