@@ -52,7 +52,7 @@ class Case(NamedTuple):
         failure: how it failed.
         call: name of that call; empty in the last run of a failure, in which none failed.
         result: what the scenario returned; None if it raised an error or was killed.
-        stderr: what it wrote to stderr.
+        stderr: what it wrote to stderr and stdout.
         code: exit code; 1 if it raised an error, -9 if it took too long and was killed.
     """
 

@@ -29,6 +29,7 @@ def run_child(scenario: Scenario, folder: Path, at: int, error: int, onwards: bo
     """Run the scenario as if it were a program, write its result, and end the process."""
     library = ctypes.CDLL(os.environ["LD_PRELOAD"])
     said = os.open(folder.with_suffix(".err"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(said, 1)
     os.dup2(said, 2)
     result, code = None, 0
     library.failing_calls_log(os.fsencode(folder.with_suffix(".failed")))
@@ -58,16 +59,24 @@ def text_of(path: Path) -> str:
     return path.read_text() if path.exists() else ""
 
 
+def warm_up(scenario: Scenario, prepare: Scenario, folder: Path) -> None:
+    """Import what the scenario needs, which would otherwise take seconds in each child."""
+    prepare(folder)
+    protocol = os.dup(1)
+    # What it prints is no part of the protocol.
+    os.dup2(2, 1)
+    scenario(folder)
+    os.dup2(protocol, 1)
+    os.close(protocol)
+
+
 def main() -> None:
     """Run all cases."""
     name, function, folder, cases, limit = sys.argv[1:]
     module = import_module(name)
     scenario: Scenario = getattr(module, function)
     prepare: Scenario = getattr(module, "prepare", lambda folder: None)
-    # Imports what it needs, which would otherwise take seconds in each child.
-    warm = Path(folder, "warm")
-    prepare(warm)
-    scenario(warm)
+    warm_up(scenario, prepare, Path(folder, "warm"))
     for error, onwards, stride in json.loads(cases):
         at = 1
         while True:

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.few_descriptors import no_descriptors
+from vinedresser.errors import StoreError
 from vinedresser.infra.relay.files import Files
 from vinedresser.infra.relay.segments import Segments
+from vinedresser.infra.relay.speaking import Speaker
 from vinedresser.store.records import run_lock
 from vinedresser.store.storage import LocalStorage
 from vinedresser.store.storage.spool import adopt_spool, spools
@@ -60,6 +63,24 @@ def test_a_damaged_spool_does_not_hide_the_others(
     os.mkfifo(tmp_path / "c" / ".relay" / "target.json")
     assert spools() == [tmp_path / "b"]
     assert spools("s3://bucket/runs") == [tmp_path / "b"]
+
+
+def test_an_unreadable_folder_is_not_taken_for_an_empty_one(
+    spool: LocalStorage, store: LocalStorage
+) -> None:
+    files = Files(spool, store, None)
+    with no_descriptors(), pytest.raises(StoreError, match="Too many open files"):
+        files.bring(all_of_them=True)
+    files.bring(all_of_them=True)
+    assert store.list("") == ["run.json"]
+
+
+def test_a_message_is_told_although_the_log_cannot_be_written(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / ".relay" / "log.txt").mkdir(parents=True)
+    assert Speaker(tmp_path).say("hello")
+    assert capfd.readouterr().out == '{"say": "hello"}\n'
 
 
 def test_the_lock_of_a_run_follows_no_link(tmp_path: Path) -> None:

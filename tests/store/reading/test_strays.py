@@ -103,7 +103,7 @@ def test_a_stray_name_that_no_terminal_can_show_is_escaped(folder: Path) -> None
         (folder / "index" / "0" / os.fsdecode(name)).write_bytes(b"{}")
     run = open_run(folder)
     assert run.steps().tolist() == [0, 1, 2]
-    assert run.problems == [
+    assert run.damage(run.status) == [
         f"{folder}/index/0/{said}: not the name of an index record; ignored"
         for said in (r"\x1b[2J\n.json", r"\udcff.json")
     ]

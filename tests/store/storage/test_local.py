@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.few_descriptors import no_descriptors
 from vinedresser.errors import ConfigError, CorruptData, KeyMissing, KeyTaken, NotAFile, StoreError
 from vinedresser.store.storage import LocalStorage, Span, open_storage
 from vinedresser.testing.small_disk import small_disk
@@ -117,6 +118,14 @@ def test_only_regular_files_are_objects(tmp_path: Path, kind: str) -> None:
     assert storage.get("folder/other") == b"x"
     with pytest.raises(KeyTaken, match="folder/key"):
         storage.put("folder/key", [b"y"], exclusive=True)
+
+
+def test_a_file_that_cannot_be_looked_up_is_not_missing(tmp_path: Path) -> None:
+    storage = LocalStorage(tmp_path)
+    storage.put("folder/key", [b"x"])
+    with no_descriptors(), pytest.raises(StoreError, match="folder/key: Too many open files"):
+        storage.exists("folder/key")
+    assert storage.exists("folder/key")
 
 
 def test_something_else_than_a_file_is_damage_and_a_refusal(tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ def wait_for_exit(
 
     Raises:
         CorruptData: the record cannot be read.
+        StoreError: the directory cannot be read.
     """
     path = Path(directory)
     storage = LocalStorage(path)

@@ -29,12 +29,12 @@ def main(folder: Path) -> int:
     # Ctrl-C and a closed terminal end the training, but not its upload.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    target = read_target(folder)
     speaker = Speaker(folder)
-    if target is None:
-        speaker.refuse("StoreError", f"{folder}: not a spool")
-        return 2
     try:
+        target = read_target(folder)
+        if target is None:
+            speaker.refuse("StoreError", f"{folder}: not a spool")
+            return 2
         relay = Relay(folder, target, open_storage(target.url), speaker.say)
         relay.claim()
     except VinedresserError as error:

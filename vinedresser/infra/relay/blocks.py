@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+from vinedresser.errors import NotAFile, StoreError
 from vinedresser.store.storage.files import open_file
 
 _BLOCK = 64 << 20
@@ -20,7 +21,13 @@ def blocks(root: str | os.PathLike[str], key: str) -> Iterator[bytes]:
     Raises:
         FileNotFoundError: the file does not exist.
         NotAFile: it is something else, such as a symbolic link.
+        StoreError: it cannot be read for another reason.
     """
-    with open(open_file(root, key), "rb", buffering=0) as file:
-        while block := file.read(_BLOCK):
-            yield block
+    try:
+        with open(open_file(root, key), "rb", buffering=0) as file:
+            while block := file.read(_BLOCK):
+                yield block
+    except (FileNotFoundError, NotAFile):
+        raise
+    except OSError as error:
+        raise StoreError(f"{os.fspath(root)}/{key}: {error.strerror}") from error

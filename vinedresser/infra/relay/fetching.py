@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 
 from vinedresser.errors import KeyMissing, KeyTaken, StoreError
@@ -35,16 +36,10 @@ class Fetcher:
     def __init__(self, spool: LocalStorage, store: Storage) -> None:
         self._spool = spool
         self._store = store
-        self._stopped = spool.exists(StopRecord.KEY)
+        self._stopped = False
         self._waiting = b""
         # The number of the next request of each kind, by the function that returns its key.
-        self._next = {
-            key: first_free(spool, kind, key)
-            for kind, key in (
-                (CaptureRequest.KEY, capture_request_key),
-                (TrainerRequest.KEY, trainer_request_key),
-            )
-        }
+        self._next: dict[Callable[[int], str], int] = {}
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name="fetcher", daemon=True)
         self._thread.start()
@@ -66,6 +61,14 @@ class Fetcher:
                 pause = min(2 * pause, _LONGEST)
 
     def _fetch(self) -> None:
+        if not self._next:
+            self._next = {
+                key: first_free(self._spool, kind, key)
+                for kind, key in (
+                    (CaptureRequest.KEY, capture_request_key),
+                    (TrainerRequest.KEY, trainer_request_key),
+                )
+            }
         if not self._stopped:
             self._stopped = self._take(StopRecord.KEY)
         waiting = self._get(WaitingRecord.KEY)

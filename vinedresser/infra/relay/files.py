@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 
-from vinedresser.errors import KeyTaken, NotAFile
+from vinedresser.errors import KeyTaken, NotAFile, StoreError
 from vinedresser.infra.relay.blocks import blocks
 from vinedresser.store.records import (
     CaptureRequest,
@@ -105,13 +105,20 @@ class Files:
 
     def _keys(self) -> Iterator[str]:
         root = self._spool.location
-        for folder, folders, names in os.walk(root):
+        # Files of a folder that cannot be listed would be left behind, and lost with the spool.
+        for folder, folders, names in os.walk(root, onerror=_refuse):
             inner = os.path.relpath(folder, root)
             prefix = "" if inner == "." else f"{inner}/"
             folders[:] = [one for one in folders if f"{prefix}{one}/" not in self._theirs]
             for name in names:
                 if not name.startswith(TEMPORARY) and prefix + name not in self._theirs:
                     yield prefix + name
+
+
+def _refuse(error: OSError) -> None:
+    """Raise the error of a folder that cannot be listed, unless it was removed."""
+    if not isinstance(error, FileNotFoundError):
+        raise StoreError(f"{error.filename}: {error.strerror}") from error
 
 
 def _is_due(key: str, stat: os.stat_result, at: float) -> bool:

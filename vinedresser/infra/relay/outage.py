@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import Callable, Iterator
 
-from vinedresser.errors import StoreError, StoreFull
+from vinedresser.errors import StoreFull
 from vinedresser.retrying import backoff
 
 _FIRST, _LONGEST = 0.2, 3.0
@@ -26,7 +26,7 @@ class Outage:
         self._since = 0.0
         self._pauses: Iterator[float] | None = None
 
-    def failed(self, error: StoreError) -> float:
+    def failed(self, error: OSError) -> float:
         """Record a failure; return the seconds to wait before the next attempt.
 
         The pauses double up to 3 s. Each is drawn at random between half and all of that, so that

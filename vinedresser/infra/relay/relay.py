@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from vinedresser.errors import KeyTaken, NotAFile, StillRunning, StoreError
+from vinedresser.errors import KeyTaken, NotAFile, RunError, StillRunning
 from vinedresser.infra.launcher import settle
 from vinedresser.infra.relay.claiming import claim_rank, claim_run
 from vinedresser.infra.relay.fetching import Fetcher
@@ -81,10 +81,11 @@ class Relay:
             while True:
                 try:
                     done, idle = self._turn()
-                except NotAFile:
-                    # Damage of the spool, not an outage of the store.
+                except (NotAFile, RunError):
+                    # Damage of the spool, or another run in its place: not an outage.
                     raise
-                except StoreError as error:
+                except OSError as error:
+                    # Of the store, or of the spool, such as a moment without file descriptors.
                     time.sleep(self._outage.failed(error))
                     continue
                 self._outage.succeeded(self._store.location)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import time
 from pathlib import Path
@@ -10,6 +11,8 @@ from threading import Lock
 from typing import Any
 
 from vinedresser.store.storage.spool import PRIVATE
+
+_LOG = logging.getLogger(__name__)
 
 
 class Speaker:
@@ -36,9 +39,13 @@ class Speaker:
         line = json.dumps(message)
         stamp = time.strftime("%Y-%m-%d %H:%M:%S")
         with self._lock:
-            if self._log.parent.is_dir():
-                with self._log.open("a", encoding="utf-8") as log:
-                    log.write(f"{stamp} {line}\n")
+            try:
+                if self._log.parent.is_dir():
+                    with self._log.open("a", encoding="utf-8") as log:
+                        log.write(f"{stamp} {line}\n")
+            except OSError as error:
+                # The upload does not end with its log: on a full disk, it alone makes room.
+                _LOG.warning("%s: %s: %s", self._log, error.strerror, line)
             try:
                 os.write(1, line.encode() + b"\n")
             except OSError:

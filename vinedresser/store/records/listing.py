@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from vinedresser.errors import CorruptData
+from vinedresser.plain_text import visible
 from vinedresser.store.records.keys import stray_note
 from vinedresser.store.storage import Storage
 
@@ -18,7 +19,7 @@ def strays(storage: Storage) -> list[str]:
         StoreError: the storage refused.
     """
     notes = map(stray_note, storage.list(""))
-    return [f"{storage.location}/{note}" for note in notes if note is not None]
+    return [visible(f"{storage.location}/{note}") for note in notes if note is not None]
 
 
 def known_keys(storage: Storage, folder: str, faults: list[str]) -> list[str]:

@@ -108,12 +108,13 @@ class LocalStorage:
         check_key(key)
         parent, _, name = key.rpartition("/")
         try:
-            folder = open_folder(self._root, parent)
-            try:
-                found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            finally:
-                os.close(folder)
-        except OSError:
+            with self._translated(key):
+                folder = open_folder(self._root, parent)
+                try:
+                    found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                finally:
+                    os.close(folder)
+        except (KeyMissing, NotAFile):
             return False
         return stat.S_ISREG(found.st_mode)
 
