@@ -179,6 +179,24 @@ def test_a_rule_without_data_reports_it_once(tmp_path: Path) -> None:
     assert "watch(model, loss=…)" in finding.remedy
 
 
+def test_rules_without_the_same_data_share_one_warning(tmp_path: Path) -> None:
+    class Other(LossAbove):
+        pass
+
+    run = make_run(tmp_path, [step_record(step, scalars={"loss": 1.0}) for step in range(3)])
+    (finding,) = judge(run, [LossAbove(), LossAbove(), Other()])
+    assert (finding.severity, finding.step, finding.rule) == ("warning", 0, "no_data")
+    assert finding.seen == (
+        "watched nothing: no losses at train step 0; nearest names: loss; "
+        "2 rules need it: loss_above, other"
+    )
+    assert finding.evidence == {"rules": ["loss_above", "other"]}
+    assert len(judge(run, [LossAbove(), LossAbove()])) == 1
+    # At the end of a run without a step, too.
+    (finding,) = judge(make_run(tmp_path / "empty", []), [LossAbove(), Other()])
+    assert finding.rule == "no_data"
+
+
 def test_missing_statistics_are_reported(tmp_path: Path) -> None:
     records = [
         step_record(step, scalars={LOSS: 1.0}, reductions={"gradients/a": {"l2": 1.0}})

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from vinedresser.rules.base import Rule
-from vinedresser.rules.rule_runner import RuleRunner
+from vinedresser.rules.rule_runner import WATCHED_NOTHING, RuleRunner
 from vinedresser.rules.signals.base import SignalPool
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
-__all__ = ["NOT_APPLICABLE", "Engine"]
+__all__ = ["NOT_APPLICABLE", "NO_DATA", "Engine"]
 
-# Rule name of the finding that lists the rules that do not apply.
+# Rule names of the findings that list the rules that do not apply, and those that miss data.
 NOT_APPLICABLE = "not_applicable"
+NO_DATA = "no_data"
 
 
 class Engine:
@@ -53,7 +55,8 @@ class Engine:
         self._last = step
         silence = self.idle(step.time)
         self._pool.update(step)
-        return silence + self._filtered((runner, runner.update(step)) for runner in self._runners)
+        found = self._filtered((runner, runner.update(step)) for runner in self._runners)
+        return silence + _joined(found)
 
     def idle(self, until: float) -> list[Finding]:
         """Report that no step was committed up to a time, in seconds since the epoch."""
@@ -61,7 +64,7 @@ class Engine:
 
     def finish(self) -> list[Finding]:
         """Report the end of the run; return the rules' last findings."""
-        found = self._filtered((runner, runner.finish()) for runner in self._runners)
+        found = _joined(self._filtered((runner, runner.finish()) for runner in self._runners))
         unfit = {runner.rule.name: runner.lacks for runner in self._runners if runner.lacks}
         if unfit and self._last is not None:
             found.append(_not_applicable(self._last, unfit))
@@ -80,6 +83,26 @@ class Engine:
                 kept += found
                 self._stopped |= any(one.severity == "stop" for one in found)
         return kept
+
+
+def _joined(findings: list[Finding]) -> list[Finding]:
+    """Return findings in which rules that miss the same data share one, in place of the first."""
+    rules: dict[str, dict[str, None]] = {}
+    for one in findings:
+        if one.seen.startswith(WATCHED_NOTHING):
+            rules.setdefault(one.seen, {})[one.rule] = None
+    joined = []
+    for one in findings:
+        names = rules.pop(one.seen, None)
+        if names is not None and len(names) > 1:
+            seen = f"{one.seen}; {len(names)} rules need it: {', '.join(names)}"
+            cause = "it was not captured, so these rules cannot find anything"
+            joined.append(
+                replace(one, rule=NO_DATA, seen=seen, cause=cause, evidence={"rules": [*names]})
+            )
+        elif names is not None or not one.seen.startswith(WATCHED_NOTHING):
+            joined.append(one)
+    return joined
 
 
 def _not_applicable(step: Step, unfit: Mapping[str, list[str]]) -> Finding:

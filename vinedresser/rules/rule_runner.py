@@ -16,6 +16,8 @@ from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
+# Rules without data begin their sentence with it.
+WATCHED_NOTHING = "watched nothing: "
 # Remedies for missing collections.
 _HINTS = {
     "losses": "give the hook the loss: Hook(…).watch(model, loss=…), or hook.save('losses/…', …)",
@@ -188,7 +190,7 @@ class RuleRunner:
         near = get_close_matches(need.regex or need.collection, names, n=5, cutoff=0.0)
         return self._warning(
             step,
-            seen=f"watched nothing: no {wanted} {place}"
+            seen=f"{WATCHED_NOTHING}no {wanted} {place}"
             + (f"; nearest names: {', '.join(near)}" if near else ""),
             cause="it was not captured, so this rule cannot find anything",
             remedy=_HINTS.get(need.collection, f"capture it: [capture.{need.collection}]"),
