@@ -13,6 +13,7 @@ import pytest
 
 from tests.cli.command_line import vinedresser
 from vinedresser.store.reading.reader import open_run
+from vinedresser.testing.runs import make_run, step_record
 
 TRAINING = textwrap.dedent(
     """
@@ -141,3 +142,20 @@ def test_bad_input_is_one_line_and_exit_code_2(
     assert done.stderr.startswith("vinedresser: ")
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_judging_uses_one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_run(tmp_path / "run", [step_record(0)])
+    (tmp_path / "own.py").write_text(
+        "import os, threading\n"
+        "from vinedresser.rules.base import Rule\n"
+        "class Own(Rule):\n"
+        "    needs = ()\n"
+        "    def update(self, step):\n"
+        "        own = len(os.listdir('/proc/self/task')) - threading.active_count()\n"
+        "        print('threads of libraries:', own)\n"
+    )
+    monkeypatch.setenv("OMP_NUM_THREADS", "4")
+    for command in (["judge", "run", "--rule"], ["rules", "test", "--run", "run"]):
+        done = vinedresser(*command, "own.py:Own", cwd=tmp_path)
+        assert "threads of libraries: 0" in done.stdout, done.stderr

@@ -25,6 +25,9 @@ def judge(
 
     Without --preset and --rule, the built-in rules judge it.
     """
+    from vinedresser.rules.one_thread import use_one_thread
+
+    use_one_thread()
     from vinedresser.cli.views.console import console
     from vinedresser.cli.views.results import print_finding
     from vinedresser.rules.judge import judge as judge_run

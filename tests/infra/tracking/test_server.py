@@ -13,6 +13,7 @@ from pathlib import Path
 from queue import Queue
 from typing import Any
 
+import psutil
 import pytest
 
 from vinedresser.errors import LaunchError, TrackingError
@@ -58,6 +59,14 @@ def history(url: str, run_id: str, key: str) -> list[dict[str, Any]]:
     answer = json.loads(get(f"{url}/api/2.0/mlflow/metrics/get-history?{query}"))
     points: list[dict[str, Any]] = answer["metrics"]
     return points
+
+
+def test_the_database_of_the_server_is_in_no_command_line(server: LocalServer) -> None:
+    first = psutil.Process(server.process.pid)
+    assert get(f"{server.url}/health") == b"OK"
+    commands = [one.cmdline() for one in (first, *first.children(recursive=True))]
+    assert all(commands)
+    assert not [word for words in commands for word in words if "sqlite:" in word]
 
 
 @pytest.mark.thorough

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vinedresser.infra.servers.local_server import LocalServer, stop_server
-from vinedresser.infra.servers.mlflow_ui import mlflow_page, mlflow_ui_command, start_mlflow_ui
+from vinedresser.infra.servers.mlflow_ui import mlflow_page, start_mlflow_ui
 from vinedresser.infra.servers.prefect_server import (
     WORK_POOL,
     StandingPrefect,
@@ -28,7 +28,6 @@ __all__ = [
     "bring_up_prefect",
     "is_private",
     "mlflow_page",
-    "mlflow_ui_command",
     "standing_prefect",
     "start_mlflow_ui",
     "start_private_prefect",

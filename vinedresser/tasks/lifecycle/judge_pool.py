@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -12,17 +11,9 @@ import threading
 from collections.abc import Mapping
 
 from vinedresser.rules.judge_server import Request
+from vinedresser.rules.one_thread import judge_environment
 
-__all__ = ["JudgePool", "judge_environment"]
-
-# The matrices of rules are small: several threads take up to a hundred times as long, since they
-# wait for each other and for the cores that the trainings use.
-_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-
-
-def judge_environment() -> dict[str, str]:
-    """Return the environment of a judge: that of this process, with one thread for numpy."""
-    return os.environ | _ONE_THREAD
+__all__ = ["JudgePool"]
 
 
 class JudgePool:

@@ -10,10 +10,11 @@ from pathlib import Path
 from vinedresser.errors import StoreError, VinedresserError
 from vinedresser.retrying import attempts
 from vinedresser.rules.judge_server import Request
+from vinedresser.rules.one_thread import judge_environment
 from vinedresser.rules.registry import RULES
 from vinedresser.store.storage import LocalStorage, Location
 from vinedresser.store.storage.files import APPEND, open_file
-from vinedresser.tasks.lifecycle.judge_pool import JudgePool, judge_environment
+from vinedresser.tasks.lifecycle.judge_pool import JudgePool
 from vinedresser.tasks.retry_outages import retry_outages
 
 __all__ = ["JudgeFailed", "rules_key", "run_judge"]
