@@ -39,7 +39,11 @@ DAMAGE: Mapping[str, tuple[str, Change, str]] = {
     "run-folder": ("run.json", Path.mkdir, "run.json: a folder, not a file"),
     "run-link": ("run.json", link("/etc/hosts"), "run.json: a symbolic link, not a file"),
     "run-dangling": ("run.json", link("nowhere"), "run.json: a symbolic link, not a file"),
-    "run-text": ("run.json", text("[]"), "run.json: not a RunRecord: [] is not a JSON object"),
+    "run-text": (
+        "run.json",
+        text("[]"),
+        "run.json: not a valid RunRecord: [] is not a JSON object",
+    ),
     "run-time": (
         "run.json",
         text('{"id": "", "name": "", "created": NaN}'),
@@ -51,20 +55,20 @@ DAMAGE: Mapping[str, tuple[str, Change, str]] = {
             '{"id": "", "name": "", "created": 1, "remedy": '
             '{"first": "a", "attempt": 1, "stopped": "a", "finding": {}}}'
         ),
-        "run.json: not a RunRecord: finding is {}, which names no rule",
+        "run.json: not a valid RunRecord: finding is {}, which names no rule",
     ),
     "exit-fifo": ("exit.json", os.mkfifo, "exit.json: a FIFO, not a file"),
     "exit-time": (
         "exit.json",
         text('{"cause": "finished", "reason": "", "ended": NaN}'),
-        "exit.json: not a ExitRecord: ended is nan, which is not a time in seconds since the epoch",
+        "exit.json: not a valid ExitRecord: ended is nan, which is not a time in seconds",
     ),
     "tracking-fifo": ("tracking.json", os.mkfifo, "tracking.json: a FIFO, not a file"),
-    "tracking-text": ("tracking.json", text("{}"), "tracking.json: not a TrackingRecord"),
+    "tracking-text": ("tracking.json", text("{}"), "tracking.json: not a valid TrackingRecord"),
     "supervisor": (
         "supervisor.json",
         text('{"supervisor": {"pid": 1}, "trainer": {}, "started": 1}'),
-        "supervisor.json: not a SupervisorRecord",
+        "supervisor.json: not a valid SupervisorRecord",
     ),
     "heartbeat": ("heartbeat/0.json", os.mkfifo, "heartbeat/0.json: a FIFO, not a file"),
     "heartbeats": ("heartbeat", text(""), "heartbeat: a file, not a folder"),
@@ -138,7 +142,7 @@ def test_reconcile_names_what_it_cannot_settle_and_goes_on(tmp_path: Path) -> No
     lines = done.stdout.splitlines()
     assert [line.split("   ")[0] for line in lines] == ["run-fifo", "tracking-text", "zz-healthy"]
     assert "run.json: a FIFO, not a file" in lines[0]
-    assert "tracking.json: not a TrackingRecord" in lines[1]
+    assert "tracking.json: not a valid TrackingRecord" in lines[1]
     assert "killed: the training vanished" in lines[2]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import html
 import io
+import logging
 import time
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from tests.cli.command_line import vinedresser
 from tests.paths import ROOT
 from vinedresser.cli.views.console import PlainConsole, say
 from vinedresser.explain.reports.report import write_report
+from vinedresser.plain_logs import PlainFormatter
 from vinedresser.plain_text import visible
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import open_run
@@ -56,6 +58,22 @@ def test_lines_and_cells_show_text_as_it_is(text: str, seen: str) -> None:
 def test_characters_to_keep() -> None:
     assert visible("a\n\tb\r", keep="\n\t") == "a\n\tb\\r"
     assert visible("naïve 漢字 👩‍💻") == "naïve 漢字 👩‍💻"
+
+
+def test_log_lines_with_tracebacks_are_plain() -> None:
+    output = io.StringIO()
+    handler = logging.StreamHandler(output)
+    handler.setFormatter(PlainFormatter(logging.Formatter("%(name)s: %(message)s")))
+    logger = logging.getLogger("own")
+    logger.addHandler(handler)
+    try:
+        raise ValueError("\x1b[2J of https://me:word@host")
+    except ValueError:
+        logger.exception("%s\n of hf_%s", "a\rb", "a" * 32)
+    logger.removeHandler(handler)
+    lines = output.getvalue().splitlines()
+    assert lines[:2] == [r"own: a\rb", " of ***"]
+    assert lines[-1] == r"ValueError: \x1b[2J of https://***@host"
 
 
 @pytest.fixture(scope="module")

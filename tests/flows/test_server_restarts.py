@@ -86,7 +86,7 @@ def test_down_ends_running_flows_in_order(
 
 
 def test_a_run_that_died_with_the_machine_does_not_block_its_deployment(
-    prefect: Standing, tmp_path: Path
+    prefect: Standing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prefect.checks_logs = False
     dead = begin_held_sweep(prefect, tmp_path, "killed-machine")
@@ -104,6 +104,9 @@ def test_a_run_that_died_with_the_machine_does_not_block_its_deployment(
     place = f"v2/concurrency_limits/deployment:{prefect.deployment('sweep/killed-machine')['id']}"
     until(lambda: prefect.call("GET", place)["active_slots"] == 0, "the slot to be released")
     prefect.await_state(prefect.begin("sweep/killed-machine"), "COMPLETED")
+    # In a shell that has not evaluated the output of `up`.
+    for name in prefect.server.environment():
+        monkeypatch.delenv(name)
     said = vinedresser(tmp_path, "reconcile", "runs")
     assert "crashed: its process is gone" in said
     assert prefect.state(dead) == "CRASHED"

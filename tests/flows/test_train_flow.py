@@ -61,6 +61,10 @@ def test_runs_are_judged_stopped_and_recorded(
 ) -> None:
     (tmp_path / "experiment.toml").write_text(EXPERIMENT, encoding="utf-8")
     store = mlflow_store(tmp_path / "runs")
+    damaged = store / f"\x1b[2J hf_{'a' * 32}"
+    damaged.mkdir()
+    (damaged / "run.json").write_text("{")
+    (damaged / "tracking.json").write_text("{")
     flow = subprocess.Popen(
         [sys.executable, "-m", "vinedresser", "train", "experiment.toml"],
         cwd=tmp_path,
@@ -73,6 +77,9 @@ def test_runs_are_judged_stopped_and_recorded(
     output, _ = flow.communicate()
     assert flow.returncode == 1, output  # one of them crashed
     assert "digits-healthy" in output
+    # By Prefect's handler.
+    assert r"| vinedresser.tasks.reconcile.reconcile - \x1b[2J ***: not reconciled" in output
+    assert "\x1b[2J" not in output
     healthy, nan, crash = (
         open_run(store / f"digits-{name}") for name in ("healthy", "nan", "crash")
     )

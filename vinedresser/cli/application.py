@@ -21,6 +21,7 @@ from vinedresser.cli.stores import reconcile, status
 from vinedresser.cli.sweeping import sweep
 from vinedresser.cli.training import train
 from vinedresser.errors import ConfigError, VinedresserError
+from vinedresser.plain_logs import PlainFormatter
 from vinedresser.plain_text import visible
 
 __all__ = ["app", "main"]
@@ -42,20 +43,13 @@ def main() -> None:
     """Run the command line; print a VinedresserError as one line and exit with code 2."""
     # Until something else configures logging: messages may have data of runs.
     if logging.lastResort is not None:
-        logging.lastResort.setFormatter(_VisibleFormatter())
+        logging.lastResort.setFormatter(PlainFormatter())
     try:
         _refuse_renamed(sys.argv[1:])
         app()
     except VinedresserError as error:
         print(f"vinedresser: {visible(str(error), keep=_LINES)}", file=sys.stderr)  # noqa: T201
         sys.exit(2)
-
-
-class _VisibleFormatter(logging.Formatter):
-    """Makes control characters of messages visible."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        return visible(super().format(record), keep=_LINES)
 
 
 def _refuse_renamed(arguments: Sequence[str]) -> None:

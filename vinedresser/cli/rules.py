@@ -58,7 +58,7 @@ def test_rule(
     Each run is judged twice. Prints the findings, the time per step and missing tensors. The exit
     code is 1 if the rule failed or if its findings differ between the two passes.
     """
-    from vinedresser.rules.one_thread import use_one_thread
+    from vinedresser.infra.judge_environment import use_one_thread
 
     use_one_thread()
     from vinedresser.cli.views.rule_views import print_check

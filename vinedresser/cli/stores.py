@@ -31,8 +31,7 @@ def reconcile(store: StoreArgument = str(DEFAULT_STORE)) -> None:
     uploads of a store and its sweeps. Running it again changes nothing.
     """
     from vinedresser.cli.views.console import say
-    from vinedresser.infra.prefect_environment import prepare_prefect
-    from vinedresser.infra.prefect_settings import has_server
+    from vinedresser.infra.prefect_environment import prepare_prefect, use_standing
     from vinedresser.tasks.reconcile.flow_record import dead_flows
     from vinedresser.tasks.reconcile.reconcile import reconcile as reconcile_store
     from vinedresser.tasks.reconcile.reconcile import reconcile_spools
@@ -46,7 +45,7 @@ def reconcile(store: StoreArgument = str(DEFAULT_STORE)) -> None:
     if not isinstance(place, Path) or place.is_dir():
         places = [place, *sweeps_in(place)]
         # The flow runs of a private server have ended with it.
-        prefect = has_server() and any(dead_flows(one, []) for one in places)
+        prefect = any(dead_flows(one, []) for one in places) and use_standing()
         if prefect:
             prepare_prefect(local_state(place))()
         for one in places:

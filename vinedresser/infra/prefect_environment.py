@@ -20,7 +20,7 @@ from vinedresser.infra.guard import guard_descendants
 from vinedresser.infra.prefect_settings import has_server, refuse_settings
 from vinedresser.infra.servers import standing_prefect, start_private_prefect
 
-__all__ = ["find_prefect", "prepare_prefect"]
+__all__ = ["find_prefect", "prepare_prefect", "use_standing"]
 
 # Seconds that a configured server has to answer, and between two attempts.
 _PATIENCE, _LOOK = 60.0, 0.5
@@ -60,21 +60,27 @@ def prepare_prefect(store: Path) -> Callable[[], None]:
 def find_prefect() -> None:
     """Set the environment for a standing Prefect server; call it before prefect is imported.
 
-    That is the server of ``PREFECT_API_URL`` or Prefect's profile, or else of `vinedresser up`.
-
     Raises:
         ConfigError: there is none.
     """
-    standing = standing_prefect()
-    named = os.environ.get("PREFECT_API_URL")
-    if standing is not None and (named == f"{standing.url}/api" or not (named or has_server())):
-        os.environ.update(standing.environment())
-    elif not has_server():
+    if not use_standing():
         raise ConfigError(
             "no Prefect server configured: start one on this machine with `vinedresser up`, or set "
             "PREFECT_API_URL to the address of another"
         )
     _set_defaults()
+
+
+def use_standing() -> bool:
+    """Set address and password of a standing Prefect server; return False if there is none.
+
+    That is the server of ``PREFECT_API_URL`` or Prefect's profile, or else of `vinedresser up`.
+    """
+    standing = standing_prefect()
+    named = os.environ.get("PREFECT_API_URL")
+    if standing is not None and (named == f"{standing.url}/api" or not (named or has_server())):
+        os.environ.update(standing.environment())
+    return has_server()
 
 
 def _set_defaults() -> None:

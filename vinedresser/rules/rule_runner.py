@@ -16,6 +16,8 @@ from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
+__all__ = ["WATCHED_NOTHING", "RuleRunner"]
+
 # Rules without data begin their sentence with it.
 WATCHED_NOTHING = "watched nothing: "
 # Remedies for missing collections.

@@ -26,6 +26,7 @@ from prefect.exceptions import TerminationSignal
 
 from vinedresser.errors import VinedresserError
 from vinedresser.infra.guard import guard_descendants
+from vinedresser.plain_logs import format_plainly
 from vinedresser.store.records import FLOW_VARIABLE
 from vinedresser.store.storage import Location
 from vinedresser.tasks.interruption import INTERRUPTED, interrupt
@@ -47,6 +48,8 @@ def ends_in_order(work: Callable[[], T], store: Location) -> T:
             everything has ended.
         BaseException: any error of the work.
     """
+    # Messages have text of runs, such as the names of damaged files.
+    format_plainly("prefect")
     if FLOW_VARIABLE not in os.environ:
         # A flow that a worker started has no guard: if it is killed, its judges would survive.
         guard_descendants()

@@ -89,5 +89,7 @@ def test_what_is_no_identity_is_refused(tmp_path: Path, pid: object) -> None:
     owner = asdict(this_process()) | {"pid": pid}
     document = LaunchRecord(["true"], "/").to_json() | {"owner": owner}
     storage.put(LaunchRecord.KEY, [json.dumps(document).encode()])
-    with pytest.raises(CorruptData, match=r"launch\.json: not a LaunchRecord: .*of a process"):
+    with pytest.raises(
+        CorruptData, match=r"launch\.json: not a valid LaunchRecord: .*of a process"
+    ):
         adopt(tmp_path / "run")

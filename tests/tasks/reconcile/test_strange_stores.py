@@ -156,6 +156,6 @@ def test_damaged_files_of_the_rules_do_not_keep_a_run_unsettled(tmp_path: Path) 
     assert tags["findings"] == "nonfinite"
     assert [line.removeprefix(f"{folder}/")[:45] for line in tags["problems"].splitlines()] == [
         "actions/default.jsonl: a FIFO, not a file",
-        "tags/default.json: not a TagsRecord: TagsReco",
+        "tags/default.json: not a valid TagsRecord: Ta",
         "findings/default.jsonl: line 2 is not a findi",
     ]

@@ -76,7 +76,9 @@ def read_record(storage: Storage, kind: type[R], *, key: str | None = None) -> R
     try:
         return kind.from_json(json.loads(content))
     except (ValueError, TypeError, RecursionError) as error:
-        raise CorruptData(f"{storage.location}/{key}: not a {kind.__name__}: {error}") from error
+        raise CorruptData(
+            f"{storage.location}/{key}: not a valid {kind.__name__}: {error}"
+        ) from error
 
 
 def write_first(storage: Storage, record: R) -> R:

@@ -47,7 +47,8 @@ _REFUSED = {
     "403": "the credentials are wrong or lack a permission",
 }
 _NO_CREDENTIALS = (
-    "no credentials for S3; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+    "no credentials for S3; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE "
+    "(vinedresser up --s3 prints those of the local server)"
 )
 # Botocore's errors without a response, the more specific first.
 _AWAY: tuple[tuple[type[Exception], str], ...] = (

@@ -10,8 +10,8 @@ import sys
 import threading
 from collections.abc import Mapping
 
+from vinedresser.infra.judge_environment import judge_environment
 from vinedresser.rules.judge_server import Request
-from vinedresser.rules.one_thread import judge_environment
 
 __all__ = ["JudgePool"]
 

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 from vinedresser.errors import StoreError, VinedresserError
+from vinedresser.infra.judge_environment import judge_environment
 from vinedresser.retrying import attempts
 from vinedresser.rules.judge_server import Request
-from vinedresser.rules.one_thread import judge_environment
 from vinedresser.rules.registry import RULES
 from vinedresser.store.storage import LocalStorage, Location
 from vinedresser.store.storage.files import APPEND, open_file

@@ -1,4 +1,4 @@
-"""Judging with one thread."""
+"""The environment in which rules are computed: one thread."""
 
 from __future__ import annotations
 

@@ -1,0 +1,40 @@
+"""Log lines with text from runs made harmless: no control characters, no secrets."""
+
+from __future__ import annotations
+
+import logging
+
+from vinedresser.masking import masked_text
+from vinedresser.plain_text import visible
+
+__all__ = ["PlainFormatter", "format_plainly"]
+
+
+class PlainFormatter(logging.Formatter):
+    """Shows the control characters of a log line, and masks what looks like a secret.
+
+    Args:
+        inner: formats the line, with its traceback; None: only the message.
+    """
+
+    def __init__(self, inner: logging.Formatter | None = None) -> None:
+        super().__init__()
+        self._inner = inner or logging.Formatter()
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line for a record."""
+        return visible(masked_text(self._inner.format(record)), keep="\n\t")
+
+
+def format_plainly(package: str) -> None:
+    """Have the log handlers of a package use `PlainFormatter`.
+
+    Args:
+        package: name of the package that defines the handlers, and has installed them.
+    """
+    known = logging.getLogger().manager.loggerDict.values()
+    loggers = [logging.getLogger(), *(one for one in known if isinstance(one, logging.Logger))]
+    for handler in {handler for one in loggers for handler in one.handlers}:
+        ours = isinstance(handler.formatter, PlainFormatter)
+        if type(handler).__module__.startswith(f"{package}.") and not ours:
+            handler.setFormatter(PlainFormatter(handler.formatter))
