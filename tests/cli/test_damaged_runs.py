@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from vinedresser.errors import ConfigError
 from vinedresser.processes import this_process
 from vinedresser.store.records import LaunchRecord, TrackingRecord, write_record
 from vinedresser.store.storage import LocalStorage
+from vinedresser.sweeps.spec import SweepRecord
 from vinedresser.tasks.known_tracking import remember_tracking, tracking
 from vinedresser.tasks.lifecycle.earlier_runs import adopt_living
 from vinedresser.tasks.stores import owned_here, owner_is_gone
@@ -195,3 +197,25 @@ def test_a_copied_heartbeat_is_not_another_rank(tmp_path: Path) -> None:
     done = vinedresser("status", "a", cwd=tmp_path)
     assert "3 records lost (queue or disk full)" in done.stdout
     assert run.status.state == "finished"
+
+
+def test_status_lists_the_sweeps_of_a_store(tmp_path: Path) -> None:
+    record = SweepRecord("s", {}, [], {}, [], None, 1.0, "sqlite:///x.db", "0", id="x")
+    ended = replace(record, end={"status": "FINISHED"})
+    for name, kept in {"a": ended, "b": record, "c d": record, "e": record}.items():
+        make_run(tmp_path / "runs" / name / "trial-0000")
+        write_record(LocalStorage(tmp_path / "runs" / name), kept)
+    damage(tmp_path / "runs" / "b" / "sweep.json", text("{"))
+    os.mkfifo(tmp_path / "runs" / "c d" / "journal.log")
+    with (tmp_path / "runs" / "e" / "journal.log").open("w") as journal:
+        fcntl.flock(journal, fcntl.LOCK_EX)
+        done = vinedresser("status", "runs", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    finished, damaged, dead, running = done.stdout.splitlines()
+    assert finished == "sweep a   finished   1 trial   vinedresser status runs/a"
+    assert damaged.startswith("sweep b   unreadable: runs/b/sweep.json: not a valid SweepRecord")
+    assert dead == "sweep c d   dead   1 trial   vinedresser status 'runs/c d'"
+    assert running == "sweep e   running   1 trial   vinedresser status runs/e"
+    make_run(tmp_path / "runs" / "single", name="single")
+    lines = vinedresser("status", "runs", cwd=tmp_path).stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["run", "single", *["sweep"] * 4]

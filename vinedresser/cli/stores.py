@@ -13,15 +13,21 @@ __all__ = ["reconcile", "status"]
 
 
 def status(store: StoreArgument = str(DEFAULT_STORE)) -> None:
-    """List the runs of a store with their state."""
-    from vinedresser.cli.views.console import console
+    """List the runs and sweeps of a store with their state."""
+    from vinedresser.cli.views.console import console, say
     from vinedresser.cli.views.results import results_table
+    from vinedresser.cli.views.sweep_results import sweep_line
     from vinedresser.tasks.lifecycle.run_result import result_or_damage
     from vinedresser.tasks.stores import runs_in
+    from vinedresser.tasks.sweeping.sweep_record import sweeps_in
 
     place = parse_location(store)
     _check_directory(place)
-    console.print(results_table([result_or_damage(run) for run in runs_in(place)]))
+    runs, sweeps = runs_in(place), sweeps_in(place)
+    if runs or not sweeps:
+        console.print(results_table([result_or_damage(run) for run in runs]))
+    for one in sweeps:
+        say(sweep_line(one))
 
 
 def reconcile(store: StoreArgument = str(DEFAULT_STORE)) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 def is_held(path: Path) -> bool:
     """Return whether a living process holds a sweep's journal."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        # Opening a FIFO would block otherwise.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
         return False
     try:

@@ -15,7 +15,15 @@ from vinedresser.sweeps.spec import SweepRecord
 from vinedresser.tasks.known_tracking import require_known
 from vinedresser.tasks.stores import local_state
 
-__all__ = ["JOURNAL", "PAGE", "end_sweep", "resume_sweep", "settle_sweep", "sweeps_in"]
+__all__ = [
+    "JOURNAL",
+    "PAGE",
+    "end_sweep",
+    "resume_sweep",
+    "settle_sweep",
+    "sweep_state",
+    "sweeps_in",
+]
 
 # Beside the trials, on this machine.
 JOURNAL, PAGE = "journal.log", "sweep.html"
@@ -32,6 +40,22 @@ def sweeps_in(store: Location) -> Sequence[Location]:
         return sorted(path.parent for path in store.glob(f"*/{SweepRecord.KEY}"))
     inner = [store / folder for folder in open_storage(store).folders()]
     return [one for one in inner if (local_state(one) / SweepRecord.KEY).is_file()]
+
+
+def sweep_state(store: Location) -> str:
+    """Return how a sweep stands, in one word: "running"; its end, such as "finished"; or "dead".
+
+    A dead sweep has no process, and none recorded its end.
+
+    Raises:
+        CorruptData: its record cannot be read.
+        StoreError: the folder of its state cannot be read.
+    """
+    state = local_state(store)
+    record = read_record(LocalStorage(state), SweepRecord)
+    if record is not None and "status" in record.end:
+        return str(record.end["status"]).lower()
+    return "running" if is_held(state / JOURNAL) else "dead"
 
 
 def resume_sweep(record: SweepRecord, state: Path) -> None:
