@@ -100,6 +100,12 @@ def test_a_run_that_died_with_the_machine_does_not_block_its_deployment(
     vinedresser(tmp_path, "up", *home)
     assert settings(prefect.server) == settings(before)
 
+    # The supervisors give the sweep a minute to resume.
+    until(
+        lambda: list(tmp_path.glob("runs/*/trial-0000/stop.json")),
+        "the trial to be stopped",
+        seconds=120.0,
+    )
     (tmp_path / "hold").unlink()
     place = f"v2/concurrency_limits/deployment:{prefect.deployment('sweep/killed-machine')['id']}"
     until(lambda: prefect.call("GET", place)["active_slots"] == 0, "the slot to be released")
