@@ -7,6 +7,7 @@
     │   ├── KeyMissing (FileNotFoundError)  no such object
     │   ├── KeyTaken (FileExistsError)      an exclusive put found an existing object
     │   ├── NotAFile (and CorruptData)      a link or FIFO in place of a file
+    │   ├── RunRemoved                      the run directory was removed while it was in use
     │   ├── StoreFull                       no space left
     │   └── UploadFailed                    the upload process does not run
     ├── RunError
@@ -43,6 +44,7 @@ __all__ = [
     "NotAFile",
     "NotARun",
     "RunError",
+    "RunRemoved",
     "SecondWriter",
     "StillRunning",
     "StoreError",
@@ -84,6 +86,10 @@ class KeyTaken(StoreError, FileExistsError):
 
 class StoreFull(StoreError):
     """The storage has no space left; committed data stays readable."""
+
+
+class RunRemoved(StoreError):
+    """The run directory was removed, or moved, while something was about to write to it."""
 
 
 class UploadFailed(StoreError):

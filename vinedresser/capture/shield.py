@@ -11,6 +11,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import ParamSpec, TypeVar
 
+from vinedresser.errors import RunRemoved
+
 _LOG = logging.getLogger(__name__)
 
 P = ParamSpec("P")
@@ -97,6 +99,10 @@ class Shield:
         self, kind: tuple[str, type[Exception]], where: str, error: Exception, then: str
     ) -> None:
         """Report an error under the message of the first of its kind."""
+        if isinstance(error, RunRemoved):
+            # Whatever was being done: the writer says the same.
+            self.report(f"{error}; training continues")
+            return
         if kind not in self._first:
             self._first[kind] = f"{where}: {type(error).__name__}: {error}; {then}"
             _LOG.debug("%s", self._first[kind], exc_info=error)

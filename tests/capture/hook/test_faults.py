@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -193,6 +194,28 @@ def test_a_second_optimizer_is_reported(tmp_path: Path) -> None:
     (problem,) = hook.problems
     assert problem.startswith("a second optimizer, SGD, updates the watched model")
     assert open_run(tmp_path / "run").scalars()["metrics/steps"].steps.tolist() == [2]
+
+
+def test_a_removed_run_directory_is_reported_once_and_not_created_again(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    model, loss = nn.Linear(2, 1), nn.MSELoss()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    hook = Hook(tmp_path / "runs" / "one", collections=EVERYTHING)
+    hook.watch(model, loss, optimizer)
+    for step in range(6):
+        loss(model(torch.ones(1, 2)), torch.zeros(1, 1)).backward()
+        optimizer.step()
+        hook.flush()
+        if step == 2:
+            shutil.rmtree(tmp_path / "runs")
+    hook.close()
+    assert not (tmp_path / "runs").exists()
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line == (
+        f"vinedresser: {tmp_path}/runs/one: the run directory was removed: it has no run.json; "
+        "nothing more is written to it; training continues"
+    )
 
 
 def test_a_forked_child_writes_nothing(tmp_path: Path) -> None:

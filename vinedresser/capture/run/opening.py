@@ -75,7 +75,7 @@ def launched_run(location: str) -> OpenedRun:
         StoreError: the storage failed.
     """
     upload = Upload.of(location)
-    storage = open_storage(location) if upload is None else upload.storage
+    storage = open_storage(location, anchor=RunRecord.KEY) if upload is None else upload.storage
     record = retry(lambda: read_record(storage, RunRecord), StoreError, _RETRIES)
     if record is None:
         raise NotARun(f"{location}: this process was launched for it, but it has no run.json")
@@ -116,7 +116,7 @@ def create_run(
             f"`vinedresser run`, which sets {RUN_VARIABLE}"
         )
     upload = Upload.create(os.fspath(path), environment.rank) if is_remote(path) else None
-    storage = open_storage(path) if upload is None else upload.storage
+    storage = open_storage(path, anchor=RunRecord.KEY) if upload is None else upload.storage
     if environment.rank:
         if upload is not None:
             upload.claim()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Self
 
 from vinedresser.processes import this_process
+from vinedresser.store.records import RunRecord
 from vinedresser.store.relay_process import RelayProcess, recover_spools
 from vinedresser.store.storage.spool import SpoolStorage, make_spool, read_target
 from vinedresser.store.writing.record_queue import QueuePolicy
@@ -35,7 +36,7 @@ class Upload:
 
     def __init__(self, url: str, folder: Path, lock: int | None) -> None:
         self.url = url
-        self.storage = SpoolStorage(folder)
+        self.storage = SpoolStorage(folder, anchor=RunRecord.KEY)
         self._folder = folder
         self._lock = lock
         self._relay: RelayProcess | None = None

@@ -45,7 +45,10 @@ def open_run(location: str | os.PathLike[str] | Storage) -> Run:
         CorruptData: run.json is invalid.
         StoreError: the storage refused.
     """
-    return Run(open_storage(location) if isinstance(location, str | os.PathLike) else location)
+    if isinstance(location, str | os.PathLike):
+        # A reader that waits asks the writer for urgency: it must not create a removed run again.
+        return Run(open_storage(location, anchor=RunRecord.KEY))
+    return Run(location)
 
 
 class Run:

@@ -9,7 +9,14 @@ import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
-from vinedresser.errors import KeyMissing, KeyTaken, NotAFile, StoreError, StoreFull
+from vinedresser.errors import (
+    KeyMissing,
+    KeyTaken,
+    NotAFile,
+    RunRemoved,
+    StoreError,
+    StoreFull,
+)
 from vinedresser.store.storage.base import TEMPORARY, Buffer, Span, check_key
 from vinedresser.store.storage.files import make_folder, naming_obstacles, open_file, open_folder
 
@@ -39,10 +46,14 @@ class LocalStorage:
     Args:
         root: the directory, created by the first put. A relative path is resolved now, so a later
             change of the working directory has no effect.
+        anchor: key of an object without which the directory counts as removed. Then puts fail, and
+            do not create the directory again, except for the exclusive put of the anchor itself.
+            "": there is none.
     """
 
-    def __init__(self, root: str | os.PathLike[str]) -> None:
+    def __init__(self, root: str | os.PathLike[str], *, anchor: str = "") -> None:
         self._location = os.fspath(root)
+        self._anchor = anchor
         self._root = os.path.abspath(self._location)
 
     @property
@@ -50,9 +61,32 @@ class LocalStorage:
         """The directory as given."""
         return self._location
 
+    @property
+    def removed(self) -> bool:
+        """Whether the anchor is missing; False if that cannot be determined."""
+        if not self._anchor:
+            return False
+        try:
+            os.lstat(os.path.join(self._root, self._anchor))
+        except FileNotFoundError:
+            return True
+        except OSError:
+            # A put meets the same error, and reports it.
+            return False
+        return False
+
     def put(self, key: str, parts: Iterable[Buffer], *, exclusive: bool = False) -> None:
-        """See `Storage.put`."""
+        """See `Storage.put`.
+
+        Raises:
+            RunRemoved: the anchor is missing.
+        """
         check_key(key)
+        if self.removed and not (exclusive and key == self._anchor):
+            raise RunRemoved(
+                f"{self._root}: the run directory was removed: it has no {self._anchor}; nothing "
+                "more is written to it"
+            )
         parent, _, name = key.rpartition("/")
         temporary = f"{TEMPORARY}{_TOKEN}-{os.getpid()}-{next(_NUMBERS)}-{name}"
         with self._translated(key):

@@ -63,13 +63,14 @@ def is_remote(location: str | os.PathLike[str]) -> bool:
     return os.fspath(location).startswith(_S3)
 
 
-def open_storage(location: str | os.PathLike[str]) -> Storage:
+def open_storage(location: str | os.PathLike[str], *, anchor: str = "") -> Storage:
     """Return the storage at a location.
 
     Args:
         location: a local path, in which ``~`` is expanded, or ``s3://bucket/prefix``. Endpoint,
             region and credentials for S3 are read like in AWS's own tools: from the environment
             (``AWS_ENDPOINT_URL``, ``AWS_ACCESS_KEY_ID``, …) or from ``~/.aws``.
+        anchor: see `LocalStorage`; without effect on S3, which has no directories.
 
     Raises:
         ConfigError: the URL has an unsupported scheme or no bucket.
@@ -89,9 +90,9 @@ def open_storage(location: str | os.PathLike[str]) -> Storage:
         raise ConfigError(f"{text}: a path object drops a slash of a URL; pass a string, s3://…")
     scheme, separator, _ = text.partition("://")
     if not separator:
-        return LocalStorage(os.path.expanduser(text))
+        return LocalStorage(os.path.expanduser(text), anchor=anchor)
     if scheme == "file":
-        return LocalStorage(text.removeprefix("file://"))
+        return LocalStorage(text.removeprefix("file://"), anchor=anchor)
     raise ConfigError(
         f"{text}: {scheme}:// is not supported; use a local directory or s3://bucket/…"
     )

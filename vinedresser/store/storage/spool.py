@@ -190,6 +190,7 @@ class SpoolStorage(LocalStorage):
 
     Args:
         folder: the spool.
+        anchor: see `LocalStorage`.
 
     Attributes:
         limit: maximum bytes of waiting segments: ``VINEDRESSER_SPOOL_MIB`` (default: 8 GiB).
@@ -201,8 +202,8 @@ class SpoolStorage(LocalStorage):
         ConfigError: ``VINEDRESSER_SPOOL_MIB`` is not a whole number.
     """
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
-        super().__init__(folder)
+    def __init__(self, folder: str | os.PathLike[str], *, anchor: str = "") -> None:
+        super().__init__(folder, anchor=anchor)
         self.limit = _limit()
         self.wait = True
         self.patience = float("inf")

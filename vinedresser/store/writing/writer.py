@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 
-from vinedresser.errors import CorruptData, KeyTaken, SecondWriter, StoreError
+from vinedresser.errors import CorruptData, KeyTaken, RunRemoved, SecondWriter, StoreError
 from vinedresser.processes import this_process
 from vinedresser.store.records import (
     Heartbeat,
@@ -93,7 +93,7 @@ class RunWriter:
         self._lost = 0
         self._reported_dropped = 0
         self._kinds: set[str] = set()
-        self._usurped = False
+        self._ended_early = False
         self._batch_since = self._cut_at = self._glanced_at = self._beaten_at = -float("inf")
         self._process = this_process()
         self._claim()
@@ -242,19 +242,21 @@ class RunWriter:
 
     def _commit(self, records: list[StepRecord]) -> None:
         dropped = self.dropped
-        if self._usurped:
+        if self._ended_early:
             self._lost += len(records)
             return
         try:
             self._committer.commit(records, dropped - self._reported_dropped)
             self._reported_dropped = dropped
             self._compact()
+        except RunRemoved as error:
+            self._lost += len(records)
+            self._give_up(error)
         except (StoreError, SecondWriter) as error:
             self._lost += len(records)
             self._report(error, f"{_span(records)} lost: ")
             if isinstance(error, SecondWriter):
-                self._usurped = True
-                self._queue.end()
+                self._write_no_more()
         except (CorruptData, TypeError, ValueError) as error:
             # One record is invalid; keep the others.
             if len(records) > 1:
@@ -272,13 +274,24 @@ class RunWriter:
 
     def _beat(self, *, closed: bool = False) -> None:
         self._beaten_at = time.monotonic()
-        if self._usurped:
+        if self._ended_early:
             return
         try:
             beat = self._heartbeat(closed=closed)
             write_record(self._storage, beat, key=heartbeat_key(self._rank))
+        except RunRemoved as error:
+            self._give_up(error)
         except StoreError as error:
             self._report(error, "no heartbeat: ")
+
+    def _give_up(self, error: RunRemoved) -> None:
+        """End, since the run is gone."""
+        self._report(error, "")
+        self._write_no_more()
+
+    def _write_no_more(self) -> None:
+        self._ended_early = True
+        self._queue.end()
 
     def _heartbeat(self, *, closed: bool = False) -> Heartbeat:
         return Heartbeat(
