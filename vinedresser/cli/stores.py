@@ -38,6 +38,7 @@ def reconcile(store: StoreArgument = str(DEFAULT_STORE)) -> None:
     """
     from vinedresser.cli.views.console import say
     from vinedresser.infra.prefect_environment import prepare_prefect, use_standing
+    from vinedresser.tasks.lifecycle.run_notes import removed_runs
     from vinedresser.tasks.reconcile.flow_record import dead_flows
     from vinedresser.tasks.reconcile.reconcile import reconcile as reconcile_store
     from vinedresser.tasks.reconcile.reconcile import reconcile_spools
@@ -46,9 +47,10 @@ def reconcile(store: StoreArgument = str(DEFAULT_STORE)) -> None:
 
     place = parse_location(store)
     results = reconcile_spools()
-    if not results:
+    removed = isinstance(place, Path) and any(removed_runs(place, []))
+    if not results and not removed:
         _check_directory(place)
-    if not isinstance(place, Path) or place.is_dir():
+    if not isinstance(place, Path) or place.is_dir() or removed:
         places = [place, *sweeps_in(place)]
         # The flow runs of a private server have ended with it.
         prefect = any(dead_flows(one, []) for one in places) and use_standing()

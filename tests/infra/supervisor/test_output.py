@@ -262,7 +262,7 @@ def test_the_exit_record_is_tried_again_on_a_full_disk(
         caller.communicate(timeout=60)
 
 
-def test_a_run_directory_that_vanishes_harms_no_training(
+def test_a_run_directory_that_is_moved_harms_no_training(
     prepared: Prepared, eventually: Eventually, tmp_path: Path
 ) -> None:
     code = """
@@ -284,7 +284,7 @@ def test_a_run_directory_that_vanishes_harms_no_training(
         eventually((tmp_path / "done").exists)
         eventually(lambda: identify(record.trainer["pid"]) is None)
         assert caller.stderr is not None
-        assert b"the run directory is gone" in caller.stderr.readline()
+        assert b"the run directory was removed" in caller.stderr.readline()
         assert not directory.exists()
         (tmp_path / "elsewhere").rename(directory)
         assert ended(directory).cause == "finished"

@@ -16,7 +16,7 @@ import pytest
 
 from vinedresser.errors import LaunchError
 from vinedresser.infra.launcher import request_stop, settle, supervise, supervisor_alive
-from vinedresser.store.records import ExitRecord, SupervisorRecord, read_record
+from vinedresser.store.records import ExitRecord, SupervisorRecord, read_record, run_lock
 from vinedresser.store.storage import LocalStorage
 
 Eventually = Callable[[Callable[[], object]], None]
@@ -104,6 +104,21 @@ def test_supervisors_outlive_the_process_that_forked_them(
         assert beside.is_alive()
         assert supervisor_alive(first)
     assert end(first).cause == "stopped"
+
+
+def test_a_run_whose_supervisor_was_never_forked_has_ended(
+    prepared: Prepared, eventually: Eventually
+) -> None:
+    supervise(prepared(name="first"))
+    directory = prepared(name="second")
+    (server,) = servers()
+    server.suspend()
+    beside = threading.Thread(target=supervise, args=(directory,))
+    beside.start()
+    eventually(lambda: run_lock.was_taken(directory))
+    server.kill()
+    beside.join()
+    assert settle(directory).cause in ("killed", "finished")
 
 
 def test_waiting_ends_with_a_killed_supervisor(prepared: Prepared, eventually: Eventually) -> None:

@@ -6,6 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -13,6 +14,11 @@ from typing import Any, cast
 import pytest
 
 from vinedresser.errors import LaunchError, StoreError, VinedresserError
+from vinedresser.infra.launcher import prepare_run
+from vinedresser.processes import this_process
+from vinedresser.store.reading.reader import open_run
+from vinedresser.store.reading.step import Step
+from vinedresser.store.records import LaunchRecord, new_run
 from vinedresser.tasks.config.experiment import Experiment
 from vinedresser.tasks.lifecycle.run_queue import RunQueue, run_queue
 from vinedresser.tasks.lifecycle.supervision import Attendance, Stages, supervise
@@ -81,6 +87,27 @@ def test_a_stage_that_fails_keeps_no_other_from_its_work() -> None:
     assert errors == list(failures.values())
     assert launched.is_set()
     assert len(recorder.calls) == 3
+
+
+@pytest.mark.timeout(60)
+def test_followers_of_a_run_end_if_its_launch_fails_without_a_record(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    # This process, its owner, lives.
+    launch = LaunchRecord(["true"], str(tmp_path), owner=asdict(this_process()))
+    prepare_run(run, new_run("run"), launch)
+    steps: list[Step] = []
+
+    def fail(_: RunPlace) -> None:
+        raise LaunchError("the server of the tasks is gone")
+
+    attendance = Attendance(compare=lambda: steps.extend(open_run(run).follow()))
+    stages = Stages(launch=fail, finish=lambda _: None)
+    (error,) = supervise(RunPlace(run), attendance, stages)
+    assert str(error) == "the server of the tasks is gone"
+    assert steps == []
+    status = open_run(run).status
+    assert (status.state, status.code) == ("crashed", 126)
+    assert status.reason == "it was not started: the server of the tasks is gone"
 
 
 class Numbers(RunQueue[int]):

@@ -5,14 +5,16 @@ from __future__ import annotations
 from vinedresser.infra.launcher.adopting import adopt
 from vinedresser.infra.launcher.command_check import check_command
 from vinedresser.infra.launcher.preparing import prepare_run
-from vinedresser.infra.launcher.settlement import settle
+from vinedresser.infra.launcher.settlement import abandon, end_processes, settle
 from vinedresser.infra.launcher.starting import start, supervise
 from vinedresser.infra.launcher.stopping import request_stop
 from vinedresser.infra.launcher.waiting import supervisor_alive, wait_for_exit
 
 __all__ = [
+    "abandon",
     "adopt",
     "check_command",
+    "end_processes",
     "prepare_run",
     "request_stop",
     "settle",

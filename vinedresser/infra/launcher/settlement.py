@@ -33,6 +33,8 @@ from vinedresser.store.records import (
 )
 from vinedresser.store.storage import LocalStorage, Storage
 
+__all__ = ["abandon", "end_processes", "settle"]
+
 R = TypeVar("R", bound=Record)
 
 # Seconds that a run without a heartbeat has to begin.
@@ -81,6 +83,38 @@ def settle(directory: str | os.PathLike[str], *, grace: float | None = None) -> 
         return write_first(storage, _exit_record(path, storage))
     finally:
         os.close(lock)
+
+
+def abandon(directory: str | os.PathLike[str], reason: str) -> None:
+    """Record that a run could not be started; its followers would wait for it as for its owner.
+
+    A run that was started, or whose directory was removed, is left to `settle`.
+
+    Args:
+        directory: the run directory.
+        reason: one sentence.
+
+    Raises:
+        CorruptData: run.json or exit.json cannot be read.
+        StoreError: the directory cannot be read or written.
+    """
+    path = Path(directory)
+    storage = LocalStorage(path)
+    if not storage.exists(RunRecord.KEY):
+        return
+    lock = run_lock.share(path)
+    if lock is None:
+        return
+    try:
+        if not run_lock.was_taken(path) and not heartbeats(storage):
+            write_first(storage, ExitRecord("crashed", reason, time.time(), code=126))
+    finally:
+        os.close(lock)
+
+
+def end_processes(directory: Path, run_id: str) -> None:
+    """Kill what was started for a run whose directory was removed."""
+    kill_with(started_for(directory, run_id))
 
 
 def _continues(path: Path, storage: Storage, run: RunRecord) -> bool:

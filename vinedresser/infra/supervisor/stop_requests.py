@@ -2,34 +2,38 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from vinedresser.errors import CorruptData
 from vinedresser.infra.supervisor.ownership import Ownership
-from vinedresser.store.records import StopRecord, read_record, write_first
-from vinedresser.store.storage import Storage
+from vinedresser.store.records import StopRecord, read_record, run_lock, write_first
+from vinedresser.store.storage import LocalStorage
 
 
 class StopRequests:
     """Stop requests from stop.json, from the end of the run's owner, and from signals.
 
-    The last two are written to stop.json, too, so that other processes see them.
+    The last two are written to stop.json, too, so that other processes see them. A run whose
+    directory is removed is stopped, too: nobody can learn how it continues.
 
     Args:
-        storage: the run directory.
+        storage: the run directory, anchored at its run.json; its lock is held.
         ownership: tells when the run has no owner left.
         report: called with one sentence per problem.
     """
 
     def __init__(
-        self, storage: Storage, ownership: Ownership, report: Callable[[str], None]
+        self, storage: LocalStorage, ownership: Ownership, report: Callable[[str], None]
     ) -> None:
         self._storage = storage
         self._ownership = ownership
         self._report = report
         self._own: StopRecord | None = None
+        self._lock = run_lock.peek(Path(storage.location))
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, lambda number, _: self._on_signal(number))
 
@@ -37,6 +41,8 @@ class StopRequests:
         """Return the first stop request; None if there is none."""
         if reason := self._ownership.look():
             self._ask(StopRecord("owner", reason, time.time()))
+        if self.removed:
+            return self._own or StopRecord("owner", "its directory was removed", time.time())
         try:
             if self._own is not None:
                 return write_first(self._storage, self._own)
@@ -48,6 +54,11 @@ class StopRequests:
             self._report(str(error))
             return self._own
         return None
+
+    @property
+    def removed(self) -> bool:
+        """Whether the run directory was removed; one that was moved may come back."""
+        return not os.fstat(self._lock).st_nlink and self._storage.removed
 
     def _on_signal(self, number: int) -> None:
         name = signal.Signals(number).name

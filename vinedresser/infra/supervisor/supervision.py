@@ -62,7 +62,7 @@ class Supervisor:
 
     def __init__(self, directory: Path, values: int | None = None) -> None:
         self._directory = directory
-        self._storage = LocalStorage(directory)
+        self._storage = LocalStorage(directory, anchor=RunRecord.KEY)
         run = read_record(self._storage, RunRecord)
         launch = read_record(self._storage, LaunchRecord)
         if run is None or launch is None:
@@ -84,7 +84,7 @@ class Supervisor:
         """Supervise to the end, and write the exit record.
 
         Raises:
-            StoreError: the exit record could not be written for a minute.
+            StoreError: see `_commit`.
         """
         stop = self._requests.look()
         self._commit(never_started(stop) if stop else self._supervise())
@@ -205,18 +205,19 @@ class Supervisor:
             return None
 
     def _commit(self, record: ExitRecord) -> None:
-        """Write the exit record; retry while the disk is full."""
+        """Write the exit record; retry while the disk is full.
+
+        Raises:
+            StoreError: it could not be written for a minute, or the directory was removed.
+        """
         deadline = time.monotonic() + _EXIT_PATIENCE
         pause = 0.05
         while True:
             try:
-                # A put would create the directory again after its removal.
-                if not self._directory.is_dir():
-                    raise StoreError(f"{self._directory}: the run directory is gone")
                 write_first(self._storage, record)
             except StoreError as error:
                 self._report(f"{error}; cannot record how the training ended ({record.cause})")
-                if time.monotonic() > deadline:
+                if self._requests.removed or time.monotonic() > deadline:
                     raise
                 time.sleep(pause)
                 pause = min(2 * pause, 1.0)

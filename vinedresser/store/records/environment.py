@@ -59,5 +59,8 @@ def started_for(directory: Path, run_id: str) -> Callable[[Environment], bool]:
 def _is_same(place: str, directory: Path) -> bool:
     try:
         return os.path.isabs(place) and os.path.samefile(place, directory)
+    except FileNotFoundError:
+        # The directory was removed, but its processes may live.
+        return place == os.path.abspath(directory)
     except (OSError, ValueError):
         return False

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from vinedresser.store.storage.files import open_file
 
-__all__ = ["acquire", "is_held", "share", "was_taken"]
+__all__ = ["acquire", "is_held", "peek", "share", "was_taken"]
 
 _NAME = "supervisor.lock"
 # Checking the lock holds it for microseconds; a fork of a supervisor that is killed before the fork
@@ -47,6 +47,19 @@ def was_taken(directory: Path) -> bool:
         return (directory / _NAME).lstat().st_size > 0
     except FileNotFoundError:
         return False
+
+
+def peek(directory: Path) -> int:
+    """Open the lock of a supervised run without taking it, and return the descriptor.
+
+    The file is never replaced: when it has no link any more, the run directory was removed, and
+    not only moved.
+
+    Raises:
+        NotAFile: the lock is not a file.
+        OSError: it cannot be opened.
+    """
+    return open_file(directory, _NAME)
 
 
 def share(directory: Path) -> int | None:

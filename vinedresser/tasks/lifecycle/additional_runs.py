@@ -51,7 +51,7 @@ def follow_additional_runs(place: RunPlace, groups: Sequence[str], *, record: bo
         over = False
         while not over:
             # Checked first: the search below then finds every run that has begun.
-            over = (directory / ExitRecord.KEY).is_file()
+            over = (directory / ExitRecord.KEY).is_file() or place.removed
             for one in place.find_additional(partial(_equip, directory)):
                 jobs += [pool.submit(job) for job in _jobs(one, groups, record)]
             if not over:

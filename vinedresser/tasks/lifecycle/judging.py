@@ -71,6 +71,8 @@ def _judge(directory: Path, group: str, location: Location) -> None:
     judge = _POOL.judge if _all_built_in(Path(request.spec)) else _judge_alone
     remote = isinstance(location, str)
     for _ in attempts(_PAUSES):
+        if not log.parent.is_dir():
+            raise JudgeFailed(f"{directory.name}: the judge of group {group} cannot write its log")
         code = judge(request)
         if code >= 0 and (remote or code != _STORAGE_FAILED):
             break

@@ -30,6 +30,7 @@ from vinedresser.tasks.config.run_spec import RunSpec
 from vinedresser.tasks.known_tracking import remember_tracking
 from vinedresser.tasks.lifecycle.judging import rules_key
 from vinedresser.tasks.lifecycle.mlflow_run import find_or_create
+from vinedresser.tasks.lifecycle.run_notes import note_run
 from vinedresser.tasks.places.cluster_place import ClusterPlace, WorkOrder
 from vinedresser.tasks.places.remote_place import RemotePlace, reserve_url
 from vinedresser.tasks.places.run_place import RunPlace
@@ -108,7 +109,10 @@ class RunMaker:
         tracking = replace(self._tracking, parent=parent or self._tracking.parent)
         write_record(storage, tracking)
         run_id = find_or_create(tracking, place.location, run, new=True)
-        write_record(storage, replace(tracking, run_id=run_id))
+        place.tracking = replace(tracking, run_id=run_id)
+        write_record(storage, place.tracking)
+        if isinstance(place.location, Path) and not place.elsewhere:
+            note_run(place.location, run.id, place.tracking)
         return place
 
     def _place(self, name: str) -> RunPlace:

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from vinedresser.errors import VinedresserError
+from vinedresser.errors import NotARun, VinedresserError
 from vinedresser.store.finding import Finding
 from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.reading.reader import Run, open_run
@@ -166,7 +166,7 @@ def run_result(directory: Location) -> RunResult:
 
 
 def result_or_damage(directory: Location) -> RunResult:
-    """Read the result of a run; of a run that cannot be read, its name and why.
+    """Read the result of a run; of a run that was removed or cannot be read, its name and why.
 
     One damaged run must not hide the others of its store.
 
@@ -176,10 +176,13 @@ def result_or_damage(directory: Location) -> RunResult:
     try:
         return run_result(directory)
     except VinedresserError as error:
+        gone = isinstance(error, NotARun)
         return RunResult(
             name=directory.name,
             directory=directory,
-            status=Status("unreadable", _brief(str(error), directory)),
+            status=Status("killed", "its run directory was removed")
+            if gone
+            else Status("unreadable", _brief(str(error), directory)),
             steps=0,
             total_steps=None,
             losses={},

@@ -23,6 +23,7 @@ from vinedresser.store.records import (
 from vinedresser.store.storage import LocalStorage, Location, open_storage
 from vinedresser.tasks.known_tracking import read_tracking
 from vinedresser.tasks.lifecycle.mlflow_run import end_tags, find_or_create, send_metrics
+from vinedresser.tasks.lifecycle.run_notes import end_removed, forget_run
 from vinedresser.tasks.places.run_place import RunPlace
 
 __all__ = ["MLFLOW_STATUS", "REPORT", "end_of_run", "settle_place", "settle_run"]
@@ -42,12 +43,19 @@ MLFLOW_STATUS: dict[ExitCause, RunStatus] = {
 def settle_place(place: RunPlace) -> None:
     """Bring a run and the additional runs of its script to their store; settle those that arrive.
 
+    Of a run whose directory was removed, MLflow is told the end.
+
     Raises:
         TrackingError: MLflow's database or server refused or is unavailable.
         StoreError: the store refused a request.
     """
     place.complete()
+    for one in (place, *place.additional):
+        if one.removed and one.tracking is not None:
+            end_removed(one.location, one.tracking)
     for one in place.arrived:
+        if one.removed:
+            continue
         if not one.recorded:
             # The store or MLflow was unavailable for longer than a recorder waits.
             send_metrics(one.location)
@@ -103,6 +111,7 @@ def settle_run(location: Location) -> ExitRecord:
             ended=end.ended,
         )
     write_record(run.storage, replace(tracking, run_id=run_id, settled=True))
+    forget_run(location, replace(tracking, run_id=run_id))
     return end
 
 

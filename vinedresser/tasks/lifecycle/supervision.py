@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from vinedresser.errors import VinedresserError
+from vinedresser.errors import RunRemoved, VinedresserError
 from vinedresser.infra.launcher import request_stop
 from vinedresser.tasks.interruption import INTERRUPTED
 from vinedresser.tasks.lifecycle.additional_runs import follow_additional_runs
 from vinedresser.tasks.lifecycle.judging import run_judge
 from vinedresser.tasks.lifecycle.mlflow_run import record_metrics
 from vinedresser.tasks.lifecycle.settle import settle_place
-from vinedresser.tasks.places.run_place import RunPlace
+from vinedresser.tasks.places.run_place import REMOVED, RunPlace
 
 __all__ = ["Attendance", "Stages", "side_by_side", "supervise"]
 
@@ -66,7 +66,8 @@ def supervise(
 ) -> list[BaseException]:
     """Take a prepared run through its lifecycle; return the errors of its stages.
 
-    A stage that fails keeps no other from its work: the run is always settled.
+    A stage that fails keeps no other from its work: the run is always settled. If the directory of
+    the run was removed, that is the only error.
 
     Args:
         place: place of the run, ready to be launched.
@@ -74,6 +75,7 @@ def supervise(
         stages: how each stage is carried out.
         launched: called when the training has ended, before the run is settled.
     """
+    made = not place.removed
     if INTERRUPTED.is_set():
         # All runs may have been asked to stop before this one existed.
         request_stop(place.directory, reason=INTERRUPTED.reason)
@@ -85,14 +87,26 @@ def supervise(
             # Each thread needs a context of its own, by which Prefect knows the flow run.
             return pool.submit(copy_context().run, stage, place, *arguments)
 
-        launch = submit(stages.launch)
+        launch = submit(partial(_launch, stages))
         launch.add_done_callback(lambda _: launched())
         running = [launch, *(submit(stages.judge, group) for group in attendance.groups)]
         if jobs := _jobs(place, attendance):
             running.append(submit(stages.follow, jobs))
         errors = [future.exception() for future in running]
         errors.append(submit(stages.finish).exception())
+    if made and place.removed:
+        # Whoever read or wrote the run has failed for this reason.
+        return [RunRemoved(REMOVED.format(place.directory))]
     return [error for error in errors if error is not None]
+
+
+def _launch(stages: Stages, place: RunPlace) -> None:
+    """Launch a run; if that fails, record it for those who follow the run."""
+    try:
+        stages.launch(place)
+    except BaseException as error:
+        place.abandon(f"it was not started: {error}")
+        raise
 
 
 def _jobs(place: RunPlace, attendance: Attendance) -> list[Callable[[], None]]:

@@ -137,6 +137,17 @@ class ClusterPlace(RunPlace):
             raise VinedresserError(delivery.failures[0])
         return end
 
+    @property
+    def removed(self) -> bool:
+        """Return False: the run is made on another machine, which this one cannot look at."""
+        return False
+
+    def abandon(self, reason: str) -> None:
+        """See `RunPlace.abandon`; a run on an object store does not exist yet."""
+        self._over.set()
+        if self.directory == self._location:
+            super().abandon(reason)
+
     def complete(self) -> None:
         """See `RunPlace.complete`; also remove the directory in which the run was prepared."""
         if self.directory != self._location:

@@ -83,6 +83,7 @@ class RemotePlace(RunPlace):
     ) -> None:
         super().__init__(directory)
         self.url = url
+        self._uploaded = False
         self._lock: int | None = lock
         self._say = say
         self._relay: RelayProcess | None = None
@@ -104,6 +105,11 @@ class RemotePlace(RunPlace):
     def location(self) -> StoreUrl:
         """Location at which readers find the run."""
         return self.url
+
+    @property
+    def removed(self) -> bool:
+        """Whether the spool was removed by somebody else, before the upload was complete."""
+        return not self._uploaded and super().removed
 
     def begin(self) -> None:
         """Claim the URL and begin the upload.
@@ -143,6 +149,7 @@ class RemotePlace(RunPlace):
                 "`vinedresser reconcile` uploads it"
             )
             return False
+        self._uploaded = True
         shutil.rmtree(self.directory, ignore_errors=True)
         return True
 

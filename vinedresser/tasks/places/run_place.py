@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 from vinedresser.capture.attach.launching import additional_runs
-from vinedresser.infra.launcher import settle, supervise, wait_for_exit
-from vinedresser.store.records import ExitRecord
-from vinedresser.store.storage import Location
+from vinedresser.errors import RunRemoved
+from vinedresser.infra.launcher import abandon, end_processes, settle, supervise, wait_for_exit
+from vinedresser.store.records import ExitRecord, RunRecord, TrackingRecord, read_record
+from vinedresser.store.storage import LocalStorage, Location
 
-__all__ = ["AdoptedPlace", "RunPlace"]
+__all__ = ["REMOVED", "AdoptedPlace", "RunPlace"]
+
+REMOVED = "{}: the run directory was removed while a flow used it; its training was ended"
 
 
 class RunPlace:
@@ -24,6 +28,7 @@ class RunPlace:
         additional: places of the additional runs of its script that have begun so far.
         arrived: places of those runs that are complete in their store, after `complete`.
         recorded: whether MLflow has all of its metrics.
+        tracking: its MLflow run; None if it has none.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -31,6 +36,7 @@ class RunPlace:
         self.additional: list[RunPlace] = []
         self.arrived: list[RunPlace] = []
         self.recorded = False
+        self.tracking: TrackingRecord | None = None
         self._known: set[Path] = set()
 
     @property
@@ -53,6 +59,11 @@ class RunPlace:
         """Whether a worker of a cluster trains the run; it then survives this process."""
         return False
 
+    @property
+    def removed(self) -> bool:
+        """Whether the run's directory was removed."""
+        return not os.path.lexists(self.directory / RunRecord.KEY)
+
     def begin(self) -> None:
         """Get ready for the launch, which follows at once."""
 
@@ -65,11 +76,21 @@ class RunPlace:
 
         Raises:
             LaunchError: the training could not be started.
+            RunRemoved: its directory was removed; the training was ended.
             StoreError: the directory cannot be read or written.
         """
-        supervise(self.directory)
-        # Writes the exit record if the supervisor was killed.
-        return settle(self.directory)
+        return self._await_end(supervise)
+
+    def abandon(self, reason: str) -> None:
+        """Record that the training could not be started, unless it was.
+
+        Args:
+            reason: one sentence.
+
+        Raises:
+            StoreError: the directory cannot be read or written.
+        """
+        abandon(self.directory, reason)
 
     def find_additional(self, equip: Callable[[Path], None]) -> list[RunPlace]:
         """Return the places of additional runs that have begun since the last call.
@@ -89,6 +110,16 @@ class RunPlace:
         """Bring this run and the additional runs of its script, all over, to their store."""
         self.arrived = [self, *self.additional]
 
+    def _await_end(self, wait: Callable[[Path], object]) -> ExitRecord:
+        """Wait for the end of the training with a function, and return how it ended."""
+        run = read_record(LocalStorage(self.directory), RunRecord)
+        wait(self.directory)
+        if run is not None and self.removed:
+            end_processes(self.directory, run.id)
+            raise RunRemoved(REMOVED.format(self.directory))
+        # Writes the exit record if the supervisor was killed.
+        return settle(self.directory)
+
     def _beside(self, directory: Path) -> RunPlace | None:
         """Return the place of an additional run; None if it cannot be used."""
         return RunPlace(directory)
@@ -101,7 +132,7 @@ class AdoptedPlace(RunPlace):
         """Wait for the end of the training and return how it ended.
 
         Raises:
+            RunRemoved: its directory was removed; the training was ended.
             StoreError: the directory cannot be read or written.
         """
-        wait_for_exit(self.directory)
-        return settle(self.directory)
+        return self._await_end(wait_for_exit)

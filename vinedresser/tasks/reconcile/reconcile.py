@@ -19,6 +19,7 @@ from pathlib import Path
 
 from vinedresser.capture.run.claims import additional_location
 from vinedresser.errors import StillRunning, UntrustedTracking, VinedresserError
+from vinedresser.infra.launcher import end_processes
 from vinedresser.processes import kill_marked
 from vinedresser.store.records import FLOW_VARIABLE, TrackingRecord
 from vinedresser.store.relay_process import recover_spools
@@ -26,6 +27,11 @@ from vinedresser.store.storage import Location, StoreUrl, open_storage
 from vinedresser.store.storage.spool import adopt_spool, read_target, spools
 from vinedresser.tasks.lifecycle.additional_runs import equip_additional
 from vinedresser.tasks.lifecycle.earlier_runs import settle_left
+from vinedresser.tasks.lifecycle.run_notes import (
+    RunNote,
+    end_removed,
+    removed_runs,
+)
 from vinedresser.tasks.places.shipment import settle_staged
 from vinedresser.tasks.reconcile.flow_record import dead_flows, forget_flow, mark_crashed
 from vinedresser.tasks.stores import (
@@ -77,6 +83,8 @@ def reconcile(store: Location, *, prefect: bool = True) -> list[Reconciled]:
         _await_relays(store)
     for location in _unsettled(store):
         results += _attempt(location.name, partial(_reconcile_run, location))
+    if isinstance(store, Path):
+        results += _reconcile_removed(store)
     results += _attempt(f"sweep {store.name}", partial(settle_sweep, store))
     return results
 
@@ -147,6 +155,22 @@ def _reconcile_run(location: Location) -> str:
         return settle_left(location)
     except StillRunning:
         return ""
+
+
+def _reconcile_removed(store: Path) -> list[Reconciled]:
+    """End the runs whose directory was removed under a flow that is gone, too."""
+    results = []
+    faults: list[str] = []
+
+    def end(note: RunNote) -> str:
+        directory = Path(note.directory)
+        end_processes(directory, note.id)
+        end_removed(directory, TrackingRecord.from_json(note.tracking))
+        return "killed: its run directory was removed"
+
+    for note in [*removed_runs(store, faults)]:
+        results += _attempt(Path(note.directory).name, partial(end, note))
+    return [*results, *(Reconciled("note on a run", one, failed=True) for one in faults)]
 
 
 def _reconcile_flows(store: Location, *, prefect: bool) -> list[Reconciled]:

@@ -11,7 +11,7 @@ from pathlib import Path, PurePath
 from vinedresser.infra.launcher import adopt
 from vinedresser.store.reading.reader import Run, open_run
 from vinedresser.store.reading.step import Step
-from vinedresser.store.records import ExitRecord, read_record
+from vinedresser.store.records import ExitRecord, TrackingRecord, read_record
 from vinedresser.store.status import Status
 from vinedresser.store.storage import Location, open_storage
 from vinedresser.sweeps.objective_history import ObjectiveHistory
@@ -111,6 +111,7 @@ class TrialRuns:
                 self.followed = True
         if isinstance(last, Path) and self.adopted:
             self.places.append(AdoptedPlace(last))
+            self.places[-1].tracking = read_record(open_storage(last), TrackingRecord)
         return bool(locations) and not self.adopted and self.ending() is not None
 
     def unseen(self) -> Iterator[Step]:
