@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -19,6 +21,7 @@ from vinedresser.processes import marked_processes
 from vinedresser.store.reading.reader import open_run
 from vinedresser.store.records import RUN_ID_VARIABLE
 from vinedresser.tasks.config.sweep_file import load_sweep
+from vinedresser.tasks.sweeping.dated_sweep import dated_sweep
 from vinedresser.tasks.sweeping.sweep_result import has_begun
 
 EXPERIMENT = f"""
@@ -59,6 +62,21 @@ def test_each_time_makes_a_sweep_of_its_own_in_one_experiment(tmp_path: Path) ->
     assert swept.experiment.store == tmp_path / "runs" / swept.name
     assert swept.experiment.tracking_experiment == "search"
     assert not has_begun(swept)
+
+
+def test_flow_runs_of_the_same_second_make_sweeps_of_their_own(tmp_path: Path) -> None:
+    write_sweep(tmp_path)
+    load = partial(load_sweep, tmp_path / "sweep.toml")
+    due = datetime(2026, 11, 21, 2, tzinfo=UTC)
+    flows = [str(number) for number in range(8)]
+    with ThreadPoolExecutor(8) as several:
+        made = [one.name for one in several.map(lambda flow: dated_sweep(load, flow, due), flows)]
+    first = "search-20261121T020000Z"
+    assert sorted(made) == [first, *(f"{first}-{number}" for number in range(2, 9))]
+    # A retried flow run gets its sweep again.
+    assert [dated_sweep(load, flow, due).name for flow in flows] == made
+    later = dated_sweep(load, flows[0], due.replace(second=1))
+    assert later.experiment.store == tmp_path / "runs" / "search-20261121T020001Z"
 
 
 @pytest.mark.thorough

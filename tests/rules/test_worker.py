@@ -20,7 +20,7 @@ import pytest
 from tests.rules.runs import RunStore
 from tests.rules.trainings import trained
 from vinedresser.processes import identify
-from vinedresser.rules.findings_file import FindingsFile
+from vinedresser.rules.findings_file import FindingsFile, finding_line
 from vinedresser.rules.judge import judge
 from vinedresser.rules.registry import RULES
 from vinedresser.store.finding import Finding
@@ -104,6 +104,17 @@ def test_killed_and_started_again_it_writes_the_same(tmp_path: Path, spec: Path)
     rules = [json.loads(line)["rule"] for line in file.read_text().splitlines()]
     assert rules == [one.rule for one in found]
     assert {"loss_not_decreasing", "nonfinite"} <= set(rules)
+
+
+@pytest.mark.parametrize("damage", [os.mkfifo, partial(Path.write_bytes, data=b"\xff{")])
+def test_a_damaged_file_is_replaced(tmp_path: Path, damage: Callable[[Path], object]) -> None:
+    path = tmp_path / findings_key("all")
+    path.parent.mkdir()
+    damage(path)
+    file = FindingsFile(LocalStorage(tmp_path), "all")
+    file.add(finding(3))
+    file.close()
+    assert path.read_text() == finding_line(finding(3)) + "\n"
 
 
 def test_a_restarted_judge_keeps_stored_findings(tmp_path: Path) -> None:

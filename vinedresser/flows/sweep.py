@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -18,6 +19,7 @@ from vinedresser.tasks.lifecycle.worker_run import work_order
 from vinedresser.tasks.reconcile.flow_record import flow_recorded
 from vinedresser.tasks.stages import STAGES, reconcile
 from vinedresser.tasks.stores import ensure_store
+from vinedresser.tasks.sweeping.dated_sweep import dated_sweep
 from vinedresser.tasks.sweeping.sweep_record import JOURNAL
 from vinedresser.tasks.sweeping.sweep_result import (
     SweepResult,
@@ -49,8 +51,8 @@ def sweep(
         store: overrides ``run.store``: a path, or the URL of an object store.
         max_concurrent: overrides ``run.max_concurrent``.
         resume: resume the sweep in the store.
-        dated: make a separate sweep, NAME-TIME, for each scheduled time; if it has begun because
-            its flow run is retried, resume it.
+        dated: make a separate sweep, NAME-TIME, for each flow run, named for its scheduled time;
+            if it has begun because the flow run is retried, resume it.
 
     Returns:
         The trials and what went wrong beside them. If the sweep as a whole failed
@@ -65,8 +67,11 @@ def sweep(
         TrackingError: MLflow could not be prepared; nothing was started.
         TerminationSignal: it was cancelled; its trials have saved their checkpoints and ended.
     """
-    mark = f"{flow_run.scheduled_start_time:%Y%m%dT%H%M%SZ}" if dated else ""
-    searched = load_sweep(path, store=store, max_concurrent=max_concurrent, mark=mark)
+    load = partial(load_sweep, path, store=store, max_concurrent=max_concurrent)
+    if dated:
+        searched = dated_sweep(load, str(flow_run.id), flow_run.scheduled_start_time)
+    else:
+        searched = load()
     searched.experiment.refuse_missing_gpus()
     searched.experiment.refuse_missing_variables()
     resume = resume or (dated and has_begun(searched))

@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 
-from vinedresser.errors import KeyMissing
+from vinedresser.errors import CorruptData, KeyMissing
 from vinedresser.store.finding import Finding
 from vinedresser.store.records import findings_key
 from vinedresser.store.storage import Storage
@@ -30,9 +30,9 @@ class FindingsFile:
         self._key = findings_key(group)
         self._text = ""
         try:
+            self._stored: str | None = storage.get(self._key).decode()
+        except (KeyMissing, CorruptData, UnicodeDecodeError):
             # A damaged file is replaced.
-            self._stored: str | None = storage.get(self._key).decode(errors="replace")
-        except KeyMissing:
             self._stored = None
 
     def add(self, finding: Finding) -> None:
