@@ -57,6 +57,7 @@ def test_processes_beside_trainings_load_only_the_standard_library(module: str) 
     assert foreign_packages_after(f"import {module}") == set()
 
 
-def test_help_loads_nothing_heavy() -> None:
-    code = "sys.argv = ['vinedresser', '--help']\nfrom vinedresser.cli import main\nmain()"
+@pytest.mark.parametrize("arguments", [["--help"], ["status", "."]])
+def test_commands_that_only_read_load_nothing_heavy(arguments: list[str]) -> None:
+    code = f"sys.argv[1:] = {arguments}\nfrom vinedresser.cli import main\nmain()"
     assert packages_after(code) & HEAVY == set()

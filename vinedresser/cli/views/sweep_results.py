@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from shlex import quote
+from typing import TYPE_CHECKING
 
 from rich.table import Table
 
@@ -16,7 +17,10 @@ from vinedresser.sweeps.settings import Objective, SweepTable
 from vinedresser.sweeps.trial import Trial
 from vinedresser.tasks.stores import places_in
 from vinedresser.tasks.sweeping.sweep_record import sweep_state
-from vinedresser.tasks.sweeping.sweep_result import SweepResult
+
+if TYPE_CHECKING:
+    # It imports Prefect, which takes seconds.
+    from vinedresser.tasks.sweeping.sweep_result import SweepResult
 
 __all__ = ["STYLES", "summary", "sweep_line", "trials_table"]
 
