@@ -11,8 +11,15 @@ import pytest
 
 from tests.store.writing.records import heartbeat, index_records, record_of, wait_for
 from vinedresser.errors import SecondWriter, StoreFull
+from vinedresser.store.index.manifest import SPAN
 from vinedresser.store.reading.reader import open_run
-from vinedresser.store.records import WaitingRecord, heartbeat_key, index_key
+from vinedresser.store.records import (
+    WaitingRecord,
+    heartbeat_key,
+    index_key,
+    manifest_key,
+    segment_key,
+)
 from vinedresser.store.step_record import HostTensor, StepRecord
 from vinedresser.store.storage import LocalStorage
 from vinedresser.store.storage.base import Buffer
@@ -33,8 +40,12 @@ def test_a_rank_has_one_writer(storage: LocalStorage) -> None:
         RunWriter(storage, 3)
     RunWriter(storage, 4).close()
     writer.close()
-    with pytest.raises(SecondWriter, match=str(storage.location)):
+    with pytest.raises(SecondWriter) as refused:
         RunWriter(storage, 3)
+    assert str(refused.value) == (
+        f"{storage.location}: rank 3 already has a writer; each process needs its own rank, "
+        "and each training its own run"
+    )
 
 
 def test_a_second_writer_gives_up(storage: LocalStorage) -> None:
@@ -168,6 +179,45 @@ def test_one_bad_record_is_lost_alone(storage: LocalStorage) -> None:
     assert writer.dropped == 2
     assert "train step 1 is lost: weights/a at train step 1: 12 bytes" in told[0]
     assert "train step 2 is lost" in told[1]
+
+
+def test_data_that_a_device_does_not_deliver_is_reported(storage: LocalStorage) -> None:
+    def fail(_record: StepRecord) -> None:
+        raise RuntimeError("an illegal memory access was encountered")
+
+    writer = RunWriter(storage)
+    record = record_of(5)
+    record.arriving.append(fail)
+    writer.add(record)
+    assert writer.close()
+    assert writer.problems == [
+        "all at train step 5 is lost: an illegal memory access was encountered"
+    ]
+    assert open_run(storage).steps().tolist() == [5]
+
+
+def test_without_a_manifest_nothing_is_lost_and_other_problems_are_still_reported(
+    storage: LocalStorage,
+) -> None:
+    class Full(LocalStorage):
+        """Has no room for manifests, nor for the segment that follows the first one."""
+
+        def put(self, key: str, parts: Iterable[Buffer], *, exclusive: bool = False) -> None:
+            if key.startswith("manifests/") or key == segment_key(0, SPAN):
+                raise StoreFull(f"{key}: no room")
+            super().put(key, parts, exclusive=exclusive)
+
+    writer = RunWriter(Full(storage.location))
+    for step in range(SPAN + 1):
+        writer.add(record_of(step))
+        writer.flush()
+    assert writer.close()
+    assert writer.problems == [
+        f"a long run will open more slowly: {manifest_key(0, 0)}: no room",
+        f"the record of train step {SPAN} is lost: {segment_key(0, SPAN)}: no room",
+    ]
+    assert writer.dropped == 1
+    assert open_run(storage).steps().tolist() == list(range(SPAN))
 
 
 def test_of_two_records_the_valid_one_is_kept(storage: LocalStorage) -> None:
