@@ -57,9 +57,11 @@ def test_beyond_the_bound_the_best_and_the_newest_are_seen(
     original = samplers._bounded
 
     def noted(
-        trials: list[FrozenTrial], all_directions: list[optuna.study.StudyDirection]
+        trials: list[FrozenTrial],
+        finished: list[FrozenTrial],
+        all_directions: list[optuna.study.StudyDirection],
     ) -> object:
-        seen.append(original(trials, all_directions))
+        seen.append(original(trials, finished, all_directions))
         return seen[-1]
 
     monkeypatch.setattr(samplers, "_bounded", noted)

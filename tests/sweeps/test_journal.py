@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
 from pathlib import Path
 
+import optuna
 import pytest
+from optuna.samplers import RandomSampler
+from optuna.storages import JournalStorage
+from optuna.trial import FrozenTrial, TrialState
 
 from tests.paths import ROOT
 from tests.sweeps.studies import FINISHED, begin, run, study
 from vinedresser.errors import CorruptData, StillRunning
+from vinedresser.sweeps.journal import SweepJournal, SweepStorage
 from vinedresser.sweeps.trial import Proposal
 
 SCRIPT = """
@@ -75,3 +81,42 @@ def test_the_journal_is_one_of_optuna(tmp_path: Path) -> None:
     other = load_study(study_name="sweep", storage=storage)
     assert other.trials[0].intermediate_values == {1: 0.5, 2: 0.6}
     assert other.best_value == 0.6
+
+
+def test_the_storage_lists_the_trials_that_optuna_lists(tmp_path: Path) -> None:
+    journal = SweepJournal(tmp_path / "journal.log")
+    storage = SweepStorage(journal)
+    one = optuna.create_study(storage=storage, study_name="s", sampler=RandomSampler(seed=0))
+    draw = random.Random(0)
+    running = []
+    selections = (None, (TrialState.WAITING,), (TrialState.COMPLETE, TrialState.PRUNED), ())
+
+    def listed(by: JournalStorage) -> list[list[FrozenTrial]]:
+        [study] = by.get_all_studies()
+        return [by.get_all_trials(study._study_id, False, states) for states in selections]
+
+    for number in range(60):
+        # The last one is waiting in the end.
+        action = (
+            "enqueue"
+            if number == 59
+            else draw.choice(("ask", "ask", "enqueue", "tell", "tell", "report"))
+        )
+        if action == "ask":
+            running.append(one.ask())
+            running[-1].suggest_float("x", 0.0, 1.0)
+        elif action == "enqueue":
+            one.enqueue_trial({"x": draw.random()})
+        elif running and action == "report":
+            draw.choice(running).report(draw.random(), number)
+        elif running:
+            trial = running.pop(draw.randrange(len(running)))
+            state = draw.choice((TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL))
+            one.tell(trial, 1.0 if state is TrialState.COMPLETE else None, state)
+        expected = [super(SweepStorage, storage).get_all_trials(0, False, s) for s in selections]
+        assert listed(storage) == expected
+    assert all(expected[:3])
+    journal.close()
+    again = SweepJournal(tmp_path / "journal.log")
+    assert listed(SweepStorage(again)) == expected
+    again.close()

@@ -11,6 +11,7 @@ from optuna import pruners
 from optuna.exceptions import ExperimentalWarning
 
 from vinedresser.infra.configuration import build
+from vinedresser.sweeps.halving import RungPruner
 
 __all__ = ["Pruner", "make_pruner"]
 
@@ -90,7 +91,7 @@ class _Halving(Pruner):
 
     def make(self) -> pruners.BasePruner:
         """See `Pruner.make`."""
-        return pruners.SuccessiveHalvingPruner(min_resource=self.grace, reduction_factor=self.eta)
+        return RungPruner(self.grace, self.eta)
 
     def compares(self, epoch: int) -> bool:
         """See `Pruner.compares`: from the first rung on, also between rungs."""

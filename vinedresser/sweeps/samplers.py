@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import importlib.util
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,11 +36,24 @@ class BoundedTPESampler(TPESampler):
     same; that of the others leaves out the oldest trials, to which TPE gives the least weight.
     """
 
-    def _sample(
+    def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
+        """Propose values of several parameters; see `optuna.samplers.BaseSampler`."""
         # A view of the study, not a study: only what the sampler reads.
-        return super()._sample(_BoundedStudy(study), trial, search_space)  # type: ignore[arg-type]
+        view: Any = _BoundedStudy(study)
+        return super().sample_relative(view, trial, search_space)
+
+    def sample_independent(
+        self,
+        study: optuna.Study,
+        trial: FrozenTrial,
+        param_name: str,
+        param_distribution: BaseDistribution,
+    ) -> Any:
+        """Propose a value of one parameter; see `optuna.samplers.BaseSampler`."""
+        view: Any = _BoundedStudy(study)
+        return super().sample_independent(view, trial, param_name, param_distribution)
 
 
 class _BoundedStudy:
@@ -56,16 +69,23 @@ class _BoundedStudy:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._study, name)
 
-    def _get_trials(self, *arguments: Any, **options: Any) -> list[FrozenTrial]:
-        trials = self._study._get_trials(*arguments, **options)
-        return _bounded(trials, self._study.directions)
+    def _get_trials(
+        self,
+        deepcopy: bool = True,
+        states: Container[TrialState] | None = None,
+        use_cache: bool = False,  # noqa: ARG002 (as fast without)
+    ) -> list[FrozenTrial]:
+        trials = self._study.get_trials(deepcopy, states)
+        if len(trials) <= _MOST:
+            return trials
+        finished = self._study.get_trials(deepcopy, (TrialState.COMPLETE,))
+        return _bounded(trials, finished, self._study.directions)
 
 
-def _bounded(trials: list[FrozenTrial], directions: Sequence[StudyDirection]) -> list[FrozenTrial]:
-    """Return the best trials of each objective and the newest others, in their order."""
-    if len(trials) <= _MOST:
-        return trials
-    finished = [one for one in trials if one.state is TrialState.COMPLETE]
+def _bounded(
+    trials: list[FrozenTrial], finished: list[FrozenTrial], directions: Sequence[StudyDirection]
+) -> list[FrozenTrial]:
+    """Return the best finished trials of each objective and the newest others, in their order."""
     kept: dict[int, FrozenTrial] = {}
     for objective, direction in enumerate(directions):
         sign = -1 if direction is StudyDirection.MAXIMIZE else 1

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import optuna
-from optuna.storages import InMemoryStorage, JournalStorage
+from optuna.storages import InMemoryStorage
 from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as OptunaState
 
-from vinedresser.sweeps.journal import SweepJournal
+from vinedresser.sweeps.journal import SweepJournal, SweepStorage
 from vinedresser.sweeps.peers import behind_sound_trials
 from vinedresser.sweeps.pruners import make_pruner
 from vinedresser.sweeps.samplers import make_sampler
@@ -81,7 +81,7 @@ class Study:
         )
         self._journal = SweepJournal(path) if path is not None else None
         self._study = optuna.create_study(
-            storage=JournalStorage(self._journal) if self._journal else InMemoryStorage(),
+            storage=SweepStorage(self._journal) if self._journal else InMemoryStorage(),
             sampler=sampler,
             pruner=self._pruner.make(),
             study_name=_NAME,

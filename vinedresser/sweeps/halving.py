@@ -1,0 +1,65 @@
+"""Asynchronous successive halving whose decisions take as long at trial 10,000 as at trial 10."""
+
+from __future__ import annotations
+
+from bisect import insort
+
+import optuna
+from optuna.pruners import BasePruner
+from optuna.study import StudyDirection
+from optuna.trial import FrozenTrial
+
+__all__ = ["RungPruner"]
+
+# Optuna's name for the value of a trial at a rung.
+_RUNG = "completed_rung_{}"
+
+
+class RungPruner(BasePruner):
+    """ASHA (Li et al., arXiv 1810.05934), with the decisions of Optuna's `SuccessiveHalvingPruner`.
+
+    Optuna's looks through all trials at each decision; this one keeps the values at each rung.
+
+    Args:
+        grace: step of the first rung; the others are at grace * eta, grace * eta^2 and so on.
+        eta: reduction factor: one of eta trials continues at a rung.
+    """
+
+    def __init__(self, grace: int, eta: int) -> None:
+        self._grace = grace
+        self._eta = eta
+        # By rung, in ascending order; read from the study when a trial reaches the rung.
+        self._values: list[list[float]] = []
+
+    def prune(self, study: optuna.Study, trial: FrozenTrial) -> bool:
+        """Return whether a trial ends; see `optuna.pruners.BasePruner`."""
+        step = trial.last_step
+        if step is None:
+            return False
+        rung = 0
+        while _RUNG.format(rung) in trial.system_attrs:
+            rung += 1
+        while step >= self._grace * self._eta**rung:
+            if not self._is_promoted(study, trial, rung, trial.intermediate_values[step]):
+                return True
+            rung += 1
+        return False
+
+    def _is_promoted(
+        self, study: optuna.Study, trial: FrozenTrial, rung: int, value: float
+    ) -> bool:
+        """Add a trial to a rung, and return whether it is among the best there."""
+        if len(self._values) == rung:
+            key = _RUNG.format(rung)
+            others = study.get_trials(deepcopy=False)
+            self._values.append(
+                sorted(one.system_attrs[key] for one in others if key in one.system_attrs)
+            )
+        study._storage.set_trial_system_attr(trial._trial_id, _RUNG.format(rung), value)
+        values = self._values[rung]
+        insort(values, value)
+        # Of the first eta - 1 trials, the best one so far continues.
+        best = max(len(values) // self._eta, 1)
+        if study.direction is StudyDirection.MAXIMIZE:
+            return value >= values[-best]
+        return value <= values[best - 1]
