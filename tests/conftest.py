@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import random
@@ -22,6 +23,10 @@ from vinedresser.infra.tracking import prepare_tracking
 from vinedresser.testing.s3_server import BUCKET, TestServer, seaweed
 
 register_profiles()
+
+if importlib.util.find_spec("triton"):
+    # It comes with the CUDA build of torch; loaded after TensorFlow, it ends the process (SIGSEGV).
+    importlib.import_module("triton")
 
 _HOME = pytest.StashKey[Path]()
 

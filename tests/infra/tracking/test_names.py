@@ -16,6 +16,7 @@ from vinedresser.errors import ConfigError
 from vinedresser.infra.tracking import MetricNames, absolute_uri, thin
 from vinedresser.infra.tracking.location import sqlite_path
 from vinedresser.infra.tracking.metric_names import clean_key
+from vinedresser.infra.tracking.runs import text
 
 PACKAGE = ROOT / "vinedresser"
 
@@ -31,6 +32,11 @@ def test_thinning_keeps_the_first_thousand_and_fewer_and_fewer_after() -> None:
         10_200,
     ]
     assert sum(map(thin, range(1_000_000))) == 1000 + 3 * 900
+
+
+def test_a_token_beside_a_control_character_is_masked_too() -> None:
+    token = f"hf_{'a1' * 20}"
+    assert text(f"\x07{token}\x1b{token}") == "\\x07***\\x1b***"
 
 
 def test_a_metric_key_is_made_of_mode_and_name_and_stays_the_same() -> None:

@@ -100,7 +100,8 @@ def text(value: object) -> str:
     if isinstance(value, Mapping | list | tuple):
         content = json.dumps(masked_value("", value), default=str)
     else:
-        content = masked_text(visible(str(value), keep="\n\t"))
+        # Masked first: a visible control character ends in letters, which would join a token.
+        content = visible(masked_text(str(value)), keep="\n\t")
     return content if len(content) <= _LONGEST_VALUE else content[: _LONGEST_VALUE - 1] + "…"
 
 
