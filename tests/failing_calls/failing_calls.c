@@ -1,8 +1,10 @@
-/* Preloaded library in which the n-th system call on files below a folder fails.
+/* Preloaded library in which the n-th system call on files below a folder fails, or, if the error
+ * is ENOMEM, the n-th allocation of at least 1 MiB.
  *
  * A process arms it for itself, so that a warm interpreter can fork a child for each n.
  */
 #define _GNU_SOURCE
+#define LARGE (1 << 20)
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -90,11 +92,17 @@ static int linked(const char *link, char *path)
     return 1;
 }
 
+/* Returns whether a call on files can be the one that fails. */
+static int on_files(void)
+{
+    return atomic_load(&armed) && fail_error != ENOMEM;
+}
+
 static int path_fails(const char *call, int folder, const char *path)
 {
     char link[64], whole[2 * PATH_MAX];
     int before = errno, failed;
-    if (!atomic_load(&armed))
+    if (!on_files())
         return 0;
     if (path[0] == '/') {
         failed = counts(path) && fails(call);
@@ -119,7 +127,7 @@ static int file_fails(const char *call, int file)
 {
     char link[64], path[PATH_MAX];
     int before = errno, failed;
-    if (!atomic_load(&armed))
+    if (!on_files())
         return 0;
     snprintf(link, sizeof link, "/proc/self/fd/%d", file);
     failed = linked(link, path) && counts(path) && fails(call);
@@ -219,3 +227,37 @@ ON_NAME(unlinkat, "unlink", d, a, (int d, const char *a, int f), (d, a, f))
 ON_NAME(rmdir, "unlink", AT_FDCWD, a, (const char *a), (a))
 ON_NAME(mkdir, "mkdir", AT_FDCWD, a, (const char *a, mode_t m), (a, m))
 ON_NAME(mkdirat, "mkdir", d, a, (int d, const char *a, mode_t m), (d, a, m))
+
+/* The C library's own names for its functions: dlsym allocates. */
+extern void *__libc_malloc(size_t size);
+extern void *__libc_calloc(size_t count, size_t size);
+extern void *__libc_realloc(void *old, size_t size);
+extern void *__libc_memalign(size_t alignment, size_t size);
+
+static int allocation_fails(size_t size)
+{
+    return size >= LARGE && atomic_load(&armed) && fail_error == ENOMEM && fails("allocation");
+}
+
+void *malloc(size_t size)
+{
+    return allocation_fails(size) ? NULL : __libc_malloc(size);
+}
+
+void *calloc(size_t count, size_t size)
+{
+    return allocation_fails(count * size) ? NULL : __libc_calloc(count, size);
+}
+
+void *realloc(void *old, size_t size)
+{
+    return allocation_fails(size) ? NULL : __libc_realloc(old, size);
+}
+
+int posix_memalign(void **result, size_t alignment, size_t size)
+{
+    if (allocation_fails(size))
+        return ENOMEM;
+    *result = __libc_memalign(alignment, size);
+    return *result ? 0 : ENOMEM;
+}

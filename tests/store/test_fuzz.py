@@ -166,6 +166,7 @@ def test_records_of_another_shape_are_refused(folder: Path, seed: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", range(100, 108))
 def test_many_corruptions(folder: Path, seed: int) -> None:
     hurt_bytes(folder, seed, 250)

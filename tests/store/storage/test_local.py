@@ -128,6 +128,14 @@ def test_a_file_that_cannot_be_looked_up_is_not_missing(tmp_path: Path) -> None:
     assert storage.exists("folder/key")
 
 
+def test_a_file_larger_than_memory_is_named(tmp_path: Path) -> None:
+    with (tmp_path / "key").open("wb") as file:
+        file.truncate(1 << 48)
+    for length in (None, 1 << 48):
+        with pytest.raises(MemoryError, match=r"/key: \d+ bytes do not fit into memory"):
+            LocalStorage(tmp_path).get("key", 0, length)
+
+
 def test_something_else_than_a_file_is_damage_and_a_refusal(tmp_path: Path) -> None:
     (tmp_path / "key").mkdir()
     for expected in (CorruptData, StoreError):

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from tests.failing_calls.campaign import EVERY_ERROR, Failure, failing_calls, run_campaign
-from tests.store.writing.failing_writer import RECORDS
+from tests.store.writing.failing_writer import LONG, RECORDS
 from vinedresser.store.reading.reader import Run, open_run
 from vinedresser.testing.runs import start_run
 from vinedresser.testing.writing import known_records
 
 SCENARIO = "tests.store.writing.failing_writer:write"
+LONG_SCENARIO = "tests.store.writing.failing_writer:write_long"
 QUICK = [Failure(errno.ENOSPC, onwards=False), Failure(errno.EIO, onwards=True, stride=3)]
 
 
@@ -45,3 +46,23 @@ def test_losses_are_counted_whatever_call_fails(tmp_path: Path, failures: list[F
         assert stored == RECORDS or case.result["problems"], case
         whole += not case.call
     assert whole == len(failures)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_losses_are_counted_whatever_allocation_fails(tmp_path: Path) -> None:
+    failures = [Failure(errno.ENOMEM, False, 12), Failure(errno.ENOMEM, True, 40)]
+    library = failing_calls(tmp_path)
+    lost = 0
+    for case in run_campaign(LONG_SCENARIO, library, tmp_path, failures, limit=300.0):
+        assert case.code == 0, case
+        start_run(case.folder)
+        run = open_run(case.folder)
+        losses = run.scalars(LONG).get(LONG)
+        stored = [] if losses is None else losses.steps.tolist()
+        assert losses is None or losses.values.tolist() == [float(step) for step in stored], case
+        assert run.problems == [], case
+        assert len(stored) + case.result["dropped"] == RECORDS, case
+        assert len(stored) == RECORDS or case.result["problems"], case
+        lost += len(stored) < RECORDS
+    assert lost

@@ -65,6 +65,7 @@ class Storage(Protocol):
         Raises:
             KeyMissing: no such object.
             StoreError: the storage refused for another reason.
+            MemoryError: the content does not fit into memory.
         """
 
     def get_many(self, keys: Sequence[str]) -> list[bytes | None]:

@@ -119,7 +119,12 @@ class LocalStorage:
                 if length is None or length > _MUCH:
                     rest = max(os.fstat(descriptor).st_size - start, 0)
                     length = rest if length is None else min(length, rest)
-                return _read(descriptor, start, length)
+                try:
+                    return _read(descriptor, start, length)
+                except MemoryError as error:
+                    raise MemoryError(
+                        f"{self._root}/{key}: {length} bytes do not fit into memory"
+                    ) from error
             finally:
                 os.close(descriptor)
 

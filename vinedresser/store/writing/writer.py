@@ -257,8 +257,8 @@ class RunWriter:
             self._report(error, f"{_span(records)} lost: ")
             if isinstance(error, SecondWriter):
                 self._write_no_more()
-        except (CorruptData, TypeError, ValueError) as error:
-            # One record is invalid; keep the others.
+        except (CorruptData, MemoryError, TypeError, ValueError) as error:
+            # One record is invalid or too large; keep the others.
             if len(records) > 1:
                 for record in records:
                     self._commit([record])
@@ -308,7 +308,8 @@ class RunWriter:
         if kind in self._kinds:
             return
         self._kinds.add(kind)
-        self.problems.append(f"{what}{error}")
+        # A MemoryError may have no message.
+        self.problems.append(f"{what}{str(error) or kind}")
         if self._on_problem is not None:
             self._on_problem(self.problems[-1])
 
