@@ -78,8 +78,8 @@ test-gpu: env  ## tests that need a CUDA device
 	    echo "no CUDA device: the GPU tests were not run"; \
 	fi
 
-chaos: env  ## kill processes of sweeps and their servers, fifty times (KILLS=...)
-	CHAOS_KILLS=$(or $(KILLS),50) $(BIN)/pytest -n 0 -m chaos tests/flows/test_chaos.py
+chaos: env  ## kill and stop processes of sweeps, remove and copy runs, sixty times (KILLS=...)
+	CHAOS_KILLS=$(or $(KILLS),60) $(BIN)/pytest -n 0 -m chaos tests/flows/chaos/test_chaos.py
 
 lint: env  ## check style, types and import layers
 	$(BIN)/ruff check

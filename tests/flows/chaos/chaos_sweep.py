@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable
 from typing import NamedTuple
 
-from tests.flows.chaos_trainer import EPOCH
-from tests.flows.chaos_world import Size, World, until
+from tests.flows.chaos.chaos_kinds import KINDS
+from tests.flows.chaos.chaos_trainer import EPOCH
+from tests.flows.chaos.chaos_world import Size, World, until
 
 __all__ = ["Kill", "sweep_with_kills"]
 
@@ -16,6 +18,8 @@ __all__ = ["Kill", "sweep_with_kills"]
 _BETWEEN = (2, 25)
 # Seconds that a flow may take without a step, on a busy machine.
 _STILL = 300.0
+# As many kills hit one sweep at the most.
+_PER_SWEEP = 14
 # As often a flow that ended by itself is gone on with, one after the other.
 _TRIES = 5
 
@@ -26,7 +30,7 @@ class Kill(NamedTuple):
     """What was killed, and when.
 
     Attributes:
-        kind: of process.
+        kind: of accident; see `KINDS`.
         steps: of all trainings together by then.
         seconds: until the next step was seen.
     """
@@ -37,22 +41,22 @@ class Kill(NamedTuple):
 
 
 def sweep_with_kills(
-    world: World, size: Size, kinds: Iterator[str], draw: random.Random, say: Say
+    world: World, size: Size, kinds: deque[str], draw: random.Random, say: Say
 ) -> list[Kill]:
     """Search, kill and go on until the sweep is whole, and check what came out.
 
     Args:
         world: whose sweep it is.
         size: of the sweep.
-        kinds: what is to be killed, one after the other.
+        kinds: what is to happen, in this order; what happened is removed.
         draw: says when, and which one of a kind.
         say: told of each kill, and of each run that was broken off.
     """
-    label = f"{'far' if world.remote else 'near'} {world.name}"
+    place = "far" if world.remote else "near" if world.servers else "alone"
+    label = f"{place} {world.name}"
     kills: list[Kill] = []
     finished: set[str] = set()
     tries = 0
-    kind = next(kinds, None)
     world.start()
     while not (world.code is not None and world.whole(size)):
         if world.code is not None:
@@ -60,24 +64,26 @@ def sweep_with_kills(
             assert tries < _TRIES, world.said()
             finished |= set(world.finished_runs())
             world.go_on()
-        elif kind is None:
+        elif not kinds or len(kills) == _PER_SWEEP:
             until(lambda: world.code is not None, "the end", 4 * _STILL)
         elif _reach(world, world.progress() + draw.randint(*_BETWEEN)):
-            kill = _kill(world, kind, draw)
+            kill = _kill(world, kinds[0], draw)
             if kill is not None:
-                say(f"  {label}  {kill.kind:<14} at step {kill.steps:>4}, {kill.seconds:5.1f} s")
+                say(f"  {label}  {kill.kind:<19} at step {kill.steps:>4}, {kill.seconds:5.1f} s")
                 kills.append(kill)
-                tries, kind = 0, next(kinds, None)
+                kinds.popleft()
+                tries = 0
     _check(world, size, finished, lambda text: say(f"  {label}  {text}"))
     return kills
 
 
 def _kill(world: World, kind: str, draw: random.Random) -> Kill | None:
-    """Kill one of a kind, and wait for the next step; None where there is none."""
+    """Make one of a kind happen, and wait for the next step; None where there is none."""
     before, at = world.progress(), time.monotonic()
-    if not world.kill(kind, draw):
+    accident = KINDS[kind]
+    if not accident.strike(world, draw):
         return None
-    if kind == "flow":
+    if accident.ends_flow:
         # At once: what trains on can be adopted.
         world.go_on()
     until(lambda: world.progress() > before or world.code is not None, "a step", _STILL)
@@ -92,7 +98,7 @@ def _reach(world: World, goal: int) -> bool:
 
 def _check(world: World, size: Size, finished: set[str], say: Say) -> None:
     """Check what is left when a sweep is over."""
-    world.await_servers()
+    world.backends.wait()
     until(lambda: not world.left(), "the last process to end", 90.0)
     done = world.reconcile()
     assert done.returncode == 0, done.stdout + done.stderr

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections import deque
 from pathlib import Path
 
 import pytest
 
-from tests.flows.chaos_sweep import sweep_with_kills
-from tests.flows.chaos_trainer import EPOCH
-from tests.flows.chaos_world import Size, World, until
+from tests.flows.chaos.chaos_sweep import sweep_with_kills
+from tests.flows.chaos.chaos_trainer import EPOCH
+from tests.flows.chaos.chaos_world import Size, World, until
 from vinedresser.store.records import OwnerRecord
 
 pytestmark = pytest.mark.timeout(600)
@@ -22,7 +23,7 @@ def test_a_sweep_whose_processes_are_killed_comes_out_right(tmp_path: Path) -> N
         size = Size(trials=2, epochs=30, pause=0.5)
         world.write("search", size)
         kinds = ["trainer", "supervisor", "judge", "relay", "SeaweedFS", "flow"]
-        kills = sweep_with_kills(world, size, iter(kinds), random.Random(0), lambda _: None)
+        kills = sweep_with_kills(world, size, deque(kinds), random.Random(0), lambda _: None)
         assert [kill.kind for kill in kills] == kinds
     finally:
         world.close()

@@ -8,21 +8,17 @@ import random
 import signal
 import subprocess
 import sys
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from threading import Thread
 from typing import Any, NamedTuple
 
 import psutil
 
-from tests.flows.chaos_trainer import EPOCH, accuracy
+from tests.cli.terminal import Terminal
+from tests.flows.chaos.chaos_servers import Servers
+from tests.flows.chaos.chaos_trainer import EPOCH, accuracy
 from tests.waiting import until
-from vinedresser.infra.servers import start_mlflow_ui, stop_server
-from vinedresser.infra.servers.local_server import LocalServer, free_ports, start_server
 from vinedresser.processes import marked_processes
 from vinedresser.store.reading.reader import Run, open_run
 from vinedresser.store.records import Heartbeat, heartbeat_key, read_record
@@ -34,12 +30,11 @@ from vinedresser.tasks.places.checkpoints import SavedCheckpoint
 from vinedresser.tasks.stores import runs_in
 from vinedresser.tasks.sweeping.sweep_record import JOURNAL
 from vinedresser.tasks.sweeping.sweep_result import has_begun
-from vinedresser.testing.s3_server import BUCKET, TestServer
+from vinedresser.testing.s3_server import BUCKET
 
-__all__ = ["KINDS", "SERVERS", "BrokenOff", "Size", "World", "until"]
+__all__ = ["SCRIPT", "BrokenOff", "Size", "World", "until"]
 
 SCRIPT = Path(__file__).with_name("chaos_trainer.py")
-SERVERS = ("Prefect server", "MLflow server", "SeaweedFS")
 # By what a process is known by its command line.
 _PROCESSES = {
     "supervisor": "vinedresser.infra.supervisor",
@@ -47,8 +42,8 @@ _PROCESSES = {
     "judge": "vinedresser.rules.",
     "relay": "vinedresser.infra.relay",
     "trainer": str(SCRIPT),
+    "embedded server": "vinedresser.infra.servers.prefect_process",
 }
-KINDS = ("flow", "trainer", "supervisor", "judge", "guard", "relay", *SERVERS)
 
 _SWEEP = """
 [sweep]
@@ -123,24 +118,34 @@ class World:
         folder: for all files.
         remote: the sweep's runs are on S3.
         servers: Prefect and MLflow are servers; else there is one for the flow, and a database.
+        terminal: flows run in a terminal.
+
+    Attributes:
+        folder: for all files.
+        remote: the sweep's runs are on S3.
+        servers: see above.
+        name: name of the current sweep.
+        environment: variables by which the servers are found.
+        marker: variable that marks all processes of flows.
+        backends: the servers.
     """
 
-    def __init__(self, folder: Path, *, remote: bool, servers: bool) -> None:
+    def __init__(
+        self, folder: Path, *, remote: bool, servers: bool, terminal: bool = False
+    ) -> None:
         self.folder = folder
         self.remote = remote
-        self._marker = {"CHAOS": f"{folder}"}
-        self._prefect_port, self._mlflow_port = free_ports("127.0.0.1", 2)
-        self._s3 = TestServer(folder / "s3") if remote else None
-        self._prefect = self._start_prefect() if servers else None
-        self._mlflow = self._start_mlflow() if servers else None
+        self.servers = servers
+        self._in_terminal = terminal
+        self._terminal: Terminal | None = None
+        self.marker = {"CHAOS": f"{folder}"}
+        self.backends = Servers(folder, remote=remote, central=servers)
         self._flow: subprocess.Popen[bytes] | None = None
         self._steps: dict[str, int] = {}
-        self._returning: dict[str, Thread] = {}
         self.name = ""
         self.file = folder / "sweep.toml"
         self.environment = {
-            **(self._s3.environment if self._s3 else {}),
-            **({"PREFECT_API_URL": f"{self._prefect.url}/api"} if self._prefect else {}),
+            **self.backends.environment,
             "PREFECT_HOME": str(folder / "prefect-client"),
             "VINEDRESSER_SPOOL": str(folder / "spool"),
         }
@@ -148,14 +153,12 @@ class World:
 
     def close(self) -> None:
         """End all processes."""
-        self.await_servers()
+        self.backends.wait()
         for pid in marked_processes(f"CHAOS={self.folder}"):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        for server in filter(None, (self._prefect, self._mlflow)):
-            stop_server(server, grace=0.0)
-        if self._s3:
-            self._s3.close()
+        self._close_terminal()
+        self.backends.close()
         for name in self.environment:
             os.environ.pop(name, None)
 
@@ -171,7 +174,7 @@ class World:
             hold=f', hold = "{hold}"' if hold else "",
             script=SCRIPT,
             store=self._store,
-            mlflow=self._tracking_uri,
+            mlflow=self.tracking_uri,
         )
         self.file.write_text(text, encoding="utf-8")
 
@@ -184,15 +187,44 @@ class World:
 
     def start(self, *arguments: str) -> None:
         """Start the flow."""
+        self._close_terminal()
+        if self._in_terminal:
+            self._terminal = Terminal(
+                "sweep",
+                str(self.file),
+                *arguments,
+                cwd=self.folder,
+                environment=self.marker,
+            )
+            self._flow = self._terminal.process
+            return
+        self._flow = self.begin("sweep", str(self.file), *arguments)
+
+    def begin(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """Start a command of vinedresser in a session of its own, and return its process."""
         with (self.folder / "flow.log").open("ab") as log:
-            self._flow = subprocess.Popen(
-                [sys.executable, "-m", "vinedresser", "sweep", str(self.file), *arguments],
+            return subprocess.Popen(
+                [sys.executable, "-m", "vinedresser", *arguments],
                 cwd=self.folder,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, **self._marker},
+                env={**os.environ, **self.marker},
                 start_new_session=True,
             )
+
+    def interrupt(self) -> int:
+        """Press Ctrl-C in the flow's terminal, and return its exit code."""
+        assert self._terminal is not None
+        self._terminal.type("\x03")
+        return self._terminal.process.wait()
+
+    def _close_terminal(self) -> None:
+        """Append what was printed in the terminal of a flow that has ended to the log."""
+        if self._terminal is None:
+            return
+        terminal, self._terminal = self._terminal, None
+        with (self.folder / "flow.log").open("a", encoding="utf-8") as log:
+            log.write(terminal.output())
 
     def go_on(self) -> None:
         """Start the flow again, after the one before has ended."""
@@ -205,7 +237,8 @@ class World:
         return self._flow.poll()
 
     def said(self) -> str:
-        """Return the end of what the flows printed."""
+        """Return the end of what the flows, which have ended, printed."""
+        self._close_terminal()
         return (self.folder / "flow.log").read_text(encoding="utf-8", errors="replace")[-6000:]
 
     def reconcile(self) -> subprocess.CompletedProcess[str]:
@@ -216,7 +249,7 @@ class World:
             capture_output=True,
             text=True,
             check=False,
-            env={**os.environ, **self._marker},
+            env={**os.environ, **self.marker},
         )
 
     def sweep_store(self) -> Location:
@@ -242,9 +275,7 @@ class World:
         return sorted(found)
 
     def kill(self, kind: str, draw: random.Random) -> bool:
-        """Kill (SIGKILL) one of a kind; a server comes back some seconds later."""
-        if kind in SERVERS:
-            return self._kill_server(kind, draw.uniform(0.0, 4.0))
+        """Kill (SIGKILL) one of a kind; return False if there is none."""
         found = self.processes(kind)
         if not found:
             return False
@@ -254,36 +285,6 @@ class World:
             assert self._flow is not None
             self._flow.wait()
         return True
-
-    def _kill_server(self, kind: str, pause: float) -> bool:
-        returning = self._returning.get(kind)
-        if returning is not None and returning.is_alive():
-            return False
-        if kind == "SeaweedFS":
-            assert self._s3 is not None
-            self._s3.kill()
-        else:
-            server = self._mlflow if kind == "MLflow server" else self._prefect
-            assert server is not None
-            stop_server(server, grace=0.0)
-        self._returning[kind] = Thread(target=self._bring_back, args=(kind, pause))
-        self._returning[kind].start()
-        return True
-
-    def _bring_back(self, kind: str, pause: float) -> None:
-        time.sleep(pause)
-        if kind == "SeaweedFS":
-            assert self._s3 is not None
-            self._s3.restart()
-        elif kind == "MLflow server":
-            self._mlflow = self._start_mlflow()
-        else:
-            self._prefect = self._start_prefect()
-
-    def await_servers(self) -> None:
-        """Wait until all servers that were killed are back."""
-        for thread in self._returning.values():
-            thread.join()
 
     # Looking.
 
@@ -301,10 +302,14 @@ class World:
         """Return the processes that descend from any flow and live."""
         return [*marked_processes(f"CHAOS={self.folder}")]
 
-    def mlflow_runs(self) -> dict[str, str]:
-        """Return the status of each run that MLflow has of this sweep, by name."""
+    def states(self) -> dict[str, str]:
+        """Return the states of the sweep's runs by the names of their folders."""
+        return {place.name: open_run(place).status.state for place in runs_in(self.sweep_store())}
+
+    def mlflow_runs(self, experiment: str = "") -> dict[str, str]:
+        """Return the status of each run of an experiment in MLflow, by name; "": the sweep's."""
         done = subprocess.run(
-            [sys.executable, "-c", _READ_MLFLOW, self._tracking_uri, self.name],
+            [sys.executable, "-c", _READ_MLFLOW, self.tracking_uri, experiment or self.name],
             check=True,
             capture_output=True,
             text=True,
@@ -333,7 +338,7 @@ class World:
 
     def finished_runs(self) -> list[str]:
         """Return the names of the runs that came to their end."""
-        self.await_servers()
+        self.backends.wait()
         runs = [open_run(place) for place in runs_in(self.sweep_store())]
         return [run.info.name for run in runs if run.status.state == "finished"]
 
@@ -361,30 +366,6 @@ class World:
         return f"s3://{BUCKET}/runs" if self.remote else "runs"
 
     @property
-    def _tracking_uri(self) -> str:
-        return self._mlflow.url if self._mlflow else f"sqlite:///{self.folder}/mlflow.db"
-
-    def _start_mlflow(self) -> LocalServer:
-        return start_mlflow_ui(f"sqlite:///{self.folder}/mlflow.db", port=self._mlflow_port)
-
-    def _start_prefect(self) -> LocalServer:
-        url = f"http://127.0.0.1:{self._prefect_port}"
-        return start_server(
-            "Prefect's server",
-            [
-                *(sys.executable, "-m", "prefect", "server", "start", "--no-services", "--no-ui"),
-                *("--host", "127.0.0.1", "--port", str(self._prefect_port)),
-            ],
-            url,
-            lambda: _answers(f"{url}/api/health"),
-            timeout=240.0,
-            environment={"PREFECT_HOME": str(self.folder / "prefect-server")},
-        )
-
-
-def _answers(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(url, timeout=2.0) as answer:
-            return bool(answer.status == 200)
-    except (OSError, urllib.error.URLError):
-        return False
+    def tracking_uri(self) -> str:
+        """Where MLflow keeps the runs."""
+        return self.backends.tracking_uri
