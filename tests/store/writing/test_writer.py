@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.store.writing.records import GatedStorage, heartbeat, index_records, record_of, wait_for
@@ -71,6 +72,22 @@ def test_a_writer_that_falls_behind_makes_larger_segments(gated: GatedStorage) -
     gated.gate.set()
     writer.close()
     assert [len(record["steps"]) for record in index_records(gated)] == [10, 38, 32]
+
+
+def test_segments_of_many_tensors_stay_small_behind_a_slow_storage(gated: GatedStorage) -> None:
+    """A reader decodes the names of a whole segment, so they are not made larger."""
+    tensors = {f"x{number}": np.zeros(25, np.uint8) for number in range(400)}
+    writer = RunWriter(gated, cut_bytes=15_000, cut_seconds=1000)
+    for step in range(2):
+        writer.add(step_record(step, tensors=tensors))
+    assert gated.reached.wait(10)
+    for step in range(2, 14):
+        writer.add(step_record(step, tensors=tensors))
+    gated.gate.set()
+    writer.close()
+    # With three steps a segment has more than 1,000 tensors; with six it would be large enough
+    # for a writer that has fallen behind.
+    assert [len(record["steps"]) for record in index_records(gated)] == [2, 3, 3, 3, 3]
 
 
 def test_a_segment_is_cut_at_its_age(storage: LocalStorage) -> None:

@@ -64,6 +64,27 @@ def test_a_second_writer_gives_up(storage: LocalStorage) -> None:
     assert not heartbeat(storage).closed
 
 
+def test_records_behind_the_one_that_met_a_second_writer_are_counted(storage: LocalStorage) -> None:
+    added = threading.Event()
+
+    class Waiting(LocalStorage):
+        """Has other records arrive while the first one is written."""
+
+        def put(self, key: str, parts: Iterable[Buffer], *, exclusive: bool = False) -> None:
+            if key.startswith("segments/"):
+                assert added.wait(60.0)
+            super().put(key, parts, exclusive=exclusive)
+
+    writer = RunWriter(Waiting(storage.location), cut_bytes=1)
+    storage.put(index_key(0, 0), [b"of somebody else"])
+    for step in range(5):
+        writer.add(record_of(step))
+    added.set()
+    assert writer.close()
+    assert len(writer.problems) == 1
+    assert writer.dropped == 5
+
+
 def test_an_invalid_request_of_a_reader_is_reported_and_ignored(storage: LocalStorage) -> None:
     storage.put(WaitingRecord.KEY, [b"{"])
     told: list[str] = []
