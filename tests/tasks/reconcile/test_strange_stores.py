@@ -18,7 +18,12 @@ from vinedresser.errors import UntrustedTracking
 from vinedresser.infra.tracking import absolute_uri, prepare_tracking
 from vinedresser.processes import this_process
 from vinedresser.store.finding import Finding
-from vinedresser.store.records import TrackingRecord, findings_key, tags_key, write_record
+from vinedresser.store.records import (
+    TrackingRecord,
+    findings_key,
+    tags_key,
+    write_record,
+)
 from vinedresser.store.storage import LocalStorage
 from vinedresser.sweeps.spec import SweepRecord
 from vinedresser.tasks.known_tracking import read_tracking, remember_tracking, tracking
@@ -108,7 +113,35 @@ def test_what_this_user_has_used_or_names_counts_but_not_for_a_copy(
     assert reconcile(store) == [Reconciled("a", "finished; MLflow brought up to date")]
     assert reconcile(store) == []
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
-    assert "brought up to date" in reconcile(tmp_path / "copy" / "a")[0].done
+    said = f"finished; MLflow's run is that of {store / 'a'}, of which this is a copy"
+    assert reconcile(tmp_path / "copy" / "a") == [Reconciled("a", said)]
+    assert reconcile(tmp_path / "copy" / "a") == []
+
+
+def test_a_copy_does_not_end_the_mlflow_run_of_its_original_but_a_moved_run_does(
+    tmp_path: Path,
+) -> None:
+    uri = absolute_uri("sqlite:///mlflow.db", tmp_path)
+    store = tmp_path / "runs"
+    experiment = prepare_tracking(uri, "digits")
+    left_run(store / "a", uri, experiment)
+    remember_tracking(store, uri)
+
+    def statuses() -> list[str]:
+        return [run.info.status for run in MlflowClient(uri).search_runs([experiment])]
+
+    shutil.copytree(store / "a", store / "b")
+    # As if it had been copied while it trained: its processes seemed to be gone.
+    end_run(store / "b", "killed")
+    assert "brought up to date" in reconcile(store / "a")[0].done
+    (result,) = reconcile(store / "b")
+    assert result.done.startswith("killed; MLflow's run is that of ")
+    assert statuses() == ["FINISHED"]
+    assert reconcile(store) == []
+    write_record(LocalStorage(store / "b"), TrackingRecord(uri, experiment, ""))
+    shutil.rmtree(store / "a")
+    assert reconcile(store) == [Reconciled("b", "killed; MLflow brought up to date")]
+    assert statuses() == ["KILLED"]
 
 
 def test_a_link_in_a_run_is_not_uploaded(tmp_path: Path) -> None:

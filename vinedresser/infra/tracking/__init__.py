@@ -10,16 +10,18 @@ from vinedresser.infra.tracking.location import absolute_uri
 from vinedresser.infra.tracking.metric_names import MetricNames
 from vinedresser.infra.tracking.metric_sink import MetricSink
 from vinedresser.infra.tracking.preparation import prepare_tracking, start_preparing
-from vinedresser.infra.tracking.runs import RUN_TAG, create_run
+from vinedresser.infra.tracking.runs import DIRECTORY_TAG, RUN_TAG, create_run, directory_of
 from vinedresser.infra.tracking.thinning import thin
 
 __all__ = [
+    "DIRECTORY_TAG",
     "RUN_TAG",
     "MetricNames",
     "MetricSink",
     "RunStatus",
     "absolute_uri",
     "create_run",
+    "directory_of",
     "finish",
     "prepare_tracking",
     "reopen",

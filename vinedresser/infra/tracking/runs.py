@@ -17,12 +17,14 @@ from vinedresser.plain_text import visible
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-__all__ = ["RUN_TAG", "create_run", "in_batches", "text"]
+__all__ = ["DIRECTORY_TAG", "RUN_TAG", "create_run", "directory_of", "in_batches", "text"]
 
 T = TypeVar("T")
 
 # Identifies the MLflow run of a run whose creator died before noting the id.
 RUN_TAG = "vinedresser.run_id"
+# The location at which a run or sweep was made.
+DIRECTORY_TAG = "vinedresser.directory"
 
 _MOST_PER_BATCH = 100
 _LONGEST_VALUE = 5000
@@ -77,6 +79,28 @@ def create_run(
             return run_id
 
     return persist(make, timeout)
+
+
+def directory_of(uri: str, experiment_id: str, run_tag: str, *, timeout: float = 60.0) -> str:
+    """Return the location at which the run of an MLflow run was made; "" if there is none.
+
+    Args:
+        uri: tracking URI.
+        experiment_id: id of its experiment.
+        run_tag: its `RUN_TAG`.
+        timeout: seconds to retry while the database is locked or the server unavailable.
+
+    Raises:
+        TrackingError: the server or its database refused or stayed unavailable.
+    """
+    uri = absolute_uri(uri)
+
+    def look() -> str:
+        with connected(uri) as client:
+            run_id = _find(client, experiment_id, run_tag)
+            return client.get_run(run_id).data.tags.get(DIRECTORY_TAG, "") if run_id else ""
+
+    return persist(look, timeout)
 
 
 def _set_parameters(client: MlflowClient, run_id: str, parameters: Mapping[str, Any]) -> None:

@@ -6,12 +6,21 @@ import logging
 import os
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from vinedresser.errors import StillRunning, TrackingError, VinedresserError
 from vinedresser.infra.launcher import adopt
-from vinedresser.store.records import ExitRecord, RunRecord, TrackingRecord, read_record
-from vinedresser.store.storage import Location, open_storage
+from vinedresser.infra.tracking import directory_of
+from vinedresser.store.liveness import read_record_or_none
+from vinedresser.store.records import (
+    ExitRecord,
+    RunRecord,
+    TrackingRecord,
+    read_record,
+    write_record,
+)
+from vinedresser.store.storage import LocalStorage, Location, open_storage
 from vinedresser.tasks.known_tracking import read_tracking
 from vinedresser.tasks.lifecycle.additional_runs import equip_additional
 from vinedresser.tasks.lifecycle.mlflow_run import send_metrics
@@ -116,16 +125,35 @@ def settle_left(location: Location) -> str:
     was_over = storage.exists(ExitRecord.KEY)
     tracking = read_record(storage, TrackingRecord)
     settled = tracking is None or tracking.settled
-    if not settled:
-        # Before anything is written: it may be a copy, or somebody else's.
-        read_tracking(location, storage)
+    # Before anything is written: it may be a copy, or somebody else's.
+    known = None if settled else read_tracking(location, storage)
+    original = known and _original(location, known)
     if isinstance(location, Path):
         equip_additional(location)
     end = end_of_run(location)
     if was_over and settled:
         return ""
+    if tracking and original:
+        write_record(storage, replace(tracking, settled=True))
+        settle_run(location)
+        return f"{end.cause}; MLflow's run is that of {original}, of which this is a copy"
     send_metrics(location)
     settle_run(location)
     if was_over:
         return f"{end.cause}; MLflow brought up to date"
     return f"{end.cause}: {end.reason}"
+
+
+def _original(location: Location, tracking: TrackingRecord) -> Path | None:
+    """Return the directory that a run is a copy of, if its MLflow run was made for that one.
+
+    A run that was moved has no original: nothing is left where it was made.
+    """
+    run = read_record(open_storage(location), RunRecord)
+    if run is None or not isinstance(location, Path):
+        return None
+    made = Path(directory_of(tracking.uri, tracking.experiment_id, run.id))
+    if not made.is_absolute() or not made.is_dir() or made.samefile(location):
+        return None
+    other = read_record_or_none(LocalStorage(made), RunRecord, RunRecord.KEY, [])
+    return made if other is not None and other.id == run.id else None

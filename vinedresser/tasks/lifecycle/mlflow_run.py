@@ -8,7 +8,15 @@ import time
 from collections.abc import Sequence
 
 from vinedresser.errors import TrackingError
-from vinedresser.infra.tracking import RUN_TAG, MetricNames, MetricSink, create_run, set_tags, thin
+from vinedresser.infra.tracking import (
+    DIRECTORY_TAG,
+    RUN_TAG,
+    MetricNames,
+    MetricSink,
+    create_run,
+    set_tags,
+    thin,
+)
 from vinedresser.masking import masked_arguments
 from vinedresser.plain_text import visible
 from vinedresser.store.finding import Finding
@@ -54,7 +62,7 @@ def find_or_create(
     """
     tags = {
         RUN_TAG: run.id,
-        "vinedresser.directory": str(location),
+        DIRECTORY_TAG: str(location),
         "mlflow.source.name": " ".join(masked_arguments(run.command)),
         **_remedy_tags(run),
     }

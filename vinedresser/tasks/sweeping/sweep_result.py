@@ -12,7 +12,13 @@ from dataclasses import asdict, dataclass, replace
 
 from vinedresser.errors import AlreadyARun, ConfigError, TrackingError
 from vinedresser.explain.reports.sweep.report import SweepPage, write_sweep_report
-from vinedresser.infra.tracking import RUN_TAG, RunStatus, create_run, prepare_tracking
+from vinedresser.infra.tracking import (
+    DIRECTORY_TAG,
+    RUN_TAG,
+    RunStatus,
+    create_run,
+    prepare_tracking,
+)
 from vinedresser.store.records import TrackingRecord, read_record, write_record
 from vinedresser.store.storage import LocalStorage, Location
 from vinedresser.sweeps.spec import SweepRecord
@@ -207,7 +213,7 @@ def _mlflow_run(record: SweepRecord, sweep: Sweep) -> str:
         "trials": sweep.settings.trials,
         **{f"space.{name}": json.dumps(entry) for name, entry in record.space.items()},
     }
-    tags = {RUN_TAG: record.id, "vinedresser.directory": str(sweep.experiment.store)}
+    tags = {RUN_TAG: record.id, DIRECTORY_TAG: str(sweep.experiment.store)}
     return create_run(
         record.tracking_uri,
         record.experiment_id,
