@@ -66,7 +66,7 @@ def test_a_writer_that_falls_behind_makes_larger_segments(gated: GatedStorage) -
     writer = RunWriter(gated, cut_bytes=10_000, cut_seconds=1000)
     for step in range(10):
         writer.add(record_of(step))
-    assert gated.reached.wait(10)
+    assert gated.reached.wait(60)
     for step in range(10, 80):
         writer.add(record_of(step))
     gated.gate.set()
@@ -80,7 +80,7 @@ def test_segments_of_many_tensors_stay_small_behind_a_slow_storage(gated: GatedS
     writer = RunWriter(gated, cut_bytes=15_000, cut_seconds=1000)
     for step in range(2):
         writer.add(step_record(step, tensors=tensors))
-    assert gated.reached.wait(10)
+    assert gated.reached.wait(60)
     for step in range(2, 14):
         writer.add(step_record(step, tensors=tensors))
     gated.gate.set()
