@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 _DATABASE = "prefect.db"
+# Attempts to remove the server's folder, since its other threads may still create files there.
+_REMOVALS = 100
 _SETTINGS = {
     "DO_NOT_TRACK": "true",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
@@ -70,7 +72,10 @@ def main(arguments: Sequence[str]) -> int:
 
 def _end_with(owner: ProcessIdentity, folder: Path) -> None:
     wait_for_end(owner)
-    shutil.rmtree(folder, ignore_errors=True)
+    for _ in range(_REMOVALS):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
+            break
     os._exit(0)
 
 
