@@ -17,6 +17,7 @@ from vinedresser.tasks.config.sweep_file import load_sweep
 pytestmark = pytest.mark.timeout(300)
 
 
+@pytest.mark.thorough
 def test_the_example_experiment_runs_unchanged(
     tmp_path: Path, mlflow_runs: Callable[[Path], dict[str, Any]]
 ) -> None:

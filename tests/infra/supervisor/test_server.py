@@ -62,7 +62,8 @@ def training(directory: Path, eventually: Eventually) -> Iterator[threading.Thre
     beside.start()
     try:
         eventually((directory / "supervisor.json").exists)
-        eventually(lambda: "begun" in (directory / "log.txt").read_text())
+        log = directory / "log.txt"
+        eventually(lambda: log.exists() and "begun" in log.read_text())
         yield beside
     finally:
         request_stop(directory, reason="the test is over")
