@@ -15,8 +15,10 @@ from pathlib import Path
 __all__ = ["Terminal"]
 
 # Makes the standard input the controlling terminal, so that ^C in it signals the process group.
+# Tests that run under nohup pass an ignored SIGHUP on, which a flow would go on ignoring.
 _CONTROLLED = """
-import fcntl, os, sys, termios
+import fcntl, os, signal, sys, termios
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 os.execv(sys.executable, [sys.executable, "-m", "vinedresser", *sys.argv[1:]])
 """
