@@ -18,6 +18,7 @@
     │   ├── StillRunning (RuntimeError)     the run has not ended
     │   ├── UnknownTensor (KeyError)        no such tensor; the message suggests similar names
     │   └── UnknownStep (LookupError)       the tensor was not captured at that step
+    ├── PruningError (ValueError)           a model or plan does not allow a pruning
     ├── LaunchError (RuntimeError)          a training could not be started
     └── TrackingError (RuntimeError)        the tracking server or its database refused
         ├── TrackingAway (ConnectionError)  it is unavailable or locked; retrying may succeed
@@ -43,6 +44,7 @@ __all__ = [
     "MissingDependency",
     "NotAFile",
     "NotARun",
+    "PruningError",
     "RunError",
     "RunRemoved",
     "SecondWriter",
@@ -141,6 +143,10 @@ class UnknownStep(RunError, LookupError):
 
 class LaunchError(VinedresserError, RuntimeError):
     """A training could not be started."""
+
+
+class PruningError(VinedresserError, ValueError):
+    """A model, plan or target does not allow the pruning that was asked for."""
 
 
 class TrackingError(VinedresserError, RuntimeError):

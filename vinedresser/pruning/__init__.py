@@ -1,1 +1,1 @@
-"""Filter pruning: criteria, surgery and replayable plans. Nothing is built here yet."""
+"""Filter pruning: criteria, plans and what they need of a framework."""

@@ -1,0 +1,1 @@
+"""Criteria that rank filters, one family per file."""
