@@ -27,7 +27,7 @@ def a_plan(channels: tuple[int, ...] = (2, 0)) -> Plan:
         architecture=architecture_digest(SHAPES),
         criterion="l1",
         scores={"a": np.array([0.1, 0.5, 0.2, 1 / 3])},
-        conv_groups={},
+        attributes={},
     )
 
 
@@ -88,9 +88,7 @@ def test_impossible_removals_are_refused(
 ) -> None:
     groups = {"a": conv_group("a", 4)}
     with pytest.raises(PruningError, match=message):
-        make_plan(
-            {name: channels}, groups, architecture="", criterion="", scores={}, conv_groups={}
-        )
+        make_plan({name: channels}, groups, architecture="", criterion="", scores={}, attributes={})
 
 
 def test_costs_before_and_after() -> None:

@@ -33,7 +33,8 @@ class Plan:
         scores: scores of all channels of these groups; the lowest were removed.
         tensors: removed indices by tensor and axis, sorted. JSON has only text as keys, so axes are
             text, too ("0").
-        conv_groups: new number of convolution groups by layer, where it changes (depthwise).
+        attributes: new values of integer attributes of modules, where they change: the number of
+            groups of a depthwise convolution ("block.depthwise.groups"), the number of heads.
         version: version of this format.
     """
 
@@ -42,7 +43,7 @@ class Plan:
     channels: dict[str, list[int]]
     tensors: dict[str, dict[str, list[int]]]
     scores: dict[str, list[float]] = field(default_factory=dict)
-    conv_groups: dict[str, int] = field(default_factory=dict)
+    attributes: dict[str, int] = field(default_factory=dict)
     version: int = _VERSION
 
     @property
@@ -56,7 +57,7 @@ class Plan:
             f'  "{key}": {json.dumps(getattr(self, key))}'
             for key in ("version", "architecture", "criterion")
         ]
-        for key in ("channels", "tensors", "scores", "conv_groups"):
+        for key in ("channels", "tensors", "scores", "attributes"):
             rows = [
                 f"    {json.dumps(name)}: {json.dumps(value, sort_keys=True)}"
                 for name, value in sorted(getattr(self, key).items())
@@ -117,7 +118,7 @@ def make_plan(
     architecture: str,
     criterion: str,
     scores: Mapping[str, Any],
-    conv_groups: Mapping[str, int],
+    attributes: Mapping[str, int],
 ) -> Plan:
     """Make the plan that removes channels of groups.
 
@@ -127,7 +128,7 @@ def make_plan(
         architecture: `architecture_digest` of the model.
         criterion: name of the criterion.
         scores: float64 [channels] by group.
-        conv_groups: new number of convolution groups by layer, where it changes.
+        attributes: new values of integer attributes of modules, where they change.
 
     Raises:
         PruningError: a group is locked or unknown, or has no such channel.
@@ -147,7 +148,7 @@ def make_plan(
             for tensor, axes in gone.items()
         },
         scores={name: [float(one) for one in scores[name]] for name in channels if name in scores},
-        conv_groups=dict(conv_groups),
+        attributes=dict(attributes),
     )
 
 

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
-import numpy as np
 from numpy.typing import NDArray
 
 from vinedresser.pruning.group import Group
 from vinedresser.pruning.plan import Plan
 
-__all__ = ["Prunable"]
+__all__ = ["Outputs", "Prunable", "Variant"]
 
 Model = TypeVar("Model")
+
+Outputs = list[NDArray[Any]]
+
+Variant = Literal["float32", "float64", "redrawn"]
+"""In which form models are compared.
+
+- "float32", "float64": with their own weights, in this precision.
+- "redrawn": in float64, with random weights, so that no scale of 0 and no dead channel hides a
+  difference.
+"""
 
 
 class Prunable(Protocol[Model]):
@@ -40,8 +49,11 @@ class Prunable(Protocol[Model]):
     def tensors(self) -> Mapping[str, NDArray[Any]]:
         """Return parameters and buffers by name, as arrays of the host."""
 
-    def conv_groups(self, channels: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
-        """Return the new number of convolution groups of each layer where it changes.
+    def attributes(self, channels: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
+        """Return the new values of integer attributes of modules, where they change.
+
+        A depthwise convolution has as many groups as channels ("block.depthwise.groups"), and an
+        attention block may know its number of heads ("block.attention.heads").
 
         Args:
             channels: channels to remove by group.
@@ -54,11 +66,12 @@ class Prunable(Protocol[Model]):
             PruningError: the plan is for another architecture.
         """
 
-    def outputs(self, model: Model) -> list[NDArray[np.floating[Any]]]:
+    def outputs(self, model: Model) -> Outputs:
         """Return what a model computes for the example, in evaluation mode, output by output."""
 
-    def masked_outputs(self, plan: Plan) -> list[NDArray[np.floating[Any]]]:
-        """Return what the unpruned model computes if nothing reads the plan's channels.
+    def compared(self, plan: Plan, variant: Variant) -> tuple[Outputs, Outputs]:
+        """Return outputs of the masked original and of the model that the plan prunes.
 
-        This is the reference for the pruned model, so it is computed without its surgery.
+        The masked original is the unpruned model in which nothing reads the plan's channels. It is
+        the reference, so it is computed without the surgery.
         """
