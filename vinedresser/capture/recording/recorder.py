@@ -159,6 +159,10 @@ class Recorder:
         """Return whether a recording is the open evaluation."""
         return self._evaluation is recording
 
+    def is_open(self, recording: Recording) -> bool:
+        """Return whether a recording is that of the current train step or evaluation."""
+        return recording is self._train or recording is self._evaluation
+
     def current(self) -> Recording | None:
         """Return the recording for values saved now; None if nothing is due."""
         if self.explicit_mode is not None:

@@ -96,7 +96,7 @@ class TorchAdapter(Adapter):
             running=self._running,
             beside=self._is_beside,
         )
-        self._hooks = ForwardHooks(model, self._names, keep, session.shield)
+        self._hooks = ForwardHooks(model, self._names, keep, self._recorder.is_open, session.shield)
         # torch.compile must not trace the hooks.
         skip = torch.compiler.is_compiling
         before = guard("the start of a forward", self._before_forward, skip=skip)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable
 
+import torch
 from torch import Tensor
 from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
@@ -26,6 +27,7 @@ from vinedresser.capture.torch_.optimizers.updates import Updates
 _KeepAll = Callable[[Recording, list[tuple[str, Tensor, Ask]]], object]
 
 _WEIGHTS = ("weights", "biases")
+_GRADIENTS = ("gradients", "weight_taylor")
 
 
 class ModelState:
@@ -73,7 +75,7 @@ class ModelState:
             groups: return the number of parameter groups of the optimizers before it.
             gradients: whether the gradients are computed already.
         """
-        if _reaches(recording, (*_WEIGHTS, "gradients", "updates", "optimizer_state")):
+        if _reaches(recording, (*_WEIGHTS, *_GRADIENTS, "updates", "optimizer_state")):
             parameters = self._parameters(recording)
             ids = updated([optimizer])
             owned = [one for one in parameters if id(one.value) in ids]
@@ -91,7 +93,7 @@ class ModelState:
 
     def take_gradients(self, recording: Recording, optimizer: Optimizer) -> None:
         """Capture the gradients that an optimizer has consumed."""
-        if recording.due.reaches("gradients"):
+        if _reaches(recording, _GRADIENTS):
             ids = updated([optimizer])
             owned = [one for one in self._names.parameters() if id(one.value) in ids]
             self._take_consumed(recording, optimizer, owned)
@@ -106,7 +108,7 @@ class ModelState:
             stepped: optimizers that have taken a step.
             known: all optimizers of the model.
         """
-        if _reaches(recording, (*_WEIGHTS, "gradients")):
+        if _reaches(recording, (*_WEIGHTS, *_GRADIENTS)):
             parameters = self._parameters(recording)
             ids = updated(stepped)
             left = [one for one in parameters if id(one.value) not in ids]
@@ -156,22 +158,25 @@ class ModelState:
     ) -> None:
         # Set by a GradScaler for a fused optimizer, which unscales or skips by itself.
         found_inf = getattr(optimizer, "found_inf", None)
-        if recording.due.reaches("gradients") and not (found_inf is not None and found_inf.item()):
+        if _reaches(recording, _GRADIENTS) and not (found_inf is not None and found_inf.item()):
             self._take_gradients(recording, owned, getattr(optimizer, "grad_scale", None))
 
     def _take_gradients(
         self, recording: Recording, parameters: list[NamedParameter], scale: Tensor | None
     ) -> None:
         due = recording.due
-        if not due.reaches("gradients"):
+        if not _reaches(recording, _GRADIENTS):
             return
         named: list[tuple[str, Tensor, Ask]] = []
         for one in parameters:
             gradient = one.value.grad
-            ask = due.ask(one.gradient)
-            if ask and gradient is not None:
+            ask, taylor = due.ask(one.gradient), due.ask(one.taylor)
+            if (ask or taylor) and gradient is not None:
                 true = gradient if scale is None else gradient / scale.to(gradient.device)
-                named.append((one.gradient, true, ask))
+                if ask:
+                    named.append((one.gradient, true, ask))
+                if taylor:
+                    self._keep(recording, one.taylor, _taylor_terms(one, true), taylor)
         self._take_all(recording, named)
 
     def _take_all(self, recording: Recording, named: list[tuple[str, Tensor, Ask]]) -> None:
@@ -221,6 +226,21 @@ class ModelState:
             self._copier.keep_scalar(recording, name, number, 1.0)
         else:
             recording.add_scalar(name, number)
+
+
+def _taylor_terms(parameter: NamedParameter, gradient: Tensor) -> Tensor:
+    """Return the sum of weight times gradient for each output of a layer, [outputs].
+
+    Molchanov et al., Importance Estimation for Neural Network Pruning, CVPR 2019, equation 8 before
+    the square.
+    """
+    gradient = gradient.detach()
+    product = torch.atleast_1d(
+        parameter.value.detach() * (gradient.to_dense() if gradient.is_sparse else gradient)
+    )
+    outputs = product.movedim(parameter.output_axis, 0)
+    terms: Tensor = outputs.reshape(len(outputs), -1).sum(1)
+    return terms
 
 
 def _reaches(recording: Recording, kinds: Iterable[str]) -> bool:

@@ -16,6 +16,8 @@ _WRAPPERS = re.compile(r"(?:_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_m
 # The modules of torch's wrappers; torch's layers may have a child named "module", too.
 _WRAPPERS_OF_TORCH = re.compile(r"torch\.(?!nn\.modules\.)")
 _DERIVING = ("FSDP", "Parametrized")
+# Layers whose weights have the inputs first.
+_TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 
 
 class MethodAsForward(nn.Module):
@@ -53,11 +55,18 @@ class NamedParameter(NamedTuple):
         value: the parameter.
         weight: full name, such as ``weights/conv1.weight`` or ``biases/conv1.bias``.
         gradient: full name of the gradient, such as ``gradients/conv1.weight``.
+        output_axis: axis of the layer's outputs.
     """
 
     value: nn.Parameter
     weight: str
     gradient: str
+    output_axis: int
+
+    @property
+    def taylor(self) -> str:
+        """Full name of weight times gradient, such as ``weight_taylor/conv1.weight``."""
+        return f"weight_taylor/{self.path}"
 
     @property
     def update(self) -> str:
@@ -125,7 +134,9 @@ class Names:
                     clean = self._path(path)
                     kind = "biases" if "bias" in name else "weights"
                     names = self._parameters[path] = (f"{kind}/{clean}", f"gradients/{clean}")
-                found.append(NamedParameter(self._shard(path, parameter), *names))
+                transposed = isinstance(module, _TRANSPOSED) and name == "weight"
+                shard = self._shard(path, parameter)
+                found.append(NamedParameter(shard, *names, output_axis=int(transposed)))
         return found
 
     def buffers(self) -> list[tuple[str, torch.Tensor]]:
@@ -149,14 +160,19 @@ class Names:
         return parameter
 
     def all(self) -> list[str]:
-        """Return the full names of all parameters, gradients, updates, buffers, inputs, outputs."""
+        """Return the full names of all tensors of parameters, buffers and modules."""
         parameters = self.parameters()
         return [
             *(one.weight for one in parameters),
             *(one.gradient for one in parameters),
             *(one.update for one in parameters),
+            *(one.taylor for one in parameters),
             *(name for name, _ in self.buffers()),
-            *(f"{kind}/{path}" for kind in ("inputs", "outputs") for path, _ in self.modules()),
+            *(
+                f"{kind}/{path}"
+                for kind in ("inputs", "outputs", "input_taylor")
+                for path, _ in self.modules()
+            ),
         ]
 
     def _path(self, path: str) -> str:

@@ -28,6 +28,8 @@ KINDS = (
     "buffers",
     "optimizer_state",
     "attention",
+    "input_taylor",
+    "weight_taylor",
     "labels",
     "predictions",
     "feature_importance",

@@ -21,10 +21,10 @@ ACTIVATIONS = frozenset(
 
 # For kinds whose names end with a parameter of a module: the number of name parts after its path.
 _OWNED = {
-    **dict.fromkeys(("weights", "biases", "gradients", "updates", "buffers"), 1),
+    **dict.fromkeys(("weights", "biases", "gradients", "updates", "buffers", "weight_taylor"), 1),
     "optimizer_state": 2,
 }
-_CALLED = frozenset({"inputs", "outputs", "attention"})
+_CALLED = frozenset({"inputs", "outputs", "attention", "input_taylor"})
 # The rest after a module's path: number of the call, position in a nesting, statistic.
 _REST = re.compile(r"[#\[|].*", re.DOTALL)
 _FUNCTION = re.compile(r"(?:^|\.)(\w+)\(\)$")

@@ -17,7 +17,15 @@ from vinedresser.store.reductions.statistics import Statistics
 __all__ = ["channel_axis", "compute_statistics", "reduce_array"]
 
 # Tensors without a batch axis; their channels are the outputs of a layer.
-_OF_THE_MODEL = ("weights", "biases", "gradients", "updates", "optimizer_state", "buffers")
+_OF_THE_MODEL = (
+    "weights",
+    "biases",
+    "gradients",
+    "updates",
+    "optimizer_state",
+    "buffers",
+    "weight_taylor",
+)
 
 
 def reduce_array(array: NDArray[np.generic], words: Iterable[str]) -> dict[str, float]:

@@ -81,8 +81,11 @@ def test_checkpointing_changes_nothing(way: str, tmp_path: Path) -> None:
     assert not [name for name in extra if "#" in name]
     assert "outputs/blocks.1.2" in names
     for name in names:
-        if way == "sequential" and name in ("outputs/blocks", "inputs/blocks"):
+        if way == "sequential" and name.endswith("/blocks"):
             # It calls the blocks, not their sequence.
+            continue
+        if way == "reentrant" and name.startswith("input_taylor/blocks."):
+            # Inside, the first computation has no gradients.
             continue
         one, other = usual.tensor(name), run.tensor(name)
         assert other.steps().tolist() == one.steps().tolist(), name

@@ -26,6 +26,7 @@ from vinedresser.capture.torch_.forward.hook_selection import (
     only_activations,
     runs_only_known_code,
 )
+from vinedresser.capture.torch_.forward.input_taylor import InputTaylor
 from vinedresser.capture.torch_.modules import activation_name
 from vinedresser.capture.torch_.names import Names
 from vinedresser.capture.torch_.nesting import argument_leaves, leaves
@@ -33,7 +34,7 @@ from vinedresser.capture.torch_.nesting import argument_leaves, leaves
 __all__ = ["FORWARD_KINDS", "ForwardHooks", "is_elsewhere"]
 
 # The kinds of tensors captured during a forward.
-FORWARD_KINDS = ("inputs", "outputs", "attention")
+FORWARD_KINDS = ("inputs", "outputs", "attention", "input_taylor")
 
 
 class _Call(NamedTuple):
@@ -67,18 +68,27 @@ class ForwardHooks:
         root: the model that is called, with its wrappers.
         names: names of the user's model inside.
         keep: shielded `TensorCopier.keep`.
+        is_open: returns whether a recording's step has not ended.
         shield: guards every hook.
 
     Attributes:
         there: hooks may be installed, so `clear` must be called.
     """
 
-    def __init__(self, root: nn.Module, names: Names, keep: Keep, shield: Shield) -> None:
+    def __init__(
+        self,
+        root: nn.Module,
+        names: Names,
+        keep: Keep,
+        is_open: Callable[[Recording], bool],
+        shield: Shield,
+    ) -> None:
         self.there = False
         self._root = root
         self._names = names
         self._keep = keep
         self._shield = shield
+        self._taylor = InputTaylor(keep, is_open, shield)
         guard = shield.guard
         self._guarded_end = guard("the end of a forward", self.end)
         self._guarded_before = guard("the input of", self._before, names=0)
@@ -209,6 +219,10 @@ class ForwardHooks:
         self._calls.open.append(_Call(path, name, bool(activation_name(module))))
         if "inputs" in self._kinds:
             self._take(recording, argument_leaves(args, kwargs, f"inputs/{name}"))
+        if "input_taylor" in self._kinds:
+            for full, tensor in argument_leaves(args, kwargs, f"input_taylor/{name}"):
+                if ask := recording.due.ask(full):
+                    self._taylor.await_gradient(recording, full, tensor, ask, module)
 
     def _after(self, path: str, _module: nn.Module, _args: Any, output: Any) -> None:
         """Capture a module's outputs before they may be overwritten."""

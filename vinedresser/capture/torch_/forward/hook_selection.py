@@ -46,7 +46,7 @@ def only_activations(due: Due) -> bool:
     """
     return not modules_of_torch._has_any_global_hook() and all(
         (one.name in _KNOWN and one.regex is None)
-        or not any(map(one.reaches, ("inputs", "outputs", "attention")))
+        or not any(map(one.reaches, ("inputs", "outputs", "attention", "input_taylor")))
         for one, _ in due.parts
     )
 
