@@ -19,7 +19,7 @@ from vinedresser.store.records import (
     read_record,
     write_record,
 )
-from vinedresser.store.storage import Storage, StoreUrl, open_storage
+from vinedresser.store.storage import LocalStorage, Storage, StoreUrl, open_storage
 from vinedresser.sweeps.spec import SweepRecord
 from vinedresser.sweeps.study import Study
 from vinedresser.sweeps.trial import Proposal, TrialEnd
@@ -35,6 +35,9 @@ from vinedresser.testing.runs import make_run, step_record
 ReadMlflow = Callable[[Path], dict[str, Any]]
 
 TRIAL = "trial-0000"
+
+
+SWEEP = SweepRecord("search", {}, [], {}, [], None, 1e9, "", "", id="x")
 
 
 def sweep(folder: Path, store: str = "runs", pruner: str = "none") -> Sweep:
@@ -109,6 +112,7 @@ def test_a_trial_that_fell_behind_when_nobody_looked_is_not_begun_again(
     # Of its values, from 0.009 to 0.039, the study has not been told.
     ended(tmp_path / "runs" / "search" / "trial-0001", 45)
     study = searched.study(tmp_path / "journal.log")
+    write_record(LocalStorage(searched.state), SWEEP)
     runner = SweepRunner(searched, study, TrackingRecord("", "", ""), flow="")
     trial = runner.next()
     assert trial is not None

@@ -38,20 +38,24 @@ def reconcile(store: StoreArgument = str(DEFAULT_STORE)) -> None:
     """
     from vinedresser.cli.views.console import say
     from vinedresser.infra.prefect_environment import prepare_prefect, use_standing
-    from vinedresser.tasks.lifecycle.run_notes import removed_runs
+    from vinedresser.tasks.lifecycle.run_notes import RunNote, removed_runs
     from vinedresser.tasks.reconcile.flow_record import dead_flows
     from vinedresser.tasks.reconcile.reconcile import reconcile as reconcile_store
     from vinedresser.tasks.reconcile.reconcile import reconcile_spools
     from vinedresser.tasks.stores import local_state
+    from vinedresser.tasks.sweeping.sweep_notes import is_removed_sweep, removed_sweeps
     from vinedresser.tasks.sweeping.sweep_record import sweeps_in
 
     place = parse_location(store)
     results = reconcile_spools()
-    removed = isinstance(place, Path) and any(removed_runs(place, []))
+    inner = removed_sweeps(place) if isinstance(place, Path) else []
+    removed = isinstance(place, Path) and (
+        bool(inner) or is_removed_sweep(place) or any(removed_runs(place, [], RunNote))
+    )
     if not results and not removed:
         _check_directory(place)
     if not isinstance(place, Path) or place.is_dir() or removed:
-        places = [place, *sweeps_in(place)]
+        places = [place, *sweeps_in(place), *inner]
         # The flow runs of a private server have ended with it.
         prefect = any(dead_flows(one, []) for one in places) and use_standing()
         if prefect:

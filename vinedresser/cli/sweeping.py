@@ -66,6 +66,8 @@ def sweep(
         console.print(line, soft_wrap=True)
     for problem in filter(None, (swept.problem, *swept.problems)):
         console.print(f"vinedresser: {problem}", style="red")
-    page = relative(searched.state / PAGE)
-    console.print(f"report {page}; compare the trials: vinedresser ui {shown}", soft_wrap=True)
+    page = searched.state / PAGE
+    if page.exists():
+        told = f"report {relative(page)}; compare the trials: vinedresser ui {shown}"
+        console.print(told, soft_wrap=True)
     sys.exit(exit_code(1 if swept.problem or swept.problems else 0))

@@ -98,4 +98,5 @@ def _search(searched: Sweep, resume: bool) -> SweepResult:
                 queue = TrialQueue(runner)
                 run_queue(queue, experiment, STAGES)
             runner.finish()
-            return finish_sweep(searched, sweep_result(runner, study, tracking, queue.problems))
+            swept = sweep_result(runner, study, tracking, queue.problems)
+            return finish_sweep(searched, swept, tracking)

@@ -1,4 +1,4 @@
-"""Run directories that are removed while their runs train, with and without a living flow."""
+"""Directories of runs and sweeps that are removed while they train, with and without a flow."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,20 +29,34 @@ parameters = {{ x = 0.5, epochs = 9000, pause = 0.1 }}
 [rules.nonfinite]
 """
 
+SWEEP = f"""
+[run]
+name = "search"
+command = ["python", "{SCRIPTS / "cluster_trainer.py"}"]
+store = "runs"
+max_concurrent = 1
+parameters = {{ epochs = 9000, pause = 0.1 }}
+
+[sweep]
+metric = "accuracy"
+direction = "maximize"
+trials = 3
+
+[space]
+x = [0.1, 0.9]
+"""
+
 ReadMlflow = Callable[[Path], dict[str, Any]]
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(300)]
 
 
-@pytest.fixture
-def flow(
-    tmp_path: Path, mlflow_store: Callable[[Path], Path]
-) -> Iterator[tuple[subprocess.Popen[str], Path]]:
-    """Return a flow whose only run trains, and the run's directory."""
-    store = mlflow_store(tmp_path / "runs")
-    (tmp_path / "experiment.toml").write_text(EXPERIMENT, encoding="utf-8")
+@contextmanager
+def training(tmp_path: Path, command: str, file: str, run: Path) -> Iterator[subprocess.Popen[str]]:
+    """Start a flow in a folder, and wait until a run trains."""
+    (tmp_path / "file.toml").write_text(file, encoding="utf-8")
     started = subprocess.Popen(
-        [sys.executable, "-m", "vinedresser", "train", "experiment.toml"],
+        [sys.executable, "-m", "vinedresser", command, "file.toml"],
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -49,12 +64,31 @@ def flow(
         env={**os.environ, "COLUMNS": "200", "REMOVED": str(tmp_path)},
         start_new_session=True,
     )
-    run = store / "one"
     until(lambda: list(run.glob("index/0/*.json")), "training")
-    yield started, run
+    yield started
     for pid in marked_processes(f"REMOVED={tmp_path}"):
         os.kill(pid, signal.SIGKILL)
     started.communicate()
+
+
+@pytest.fixture
+def flow(
+    tmp_path: Path, mlflow_store: Callable[[Path], Path]
+) -> Iterator[tuple[subprocess.Popen[str], Path]]:
+    """Return a flow whose only run trains, and the run's directory."""
+    run = mlflow_store(tmp_path / "runs") / "one"
+    with training(tmp_path, "train", EXPERIMENT, run) as started:
+        yield started, run
+
+
+@pytest.fixture
+def sweep(
+    tmp_path: Path, mlflow_store: Callable[[Path], Path]
+) -> Iterator[tuple[subprocess.Popen[str], Path]]:
+    """Return the flow of a sweep whose first trial trains, and the folder of the sweep."""
+    folder = mlflow_store(tmp_path / "runs") / "search"
+    with training(tmp_path, "sweep", SWEEP, folder / "trial-0000") as started:
+        yield started, folder
 
 
 def remove(run: Path) -> None:
@@ -107,4 +141,45 @@ def test_reconcile_settles_a_removed_run_whose_flow_is_dead(
     assert "one   killed: its run directory was removed" in done.stdout
     assert mlflow_runs(run.parent)["one"]["status"] == "KILLED"
     done = vinedresser("reconcile", "runs", cwd=run.parent.parent)
+    assert (done.returncode, done.stdout) == (0, "nothing to reconcile\n"), done.stdout
+
+
+def test_a_sweep_whose_folder_is_removed_begins_no_other_trial_and_ends(
+    sweep: tuple[subprocess.Popen[str], Path], mlflow_runs: ReadMlflow
+) -> None:
+    started, folder = sweep
+    remove(folder)
+    output, _ = started.communicate(timeout=60)
+    assert started.returncode == 1, output
+    assert "Traceback" not in output
+    said = f"vinedresser: {folder}: the folder of the sweep was removed while it ran"
+    assert said in output.splitlines()
+    assert "report " not in output
+    until(lambda: nothing_left(folder), "the last process to end")
+    assert not folder.exists()
+    told = mlflow_runs(folder.parent)
+    assert {name: one["status"] for name, one in told.items()} == {
+        "search": "KILLED",
+        "trial-0000": "KILLED",
+    }
+    assert told["search"]["tags"]["sweep.over"] == "its folder was removed"
+    done = vinedresser("reconcile", "runs", cwd=folder.parent.parent)
+    assert (done.returncode, done.stdout) == (0, "nothing to reconcile\n"), done.stdout
+
+
+@pytest.mark.parametrize("store", ["runs", "runs/search"])
+def test_reconcile_settles_a_removed_sweep_whose_flow_is_dead(
+    sweep: tuple[subprocess.Popen[str], Path], mlflow_runs: ReadMlflow, store: str
+) -> None:
+    started, folder = sweep
+    started.kill()
+    remove(folder)
+    until(lambda: nothing_left(folder), "the last process to end")
+    done = vinedresser("reconcile", store, cwd=folder.parent.parent)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "trial-0000   killed: its run directory was removed" in done.stdout
+    assert "sweep search   killed: its folder was removed" in done.stdout
+    told = mlflow_runs(folder.parent)
+    assert {one["status"] for one in told.values()} == {"KILLED"}
+    done = vinedresser("reconcile", "runs", cwd=folder.parent.parent)
     assert (done.returncode, done.stdout) == (0, "nothing to reconcile\n"), done.stdout

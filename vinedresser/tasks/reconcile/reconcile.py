@@ -40,6 +40,7 @@ from vinedresser.tasks.stores import (
     remote_runs,
     run_directories,
 )
+from vinedresser.tasks.sweeping.sweep_notes import settle_removed_sweep
 from vinedresser.tasks.sweeping.sweep_record import settle_sweep
 
 __all__ = ["Reconciled", "reconcile", "reconcile_spools"]
@@ -85,6 +86,7 @@ def reconcile(store: Location, *, prefect: bool = True) -> list[Reconciled]:
         results += _attempt(location.name, partial(_reconcile_run, location))
     if isinstance(store, Path):
         results += _reconcile_removed(store)
+        results += _attempt(f"sweep {store.name}", partial(settle_removed_sweep, store))
     results += _attempt(f"sweep {store.name}", partial(settle_sweep, store))
     return results
 
@@ -168,7 +170,7 @@ def _reconcile_removed(store: Path) -> list[Reconciled]:
         end_removed(directory, TrackingRecord.from_json(note.tracking))
         return "killed: its run directory was removed"
 
-    for note in [*removed_runs(store, faults)]:
+    for note in [*removed_runs(store, faults, RunNote)]:
         results += _attempt(Path(note.directory).name, partial(end, note))
     return [*results, *(Reconciled("note on a run", one, failed=True) for one in faults)]
 

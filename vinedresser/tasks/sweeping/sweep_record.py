@@ -14,6 +14,7 @@ from vinedresser.sweeps.journal_lock import is_held
 from vinedresser.sweeps.spec import SweepRecord
 from vinedresser.tasks.known_tracking import require_known
 from vinedresser.tasks.stores import local_state
+from vinedresser.tasks.sweeping.sweep_notes import forget_sweep
 
 __all__ = [
     "JOURNAL",
@@ -95,7 +96,7 @@ def end_sweep(store: Location, status: RunStatus, tags: Mapping[str, object]) ->
     end = {"status": status, "tags": dict(tags), "time": time.time()}
     record = replace(record, end=end)
     write_record(storage, record)
-    _tell(record, state)
+    _tell(record, store)
 
 
 def settle_sweep(store: Location) -> str:
@@ -120,11 +121,12 @@ def settle_sweep(store: Location) -> str:
     record = replace(record, tracking_uri=require_known(store, record.tracking_uri))
     if not record.end:
         record = replace(record, end={"status": "KILLED", "tags": {"sweep.over": _GONE}})
-    _tell(record, state)
+    _tell(record, store)
     return f"{record.end['status'].lower()}; MLflow brought up to date"
 
 
-def _tell(record: SweepRecord, state: Path) -> None:
+def _tell(record: SweepRecord, store: Location) -> None:
+    state = local_state(store)
     # A sweep killed before it recorded the run: it is found or created by its tag.
     run_id = record.run_id or create_run(
         record.tracking_uri, record.experiment_id, record.name, {}, {RUN_TAG: record.id}
@@ -138,4 +140,5 @@ def _tell(record: SweepRecord, state: Path) -> None:
         {PAGE: page} if page.is_file() else {},
         ended=record.end.get("time", time.time()),
     )
-    write_record(LocalStorage(state), replace(record, settled=True))
+    write_record(LocalStorage(state), replace(record, run_id=run_id, settled=True))
+    forget_sweep(store, replace(record, run_id=run_id))

@@ -7,8 +7,9 @@ import sys
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 
 from vinedresser.errors import AlreadyARun, ConfigError, TrackingError
 from vinedresser.explain.reports.sweep.report import SweepPage, write_sweep_report
@@ -27,6 +28,7 @@ from vinedresser.sweeps.trial import Trial
 from vinedresser.tasks.config.sweep_file import Sweep
 from vinedresser.tasks.interruption import Interruption
 from vinedresser.tasks.known_tracking import remember_tracking, require_known
+from vinedresser.tasks.sweeping.sweep_notes import end_removed_sweep, is_removed, note_sweep
 from vinedresser.tasks.sweeping.sweep_record import PAGE, end_sweep, resume_sweep
 from vinedresser.tasks.sweeping.sweep_runner import SweepRunner
 
@@ -101,6 +103,7 @@ def begin_sweep(sweep: Sweep, *, resume: bool) -> TrackingRecord:
         resume_sweep(record, sweep.state)
     else:
         write_record(storage, record)
+    note_sweep(store, record)
     return TrackingRecord(record.tracking_uri, record.experiment_id, "", parent=record.run_id)
 
 
@@ -128,12 +131,15 @@ def sweep_result(
     )
 
 
-def finish_sweep(sweep: Sweep, swept: SweepResult) -> SweepResult:
+def finish_sweep(sweep: Sweep, swept: SweepResult, tracking: TrackingRecord) -> SweepResult:
     """Write the page about a sweep, and give MLflow's run of it its tags, that page and its status.
+
+    Of a sweep whose folder was removed, MLflow is told the end.
 
     Args:
         sweep: the sweep.
         swept: its result.
+        tracking: MLflow's run of it, as the trials' parent.
 
     Returns:
         The result, with another problem if MLflow did not accept it.
@@ -141,6 +147,8 @@ def finish_sweep(sweep: Sweep, swept: SweepResult) -> SweepResult:
     Raises:
         StoreError: the page cannot be written.
     """
+    if is_removed(sweep.state):
+        return _told(swept, partial(end_removed_sweep, sweep.experiment.store, tracking))
     page = SweepPage(
         name=swept.name,
         settings=sweep.settings,
@@ -165,8 +173,13 @@ def finish_sweep(sweep: Sweep, swept: SweepResult) -> SweepResult:
     status: RunStatus = "FAILED" if swept.problem else "FINISHED"
     if Interruption.is_reason(swept.over):
         status = "KILLED"
+    return _told(swept, partial(end_sweep, sweep.experiment.store, status, tags))
+
+
+def _told(swept: SweepResult, tell: Callable[[], None]) -> SweepResult:
+    """Tell MLflow the end of a sweep; return its result, with a problem if that failed."""
     try:
-        end_sweep(sweep.experiment.store, status, tags)
+        tell()
     except TrackingError as error:
         told = f"{error}; `vinedresser reconcile` sends MLflow the end of the sweep"
         return replace(swept, problems=(*swept.problems, told))

@@ -26,6 +26,7 @@ from vinedresser.tasks.places.cluster_place import WorkOrder
 from vinedresser.tasks.places.run_place import RunPlace
 from vinedresser.tasks.retry_outages import retry_outages
 from vinedresser.tasks.sweeping.suspecting import Suspects
+from vinedresser.tasks.sweeping.sweep_notes import is_removed
 from vinedresser.tasks.sweeping.trial_runs import TrialRuns
 
 __all__ = ["Standing", "SweepRunner", "TrialQueue", "observer"]
@@ -100,7 +101,7 @@ class SweepRunner:
         Trials that were running when an earlier process of this sweep ended come first.
         """
         with self._lock:
-            if self._left and not INTERRUPTED.is_set():
+            if self._left and not INTERRUPTED.is_set() and not self._removed():
                 return TrialRuns(self.sweep, self._left.pop(0), earlier=True)
             proposal = self._next()
         return TrialRuns(self.sweep, proposal) if proposal is not None else None
@@ -201,6 +202,11 @@ class SweepRunner:
         trial.forget_fetched()
         return told
 
+    def may_begin_again(self) -> bool:
+        """Return whether a trial that crashed may begin again."""
+        with self._lock:
+            return not self._removed()
+
     def finish(self) -> None:
         """Set `problem` if all trials failed; call it when they are over."""
         failed = [one.ending for one in self.trials() if one.ending.state == "failed"]
@@ -232,12 +238,20 @@ class SweepRunner:
 
     def _next(self) -> Proposal | None:
         self.over = self.over or self._used_up()
-        if self.over:
+        if self._removed() or self.over:
             return None
         proposal = self._study.ask()
         if proposal is None:
             self.over = "all trials have begun"
         return proposal
+
+    def _removed(self) -> bool:
+        """Return whether the sweep's folder was removed, which is its end."""
+        if not is_removed(self.sweep.state):
+            return False
+        self.problem = f"{self.sweep.state}: the folder of the sweep was removed while it ran"
+        self.over = self.problem
+        return True
 
     def _used_up(self) -> str:
         """Return which budget is exhausted; "" for none."""
@@ -302,7 +316,9 @@ class TrialQueue(RunQueue[TrialRuns]):
 
     def next(self) -> TrialRuns | None:
         """Return a trial that begins again, or else the next one."""
-        return self._again.popleft() if self._again else self._sweep.next()
+        if self._again and self._sweep.may_begin_again():
+            return self._again.popleft()
+        return self._sweep.next()
 
     def begin(self, item: TrialRuns) -> RunPlace | None:
         """Return the place of a trial's next run; None if it cannot be made or the trial is over.
