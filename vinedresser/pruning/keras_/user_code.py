@@ -1,0 +1,26 @@
+"""Running layers of the user's model, which can raise anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from vinedresser.errors import PruningError
+
+__all__ = ["user_code"]
+
+
+@contextmanager
+def user_code(failure: str) -> Iterator[None]:
+    """Turn any exception into a `PruningError` of one line.
+
+    Args:
+        failure: what failed; the exception's text follows.
+    """
+    try:
+        yield
+    except PruningError:
+        raise
+    except Exception as error:
+        text = " ".join(str(error).split()) or type(error).__name__
+        raise PruningError(f"{failure}: {text}") from error
