@@ -25,7 +25,7 @@ __all__ = [
     "values_of",
 ]
 
-Visit = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
+_Visit = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 
 
 def functional_of(layer: Any) -> Any | None:
@@ -52,7 +52,7 @@ def graph_nodes(graph: Any) -> list[Any]:
     return [node for node in nodes if node.operation and not node.is_input]
 
 
-def run_graph(graph: Any, inputs: Sequence[Any], visit: Visit) -> Any:
+def run_graph(graph: Any, inputs: Sequence[Any], visit: _Visit) -> Any:
     """Run a graph on values of any type.
 
     Args:

@@ -14,22 +14,22 @@ from vinedresser.pruning.keras_.removal import Removal
 
 __all__ = ["changed_config", "changed_key"]
 
-layers = keras.layers
+_layers = keras.layers
 # The setting, and the weight and its axis that have this size.
 _MAKERS: dict[type, tuple[str, str, int]] = {
-    **dict.fromkeys((layers.Conv1D, layers.Conv2D, layers.Conv3D), ("filters", "kernel", -1)),
+    **dict.fromkeys((_layers.Conv1D, _layers.Conv2D, _layers.Conv3D), ("filters", "kernel", -1)),
     **dict.fromkeys(
-        (layers.Conv1DTranspose, layers.Conv2DTranspose, layers.Conv3DTranspose),
+        (_layers.Conv1DTranspose, _layers.Conv2DTranspose, _layers.Conv3DTranspose),
         ("filters", "kernel", -2),
     ),
     **dict.fromkeys(
-        (layers.SeparableConv1D, layers.SeparableConv2D), ("filters", "pointwise_kernel", -1)
+        (_layers.SeparableConv1D, _layers.SeparableConv2D), ("filters", "pointwise_kernel", -1)
     ),
-    layers.Dense: ("units", "kernel", -1),
-    layers.Embedding: ("output_dim", "embeddings", -1),
+    _layers.Dense: ("units", "kernel", -1),
+    _layers.Embedding: ("output_dim", "embeddings", -1),
 }
 # The setting, and whether it counts the batch axis.
-_RESHAPES = {layers.Reshape: ("target_shape", 0), numpy.Reshape: ("newshape", 1)}
+_RESHAPES = {_layers.Reshape: ("target_shape", 0), numpy.Reshape: ("newshape", 1)}
 
 
 def changed_config(removal: Removal, node: Any) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def changed_config(removal: Removal, node: Any) -> dict[str, Any]:
     if found is None:
         return {}
     axis, gone = found
-    if kind is layers.GroupNormalization and operation.groups == outputs[0].shape[axis]:
+    if kind is _layers.GroupNormalization and operation.groups == outputs[0].shape[axis]:
         return {"groups": operation.groups - len(gone)}
     if kind in _RESHAPES:
         setting, batch = _RESHAPES[kind]

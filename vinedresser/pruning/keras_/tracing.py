@@ -18,7 +18,8 @@ from vinedresser.pruning.keras_.graph import (
     layer_paths,
     run_graph,
 )
-from vinedresser.pruning.keras_.rules import RULES, Call, unlabelled
+from vinedresser.pruning.keras_.rules.call import Call, unlabelled
+from vinedresser.pruning.keras_.rules.registry import RULES
 from vinedresser.pruning.keras_.user_code import user_code
 
 __all__ = ["Trace", "trace"]

@@ -14,7 +14,7 @@ from vinedresser.pruning.keras_.rules.call import Call, Rule, unlabelled
 
 __all__ = ["RULES", "activated", "together"]
 
-layers = keras.layers
+_layers = keras.layers
 _FUNCTIONS = keras.activations
 _ELEMENTWISE = frozenset(
     (
@@ -29,9 +29,10 @@ _ELEMENTWISE = frozenset(
 )  # fmt: skip
 _ALONG_THE_LAST = frozenset((_FUNCTIONS.softmax, _FUNCTIONS.log_softmax, _FUNCTIONS.sparsemax))
 _UNARY_LAYERS = (
-    layers.ReLU, layers.LeakyReLU, layers.ELU, layers.Identity, layers.Dropout,
-    layers.SpatialDropout1D, layers.SpatialDropout2D, layers.SpatialDropout3D, layers.AlphaDropout,
-    layers.GaussianDropout, layers.GaussianNoise, layers.ActivityRegularization,
+    _layers.ReLU, _layers.LeakyReLU, _layers.ELU, _layers.Identity, _layers.Dropout,
+    _layers.SpatialDropout1D, _layers.SpatialDropout2D, _layers.SpatialDropout3D,
+    _layers.AlphaDropout, _layers.GaussianDropout, _layers.GaussianNoise,
+    _layers.ActivityRegularization,
 )  # fmt: skip
 _UNARY_OPERATIONS = (
     nn.Relu, nn.Relu6, nn.Sigmoid, nn.SparseSigmoid, nn.Softplus, nn.Softsign, nn.SoftShrink,
@@ -42,7 +43,8 @@ _UNARY_OPERATIONS = (
     core.Cast, core.StopGradient,
 )  # fmt: skip
 _MERGES = (
-    layers.Add, layers.Subtract, layers.Average, layers.Maximum, layers.Minimum, layers.Multiply,
+    _layers.Add, _layers.Subtract, _layers.Average, _layers.Maximum, _layers.Minimum,
+    _layers.Multiply,
 )  # fmt: skip
 _BINARY_OPERATIONS = (
     numpy.Add, numpy.Subtract, numpy.Multiply, numpy.Divide, numpy.TrueDivide, numpy.Maximum,
@@ -180,7 +182,7 @@ RULES: dict[type, Rule] = {
     **dict.fromkeys(_UNARY_OPERATIONS, _unary),
     **dict.fromkeys(_MERGES, _merge),
     **dict.fromkeys(_BINARY_OPERATIONS, _binary),
-    **dict.fromkeys((layers.Softmax, nn.Softmax, nn.LogSoftmax), _softmax),
-    layers.Activation: _activation,
-    layers.Rescaling: _rescaling,
+    **dict.fromkeys((_layers.Softmax, nn.Softmax, nn.LogSoftmax), _softmax),
+    _layers.Activation: _activation,
+    _layers.Rescaling: _rescaling,
 }

@@ -12,7 +12,7 @@ from vinedresser.pruning.keras_.rules.call import Call, Rule
 
 __all__ = ["RULES"]
 
-layers = keras.layers
+_layers = keras.layers
 
 
 def _positive(axis: int, rank: int) -> int:
@@ -78,7 +78,7 @@ def _over_axes(call: Call) -> list[Labelled]:
         "gamma": getattr(layer, "gamma", None),
         "beta": getattr(layer, "beta", None),
     }
-    if isinstance(layer, layers.RMSNormalization):
+    if isinstance(layer, _layers.RMSNormalization):
         variables = {"gamma": layer.scale}
     _tie(call, labels, axes.index(axis), variables)
     return [tensor]
@@ -113,9 +113,9 @@ def _prelu(call: Call) -> list[Labelled]:
 
 
 RULES: dict[type, Rule] = {
-    layers.BatchNormalization: _batch_normalization,
-    layers.LayerNormalization: _over_axes,
-    layers.RMSNormalization: _over_axes,
-    layers.GroupNormalization: _group_normalization,
-    layers.PReLU: _prelu,
+    _layers.BatchNormalization: _batch_normalization,
+    _layers.LayerNormalization: _over_axes,
+    _layers.RMSNormalization: _over_axes,
+    _layers.GroupNormalization: _group_normalization,
+    _layers.PReLU: _prelu,
 }

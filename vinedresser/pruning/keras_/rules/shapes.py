@@ -14,7 +14,7 @@ from vinedresser.pruning.keras_.rules.call import Call, Rule, channel_axis
 
 __all__ = ["RULES", "without_batch"]
 
-layers = keras.layers
+_layers = keras.layers
 
 
 def without_batch(axis: int, rank: int, call: Call) -> int:
@@ -164,20 +164,20 @@ def _pad(call: Call) -> list[Labelled]:
 
 
 def _of_sizes(*names: str, sizes: Sequence[int] = (1, 2, 3)) -> list[type]:
-    found = [getattr(layers, f"{name}{size}D", None) for name in names for size in sizes]
+    found = [getattr(_layers, f"{name}{size}D", None) for name in names for size in sizes]
     return [one for one in found if one is not None]
 
 
 RULES: dict[type, Rule] = {
-    layers.Reshape: _reshape,
+    _layers.Reshape: _reshape,
     numpy.Reshape: _reshape,
-    layers.Flatten: _flatten,
-    layers.Permute: _permute,
+    _layers.Flatten: _flatten,
+    _layers.Permute: _permute,
     **dict.fromkeys((numpy.Transpose, numpy.Swapaxes, numpy.Moveaxis), _transpose),
-    **dict.fromkeys((layers.Concatenate, numpy.Concatenate), _concatenate),
+    **dict.fromkeys((_layers.Concatenate, numpy.Concatenate), _concatenate),
     numpy.Stack: _stack,
     **dict.fromkeys((numpy.ExpandDims, numpy.Squeeze), _new_shape),
-    layers.RepeatVector: _repeat_vector,
+    _layers.RepeatVector: _repeat_vector,
     numpy.GetItem: _get_item,
     numpy.Split: _split,
     **dict.fromkeys(

@@ -15,7 +15,7 @@ from vinedresser.pruning.keras_.rules.elementwise import activated
 
 __all__ = ["RULES"]
 
-layers = keras.layers
+_layers = keras.layers
 
 
 def _read_channels(call: Call, axis: int) -> Indices:
@@ -131,13 +131,13 @@ def _embedding(call: Call) -> list[Labelled]:
 
 
 RULES: dict[type, Rule] = {
-    **dict.fromkeys((layers.Conv1D, layers.Conv2D, layers.Conv3D), _convolution),
+    **dict.fromkeys((_layers.Conv1D, _layers.Conv2D, _layers.Conv3D), _convolution),
     **dict.fromkeys(
-        (layers.Conv1DTranspose, layers.Conv2DTranspose, layers.Conv3DTranspose),
+        (_layers.Conv1DTranspose, _layers.Conv2DTranspose, _layers.Conv3DTranspose),
         _transposed_convolution,
     ),
-    **dict.fromkeys((layers.DepthwiseConv1D, layers.DepthwiseConv2D), _depthwise_convolution),
-    **dict.fromkeys((layers.SeparableConv1D, layers.SeparableConv2D), _separable_convolution),
-    layers.Dense: _dense,
-    layers.Embedding: _embedding,
+    **dict.fromkeys((_layers.DepthwiseConv1D, _layers.DepthwiseConv2D), _depthwise_convolution),
+    **dict.fromkeys((_layers.SeparableConv1D, _layers.SeparableConv2D), _separable_convolution),
+    _layers.Dense: _dense,
+    _layers.Embedding: _embedding,
 }
