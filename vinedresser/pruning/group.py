@@ -8,9 +8,12 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Group", "Indices", "Member", "Role"]
+__all__ = ["Group", "Indices", "Kind", "Member", "Role"]
 
 Indices = NDArray[np.int64]
+
+Kind = Literal["filters", "units", "heads"]
+"""Channels of a convolution, of a linear layer, or heads of attention."""
 
 Role = Literal["filter", "bias", "scale", "shift", "running", "input", "other"]
 """What an axis of a tensor means to a channel.
@@ -52,14 +55,14 @@ class Group:
 
     Attributes:
         name: name of the first layer that makes the channels ("layer1.0.conv1"); unique in a model.
-        kind: "filters" (made by a convolution), "units" (of a linear layer) or "heads".
+        kind: by what they are made.
         size: number of channels.
         members: every axis that shrinks with the group.
         locked: why no channel can be removed ("is an output of the model"); "" if they can.
     """
 
     name: str
-    kind: Literal["filters", "units", "heads"]
+    kind: Kind
     size: int
     members: tuple[Member, ...]
     locked: str = ""

@@ -1,0 +1,138 @@
+"""PyTorch models, as pruning sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+
+import numpy as np
+import torch
+
+from vinedresser.errors import PruningError
+from vinedresser.pruning.group import Group
+from vinedresser.pruning.plan import Plan
+from vinedresser.pruning.prunable import Outputs, Variant
+from vinedresser.pruning.torch_.masking import Masking
+from vinedresser.pruning.torch_.resolving import Resolved, resolve
+from vinedresser.pruning.torch_.running import (
+    RAISED,
+    Example,
+    arrays,
+    copied,
+    in_precision,
+    named_tensors,
+    output_tensors,
+    redrawn,
+    summary,
+)
+from vinedresser.pruning.torch_.surgery import removed
+from vinedresser.pruning.torch_.tracer import trace
+
+__all__ = ["TorchPrunable"]
+
+
+class TorchPrunable:
+    """A PyTorch model that can be pruned; see `vinedresser.pruning.prunable.Prunable`.
+
+    Its channels are found by running it once on the example; it is copied for that and stays as it
+    is. What passes an operator that is not supported is locked, with the reason.
+
+    Args:
+        model: the model, on any device, in training or evaluation mode.
+        example: a tensor, a tuple of arguments or a dict of keyword arguments, on its device.
+
+    Raises:
+        PruningError: the model does not run on the example, or no layer of it makes channels.
+    """
+
+    def __init__(self, model: torch.nn.Module, example: object) -> None:
+        self.model = model
+        self._example = Example.of(example)
+        if any(torch.nn.parameter.is_lazy(one) for one in model.parameters()):
+            raise PruningError("the model has uninitialised parameters; run it once")
+        quiet = copied(model, {})
+        try:
+            result = self._example.run(quiet)
+        except RAISED as error:
+            raise PruningError(
+                f"the model does not run on the example: {summary(error)}"
+            ) from error
+        output_tensors(result)
+        self._resolved: Resolved = resolve(quiet, self._example)
+        if not self.groups:
+            raise PruningError(
+                "the model has nothing to prune: no convolution or linear layer of it runs"
+            )
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """All groups, in the order in which the model runs them; locked ones with the reason."""
+        return self._resolved.grouping.groups
+
+    @cached_property
+    def parameters(self) -> frozenset[str]:
+        """Names of the parameters; the other tensors are buffers."""
+        return frozenset(name for name, _ in self.model.named_parameters())
+
+    @property
+    def uses(self) -> Mapping[str, int]:
+        """How often each element of a weight is multiplied for one example; see `cost`."""
+        ctx = self._resolved.ctx
+        return {name: times // ctx.batch for name, times in ctx.uses.items()}
+
+    def tensors(self) -> Mapping[str, np.ndarray]:
+        """Return parameters and buffers by name, as arrays of the host."""
+        tensors = named_tensors(self.model)
+        return dict(zip(tensors, arrays(list(tensors.values())), strict=True))
+
+    def attributes(self, channels: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
+        """Return the new values of integer attributes of modules, where they change.
+
+        Args:
+            channels: channels to remove by group.
+        """
+        return self._resolved.attributes(channels)
+
+    def removed(self, plan: Plan) -> torch.nn.Module:
+        """Return a new model without the plan's channels; ``model`` stays as it is.
+
+        Raises:
+            PruningError: the plan is for another architecture.
+        """
+        return removed(self.model, plan)
+
+    def outputs(self, model: torch.nn.Module) -> Outputs:
+        """Return what a model computes for the example, in evaluation mode, output by output.
+
+        Raises:
+            PruningError: it does not run on the example.
+        """
+        return _outputs(copied(model, {}), self._example)
+
+    def compared(self, plan: Plan, variant: Variant) -> tuple[Outputs, Outputs]:
+        """Return outputs of the masked original and of the model that the plan prunes.
+
+        Args:
+            plan: what is removed.
+            variant: in which form.
+
+        Raises:
+            PruningError: the pruned model does not run on the example.
+        """
+        dtype = torch.float32 if variant == "float32" else torch.float64
+        example = self._example.to(dtype)
+        original = redrawn(self.model) if variant == "redrawn" else in_precision(self.model, dtype)
+        masking = Masking(self._resolved.grouping.removed_labels(_channels(plan)))
+        masked = arrays(trace(original, example, self._resolved.choices, masking)[1])
+        return masked, _outputs(removed(original, plan), example)
+
+
+def _channels(plan: Plan) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(numbers) for name, numbers in plan.channels.items()}
+
+
+def _outputs(model: torch.nn.Module, example: Example) -> Outputs:
+    try:
+        return arrays(output_tensors(example.run(model)))
+    except RAISED as error:
+        raise PruningError(f"the pruned model does not run: {summary(error)}") from error

@@ -1,0 +1,184 @@
+"""Finding out what a trace cannot tell, by removing channels and comparing outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from vinedresser.pruning.group import Group, Indices
+from vinedresser.pruning.plan import Plan, architecture_digest, make_plan
+from vinedresser.pruning.proof import relative_difference
+from vinedresser.pruning.torch_.context import Attribute, Context
+from vinedresser.pruning.torch_.grouping import Grouping, group
+from vinedresser.pruning.torch_.masking import Masking
+from vinedresser.pruning.torch_.running import (
+    RAISED,
+    Example,
+    arrays,
+    named_tensors,
+    output_tensors,
+    redrawn,
+    summary,
+)
+from vinedresser.pruning.torch_.surgery import removed
+from vinedresser.pruning.torch_.tracer import Choices, trace
+
+__all__ = ["Resolved", "resolve"]
+
+_LIMIT = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class Resolved:
+    """Groups that were tried, and how they were found.
+
+    Attributes:
+        choices: the ways that were taken.
+        ctx: the trace.
+        grouping: its groups.
+        counting: attributes of modules that change with the channels.
+    """
+
+    choices: Choices
+    ctx: Context
+    grouping: Grouping
+    counting: tuple[Attribute, ...]
+
+    def attributes(self, channels: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
+        """Return the new values of attributes, where they change."""
+        gone = self.grouping.removed_roots(channels)
+        values = {}
+        for attribute in self.counting:
+            roots = self.grouping.label_roots[attribute.labels]
+            left = int((~np.isin(roots, gone)).sum())
+            if left != len(roots):
+                values[attribute.path] = left
+        return values
+
+
+@dataclass
+class _Search:
+    """What was found out so far."""
+
+    model: torch.nn.Module
+    example: Example
+    ways: dict[int, int] = field(default_factory=dict)
+    heads: frozenset[int] = frozenset()
+    locks: list[tuple[Indices, str]] = field(default_factory=list)
+    stages: dict[int, int] = field(default_factory=dict)
+    counted: dict[int, frozenset[str]] = field(default_factory=dict)
+
+    def trace(self) -> Resolved:
+        """Trace the model, and again until it is known which channels belong to heads."""
+        while True:
+            choices = Choices(dict(self.ways), self.heads)
+            ctx, _ = trace(self.model, self.example, choices)
+            if ctx.heads == self.heads:
+                break
+            self.heads = frozenset(ctx.heads)
+        for labels, reason in self.locks:
+            ctx.labels.lock(labels, reason)
+        counting = {one.path: one for one in ctx.required.values()}
+        for order, paths in sorted(self.counted.items()):
+            for attribute in ctx.sites[order].attributes if order in ctx.sites else ():
+                if attribute.path in paths:
+                    counting.setdefault(attribute.path, attribute)
+        return Resolved(choices, ctx, group(ctx), tuple(counting.values()))
+
+    def advance(self, found: Resolved, name: str, reason: str) -> None:
+        """Try the next way for the sites that a group passes; lock it if there is none."""
+        own = found.grouping.labels_of(name)
+        sites = [site for site in found.ctx.sites.values() if np.isin(site.labels, own).any()]
+        paths = sorted({one.path for site in sites for one in site.attributes})
+        # Two attributes may have the same value, and only one of them counts these channels.
+        guesses = [frozenset[str](), frozenset(paths), *(frozenset({one}) for one in paths)]
+        stage = 1 + max((self.stages.get(site.order, 0) for site in sites), default=0)
+        if paths and stage < (len(guesses) if len(paths) > 1 else 2):
+            self.stages |= {site.order: stage for site in sites}
+            self.counted |= {site.order: guesses[stage] for site in sites}
+            return
+        left = [site for site in sites if self.ways.get(site.order, 0) + 1 < site.choices]
+        for site in left:
+            self.ways[site.order] = self.ways.get(site.order, 0) + 1
+        for site in sites:
+            self.stages.pop(site.order, None)
+            self.counted.pop(site.order, None)
+        if not left:
+            self.locks.append((own, reason))
+
+
+def resolve(model: torch.nn.Module, example: Example) -> Resolved:
+    """Trace a model, try every group, and lock those whose removal changes what is left.
+
+    Args:
+        model: the model, in evaluation mode.
+        example: its arguments.
+    """
+    search = _Search(model, example)
+    trial = redrawn(model)
+    while True:
+        found = search.trace()
+        open_groups = [one for one in found.grouping.groups if not one.locked and one.size > 1]
+        failures = _failures(trial, example.to(torch.float64), found, open_groups)
+        if not failures:
+            return found
+        for name, reason in failures.items():
+            search.advance(found, name, reason)
+
+
+def _failures(
+    model: torch.nn.Module, example: Example, found: Resolved, groups: Sequence[Group]
+) -> dict[str, str]:
+    """Return the groups whose removal fails, with the reason.
+
+    All are tried at once; only if that fails, halves, until the culprits are found.
+    """
+    reason = _failure(model, example, found, groups)
+    if not reason:
+        return {}
+    if len(groups) == 1:
+        return {groups[0].name: reason}
+    middle = len(groups) // 2
+    failures = _failures(model, example, found, groups[:middle]) | _failures(
+        model, example, found, groups[middle:]
+    )
+    # Each half can be removed without the other, but not with it.
+    return failures or {groups[-1].name: reason}
+
+
+def _failure(
+    model: torch.nn.Module, example: Example, found: Resolved, groups: Sequence[Group]
+) -> str:
+    """Return why a quarter of the channels of groups cannot be removed; "" if they can."""
+    random = np.random.default_rng(0)
+    channels = {
+        one.name: tuple(random.choice(one.size, size=max(1, one.size // 4), replace=False).tolist())
+        for one in groups
+    }
+    if not channels:
+        return ""
+    try:
+        pruned = arrays(output_tensors(example.run(removed(model, _plan(model, found, channels)))))
+    except RAISED as error:
+        return f"the model does not run without some of its channels ({summary(error)})"
+    masking = Masking(found.grouping.removed_labels(channels))
+    masked = arrays(trace(model, example, found.choices, masking)[1])
+    difference = relative_difference(masked, pruned)
+    if difference <= _LIMIT:
+        return ""
+    return f"without some of its channels, the model computes something else (by {difference:.2g})"
+
+
+def _plan(model: torch.nn.Module, found: Resolved, channels: dict[str, tuple[int, ...]]) -> Plan:
+    shapes = {name: tuple(tensor.shape) for name, tensor in named_tensors(model).items()}
+    return make_plan(
+        channels,
+        {one.name: one for one in found.grouping.groups},
+        architecture=architecture_digest(shapes),
+        criterion="",
+        scores={},
+        attributes=found.attributes(channels),
+    )

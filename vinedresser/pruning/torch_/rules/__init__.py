@@ -1,0 +1,1 @@
+"""How operators pass labels on, by family."""

@@ -1,0 +1,195 @@
+"""Running a model on its example, and copies of it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils import _pytree as pytree
+
+from vinedresser.errors import PruningError
+from vinedresser.pruning.prunable import Outputs
+
+__all__ = [
+    "RAISED",
+    "Example",
+    "arrays",
+    "copied",
+    "in_precision",
+    "named_tensors",
+    "output_tensors",
+    "redrawn",
+    "summary",
+]
+
+RAISED = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""What the code of a model raises if its sizes do not fit."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """Arguments of a model.
+
+    Attributes:
+        args: positional arguments.
+        kwargs: keyword arguments.
+    """
+
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, value: Any) -> Example:
+        """Return the arguments that a value stands for.
+
+        Args:
+            value: a tensor, a tuple or list of arguments, or a dict of keyword arguments.
+
+        Raises:
+            PruningError: it is something else, or has no tensor.
+        """
+        if isinstance(value, torch.Tensor):
+            example = cls((value,), {})
+        elif isinstance(value, tuple | list):
+            example = cls(tuple(value), {})
+        elif isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+            example = cls((), dict(value))
+        else:
+            raise PruningError(
+                f"the example is of type {type(value).__name__}; it must be a tensor, a tuple of "
+                "the model's arguments, or a dict of keyword arguments"
+            )
+        if not example.tensors:
+            raise PruningError("the example has no tensor")
+        return example
+
+    @property
+    def tensors(self) -> list[torch.Tensor]:
+        """All tensors, in order."""
+        leaves = pytree.tree_leaves((self.args, dict(self.kwargs)))
+        return [one for one in leaves if isinstance(one, torch.Tensor)]
+
+    def to(self, dtype: torch.dtype) -> Example:
+        """Return copies of the arguments, with floats of this type."""
+        args, kwargs = pytree.tree_map(
+            lambda one: _cast(one, dtype) if isinstance(one, torch.Tensor) else one,
+            (self.args, dict(self.kwargs)),
+        )
+        return Example(args, kwargs)
+
+    def run(self, model: torch.nn.Module) -> Any:
+        """Return what a model in evaluation mode computes, without gradients.
+
+        The random state is restored afterwards, and the same at each start.
+        """
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            return model(*self.args, **self.kwargs)
+
+
+def _cast(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    return tensor.detach().clone().to(dtype if tensor.is_floating_point() else tensor.dtype)
+
+
+def named_tensors(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Return parameters and buffers by name; tied ones once, by their first name."""
+    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
+
+
+def copied(model: torch.nn.Module, replaced: Mapping[int, torch.Tensor]) -> torch.nn.Module:
+    """Return a deep copy of a model, in evaluation mode.
+
+    Args:
+        model: the model.
+        replaced: tensors to put in the place of others, by the id of the others.
+    """
+    memo: dict[int, Any] = dict(replaced)
+    for module in model.modules():
+        for value in vars(module).values():
+            # Such as the product that weight_norm leaves: torch refuses to copy it.
+            if isinstance(value, torch.Tensor) and not value.is_leaf:
+                memo[id(value)] = value.detach().clone()
+    copy_of = copy.deepcopy(model, memo)
+    return copy_of.eval()
+
+
+def in_precision(model: torch.nn.Module, dtype: torch.dtype) -> torch.nn.Module:
+    """Return a copy of a model in evaluation mode, with floats of this type."""
+    return copied(model, {}).to(dtype)
+
+
+def redrawn(model: torch.nn.Module) -> torch.nn.Module:
+    """Return a copy of a model in evaluation mode, in float64, with random weights.
+
+    They are of a size that keeps activations near 1. Buffers, which may be tables, keep their
+    values, but for the statistics of normalisations.
+    """
+    random = np.random.default_rng(0)
+    drawn = in_precision(model, torch.float64)
+    with torch.no_grad():
+        for name, tensor in drawn.named_parameters():
+            if not tensor.is_floating_point():
+                continue
+            noise = torch.from_numpy(random.standard_normal(tuple(tensor.shape)))
+            if tensor.ndim > 1 and tensor[0].numel() > 1:
+                noise *= (2 / tensor[0].numel()) ** 0.5
+            elif name.endswith("bias"):
+                noise *= 0.3
+            else:
+                noise = 1 + 0.3 * noise
+            tensor.copy_(noise)
+        for module in drawn.modules():
+            for name in ("running_mean", "running_var"):
+                statistic = module._buffers.get(name)
+                if statistic is not None:
+                    low, high = (-0.3, 0.3) if name == "running_mean" else (0.5, 1.5)
+                    drawn_values = random.uniform(low, high, tuple(statistic.shape))
+                    statistic.copy_(torch.from_numpy(drawn_values))
+    return drawn
+
+
+def output_tensors(result: Any) -> list[torch.Tensor]:
+    """Return the tensors of what a model returned, in order.
+
+    Raises:
+        PruningError: there is none, or something that may contain hidden ones.
+    """
+    leaves = pytree.tree_leaves(result)
+    tensors = [one for one in leaves if isinstance(one, torch.Tensor)]
+    strange = [
+        type(one).__name__
+        for one in leaves
+        if not isinstance(one, torch.Tensor | int | float | str | bool | None)
+    ]
+    if strange or not tensors:
+        raise PruningError(
+            f"the model returns {strange[0] if strange else 'no tensor'}; it must return a tensor, "
+            "or tuples, lists or dicts of tensors"
+        )
+    return tensors
+
+
+def arrays(tensors: list[torch.Tensor]) -> Outputs:
+    """Return tensors as arrays of the host; bfloat16 as float32, which has all its values."""
+    return [
+        (one.float() if one.dtype == torch.bfloat16 else one).detach().cpu().numpy()
+        for one in tensors
+    ]
+
+
+def summary(error: BaseException) -> str:
+    """Return an error as one short line."""
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    return text if len(text) <= 200 else f"{text[:199]}…"

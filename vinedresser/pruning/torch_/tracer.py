@@ -1,0 +1,126 @@
+"""Running a model once while labels follow its channels through every operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from vinedresser.pruning.torch_.call import Call, tensors_in
+from vinedresser.pruning.torch_.context import Context
+from vinedresser.pruning.torch_.rules.table import rule_of
+from vinedresser.pruning.torch_.running import Example, named_tensors, output_tensors
+
+__all__ = ["Choices", "Masked", "trace"]
+
+Masked = Callable[[Context, Call], Any]
+"""Runs an operator as if channels were absent, and returns what it returns."""
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What the trace itself cannot tell.
+
+    Attributes:
+        ways: which way to take at sites, by number of the call.
+        heads: numbers of the calls that split attention heads into units.
+    """
+
+    ways: Mapping[int, int] = field(default_factory=dict)
+    heads: frozenset[int] = frozenset()
+
+
+class _Tracer(TorchDispatchMode):
+    def __init__(self, ctx: Context, masked: Masked | None) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # torch has no types for it
+        self._ctx = ctx
+        self._masked = masked
+
+    def __torch_dispatch__(
+        self,
+        func: torch._ops.OpOverload,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        del types
+        ctx = self._ctx
+        ctx.order += 1
+        call = Call(func, args, kwargs or {})
+        result = call.run() if self._masked is None else self._masked(ctx, call)
+        call.outputs = list(tensors_in([result]))
+        _follow(ctx, call)
+        return result
+
+
+def _follow(ctx: Context, call: Call) -> None:
+    """Give the results of an operator their labels."""
+    tensors = call.tensors
+    from_input = any(map(ctx.from_input, tensors))
+    if any(map(ctx.of, tensors)):
+        rule = rule_of(call)
+        if rule is None:
+            for tensor in tensors:
+                ctx.lock_all(tensor, f"the operator {call.operator}, which is not supported,")
+        changed = ctx.of(tensors[0]) if call.in_place else ()
+        layers = rule(ctx, call) if rule is not None else [[] for _ in call.outputs]
+        if call.in_place and ctx.shares_memory(tensors[0]):
+            _check_views(ctx, call, {one.dim for one in changed} != {one.dim for one in layers[0]})
+    else:
+        layers = [[] for _ in call.outputs]
+    for tensor, found in zip(call.outputs, layers, strict=True):
+        ctx.put(tensor, found, from_input=from_input)
+
+
+def _check_views(ctx: Context, call: Call, changed: bool) -> None:
+    """Lock what is written through a view: the tensor that it shows keeps its own labels."""
+    if changed:
+        for tensor in call.tensors:
+            ctx.lock_all(tensor, f"{call.name}, in place, to a part of a tensor,")
+
+
+def trace(
+    model: torch.nn.Module, example: Example, choices: Choices, masked: Masked | None = None
+) -> tuple[Context, list[torch.Tensor]]:
+    """Run a model on an example and follow its channels.
+
+    Args:
+        model: the model, in evaluation mode; it is not changed.
+        example: its arguments.
+        choices: what the trace itself cannot tell.
+        masked: runs each operator; None: as it is.
+
+    Returns:
+        What was found, and the outputs, flattened.
+    """
+    ctx = Context(model, named_tensors(model), choices.ways, choices.heads)
+    inputs = example.tensors
+    for tensor in inputs:
+        ctx.put(tensor, [], from_input=True)
+    ctx.batch = inputs[0].shape[0] if inputs and inputs[0].ndim else 1
+    with ExitStack() as stack:
+        for path, module in ctx.modules.items():
+            for handle in (
+                module.register_forward_pre_hook(partial(_enter, ctx, path), prepend=True),
+                module.register_forward_hook(partial(_leave, ctx), always_call=True),
+            ):
+                stack.callback(handle.remove)
+        with _Tracer(ctx, masked):
+            outputs = output_tensors(example.run(model))
+    for tensor in outputs:
+        for layer in ctx.of(tensor):
+            ctx.labels.lock(layer.labels, "is an output of the model")
+    return ctx, outputs
+
+
+def _enter(ctx: Context, path: str, *_: Any) -> None:
+    ctx.path.append(path)
+
+
+def _leave(ctx: Context, *_: Any) -> None:
+    ctx.path.pop()
