@@ -98,13 +98,15 @@ def masked_reference(model: nn.Module, plan: Plan, example: Tensor) -> list[NDAr
 
 def _forget(module: nn.Module, name: str, tensor: Tensor, axes: dict[str, list[int]]) -> None:
     """Set the slices of a weight to 0 that read removed channels."""
-    reads = "1"
-    if isinstance(module, nn.ConvTranspose2d) or name.endswith("_by_input"):
-        reads = "0"
-    if isinstance(module, nn.Conv2d) and tensor.ndim > 1 and tensor.shape[1] == 1:
+    depthwise = isinstance(module, nn.Conv2d) and tensor.ndim > 1 and tensor.shape[1] == 1
+    if tensor.ndim < 2 or depthwise:
         return
-    if tensor.ndim >= 2 and reads in axes:
-        tensor.index_fill_(int(reads), torch.tensor(axes[reads]), 0)
+    reading = ["0"] if isinstance(module, nn.ConvTranspose2d) else ["1"]
+    if hasattr(module, "tied"):
+        # It is used in both directions; what it makes of removed channels is read by nothing.
+        reading = ["0", "1"]
+    for axis in reading:
+        tensor.index_fill_(int(axis), torch.tensor(axes.get(axis, []), dtype=torch.int64), 0)
 
 
 def _without_input(gone: list[int]) -> Any:

@@ -338,22 +338,9 @@ class TwoHeads(nn.Module):
         return {"boxes": self.boxes(x), "classes": self.classes(x)}
 
 
-class Shared(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.stem = conv(3, 12)
-        self.block = basic(12, 12)
-        self.last = conv(12, 8)
-
-    def forward(self, x: Tensor) -> Any:
-        x = self.stem(x)
-        for _ in range(3):
-            x = self.block(x)
-        return self.last(x)
-
-
 def shared() -> nn.Module:
-    return Classified(Shared(), 8)
+    block = basic(12, 12)
+    return Classified(nn.Sequential(conv(3, 12), block, block, block, conv(12, 8)), 8)
 
 
 def super_resolution() -> nn.Module:

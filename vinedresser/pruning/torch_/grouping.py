@@ -12,9 +12,6 @@ from vinedresser.pruning.torch_.context import Context
 
 __all__ = ["Grouping", "group"]
 
-_Slot = tuple[int, int]
-"""Place of an axis, and how many of its indices belong to a channel."""
-
 
 @dataclass(frozen=True, eq=False)
 class Grouping:
@@ -56,26 +53,28 @@ def group(ctx: Context) -> Grouping:
     for ids, reason in labels.locks:
         for root in np.unique(every[ids]).tolist():
             reasons.setdefault(root, reason)
-    alike: dict[tuple[tuple[_Slot, ...], str], list[tuple[int, Indices]]] = {}
+    alike: dict[tuple[tuple[int, ...], str], list[tuple[int, Indices]]] = {}
+    places = np.searchsorted(labels.firsts, np.arange(labels.count), side="right") - 1
+    made = np.zeros(len(labels.axes), dtype=bool)
+    made[list(ctx.made)] = True
     for root, ids in _components(every):
-        places, counts = np.unique(_places(ctx, ids), return_counts=True)
-        slots = tuple(zip(places.tolist(), counts.tolist(), strict=True))
-        if any(place in ctx.made for place, _ in slots):
-            alike.setdefault((slots, reasons.get(root, "")), []).append((root, ids))
+        own = places[ids]
+        if made[own].any():
+            key = (tuple(own.tolist()), reasons.get(root, ""))
+            alike.setdefault(key, []).append((root, ids))
     found = [
-        (_first_made(ctx, slots), slots, reason, channels)
-        for (slots, reason), channels in alike.items()
+        (_first_made(ctx, own), own, reason, channels) for (own, reason), channels in alike.items()
     ]
     # The layer that runs first names the group.
     found.sort(key=lambda one: (ctx.made[one[0]].order, one[3][0][0]))
     heads = every[np.concatenate([np.zeros(0, dtype=np.int64), *ctx.head_labels])]
     groups: list[Group] = []
     roots: dict[str, Indices] = {}
-    for first, slots, reason, channels in found:
+    for first, axes, reason, channels in found:
         name = _unique(_layer_name(labels.axes[first].tensor), roots)
         own = np.array([root for root, _ in channels], dtype=np.int64)
         table = np.stack([ids for _, ids in channels])
-        made_by = {ctx.made[place].kind for place, _ in slots if place in ctx.made}
+        made_by = {ctx.made[place].kind for place in axes if place in ctx.made}
         kind: Kind = "filters" if "filters" in made_by else "units"
         if np.isin(own, heads).any():
             kind = "heads"
@@ -84,7 +83,7 @@ def group(ctx: Context) -> Grouping:
                 name=name,
                 kind=kind,
                 size=len(channels),
-                members=_members(ctx, slots, table),
+                members=_members(ctx, axes, table),
                 locked=reason,
             )
         )
@@ -101,30 +100,24 @@ def _components(every: Indices) -> list[tuple[int, Indices]]:
     return [(int(every[part[0]]), part) for part in parts if every[part[0]] != 0]
 
 
-def _places(ctx: Context, ids: Indices) -> Indices:
-    return np.searchsorted(ctx.labels.firsts, ids, side="right") - 1
-
-
-def _first_made(ctx: Context, slots: tuple[_Slot, ...]) -> int:
-    made = [place for place, _ in slots if place in ctx.made]
+def _first_made(ctx: Context, places: tuple[int, ...]) -> int:
+    made = [place for place in places if place in ctx.made]
     return min(made, key=lambda place: (ctx.made[place].order, place))
 
 
-def _members(ctx: Context, slots: tuple[_Slot, ...], table: Indices) -> tuple[Member, ...]:
+def _members(ctx: Context, places: tuple[int, ...], table: Indices) -> tuple[Member, ...]:
     """Return a member for each axis; labels of a channel ascend, so those of an axis are in a row.
 
     Args:
         ctx: the trace.
-        slots: the axes.
+        places: the axis of each of a channel's labels.
         table: int64 [channels, labels].
     """
     members = []
-    start = 0
-    for place, count in slots:
+    for place in dict.fromkeys(places):
         axis = ctx.labels.axes[place]
-        indices = table[:, start : start + count] - axis.first
+        indices = table[:, np.array(places) == place] - axis.first
         members.append(Member(axis.tensor, axis.axis, indices, ctx.roles.get(place, "other")))
-        start += count
     return tuple(members)
 
 

@@ -50,15 +50,7 @@ class TorchPrunable:
         self._example = Example.of(example)
         if any(torch.nn.parameter.is_lazy(one) for one in model.parameters()):
             raise PruningError("the model has uninitialised parameters; run it once")
-        quiet = copied(model, {})
-        try:
-            result = self._example.run(quiet)
-        except RAISED as error:
-            raise PruningError(
-                f"the model does not run on the example: {summary(error)}"
-            ) from error
-        output_tensors(result)
-        self._resolved: Resolved = resolve(quiet, self._example)
+        self._resolved: Resolved = resolve(copied(model, {}), self._example)
         if not self.groups:
             raise PruningError(
                 "the model has nothing to prune: no convolution or linear layer of it runs"

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
@@ -136,28 +135,32 @@ def redrawn(model: torch.nn.Module) -> torch.nn.Module:
     They are of a size that keeps activations near 1. Buffers, which may be tables, keep their
     values, but for the statistics of normalisations.
     """
-    random = np.random.default_rng(0)
+    generator = torch.Generator().manual_seed(0)
     drawn = in_precision(model, torch.float64)
     with torch.no_grad():
         for name, tensor in drawn.named_parameters():
             if not tensor.is_floating_point():
                 continue
-            noise = torch.from_numpy(random.standard_normal(tuple(tensor.shape)))
             if tensor.ndim > 1 and tensor[0].numel() > 1:
-                noise *= (2 / tensor[0].numel()) ** 0.5
+                # The variance that keeps activations near 1 (He et al., 2015).
+                bound = (6 / tensor[0].numel()) ** 0.5
+                _draw(tensor, -bound, bound, generator)
             elif name.endswith("bias"):
-                noise *= 0.3
+                _draw(tensor, -0.5, 0.5, generator)
             else:
-                noise = 1 + 0.3 * noise
-            tensor.copy_(noise)
-        for module in drawn.modules():
-            for name in ("running_mean", "running_var"):
-                statistic = module._buffers.get(name)
-                if statistic is not None:
-                    low, high = (-0.3, 0.3) if name == "running_mean" else (0.5, 1.5)
-                    drawn_values = random.uniform(low, high, tuple(statistic.shape))
-                    statistic.copy_(torch.from_numpy(drawn_values))
+                _draw(tensor, 0.5, 1.5, generator)
+        for name, statistic in drawn.named_buffers():
+            if name.endswith("running_mean"):
+                _draw(statistic, -0.5, 0.5, generator)
+            elif name.endswith("running_var"):
+                _draw(statistic, 0.5, 1.5, generator)
     return drawn
+
+
+def _draw(tensor: torch.Tensor, low: float, high: float, generator: torch.Generator) -> None:
+    """Fill a tensor with uniform random numbers, the same on every device."""
+    drawn = torch.empty(tensor.shape, dtype=tensor.dtype)
+    tensor.copy_(drawn.uniform_(low, high, generator=generator))
 
 
 def output_tensors(result: Any) -> list[torch.Tensor]:

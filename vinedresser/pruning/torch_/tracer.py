@@ -11,10 +11,17 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from vinedresser.errors import PruningError
 from vinedresser.pruning.torch_.call import Call, tensors_in
 from vinedresser.pruning.torch_.context import Context
 from vinedresser.pruning.torch_.rules.table import rule_of
-from vinedresser.pruning.torch_.running import Example, named_tensors, output_tensors
+from vinedresser.pruning.torch_.running import (
+    RAISED,
+    Example,
+    named_tensors,
+    output_tensors,
+    summary,
+)
 
 __all__ = ["Choices", "Masked", "trace"]
 
@@ -97,6 +104,9 @@ def trace(
 
     Returns:
         What was found, and the outputs, flattened.
+
+    Raises:
+        PruningError: the model does not run on the example.
     """
     ctx = Context(model, named_tensors(model), choices.ways, choices.heads)
     inputs = example.tensors
@@ -111,7 +121,13 @@ def trace(
             ):
                 stack.callback(handle.remove)
         with _Tracer(ctx, masked):
-            outputs = output_tensors(example.run(model))
+            try:
+                result = example.run(model)
+            except RAISED as error:
+                raise PruningError(
+                    f"the model does not run on the example: {summary(error)}"
+                ) from error
+        outputs = output_tensors(result)
     for tensor in outputs:
         for layer in ctx.of(tensor):
             ctx.labels.lock(layer.labels, "is an output of the model")

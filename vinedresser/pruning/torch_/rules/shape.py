@@ -21,6 +21,7 @@ __all__ = [
     "pad",
     "pixel_shuffle",
     "reshape",
+    "restride",
     "roll",
     "select",
     "slice_",
@@ -28,7 +29,7 @@ __all__ = [
     "stack",
 ]
 
-Move = Callable[[torch.Tensor], Any]
+_Move = Callable[[torch.Tensor], Any]
 
 
 def _full(layer: Layer, shape: torch.Size) -> torch.Tensor:
@@ -92,7 +93,7 @@ def _moved(
     ctx: Context,
     call: Call,
     tensor: torch.Tensor,
-    apply: Move,
+    apply: _Move,
     *,
     dims: frozenset[int] = frozenset(),
 ) -> list[list[Layer]]:
@@ -126,6 +127,21 @@ def reshape(ctx: Context, call: Call) -> list[list[Layer]]:
     layers = _moved(ctx, call, call.tensors[0], lambda full: full.reshape(result.shape))
     _note_sizes(ctx, call, layers)
     return layers
+
+
+def restride(ctx: Context, call: Call) -> list[list[Layer]]:
+    """Set strides that change nothing, as pooling does for images with channels last."""
+    tensor, result = call.tensors[0], call.outputs[0]
+    sizes = list(result.shape)
+    dense = [int(np.prod(sizes[dim + 1 :])) for dim in range(len(sizes))]
+    same = all(
+        size == 1 or stride == own
+        for size, stride, own in zip(sizes, result.stride(), dense, strict=True)
+    )
+    if call.in_place and same and not ctx.shares_memory(tensor):
+        return [list(ctx.of(tensor))]
+    ctx.lock_all(tensor, call.name)
+    return [[]]
 
 
 def _note_sizes(ctx: Context, call: Call, found: list[list[Layer]]) -> None:

@@ -33,6 +33,7 @@ ATTENTION = frozenset(
 _FAMILIES: dict[Rule, str] = {
     elementwise.elementwise: "hardswish _prelu_kernel bernoulli copy",
     elementwise.identity: "clone detach alias contiguous lift_fresh lift _to_copy dropout",
+    shape.restride: "as_strided",
     elementwise.filled_like: "zeros_like ones_like empty_like full_like rand_like randn_like zero "
     "fill",
     shape.move: "permute transpose t squeeze unsqueeze expand unbind repeat flip mT numpy_T "

@@ -1,0 +1,64 @@
+"""Networks drawn at random are pruned, or refused by name; none is silently wrong."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from tests.pruning.torch_.networks import random_network
+from tests.pruning.torch_.reference import (
+    masked_reference,
+    plan_of,
+    random_weights,
+    results,
+    share_removed,
+)
+from vinedresser.pruning.torch_ import TorchPrunable
+
+
+def _pruned(seeds: range, *, nasty: bool) -> list[float]:
+    """Prune networks and compare them; return the share of its filters that each lost."""
+    shares = []
+    for seed in seeds:
+        network, names = random_network(seed, nasty=nasty)
+        model = random_weights(network, seed)
+        example = torch.randn(2, 3, 6, 6, dtype=torch.float64)
+        prunable = TorchPrunable(model, example)
+        plan = plan_of(prunable, seed=seed)
+        pruned = prunable.removed(plan).eval()
+        expected, found = masked_reference(model, plan, example), results(pruned, example)
+        for one, other in zip(expected, found, strict=True):
+            assert np.abs(one - other).max() <= 1e-11 * np.abs(one).max(), (seed, names)
+        assert all(group.locked for group in prunable.groups if group.name not in plan.channels)
+        shares.append(share_removed(prunable, plan))
+    return shares
+
+
+# Of a group of 7, a quarter is one: the shares of whole networks are lower than a quarter.
+_QUARTER = 0.19
+
+
+def _check(shares: list[float], least: float) -> None:
+    share = sum(one >= _QUARTER for one in shares) / len(shares)
+    assert share >= least, f"only {share:.0%} of the networks lose a quarter of their filters"
+
+
+def test_networks_of_plain_operations() -> None:
+    _check(_pruned(range(25), nasty=False), 0.95)
+
+
+def test_networks_that_break_other_tools() -> None:
+    _check(_pruned(range(25), nasty=True), 0.75)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(1000, 1300, 50))
+def test_many_networks_of_plain_operations(first: int) -> None:
+    _check(_pruned(range(first, first + 50), nasty=False), 0.95)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(1000, 1300, 50))
+def test_many_networks_that_break_other_tools(first: int) -> None:
+    _check(_pruned(range(first, first + 50), nasty=True), 0.75)
