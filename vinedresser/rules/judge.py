@@ -20,6 +20,7 @@ from vinedresser.rules.base import Rule
 from vinedresser.rules.engine import Engine
 from vinedresser.rules.root_cause import root_causes
 from vinedresser.store.finding import Finding
+from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import ExitRecord, RunRecord, StopRecord, read_record
@@ -114,7 +115,8 @@ def _ended(run: Run) -> float | None:
 
     The record of a killed training holds the time at which its death was noticed.
     """
-    end = read_record(run.storage, ExitRecord)
+    # A damaged record is one of the run's problems.
+    end = read_record_or_none(run.storage, ExitRecord, ExitRecord.KEY, [])
     return end.ended if end is not None and end.cause in ("finished", "stopped") else None
 
 

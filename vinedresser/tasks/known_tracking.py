@@ -19,7 +19,14 @@ from vinedresser.store.records import TrackingRecord, read_record
 from vinedresser.store.storage import LocalStorage, Location, Storage, open_storage
 from vinedresser.tasks.stores import private_state, runs_in
 
-__all__ = ["TRACKING_VARIABLE", "read_tracking", "remember_tracking", "require_known", "tracking"]
+__all__ = [
+    "TRACKING_VARIABLE",
+    "read_tracking",
+    "remember_tracking",
+    "require_known",
+    "tracking",
+    "with_known_uri",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -78,6 +85,16 @@ def read_tracking(location: Location, storage: Storage | None = None) -> Trackin
     record = read_record(storage or open_storage(location), TrackingRecord)
     if record is None:
         return None
+    return with_known_uri(location, record)
+
+
+def with_known_uri(location: Location, record: TrackingRecord) -> TrackingRecord:
+    """Return the tracking record of a run with the password of its URI.
+
+    Raises:
+        UntrustedTracking: see `require_known`.
+        StoreError: the user's state folder cannot be read.
+    """
     return replace(record, uri=require_known(_store_of(location), record.uri))
 
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-from vinedresser.errors import CorruptData, NotARun, StillRunning
+from vinedresser.errors import CorruptData, KeyTaken, NotARun, StillRunning
 from vinedresser.processes import (
     ProcessIdentity,
     is_alive,
@@ -17,6 +17,7 @@ from vinedresser.processes import (
     processes_with,
     wait_for_end,
 )
+from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.records import (
     ExitRecord,
     LaunchRecord,
@@ -30,10 +31,11 @@ from vinedresser.store.records import (
     run_lock,
     started_for,
     write_first,
+    write_record,
 )
 from vinedresser.store.storage import LocalStorage, Storage
 
-__all__ = ["abandon", "end_processes", "settle"]
+__all__ = ["abandon", "end_processes", "end_without_record", "settle"]
 
 R = TypeVar("R", bound=Record)
 
@@ -47,7 +49,8 @@ def settle(directory: str | os.PathLike[str], *, grace: float | None = None) -> 
     """End a run that has no live supervisor, and record how it ended.
 
     A trainer whose supervisor is dead gets time for its checkpoint; then every process of the run
-    is killed. Any number of processes may settle a run at the same time, and repeatedly.
+    is killed. Any number of processes may settle a run at the same time, and repeatedly. A damaged
+    exit record stays as it is; the returned end is what else is known.
 
     Args:
         directory: the run directory.
@@ -60,27 +63,31 @@ def settle(directory: str | os.PathLike[str], *, grace: float | None = None) -> 
         NotARun: there is no run.
         StillRunning: it has not ended: it is supervised, runs unsupervised or on another machine,
             or is about to be started.
-        CorruptData: run.json or exit.json cannot be read.
+        CorruptData: run.json cannot be read.
         StoreError: the directory cannot be read or written.
     """
     path = Path(directory)
     storage = LocalStorage(path)
+    faults: list[str] = []
     run = read_record(storage, RunRecord)
     if run is None:
         raise NotARun(f"{directory}: not a run; it has no {RunRecord.KEY}")
-    if ended := read_record(storage, ExitRecord):
+    if ended := read_record_or_none(storage, ExitRecord, ExitRecord.KEY, faults):
         return ended
     lock = run_lock.share(path)
     if lock is None:
         raise StillRunning(f"{directory}: has not ended: its supervisor is alive")
     try:
         # Read again: the supervisor may have ended just before.
-        if ended := read_record(storage, ExitRecord):
+        faults.clear()
+        if ended := read_record_or_none(storage, ExitRecord, ExitRecord.KEY, faults):
             return ended
         if _continues(path, storage, run):
             raise StillRunning(f"{directory}: has not ended: it runs, or is about to")
         _end_processes(path, storage, run, grace)
-        return write_first(storage, _exit_record(path, storage))
+        if faults:
+            return end_without_record(storage, faults[0])
+        return write_first(storage, end_without_record(storage, _reason(path, storage)))
     finally:
         os.close(lock)
 
@@ -95,7 +102,6 @@ def abandon(directory: str | os.PathLike[str], reason: str) -> None:
         reason: one sentence.
 
     Raises:
-        CorruptData: run.json or exit.json cannot be read.
         StoreError: the directory cannot be read or written.
     """
     path = Path(directory)
@@ -107,7 +113,10 @@ def abandon(directory: str | os.PathLike[str], reason: str) -> None:
         return
     try:
         if not run_lock.was_taken(path) and not heartbeats(storage):
-            write_first(storage, ExitRecord("crashed", reason, time.time(), code=126))
+            # A damaged record is the run's end, too.
+            with suppress(KeyTaken):
+                end = ExitRecord("crashed", reason, time.time(), code=126)
+                write_record(storage, end, exclusive=True)
     finally:
         os.close(lock)
 
@@ -151,20 +160,32 @@ def _end_processes(path: Path, storage: Storage, run: RunRecord, grace: float | 
     kill_with(belongs)
 
 
-def _exit_record(path: Path, storage: Storage) -> ExitRecord:
+def end_without_record(storage: Storage, reason: str) -> ExitRecord:
+    """Return how a run ended whose end no process recorded, or whose exit record is damaged.
+
+    Args:
+        storage: storage of the run, which is over.
+        reason: one sentence, unless it was asked to stop.
+
+    Raises:
+        StoreError: the storage refused a request.
+    """
     signs = heartbeats(storage)
     # The last heartbeat is closer to the end than the current time, which may be days later.
     ended = max((sign.time for sign in signs), default=time.time())
     stop = _read(storage, StopRecord)
     if stop is not None:
         return ExitRecord("stopped", stop.reason, ended, last_step=last_step(storage), stop=stop)
-    if run_lock.was_taken(path):
-        reason = "supervisor and trainer vanished"
-    elif storage.exists(LaunchRecord.KEY):
-        reason = "prepared, but never started"
-    else:
-        reason = "the training vanished"
     return ExitRecord("killed", reason, ended, last_step=last_step(storage))
+
+
+def _reason(path: Path, storage: Storage) -> str:
+    """Return why a run ended without an exit record."""
+    if run_lock.was_taken(path):
+        return "supervisor and trainer vanished"
+    if storage.exists(LaunchRecord.KEY):
+        return "prepared, but never started"
+    return "the training vanished"
 
 
 def _read(storage: Storage, kind: type[R]) -> R | None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 
+from vinedresser.errors import CorruptData
 from vinedresser.store.records import ExitRecord, read_record, run_lock
 from vinedresser.store.storage import LocalStorage
 
@@ -32,10 +34,10 @@ def wait_for_exit(
         timeout: maximum number of seconds to wait; None: no limit.
 
     Returns:
-        The record; None after the timeout, or if no process is left to write it (see `settle`).
+        The record; None after the timeout, or if no process is left to write it (see `settle`), or
+        if it is damaged and no process is left.
 
     Raises:
-        CorruptData: the record cannot be read.
         StoreError: the directory cannot be read.
     """
     path = Path(directory)
@@ -47,7 +49,8 @@ def wait_for_exit(
         deserted = now >= next_check and not run_lock.is_held(path)
         # In this order: a supervisor writes the record before it ends.
         if storage.exists(ExitRecord.KEY):
-            return read_record(storage, ExitRecord)
+            with suppress(CorruptData):
+                return read_record(storage, ExitRecord)
         if deserted or now >= deadline:
             return None
         if now >= next_check:

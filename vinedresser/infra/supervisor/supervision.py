@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from vinedresser.errors import LaunchError, NotARun, StoreError
+from vinedresser.errors import KeyTaken, LaunchError, NotARun, StoreError
 from vinedresser.infra.launch_values import read_memory_file
 from vinedresser.infra.supervisor.crash_reason import CrashReason
 from vinedresser.infra.supervisor.output_log import OutputLog
@@ -33,7 +33,6 @@ from vinedresser.store.records import (
     last_step,
     read_record,
     started_for,
-    write_first,
     write_record,
 )
 from vinedresser.store.storage import LocalStorage
@@ -214,7 +213,10 @@ class Supervisor:
         pause = 0.05
         while True:
             try:
-                write_first(self._storage, record)
+                write_record(self._storage, record, exclusive=True)
+            except KeyTaken:
+                # By the hook, or damaged, which its readers notice.
+                return
             except StoreError as error:
                 self._report(f"{error}; cannot record how the training ended ({record.cause})")
                 if self._requests.removed or time.monotonic() > deadline:

@@ -24,6 +24,7 @@ from vinedresser.store.records import (
 from vinedresser.store.storage import LocalStorage
 from vinedresser.tasks.lifecycle.judging import run_judge
 from vinedresser.tasks.lifecycle.mlflow_run import record_metrics
+from vinedresser.tasks.lifecycle.run_notes import stored_tracking
 from vinedresser.tasks.places.run_place import RunPlace
 
 __all__ = ["equip_additional", "follow_additional_runs"]
@@ -82,7 +83,7 @@ def _equip(first: Path, additional: Path) -> None:
     for key in origin.list("rules/"):
         if key.endswith(".json"):
             storage.put(key, [origin.get(key)])
-    tracking = read_record(origin, TrackingRecord)
+    tracking = stored_tracking(first, origin)
     if tracking is not None and not storage.exists(TrackingRecord.KEY):
         write_record(storage, replace(tracking, run_id="", settled=False))
 

@@ -21,9 +21,10 @@ from vinedresser.store.records import (
     write_record,
 )
 from vinedresser.store.storage import LocalStorage, Location, open_storage
-from vinedresser.tasks.known_tracking import read_tracking
+from vinedresser.tasks.known_tracking import with_known_uri
 from vinedresser.tasks.lifecycle.additional_runs import equip_additional
 from vinedresser.tasks.lifecycle.mlflow_run import send_metrics
+from vinedresser.tasks.lifecycle.run_notes import stored_tracking
 from vinedresser.tasks.lifecycle.settle import end_of_run, settle_run
 from vinedresser.tasks.stores import run_directories
 
@@ -122,11 +123,14 @@ def settle_left(location: Location) -> str:
         StoreError: it cannot be read.
     """
     storage = open_storage(location)
-    was_over = storage.exists(ExitRecord.KEY)
-    tracking = read_record(storage, TrackingRecord)
+    faults: list[str] = []
+    ended = read_record_or_none(storage, ExitRecord, ExitRecord.KEY, faults)
+    was_over = ended is not None or bool(faults)
+    read_record_or_none(storage, TrackingRecord, TrackingRecord.KEY, faults)
+    tracking = stored_tracking(location, storage)
     settled = tracking is None or tracking.settled
     # Before anything is written: it may be a copy, or somebody else's.
-    known = None if settled else read_tracking(location, storage)
+    known = with_known_uri(location, tracking) if tracking and not settled else None
     original = known and _original(location, known)
     if isinstance(location, Path):
         equip_additional(location)
@@ -134,14 +138,14 @@ def settle_left(location: Location) -> str:
     if was_over and settled:
         return ""
     if tracking and original:
+        # Not `mark_settled`: the note is the original's.
         write_record(storage, replace(tracking, settled=True))
         settle_run(location)
         return f"{end.cause}; MLflow's run is that of {original}, of which this is a copy"
     send_metrics(location)
     settle_run(location)
-    if was_over:
-        return f"{end.cause}; MLflow brought up to date"
-    return f"{end.cause}: {end.reason}"
+    said = f"{end.cause}; MLflow brought up to date" if was_over else f"{end.cause}: {end.reason}"
+    return "; ".join((said, *faults))
 
 
 def _original(location: Location, tracking: TrackingRecord) -> Path | None:

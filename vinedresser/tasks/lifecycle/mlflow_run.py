@@ -32,7 +32,7 @@ from vinedresser.store.records import (
     lost_records,
 )
 from vinedresser.store.storage import LocalStorage, Location, Storage
-from vinedresser.tasks.known_tracking import read_tracking
+from vinedresser.tasks.lifecycle.run_notes import tracking_or_note
 from vinedresser.tasks.places.run_place import RunPlace
 from vinedresser.tasks.retry_outages import retry_outages
 
@@ -209,7 +209,7 @@ def record_metrics(place: RunPlace) -> None:
         StoreError: see `send_metrics`.
     """
     # On an object store the record may not have arrived yet.
-    tracking = read_tracking(place.location, LocalStorage(place.directory))
+    tracking = tracking_or_note(place.location, LocalStorage(place.directory))
     if place.appear():
         send_metrics(place.location, tracking)
         place.recorded = True
@@ -235,7 +235,7 @@ def send_metrics(location: Location, tracking: TrackingRecord | None = None) -> 
 def _send(location: Location, tracking: TrackingRecord | None) -> None:
     """Send them once, from the first step on."""
     run = open_run(location)
-    tracking = tracking or read_tracking(location, run.storage)
+    tracking = tracking or tracking_or_note(location, run.storage)
     if tracking is None:
         return
     run_id = tracking.run_id or find_or_create(tracking, location, run.info)

@@ -111,7 +111,7 @@ class RunMaker:
         run_id = find_or_create(tracking, place.location, run, new=True)
         place.tracking = replace(tracking, run_id=run_id)
         write_record(storage, place.tracking)
-        if isinstance(place.location, Path) and not place.elsewhere:
+        if not place.elsewhere:
             note_run(place.location, run.id, place.tracking)
         return place
 

@@ -10,20 +10,20 @@ from pathlib import Path
 
 from vinedresser.errors import StillRunning
 from vinedresser.explain.reports.report import write_report
-from vinedresser.infra.launcher import settle
+from vinedresser.infra.launcher import end_without_record, settle
 from vinedresser.infra.tracking import RunStatus, finish
+from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.reading.findings import group_files
 from vinedresser.store.reading.reader import Run, open_run
 from vinedresser.store.records import (
     ExitCause,
     ExitRecord,
-    read_record,
-    write_record,
+    TrackingRecord,
 )
+from vinedresser.store.status import run_status
 from vinedresser.store.storage import LocalStorage, Location, open_storage
-from vinedresser.tasks.known_tracking import read_tracking
 from vinedresser.tasks.lifecycle.mlflow_run import end_tags, find_or_create, send_metrics
-from vinedresser.tasks.lifecycle.run_notes import end_removed, forget_run
+from vinedresser.tasks.lifecycle.run_notes import end_removed, mark_settled, tracking_or_note
 from vinedresser.tasks.places.run_place import RunPlace
 
 __all__ = ["MLFLOW_STATUS", "REPORT", "end_of_run", "settle_place", "settle_run"]
@@ -65,6 +65,8 @@ def settle_place(place: RunPlace) -> None:
 def end_of_run(location: Location) -> ExitRecord:
     """Return how a run ended; in a directory, end a run whose processes are gone.
 
+    Of a run whose exit record is damaged, the end is what else is known.
+
     Args:
         location: location of the run. For one on an object store its spool decides when it ends.
 
@@ -75,10 +77,14 @@ def end_of_run(location: Location) -> ExitRecord:
     """
     if isinstance(location, Path):
         return settle(location)
-    end = read_record(open_storage(location), ExitRecord)
-    if end is None:
-        raise StillRunning(f"{location}: has not ended, or its end waits to be uploaded")
-    return end
+    storage = open_storage(location)
+    faults: list[str] = []
+    end = read_record_or_none(storage, ExitRecord, ExitRecord.KEY, faults)
+    if end is not None:
+        return end
+    if faults and run_status(storage).over:
+        return end_without_record(storage, faults[0])
+    raise StillRunning(f"{location}: has not ended, or its end waits to be uploaded")
 
 
 def settle_run(location: Location) -> ExitRecord:
@@ -97,8 +103,9 @@ def settle_run(location: Location) -> ExitRecord:
     end = end_of_run(location)
     run = open_run(location)
     faults: list[str] = []
+    read_record_or_none(run.storage, TrackingRecord, TrackingRecord.KEY, faults)
     with _artifacts(run, faults) as artifacts:
-        tracking = read_tracking(location, run.storage)
+        tracking = tracking_or_note(location, run.storage)
         if tracking is None or tracking.settled:
             return end
         run_id = tracking.run_id or find_or_create(tracking, location, run.info)
@@ -110,8 +117,7 @@ def settle_run(location: Location) -> ExitRecord:
             artifacts=artifacts,
             ended=end.ended,
         )
-    write_record(run.storage, replace(tracking, run_id=run_id, settled=True))
-    forget_run(location, replace(tracking, run_id=run_id))
+    mark_settled(location, replace(tracking, run_id=run_id))
     return end
 
 

@@ -13,12 +13,13 @@ import logging
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from vinedresser.capture.run.claims import additional_location
-from vinedresser.errors import StillRunning, UntrustedTracking, VinedresserError
+from vinedresser.errors import CorruptData, StillRunning, UntrustedTracking, VinedresserError
 from vinedresser.infra.launcher import end_processes
 from vinedresser.processes import kill_marked
 from vinedresser.store.records import FLOW_VARIABLE, TrackingRecord
@@ -130,7 +131,15 @@ def _unsettled(store: Location) -> Sequence[Location]:
     folders = [run.removeprefix(storage.location).lstrip("/") for run in runs]
     keys = ["/".join(filter(None, (folder, TrackingRecord.KEY))) for folder in folders]
     found = zip(runs, storage.get_many(keys), strict=True)
-    return [run for run, record in found if record and not json.loads(record).get("settled")]
+    return [run for run, record in found if record and not _is_settled(record)]
+
+
+def _is_settled(record: bytes) -> bool:
+    """Return whether a tracking record says so; a damaged one says nothing."""
+    try:
+        return TrackingRecord.from_json(json.loads(record)).settled
+    except (ValueError, TypeError, RecursionError):
+        return False
 
 
 def _adopt_additional(folder: Path) -> None:
@@ -151,8 +160,10 @@ def _await_relays(store: StoreUrl) -> None:
 
 def _reconcile_run(location: Location) -> str:
     """Bring a run without an owner to its end; return what was done, "" for nothing."""
-    if is_owned(location):
-        return ""
+    # A damaged launch record does not say; supervised runs continue all the same.
+    with suppress(CorruptData):
+        if is_owned(location):
+            return ""
     try:
         return settle_left(location)
     except StillRunning:

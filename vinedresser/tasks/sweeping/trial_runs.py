@@ -9,9 +9,10 @@ from dataclasses import replace
 from pathlib import Path, PurePath
 
 from vinedresser.infra.launcher import adopt
+from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.reading.reader import Run, open_run
 from vinedresser.store.reading.step import Step
-from vinedresser.store.records import ExitRecord, TrackingRecord, read_record
+from vinedresser.store.records import ExitRecord
 from vinedresser.store.status import Status
 from vinedresser.store.storage import Location, open_storage
 from vinedresser.sweeps.objective_history import ObjectiveHistory
@@ -20,6 +21,7 @@ from vinedresser.tasks.config.run_spec import RunSpec
 from vinedresser.tasks.config.sweep_file import Sweep
 from vinedresser.tasks.interruption import Interruption
 from vinedresser.tasks.lifecycle.earlier_runs import bring_to_end, runs_of_trial
+from vinedresser.tasks.lifecycle.run_notes import stored_tracking
 from vinedresser.tasks.places.checkpoints import SavedCheckpoint, fetch_checkpoint, last_checkpoint
 from vinedresser.tasks.places.run_place import AdoptedPlace, RunPlace
 
@@ -111,7 +113,7 @@ class TrialRuns:
                 self.followed = True
         if isinstance(last, Path) and self.adopted:
             self.places.append(AdoptedPlace(last))
-            self.places[-1].tracking = read_record(open_storage(last), TrackingRecord)
+            self.places[-1].tracking = stored_tracking(last, open_storage(last))
         return bool(locations) and not self.adopted and self.ending() is not None
 
     def unseen(self) -> Iterator[Step]:
@@ -134,7 +136,7 @@ class TrialRuns:
         Raises:
             StoreError: the run cannot be read.
         """
-        end = read_record(open_storage(self._last), ExitRecord)
+        end = self._exit_record()
         known = -1 if end is None or end.last_step is None else end.last_step
         if self.followed and (end is None or end.cause != "finished" or self._last_step >= known):
             return
@@ -195,8 +197,12 @@ class TrialRuns:
 
     def crash(self) -> str:
         """Return why its last run crashed or was killed."""
-        end = read_record(open_storage(self._last), ExitRecord)
+        end = self._exit_record()
         return end.reason if end else "no process recorded how it ended"
+
+    def _exit_record(self) -> ExitRecord | None:
+        """Return how its last run ended; None if that is unknown, as after damage."""
+        return read_record_or_none(open_storage(self._last), ExitRecord, ExitRecord.KEY, [])
 
     def forget_fetched(self) -> None:
         """Remove the fetched checkpoints of its runs, as it has ended."""
