@@ -57,7 +57,8 @@ def reconcile(store: StoreArgument = str(DEFAULT_STORE)) -> None:
     if not isinstance(place, Path) or place.is_dir() or removed:
         places = [place, *sweeps_in(place), *inner]
         # The flow runs of a private server have ended with it.
-        prefect = any(dead_flows(one, []) for one in places) and use_standing()
+        left = any(flow.server for one in places for flow in dead_flows(one, []))
+        prefect = left and use_standing()
         if prefect:
             prepare_prefect(local_state(place))()
         for one in places:

@@ -13,13 +13,23 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 from uuid import UUID
 
+from vinedresser.errors import LaunchError
+from vinedresser.infra.servers import is_private
+from vinedresser.masking import masked_text
 from vinedresser.processes import ProcessIdentity, is_alive, this_process
 from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.records import FLOW_VARIABLE, Record, write_record
 from vinedresser.store.storage import LocalStorage, Location
 from vinedresser.tasks.stores import private_state
 
-__all__ = ["FlowRecord", "dead_flows", "flow_recorded", "forget_flow", "mark_crashed"]
+__all__ = [
+    "FlowRecord",
+    "dead_flows",
+    "flow_recorded",
+    "forget_flow",
+    "is_within_reach",
+    "mark_crashed",
+]
 
 
 @dataclass(frozen=True)
@@ -31,6 +41,8 @@ class FlowRecord(Record):
         name: Prefect's name of the flow run.
         marker: value of the environment variable that marks its processes, "" if unset.
         process: identity of the process that runs it.
+        server: address of the Prefect server that has the flow run, with a masked password; "" if
+            that server ended with the process.
     """
 
     KEY: ClassVar[str] = "flows"
@@ -39,6 +51,7 @@ class FlowRecord(Record):
     name: str
     marker: str
     process: dict[str, Any]
+    server: str = ""
 
     def __post_init__(self) -> None:
         """Refuse what is not the identity of a process, or not an id of Prefect."""
@@ -66,6 +79,7 @@ def flow_recorded(store: Location) -> Iterator[str]:
         str(flow_run.name),
         os.environ.get(FLOW_VARIABLE, ""),
         asdict(this_process()),
+        "" if is_private(_server()) else masked_text(_server()),
     )
     write_record(LocalStorage(private_state(store)), record, key=_key(record))
     try:
@@ -104,8 +118,33 @@ def _key(record: FlowRecord) -> str:
     return f"{FlowRecord.KEY}/{record.id}.json"
 
 
+def _server() -> str:
+    """Return the address of the Prefect server of this process; "" if there is none."""
+    from prefect.settings import get_current_settings
+
+    return get_current_settings().api.url or ""
+
+
+def is_within_reach(record: FlowRecord) -> bool:
+    """Return whether this process uses the Prefect server that has a flow run."""
+    return record.server == masked_text(_server())
+
+
 def mark_crashed(record: FlowRecord) -> bool:
-    """Set a dead flow run to Crashed in Prefect; return False if it had ended there already."""
+    """Set a dead flow run to Crashed in Prefect; return False if it had ended there already.
+
+    Raises:
+        LaunchError: the server does not answer or refused.
+    """
+    from httpx import HTTPError
+
+    try:
+        return _mark_crashed(record)
+    except HTTPError as error:
+        raise LaunchError(f"Prefect's server at {record.server}: {error}") from error
+
+
+def _mark_crashed(record: FlowRecord) -> bool:
     from prefect.client.orchestration import get_client
     from prefect.exceptions import ObjectNotFound
     from prefect.states import Crashed

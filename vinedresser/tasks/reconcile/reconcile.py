@@ -34,7 +34,13 @@ from vinedresser.tasks.lifecycle.run_notes import (
     removed_runs,
 )
 from vinedresser.tasks.places.shipment import settle_staged
-from vinedresser.tasks.reconcile.flow_record import dead_flows, forget_flow, mark_crashed
+from vinedresser.tasks.reconcile.flow_record import (
+    FlowRecord,
+    dead_flows,
+    forget_flow,
+    is_within_reach,
+    mark_crashed,
+)
 from vinedresser.tasks.stores import (
     is_owned,
     owner_is_gone,
@@ -186,14 +192,26 @@ def _reconcile_removed(store: Path) -> list[Reconciled]:
     return [*results, *(Reconciled("note on a run", one, failed=True) for one in faults)]
 
 
+def _end_flow(store: Location, flow: FlowRecord) -> str:
+    """Mark a dead flow run as crashed; return what was done, "" for nothing."""
+    crashed = mark_crashed(flow)
+    # Only now: its server has answered.
+    forget_flow(store, flow)
+    return "crashed: its process is gone" if crashed else ""
+
+
 def _reconcile_flows(store: Location, *, prefect: bool) -> list[Reconciled]:
-    """End the processes of dead flows, and mark their Prefect runs as crashed."""
+    """End the processes of dead flows, and mark their Prefect runs as crashed.
+
+    The record of a flow run on a server that this process does not use is kept for one that does.
+    """
     results = []
     faults: list[str] = []
     for flow in dead_flows(store, faults):
         if flow.marker:
             kill_marked(f"{FLOW_VARIABLE}={flow.marker}")
-        if prefect and mark_crashed(flow):
-            results.append(Reconciled(f"flow run {flow.name}", "crashed: its process is gone"))
-        forget_flow(store, flow)
+        if not flow.server:
+            forget_flow(store, flow)
+        elif prefect and is_within_reach(flow):
+            results += _attempt(f"flow run {flow.name}", partial(_end_flow, store, flow))
     return [*results, *(Reconciled("record of a flow run", one, failed=True) for one in faults)]

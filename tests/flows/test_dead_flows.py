@@ -1,0 +1,71 @@
+"""Flow runs whose process was killed, on a Prefect server that outlives it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from tests.flows.standing import Standing, vinedresser
+from tests.paths import SCRIPTS
+from tests.waiting import until
+from vinedresser.processes import this_process
+from vinedresser.store.records import write_record
+from vinedresser.store.storage import LocalStorage
+from vinedresser.tasks.reconcile.flow_record import FlowRecord, dead_flows
+from vinedresser.tasks.reconcile.reconcile import reconcile
+from vinedresser.tasks.stores import private_state
+
+EXPERIMENT = f"""
+[run]
+name = "{{name}}"
+command = ["python", "{SCRIPTS / "cluster_trainer.py"}"]
+store = "runs"
+parameters = {{{{ x = 0.5, epochs = {{epochs}}, pause = 0.1 }}}}
+"""
+
+
+def test_the_note_on_a_dead_flow_is_kept_for_the_server_that_it_names(tmp_path: Path) -> None:
+    ids = ["0" * 32, "1" * 32]
+    for name, server in zip(ids, ["", "http://127.0.0.1:1/api"], strict=True):
+        gone = asdict(replace(this_process(), started=0))
+        note = FlowRecord(name, "train", "", gone, server)
+        write_record(LocalStorage(private_state(tmp_path)), note, key=f"flows/{name}.json")
+    for prefect in (False, True, True):
+        assert reconcile(tmp_path, prefect=prefect) == []
+        # The private server of the other has ended with its flow.
+        assert [flow.id for flow in dead_flows(tmp_path, [])] == [ids[1]]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_flow_with_its_own_server_leaves_a_dead_flow_of_the_standing_one_to_reconcile(
+    prefect: Standing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, epochs in (("long", 9000), ("short", 1)):
+        text = EXPERIMENT.format(name=name, epochs=epochs)
+        (tmp_path / f"{name}.toml").write_text(text, encoding="utf-8")
+    command = [sys.executable, "-m", "vinedresser", "train", "long.toml"]
+    with subprocess.Popen(command, cwd=tmp_path) as flow:
+        until(lambda: list(tmp_path.glob("runs/long/index/0/*.json")), "training")
+        [dead] = [
+            one["id"]
+            for one in prefect.call("POST", "flow_runs/filter", {})
+            if one["name"] == "train long"
+        ]
+        os.kill(flow.pid, signal.SIGKILL)
+    until((tmp_path / "runs/long/exit.json").exists, "the end of the training")
+    for name in prefect.server.environment():
+        monkeypatch.delenv(name)
+    vinedresser(tmp_path, "train", "short.toml")
+    assert prefect.state(dead) == "RUNNING"
+    assert "flow run train long   crashed: its process is gone" in vinedresser(
+        tmp_path, "reconcile", "runs"
+    )
+    assert prefect.state(dead) == "CRASHED"
+    assert "nothing to reconcile" in vinedresser(tmp_path, "reconcile", "runs")
