@@ -183,7 +183,7 @@ def test_a_run_is_trained_and_judged_by_one_worker_only(s3: str, tmp_path: Path)
     delivery = run_shipment.fn("run", shipment)
     assert delivery == {"arrived": [f"{s3}/run"], "missing": [], "failures": []}
     run = open_run(f"{s3}/run")
-    assert run.status.state == "finished"
+    assert run.status.state == "finished", (run.status, run.storage.list(""))
     assert accuracies(s3) == {0.5: 1.0}
     with pytest.raises(AlreadyARun, match="another worker has or had it"):
         unpack(Shipment(**shipment), print)
