@@ -1,1 +1,23 @@
-"""Filter pruning: criteria, plans and what they need of a framework."""
+"""Filter pruning: smaller models, with the proof that they compute the same."""
+
+from __future__ import annotations
+
+from vinedresser.errors import PruningError
+from vinedresser.pruning.criteria.criterion import Criterion, GroupTensors
+from vinedresser.pruning.one_round import Pruned, prune
+from vinedresser.pruning.saving import load, save
+from vinedresser.pruning.selection import Limits
+from vinedresser.pruning.sensitivity import amounts_within, scan
+
+__all__ = [
+    "Criterion",
+    "GroupTensors",
+    "Limits",
+    "Pruned",
+    "PruningError",
+    "amounts_within",
+    "load",
+    "prune",
+    "save",
+    "scan",
+]

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Group", "Indices", "Kind", "Member", "Role"]
+__all__ = ["Group", "Indices", "Kind", "Member", "Role", "layer_of"]
 
 Indices = NDArray[np.int64]
 
@@ -70,3 +70,16 @@ class Group:
     def of_role(self, *roles: Role) -> tuple[Member, ...]:
         """Return the members with one of the roles, in order."""
         return tuple(member for member in self.members if member.role in roles)
+
+
+def layer_of(tensor: str) -> str:
+    """Return the layer of a weight: "block.conv" of "block.conv.weight".
+
+    A parametrized weight ("block.conv.parametrizations.weight.original0") belongs to the layer that
+    computes it.
+
+    Args:
+        tensor: name of the parameter.
+    """
+    layer, parametrized, _ = tensor.partition(".parametrizations.")
+    return layer if parametrized else tensor.rpartition(".")[0]

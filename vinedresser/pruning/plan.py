@@ -14,7 +14,7 @@ from vinedresser.errors import PruningError
 from vinedresser.pruning.group import Group
 from vinedresser.store.json_values import known_fields
 
-__all__ = ["Plan", "architecture_digest", "make_plan", "plan_from_json"]
+__all__ = ["Plan", "architecture_digest", "check_fits", "make_plan", "plan_from_json"]
 
 _VERSION = 1
 
@@ -109,6 +109,32 @@ def architecture_digest(shapes: Mapping[str, tuple[int, ...]]) -> str:
     """
     text = json.dumps(sorted((name, list(shape)) for name, shape in shapes.items()))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def check_fits(plan: Plan, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Check that a plan can be applied to a model.
+
+    Args:
+        plan: the plan, maybe from a file.
+        shapes: shape of each of the model's parameters and buffers by name.
+
+    Raises:
+        PruningError: it is for another architecture, or names what the model does not have.
+    """
+    digest = architecture_digest(shapes)
+    if digest != plan.architecture:
+        raise PruningError(
+            f"the plan is for another architecture: {plan.architecture}, not {digest}; it takes "
+            "the model before the removal, with the same names and shapes"
+        )
+    for name, axes in plan.tensors.items():
+        for axis, gone in axes.items():
+            shape = shapes.get(name, ())
+            if int(axis) >= len(shape) or (gone and gone[-1] >= shape[int(axis)]):
+                raise PruningError(
+                    f"the plan removes {gone[-1:]} from axis {axis} of {name}, whose shape is "
+                    f"{list(shape)}"
+                )
 
 
 def make_plan(

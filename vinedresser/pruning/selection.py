@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from vinedresser.errors import PruningError
 from vinedresser.pruning.group import Group
 
-__all__ = ["Limits", "removable", "select"]
+__all__ = ["NO_LIMITS", "Limits", "removable", "select"]
 
 _Block = tuple[float, int, int, int]
 """Mean score, place of its group, number of channels removed before it, and its size."""
@@ -38,6 +38,9 @@ class Limits:
         return min(group.size, -(-least // self.round_to) * self.round_to)
 
 
+NO_LIMITS = Limits()
+
+
 def removable(groups: Sequence[Group], limits: Limits) -> int:
     """Return how many channels the limits allow to remove from groups that are not locked."""
     return sum(
@@ -51,7 +54,7 @@ def select(
     groups: Sequence[Group],
     scores: Mapping[str, NDArray[np.float64]],
     count: int,
-    limits: Limits = Limits(),
+    limits: Limits = NO_LIMITS,
 ) -> dict[str, tuple[int, ...]]:
     """Choose the channels with the lowest scores in all groups.
 

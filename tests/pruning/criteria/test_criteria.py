@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from tests.pruning.small_groups import conv_group
 from vinedresser.errors import PruningError
-from vinedresser.pruning.criteria.criterion import GroupTensors
-from vinedresser.pruning.criteria.registry import CRITERIA, criterion
+from vinedresser.pruning.criteria.criterion import GroupTensors, Measured
+from vinedresser.pruning.criteria.registry import CRITERIA, criterion_named
 from vinedresser.pruning.group import Group, Member
 
 C = 5
@@ -97,7 +97,7 @@ EXPECTED: dict[str, Callable[[], list[float]]] = {
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_scores(name: str) -> None:
-    np.testing.assert_allclose(criterion(name).score(DATA), EXPECTED[name](), rtol=1e-6)
+    np.testing.assert_allclose(criterion_named(name).score(DATA), EXPECTED[name](), rtol=1e-6)
 
 
 def test_every_criterion_but_random_has_a_reference() -> None:
@@ -105,10 +105,10 @@ def test_every_criterion_but_random_has_a_reference() -> None:
 
 
 def test_random_scores_depend_on_the_seed_and_the_name_only() -> None:
-    first = criterion("random").score(DATA)
-    assert (first == criterion("random").score(DATA)).all()
+    first = criterion_named("random").score(DATA)
+    assert (first == criterion_named("random").score(DATA)).all()
     other = GroupTensors(conv_group("c", C), {})
-    assert (first != criterion("random").score(other)).any()
+    assert (first != criterion_named("random").score(other)).any()
     assert (first != CRITERIA["random"](seed=1).score(DATA)).any()  # type: ignore[call-arg]
 
 
@@ -116,7 +116,7 @@ def test_tied_filters_count_together() -> None:
     channels = np.arange(C)[:, None]
     tied = Group("a", "filters", C, (*GROUP.members, Member("d.weight", 1, channels, "filter")))
     d = RANDOM.normal(size=(2, C, 1, 1))
-    scores = criterion("l1").score(GroupTensors(tied, {**TENSORS, "d.weight": d}))
+    scores = criterion_named("l1").score(GroupTensors(tied, {**TENSORS, "d.weight": d}))
     sums = np.abs(WEIGHT).sum(axis=(1, 2, 3)) + np.abs(d).sum(axis=(0, 2, 3))
     np.testing.assert_allclose(scores, sums / sums.mean(), rtol=1e-6)
 
@@ -127,7 +127,7 @@ def test_positions_of_a_flattened_channel_are_averaged() -> None:
     taylor = {"fc.weight": [np.array([[1.0, 2.0, 3.0, -10.0, -20.0, -30.0]])]}
     data = GroupTensors(group, {"fc.weight": np.zeros((4, 6))}, {"input_taylor": taylor})
     norm = math.hypot(2, 20)
-    scores = criterion("taylor_activation").score(data)
+    scores = criterion_named("taylor_activation").score(data)
     np.testing.assert_allclose(scores, [2 / norm, 20 / norm])
 
 
@@ -138,31 +138,31 @@ def test_a_grouped_reader_is_averaged_over_its_groups() -> None:
     taylor = {"b.weight": [np.array([[1.0, 10.0, 3.0, 30.0]])]}
     data = GroupTensors(group, {"b.weight": np.zeros((4, 2, 1, 1))}, {"input_taylor": taylor})
     norm = math.hypot(2, 20)
-    np.testing.assert_allclose(criterion("taylor_signed").score(data), [2 / norm, 20 / norm])
+    np.testing.assert_allclose(criterion_named("taylor_signed").score(data), [2 / norm, 20 / norm])
 
 
 @pytest.mark.parametrize("name", sorted(set(EXPECTED) - {"batch_norm_scale"}))
 def test_a_group_of_zeros_has_finite_scores(name: str) -> None:
     zeros = {key: np.zeros_like(value) for key, value in TENSORS.items()}
-    taylor: dict[str, dict[str, list[NDArray[np.float64]]]] = {
+    taylor: Measured = {
         "input_taylor": {"b.weight": [np.zeros((2, C))]},
         "weight_taylor": {"a.weight": [np.zeros(C)]},
     }
-    assert np.isfinite(criterion(name).score(GroupTensors(GROUP, zeros, taylor))).all()
+    assert np.isfinite(criterion_named(name).score(GroupTensors(GROUP, zeros, taylor))).all()
 
 
 @pytest.mark.parametrize("name", ["taylor_activation", "taylor_signed", "taylor_weight"])
 def test_what_was_not_measured_is_named(name: str) -> None:
     with pytest.raises(PruningError, match=r"^a: (input|weight)_taylor was not measured; .*weight"):
-        criterion(name).score(GroupTensors(GROUP, TENSORS))
+        criterion_named(name).score(GroupTensors(GROUP, TENSORS))
 
 
 def test_a_group_without_normalisation_has_no_scale() -> None:
     group = Group("a", "filters", C, (GROUP.members[0],))
     with pytest.raises(PruningError, match=r"^a: criterion batch_norm_scale needs"):
-        criterion("batch_norm_scale").score(GroupTensors(group, TENSORS))
+        criterion_named("batch_norm_scale").score(GroupTensors(group, TENSORS))
 
 
 def test_unknown_criteria_are_refused_with_the_nearest() -> None:
     with pytest.raises(PruningError, match=r"'geometric_mean' .* geometric_median"):
-        criterion("geometric_mean")
+        criterion_named("geometric_mean")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable
 
-import torch
 from torch import Tensor
 from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
@@ -176,7 +175,7 @@ class ModelState:
                 if ask:
                     named.append((one.gradient, true, ask))
                 if taylor:
-                    self._keep(recording, one.taylor, _taylor_terms(one, true), taylor)
+                    self._keep(recording, one.taylor, one.taylor_terms(true), taylor)
         self._take_all(recording, named)
 
     def _take_all(self, recording: Recording, named: list[tuple[str, Tensor, Ask]]) -> None:
@@ -226,21 +225,6 @@ class ModelState:
             self._copier.keep_scalar(recording, name, number, 1.0)
         else:
             recording.add_scalar(name, number)
-
-
-def _taylor_terms(parameter: NamedParameter, gradient: Tensor) -> Tensor:
-    """Return the sum of weight times gradient for each output of a layer, [outputs].
-
-    Molchanov et al., Importance Estimation for Neural Network Pruning, CVPR 2019, equation 8 before
-    the square.
-    """
-    gradient = gradient.detach()
-    product = torch.atleast_1d(
-        parameter.value.detach() * (gradient.to_dense() if gradient.is_sparse else gradient)
-    )
-    outputs = product.movedim(parameter.output_axis, 0)
-    terms: Tensor = outputs.reshape(len(outputs), -1).sum(1)
-    return terms
 
 
 def _reaches(recording: Recording, kinds: Iterable[str]) -> bool:

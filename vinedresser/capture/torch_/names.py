@@ -78,6 +78,21 @@ class NamedParameter(NamedTuple):
         """Name without the kind."""
         return self.gradient.partition("/")[2]
 
+    def taylor_terms(self, gradient: torch.Tensor) -> torch.Tensor:
+        """Return the sum of weight times gradient for each output of the layer, [outputs].
+
+        Molchanov et al., Importance Estimation for Neural Network Pruning, CVPR 2019, equation 8
+        before the square.
+
+        Args:
+            gradient: the parameter's gradient, dense or sparse.
+        """
+        gradient = gradient.detach()
+        dense = gradient.to_dense() if gradient.is_sparse else gradient
+        outputs = torch.atleast_1d(self.value.detach() * dense).movedim(self.output_axis, 0)
+        terms: torch.Tensor = outputs.reshape(len(outputs), -1).sum(1)
+        return terms
+
 
 class Names:
     """Lists modules and tensors of a model with their names, anew each time.

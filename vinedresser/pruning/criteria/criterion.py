@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from vinedresser.errors import PruningError
 from vinedresser.pruning.group import Group, Member, Role
 
-__all__ = ["Criterion", "Floats", "GroupTensors", "Measurement"]
+__all__ = ["Criterion", "Floats", "GroupTensors", "Measured", "Measurement"]
 
 Floats = NDArray[np.float64]
 
@@ -27,6 +27,10 @@ Measurement = Literal["input_taylor", "weight_taylor"]
 """
 
 
+Measured = Mapping[Measurement, Mapping[str, list[Floats]]]
+"""What was measured, by measurement and tensor name: one array per step."""
+
+
 @dataclass(frozen=True)
 class GroupTensors:
     """A group with its tensors and what was measured of it.
@@ -34,12 +38,12 @@ class GroupTensors:
     Attributes:
         group: the group.
         tensors: the model's parameters and buffers by name.
-        measured: by `Measurement` and tensor name, one array per step.
+        measured: what was measured of the model.
     """
 
     group: Group
     tensors: Mapping[str, NDArray[Any]]
-    measured: Mapping[str, Mapping[str, list[Floats]]] = field(default_factory=dict)
+    measured: Measured = field(default_factory=dict)
 
     def rows(self, *roles: Role) -> list[Floats]:
         """Return float64 [channels, elements] for each member with one of the roles.

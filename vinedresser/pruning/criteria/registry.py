@@ -11,7 +11,7 @@ from vinedresser.pruning.criteria.norms import L1Norm, L2Norm
 from vinedresser.pruning.criteria.random_order import RandomOrder
 from vinedresser.pruning.criteria.taylor import SignedTaylor, TaylorActivation, TaylorWeight
 
-__all__ = ["CRITERIA", "criterion"]
+__all__ = ["CRITERIA", "criterion_named"]
 
 CRITERIA: dict[str, type[Criterion]] = {
     one.name: one
@@ -29,7 +29,7 @@ CRITERIA: dict[str, type[Criterion]] = {
 }
 
 
-def criterion(name: str) -> Criterion:
+def criterion_named(name: str) -> Criterion:
     """Return the built-in criterion with a name.
 
     Raises:

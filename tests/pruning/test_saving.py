@@ -1,0 +1,116 @@
+"""Pruned models on disk."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from tests.pruning.networks import EXAMPLE, build
+from vinedresser.pruning import PruningError, load, prune, save
+
+_SERVE = """
+import sys, torch
+from tests.pruning.networks import EXAMPLE, build
+from vinedresser.pruning import load
+model = load(sys.argv[1], lambda: build(seed=3)).eval()
+with torch.no_grad():
+    torch.save(model(EXAMPLE), sys.argv[2])
+"""
+
+
+def saved(folder: Path) -> torch.nn.Module:
+    pruned = prune(prune(build(), EXAMPLE, 5), EXAMPLE, 3, criterion="l2")
+    with torch.no_grad():
+        for one in pruned.model.parameters():
+            one.add_(0.01)  # as if it were fine-tuned
+    save(pruned, folder)
+    model: torch.nn.Module = pruned.model
+    return model
+
+
+def test_a_fresh_process_rebuilds_the_model_bit_for_bit(tmp_path: Path) -> None:
+    model = saved(tmp_path / "pruned").eval()
+    output = tmp_path / "output.pt"
+    command = [sys.executable, "-c", _SERVE, str(tmp_path / "pruned"), str(output)]
+    subprocess.run(command, check=True, cwd=Path(__file__).parents[2])
+    with torch.no_grad():
+        assert torch.equal(torch.load(output, weights_only=True), model(EXAMPLE))
+
+
+def test_the_files(tmp_path: Path) -> None:
+    saved(tmp_path)
+    assert sorted(one.name for one in tmp_path.iterdir()) == [
+        "plan-1.json",
+        "plan-2.json",
+        "proof.json",
+        "weights.safetensors",
+    ]
+    assert json.loads((tmp_path / "plan-2.json").read_text())["criterion"] == "l2"
+    assert json.loads((tmp_path / "proof.json").read_text())["count"] == 3
+
+
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    saved(tmp_path)
+    before = {one.name: one.read_bytes() for one in tmp_path.iterdir()}
+    with pytest.raises(PruningError, match="holds a pruned model already"):
+        save(prune(build(), EXAMPLE, 2), tmp_path)
+    assert before == {one.name: one.read_bytes() for one in tmp_path.iterdir()}
+
+
+def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(PruningError, match=r"holds no pruned model: plan-1\.json is missing"):
+        load(tmp_path, build)
+
+
+def test_a_plan_for_another_architecture_is_refused(tmp_path: Path) -> None:
+    saved(tmp_path)
+    with pytest.raises(PruningError, match=r"plan-1\.json: the plan is for another architecture"):
+        load(tmp_path, lambda: torch.nn.Conv2d(3, 4, 3))
+
+
+@pytest.mark.parametrize("content", [b"", b"not safetensors", None])
+def test_damaged_weights_are_refused(tmp_path: Path, content: bytes | None) -> None:
+    saved(tmp_path)
+    weights = tmp_path / "weights.safetensors"
+    weights.unlink()
+    if content is not None:
+        weights.write_bytes(content)
+    with pytest.raises(PruningError, match=r"weights\.safetensors: (no such|not a readable)"):
+        load(tmp_path, build)
+
+
+def test_weights_of_another_shape_are_refused_by_name(tmp_path: Path) -> None:
+    model = saved(tmp_path)
+    tensors = {name: one.clone() for name, one in model.state_dict().items()}
+    tensors["head.bias"] = torch.zeros(6)
+    save_file(tensors, tmp_path / "weights.safetensors")
+    with pytest.raises(PruningError, match=r"head\.bias: has shape \[6\] in the file and \[5\]"):
+        load(tmp_path, build)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"attributes": {"forward": 3}},
+        {"attributes": {"nowhere.groups": 3}},
+        {"attributes": {"grouped.weight": 3}},
+        {"attributes": {"grouped.groups": 0}},
+        {"tensors": {"nowhere.weight": {"0": [1]}}},
+        {"tensors": {"first.weight": {"7": [1]}}},
+        {"tensors": {"first.weight": {"0": [99]}}},
+    ],
+)
+def test_a_plan_that_was_tampered_with_is_refused(
+    tmp_path: Path, change: dict[str, object]
+) -> None:
+    saved(tmp_path)
+    path = tmp_path / "plan-1.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(PruningError):
+        load(tmp_path, build)

@@ -1,0 +1,189 @@
+"""One round of pruning: rank, plan, remove, prove."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from vinedresser.errors import PruningError
+from vinedresser.pruning.backend import Losses
+from vinedresser.pruning.backends import backend_of
+from vinedresser.pruning.cost import Cost
+from vinedresser.pruning.criteria.criterion import Criterion, Floats, GroupTensors, Measured
+from vinedresser.pruning.criteria.registry import criterion_named
+from vinedresser.pruning.group import Group
+from vinedresser.pruning.plan import Plan
+from vinedresser.pruning.proof import Proof, prove
+from vinedresser.pruning.ranking import Removal, candidates, parse_amount, rank
+from vinedresser.pruning.selection import NO_LIMITS, Limits
+
+__all__ = ["CustomCriterion", "Pruned", "prune", "ranked"]
+
+CustomCriterion = Callable[[GroupTensors], Floats]
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """A pruned model, and how it came about.
+
+    Attributes:
+        model: the pruned model, with the original's remaining weights. Train it with a new
+            optimizer: an old one updates the original's parameters.
+        plans: what was removed, round by round.
+        proof: what was checked in the last round.
+        before: cost before the last round.
+        after: cost after it.
+        locked: groups that cannot be pruned, with the reason, by name.
+    """
+
+    model: Any
+    plans: tuple[Plan, ...]
+    proof: Proof
+    before: Cost
+    after: Cost
+    locked: dict[str, str]
+
+
+def prune(
+    model: Any,
+    example: Any,
+    amount: int | str | Mapping[str, int] | None = None,
+    *,
+    parameters: int | None = None,
+    macs: int | None = None,
+    criterion: str | Criterion | CustomCriterion = "l1",
+    losses: Losses | None = None,
+    limits: Limits = NO_LIMITS,
+    kinds: Collection[str] = ("filters",),
+    ignore: Collection[str] = (),
+) -> Pruned:
+    """Remove the least important filters from a trained model.
+
+    Args:
+        model: torch.nn.Module or keras.Model, or the result of an earlier round; it is not changed.
+        example: an input of the model: a tensor, a tuple of arguments, or a dict of keyword
+            arguments.
+        amount: number of filters to remove, or a share of them, such as "10%"; or a number for each
+            group, by its name.
+        parameters: instead of an amount, the number of parameters to get down to.
+        macs: instead of an amount, the multiply-accumulate operations to get down to.
+        criterion: name of a criterion, or an object or function that scores a group's channels.
+        losses: called with the model; yields the losses of some batches, for criteria that measure.
+        limits: what to leave.
+        kinds: what to choose from: "filters" of convolutions, "units" of linear layers, "heads".
+        ignore: layers to leave alone.
+
+    Raises:
+        PruningError: the model cannot be pruned this way, or a check of the result failed; the
+            message says why. Nothing was changed.
+    """
+    earlier = model.plans if isinstance(model, Pruned) else ()
+    removal = ranked(
+        model,
+        example,
+        criterion=criterion,
+        losses=losses,
+        limits=limits,
+        kinds=kinds,
+        ignore=ignore,
+    )
+    prunable = removal.prunable
+    plan, count = _plan(removal, amount, parameters=parameters, macs=macs)
+    pruned = prunable.removed(plan)
+    # In blocks of `round_to` filters, fewer may go.
+    expected = count if limits.round_to == 1 else plan.count
+    proof = prove(prunable, plan, pruned, count=expected)
+    locked = {group.name: group.locked for group in prunable.groups if group.locked}
+    costs = removal.cost(), removal.cost(plan)
+    return Pruned(pruned, (*earlier, plan), proof, *costs, locked)
+
+
+def ranked(
+    model: Any,
+    example: Any,
+    *,
+    criterion: str | Criterion | CustomCriterion,
+    losses: Losses | None,
+    limits: Limits,
+    kinds: Collection[str],
+    ignore: Collection[str],
+) -> Removal:
+    """Return a model with the scores of its channels; see `prune`.
+
+    Raises:
+        PruningError: see `prune`.
+    """
+    if isinstance(model, Pruned):
+        model = model.model
+    backend = backend_of(model)
+    prunable = backend.prunable(model, example)
+    groups = candidates(prunable.groups, kinds=kinds, ignore=ignore)
+    scorer = _criterion(criterion)
+    measured = _measure(backend.measure, model, losses, groups, scorer)
+    scores = rank(prunable.tensors(), groups, scorer, measured)
+    return Removal(prunable, groups, scores, scorer.name, limits)
+
+
+def _measure(
+    measure: Callable[..., Measured],
+    model: Any,
+    losses: Losses | None,
+    groups: Sequence[Group],
+    criterion: Criterion,
+) -> Measured:
+    if not criterion.measurements:
+        return {}
+    if losses is None:
+        raise PruningError(
+            f"criterion {criterion.name} measures gradients: pass losses, a function that is "
+            "called with the model and yields the losses of some batches"
+        )
+    return measure(model, losses, groups, criterion.measurements)
+
+
+def _plan(
+    removal: Removal,
+    amount: int | str | Mapping[str, int] | None,
+    *,
+    parameters: int | None,
+    macs: int | None,
+) -> tuple[Plan, int]:
+    """Return the plan and the number of filters that it was to remove."""
+    targets = {name: value for name, value in (("parameters", parameters), ("macs", macs)) if value}
+    if (amount is None) is not bool(targets):
+        raise PruningError("pass either amount, or parameters or macs to get down to")
+    if isinstance(amount, Mapping):
+        return removal.plan_each(amount), sum(amount.values())
+    if amount is not None:
+        count = parse_amount(amount, removal.groups)
+        return removal.plan(count), count
+    count = removal.count_for(**targets)
+    plan = removal.plan(count)
+    reached = removal.cost(plan)
+    for name, wanted in targets.items():
+        if getattr(reached, name) > wanted:
+            raise PruningError(
+                f"{name}: {wanted} cannot be reached: the limits leave {getattr(reached, name)}"
+            )
+    if not count:
+        raise PruningError(f"the model costs no more than that already: {reached}")
+    return plan, count
+
+
+class _Custom(Criterion):
+    """A criterion of the user's own."""
+
+    def __init__(self, function: CustomCriterion) -> None:
+        self.name = getattr(function, "__name__", type(function).__name__)  # type: ignore[misc]
+        self._function = function
+
+    def score(self, group: GroupTensors) -> Floats:
+        """See `Criterion.score`."""
+        return self._function(group)
+
+
+def _criterion(given: str | Criterion | CustomCriterion) -> Criterion:
+    if isinstance(given, str):
+        return criterion_named(given)
+    return given if isinstance(given, Criterion) else _Custom(given)
