@@ -1,0 +1,1 @@
+"""Benchmarks of filter pruning: `python -m benchmarks.pruning`."""

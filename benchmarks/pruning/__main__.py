@@ -1,0 +1,34 @@
+"""Filter pruning: ``python -m benchmarks.pruning``.
+
+The time of a round, criteria against random order, and latency against operations.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from benchmarks.pruning.criteria import print_criteria
+from benchmarks.pruning.latency import print_latencies
+from benchmarks.pruning.round_time import print_round_time
+
+_PARTS = ("round", "criteria", "latency")
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--part", choices=_PARTS, action="append")
+    parser.add_argument("--rounds", type=int, default=11)
+    parser.add_argument("--seeds", type=int, default=5)
+    given = parser.parse_args()
+    parts = given.part or _PARTS
+    if "round" in parts:
+        print_round_time(given.rounds)
+    if "criteria" in parts:
+        print_criteria(given.seeds)
+    if "latency" in parts:
+        print_latencies(given.rounds)
+
+
+if __name__ == "__main__":
+    main()
