@@ -10,13 +10,13 @@ from functools import partial
 import torch
 import torch_pruning
 from torch import nn
-from vinedresser.pruning.torch_.prunable import TorchPrunable
 
 from benchmarks.measure import interleave, medians, table
 from benchmarks.models import resnet18
 from vinedresser.pruning import prune
 from vinedresser.pruning.criteria.registry import criterion_named
 from vinedresser.pruning.ranking import Removal, candidates, rank
+from vinedresser.pruning.torch_.prunable import TorchPrunable
 
 __all__ = ["print_round_time"]
 

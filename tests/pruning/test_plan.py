@@ -57,8 +57,9 @@ def test_the_digest_depends_on_names_and_shapes_only() -> None:
     [
         ({"version": 2}, "version is 2"),
         ({"channels": {"a": [2, 0]}}, "not sorted"),
-        ({"channels": {"a": [0, 0]}}, "not sorted"),
-        ({"tensors": {"a.weight": {"0": [-1]}}}, "at least 0"),
+        ({"channels": {"a": [0, 0]}}, "repeated"),
+        ({"channels": {"a": []}}, "missing"),
+        ({"tensors": {"a.weight": {"0": [-1]}}}, "below 0"),
         ({"tensors": {"a.weight": {"x": [1]}}}, "'x' is not an axis"),
         ({"channels": [1]}, "channels"),
         ({"architecture": 1}, "architecture"),

@@ -94,8 +94,8 @@ def _check(plan: Plan) -> None:
                 raise ValueError(f"tensors.{name}: {axis!r} is not an axis")
             lists.append((f"{name}.{axis}", gone))
     for name, gone in lists:
-        if gone != sorted(set(gone)) or any(one < 0 for one in gone):
-            raise ValueError(f"{name}: indices are not sorted, distinct and at least 0")
+        if not gone or gone != sorted(set(gone)) or gone[0] < 0:
+            raise ValueError(f"{name}: indices are missing, not sorted, repeated or below 0")
 
 
 def architecture_digest(shapes: Mapping[str, tuple[int, ...]]) -> str:

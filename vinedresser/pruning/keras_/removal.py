@@ -11,7 +11,7 @@ from vinedresser.pruning.group import Indices
 from vinedresser.pruning.keras_.channels import Labelled
 from vinedresser.pruning.keras_.grouping import Grouped
 from vinedresser.pruning.keras_.tracing import Trace
-from vinedresser.pruning.plan import Plan, architecture_digest
+from vinedresser.pruning.plan import Plan, check_fits
 
 __all__ = ["Removal", "removal"]
 
@@ -68,12 +68,7 @@ def removal(
     Raises:
         PruningError: the plan is for another architecture.
     """
-    digest = architecture_digest(shapes)
-    if plan.architecture != digest:
-        raise PruningError(
-            f"the plan is for another architecture: its digest is {plan.architecture}, that of "
-            f"the model {digest}; build the model as it was before the removal"
-        )
+    check_fits(plan, shapes)
     groups = {group.name: group for group in grouped.groups}
     gone = np.zeros(len(trace.channels.roots()), bool)
     for name, numbers in plan.channels.items():

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from vinedresser.errors import PruningError
-from vinedresser.pruning.plan import Plan, architecture_digest
+from vinedresser.pruning.plan import Plan, check_fits
 from vinedresser.pruning.torch_.running import copied, named_tensors
 
 __all__ = ["removed"]
@@ -23,16 +23,12 @@ def removed(model: nn.Module, plan: Plan) -> nn.Module:
         plan: what to remove.
 
     Raises:
-        PruningError: the plan is for another architecture.
+        PruningError: the plan is for another architecture, or names what the model does not have.
     """
     tensors = named_tensors(model)
     shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-    digest = architecture_digest(shapes)
-    if digest != plan.architecture:
-        raise PruningError(
-            f"the plan is for another architecture: {plan.architecture}, not {digest}; it takes "
-            "the model before the removal, with the same names and shapes"
-        )
+    check_fits(plan, shapes)
+    _check_attributes(plan, model)
     smaller = {id(tensors[name]): _cut(tensors[name], axes) for name, axes in plan.tensors.items()}
     pruned = copied(model, smaller)
     _rescale_lengths(plan, tensors, named_tensors(pruned))
@@ -44,6 +40,16 @@ def removed(model: nn.Module, plan: Plan) -> nn.Module:
         if any(name.startswith(f"{path}." if path else "") for name in plan.tensors):
             _resize(module)
     return pruned
+
+
+def _check_attributes(plan: Plan, model: nn.Module) -> None:
+    """Refuse a plan, maybe from a stranger's file, that sets anything but a number to a smaller."""
+    modules = dict(model.named_modules())
+    for path, value in plan.attributes.items():
+        owner, _, name = path.rpartition(".")
+        before = vars(modules[owner]).get(name) if owner in modules else None
+        if type(before) is not int or name.startswith("_") or not 1 <= value <= before:
+            raise PruningError(f"the plan sets {path} to {value}, but the model has {before}")
 
 
 def _cut(tensor: torch.Tensor, axes: Mapping[str, list[int]]) -> torch.Tensor:

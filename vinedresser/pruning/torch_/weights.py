@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import safetensors
 import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
 from vinedresser.capture.adapters.checkpoint import replacing
 from vinedresser.errors import PruningError
+from vinedresser.pruning.weights import check_shapes, reading
 
 __all__ = ["read_weights", "write_weights"]
 
@@ -40,22 +40,8 @@ def read_weights(model: nn.Module, path: Path) -> None:
     Raises:
         PruningError: the file is missing or damaged, or its tensors do not fit the model.
     """
-    try:
+    with reading(path):
         tensors = load_file(path)
-    except FileNotFoundError as error:
-        raise PruningError(f"{path}: no such file") from error
-    except (OSError, safetensors.SafetensorError) as error:
-        raise PruningError(f"{path}: not a readable safetensors file: {error}") from error
     wanted = {name: tuple(one.shape) for name, one in model.state_dict().items()}
-    found = {name: tuple(one.shape) for name, one in tensors.items()}
-    for name in sorted({*wanted, *found}):
-        if wanted.get(name) != found.get(name):
-            raise PruningError(
-                f"{path}: {name}: has shape {_shown(found.get(name))} in the file and "
-                f"{_shown(wanted.get(name))} in the model"
-            )
+    check_shapes(path, {name: tuple(one.shape) for name, one in tensors.items()}, wanted)
     model.load_state_dict(tensors)
-
-
-def _shown(shape: tuple[int, ...] | None) -> str:
-    return "none (it is missing)" if shape is None else str(list(shape))

@@ -1,0 +1,49 @@
+"""Pruned Keras models through the functions that all frameworks share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from vinedresser.pruning import PruningError, load, prune, save
+
+EXAMPLE = np.random.default_rng(0).normal(size=(2, 12, 12, 3)).astype("float32")
+
+
+def build() -> Any:
+    """Return a small network with random weights."""
+    layers = keras.layers
+    return keras.Sequential(
+        [
+            keras.Input((12, 12, 3)),
+            layers.Conv2D(8, 3, name="first"),
+            layers.BatchNormalization(name="norm"),
+            layers.ReLU(),
+            layers.Conv2D(12, 3, name="second"),
+            layers.ReLU(),
+            layers.Flatten(),
+            layers.Dense(5, name="head"),
+        ]
+    )
+
+
+def test_rounds_saved_and_loaded(tmp_path: Path) -> None:
+    pruned = prune(prune(build(), EXAMPLE, 5), EXAMPLE, 3, criterion="l2")
+    assert [plan.count for plan in pruned.plans] == [5, 3]
+    assert pruned.after.parameters == sum(
+        int(np.prod(one.shape)) for one in pruned.model.trainable_variables
+    )
+    save(pruned, tmp_path / "pruned")
+    served = load(tmp_path / "pruned", build)
+    expected = keras.ops.convert_to_numpy(pruned.model(EXAMPLE, training=False))
+    found = keras.ops.convert_to_numpy(served(EXAMPLE, training=False))
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_criteria_that_measure_gradients_are_refused() -> None:
+    with pytest.raises(PruningError, match="input_taylor: not supported for Keras models"):
+        prune(build(), EXAMPLE, 2, criterion="taylor_activation", losses=lambda _: [])

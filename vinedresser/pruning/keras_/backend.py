@@ -1,0 +1,67 @@
+"""Pruning of Keras models behind the interface that all frameworks share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vinedresser.capture.keras_.model.names import Names
+from vinedresser.errors import PruningError
+from vinedresser.pruning.backend import Losses
+from vinedresser.pruning.criteria.criterion import Measured, Measurement
+from vinedresser.pruning.group import Group
+from vinedresser.pruning.keras_.graph import graph_of, values_of
+from vinedresser.pruning.keras_.prunable import KerasPrunable
+from vinedresser.pruning.plan import Plan
+from vinedresser.pruning.prunable import Prunable
+from vinedresser.pruning.weights import read_tensors, write_tensors
+
+__all__ = ["KerasBackend"]
+
+# For axes whose length the model leaves open, such as the height of images.
+_OPEN = 64
+
+
+class KerasBackend:
+    """The `vinedresser.pruning.backend.Backend` of Keras."""
+
+    def prunable(self, model: Any, example: Any) -> Prunable[Any]:
+        """See `Backend.prunable`."""
+        return KerasPrunable(model, example)
+
+    def removed(self, model: Any, plan: Plan) -> Any:
+        """See `Backend.removed`."""
+        # Any input shows how channels reach from layer to layer.
+        inputs = [
+            np.zeros([1, *(size or _OPEN for size in one.shape[1:])], one.dtype)
+            for one in graph_of(model).inputs
+        ]
+        return KerasPrunable(model, inputs if len(inputs) > 1 else inputs[0]).removed(plan)
+
+    def measure(
+        self,
+        model: Any,  # noqa: ARG002
+        losses: Losses,  # noqa: ARG002
+        groups: Iterable[Group],  # noqa: ARG002
+        measurements: Iterable[Measurement],
+    ) -> Measured:
+        """Refuse: gradients of Keras models are not measured yet; see `Backend.measure`."""
+        raise PruningError(
+            f"{', '.join(measurements)}: not supported for Keras models; choose a criterion that "
+            "needs weights only"
+        )
+
+    def write_weights(self, model: Any, path: Path) -> None:
+        """See `Backend.write_weights`."""
+        found = Names(model).variables()
+        write_tensors({one.path: values_of(one.value) for one in found}, path)
+
+    def read_weights(self, model: Any, path: Path) -> None:
+        """See `Backend.read_weights`."""
+        found = {one.path: one.value for one in Names(model).variables()}
+        shapes = {name: tuple(value.shape) for name, value in found.items()}
+        for name, array in read_tensors(path, shapes).items():
+            found[name].assign(array)
