@@ -160,6 +160,11 @@ class Context:
         known = self._known.get(id(tensor))
         return known is not None and known.from_input
 
+    def fixed(self, tensor: torch.Tensor, dim: int) -> bool:
+        """Return whether a dimension keeps its length: it has no labels, and is not expanded."""
+        longer = tensor.shape[dim] > 1 and tensor.stride(dim) != 0
+        return longer and self.at(tensor, dim) is None
+
     # Labels
 
     def here(self, what: str) -> str:
@@ -244,16 +249,19 @@ class Context:
 
     def sized(self, call: Call, size: int, labels: Indices) -> None:
         """Note a size that the user's code may contain as a number or as an attribute."""
-        self.choose(call, labels, 1)
         path = self.path[-1]
+        if isinstance(self.modules[path], torch.nn.Linear | torch.nn.modules.conv._ConvNd):
+            return
+        self.choose(call, labels, 1)
         for name, value in vars(self.modules[path]).items():
             if type(value) is int and value == size:
                 self.sites[self.order].attributes.append(
                     Attribute(f"{path}.{name}".removeprefix("."), labels)
                 )
 
-    def count_by(self, owner: Indices | None, name: str, labels: Indices) -> None:
+    def count_by(self, call: Call, owner: Indices | None, name: str, labels: Indices) -> None:
         """Note that an attribute of the layer that owns labels counts channels."""
+        self.sized(call, len(labels), labels)
         places = self.labels.owners(owner) if owner is not None else []
         paths = [self.labels.axes[place].tensor.rpartition(".")[0] for place in places[:1]]
         for path in [self.path[-1], *(one.partition(".parametrizations")[0] for one in paths)]:

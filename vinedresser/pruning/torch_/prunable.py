@@ -48,6 +48,11 @@ class TorchPrunable:
     def __init__(self, model: torch.nn.Module, example: object) -> None:
         self.model = model
         self._example = Example.of(example)
+        if not isinstance(model, torch.nn.Module) or isinstance(model, torch.jit.ScriptModule):
+            raise PruningError(
+                f"the model is of type {type(model).__name__}; it must be a torch.nn.Module, as it "
+                "is before torch.jit or torch.compile"
+            )
         if any(torch.nn.parameter.is_lazy(one) for one in model.parameters()):
             raise PruningError("the model has uninitialised parameters; run it once")
         self._resolved: Resolved = resolve(copied(model, {}), self._example)

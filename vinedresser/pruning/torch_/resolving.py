@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -70,6 +70,7 @@ class _Search:
     locks: list[tuple[Indices, str]] = field(default_factory=list)
     stages: dict[int, int] = field(default_factory=dict)
     counted: dict[int, frozenset[str]] = field(default_factory=dict)
+    reasons: dict[int, str] = field(default_factory=dict)
 
     def trace(self) -> Resolved:
         """Trace the model, and again until it is known which channels belong to heads."""
@@ -85,18 +86,46 @@ class _Search:
         for order, paths in sorted(self.counted.items()):
             for attribute in ctx.sites[order].attributes if order in ctx.sites else ():
                 if attribute.path in paths:
-                    counting.setdefault(attribute.path, attribute)
+                    first = counting.setdefault(attribute.path, attribute)
+                    # One number counts both, so they shrink alike.
+                    ctx.unite(first.labels, attribute.labels, f"{attribute.path} in the code")
         return Resolved(choices, ctx, group(ctx), tuple(counting.values()))
+
+    def suspects(self, found: Resolved, groups: Sequence[Group]) -> list[Group]:
+        """Return groups that could depend on a size in the code: they are also tried alone.
+
+        A size may fit only if another group shrinks with it, which no trial of both would show.
+        """
+        if any(self.counted.values()) or any(self.ways.values()):
+            return list(groups)
+        passing = [site.labels for site in found.ctx.sites.values()]
+        roots = found.grouping.label_roots[np.concatenate([np.zeros(0, dtype=np.int64), *passing])]
+        return [one for one in groups if np.isin(found.grouping.roots[one.name], roots).any()]
+
+    def explained(self, found: Resolved) -> Resolved:
+        """Return groups that are locked after several ways were tried with the first failure."""
+        groups = []
+        for one in found.grouping.groups:
+            own = found.grouping.labels_of(one.name)
+            first = [
+                self.reasons[site.order]
+                for site in found.ctx.sites.values()
+                if one.locked and self.ways.get(site.order) and np.isin(site.labels, own).any()
+            ]
+            groups.append(replace(one, locked=first[0]) if first else one)
+        grouping = replace(found.grouping, groups=tuple(groups))
+        return replace(found, grouping=grouping)
 
     def advance(self, found: Resolved, name: str, reason: str) -> None:
         """Try the next way for the sites that a group passes; lock it if there is none."""
         own = found.grouping.labels_of(name)
         sites = [site for site in found.ctx.sites.values() if np.isin(site.labels, own).any()]
+        for site in sites:
+            self.reasons.setdefault(site.order, reason)
         paths = sorted({one.path for site in sites for one in site.attributes})
-        # Two attributes may have the same value, and only one of them counts these channels.
-        guesses = [frozenset[str](), frozenset(paths), *(frozenset({one}) for one in paths)]
+        guesses = _guesses(paths)
         stage = 1 + max((self.stages.get(site.order, 0) for site in sites), default=0)
-        if paths and stage < (len(guesses) if len(paths) > 1 else 2):
+        if stage < len(guesses):
             self.stages |= {site.order: stage for site in sites}
             self.counted |= {site.order: guesses[stage] for site in sites}
             return
@@ -108,6 +137,14 @@ class _Search:
             self.counted.pop(site.order, None)
         if not left:
             self.locks.append((own, reason))
+
+
+def _guesses(paths: Sequence[str]) -> list[frozenset[str]]:
+    """Return which attributes may count channels; several may have the same value by accident."""
+    every = frozenset(paths)
+    one = [frozenset({path}) for path in paths]
+    guesses = [frozenset[str](), every, *one, *(every - single for single in one)]
+    return list(dict.fromkeys(guesses))
 
 
 def resolve(model: torch.nn.Module, example: Example) -> Resolved:
@@ -122,9 +159,16 @@ def resolve(model: torch.nn.Module, example: Example) -> Resolved:
     while True:
         found = search.trace()
         open_groups = [one for one in found.grouping.groups if not one.locked and one.size > 1]
-        failures = _failures(trial, example.to(torch.float64), found, open_groups)
+        precise = example.to(torch.float64)
+        failures = _failures(trial, precise, found, open_groups)
         if not failures:
-            return found
+            failures = {
+                one.name: reason
+                for one in search.suspects(found, open_groups)
+                if (reason := _failure(trial, precise, found, [one]))
+            }
+        if not failures:
+            return search.explained(found)
         for name, reason in failures.items():
             search.advance(found, name, reason)
 

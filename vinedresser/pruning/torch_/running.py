@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from vinedresser.errors import PruningError
 from vinedresser.pruning.prunable import Outputs
@@ -44,10 +46,12 @@ class Example:
     Attributes:
         args: positional arguments.
         kwargs: keyword arguments.
+        precise: whether everything is computed in float64, whatever the model casts to.
     """
 
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
+    precise: bool = False
 
     @classmethod
     def of(cls, value: Any) -> Example:
@@ -86,16 +90,46 @@ class Example:
             lambda one: _cast(one, dtype) if isinstance(one, torch.Tensor) else one,
             (self.args, dict(self.kwargs)),
         )
-        return Example(args, kwargs)
+        return Example(args, kwargs, precise=dtype == torch.float64)
 
     def run(self, model: torch.nn.Module) -> Any:
         """Return what a model in evaluation mode computes, without gradients.
 
         The random state is restored afterwards, and the same at each start.
         """
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        with ExitStack() as stack:
+            stack.enter_context(torch.no_grad())
+            stack.enter_context(torch.random.fork_rng(devices=[]))
+            if any(one.is_cuda for one in self.tensors):
+                # Else convolutions round to 10 bits, and replays differ in their last bits.
+                flags = torch.backends.cudnn.flags(deterministic=True, allow_tf32=False)
+                stack.enter_context(flags)
+            if self.precise:
+                stack.enter_context(_Precise())  # type: ignore[no-untyped-call]
             torch.manual_seed(0)
             return model(*self.args, **self.kwargs)
+
+
+class _Precise(TorchDispatchMode):
+    """Casts to float64 wherever a model casts to another type of float or makes a new tensor."""
+
+    def __torch_dispatch__(
+        self,
+        func: torch._ops.OpOverload,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        del types
+        given = dict(kwargs or {})
+        dtype = given.get("dtype")
+        if isinstance(dtype, torch.dtype) and dtype.is_floating_point:
+            given["dtype"] = torch.float64
+        result = func(*args, **given)
+        imprecise = isinstance(result, torch.Tensor) and result.is_floating_point()
+        if imprecise and result.dtype != torch.float64 and not func._schema.is_mutable:
+            return result.to(torch.float64)
+        return result
 
 
 def _cast(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

@@ -29,6 +29,8 @@ def attention(ctx: Context, call: Call) -> list[list[Layer]]:
         if bias.ndim >= 3 and bias.shape[-3] > 1:
             found = ctx.meet(found, ctx.at(bias, -3), "attention with a constant mask")
     ctx.meet(ctx.at(q, 3), ctx.at(k, 3), "attention of other units")
+    if found is not None:
+        ctx.head_labels.append(found)
     layers = [] if found is None else [Layer(1, found)]
     units = ctx.at(v, 3)
     if units is not None:

@@ -34,7 +34,7 @@ def elementwise(ctx: Context, call: Call) -> list[list[Layer]]:
 def _meets_constant(ctx: Context, call: Call, dim: int, ndim: int) -> bool:
     for tensor in call.tensors:
         own = dim - (ndim - tensor.ndim)
-        if own >= 0 and tensor.shape[own] > 1 and ctx.at(tensor, own) is None:
+        if own >= 0 and ctx.fixed(tensor, own):
             return True
     return False
 

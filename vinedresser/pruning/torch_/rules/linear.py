@@ -69,10 +69,13 @@ def _depthwise(
         ctx.lock(made, "transposed depthwise convolution with several filters per channel")
         own = None if read is None else np.repeat(read, each)
     repeated = None if x is None else np.repeat(x, each)
-    labels = ctx.meet(repeated, own, "depthwise convolution")
-    if labels is not None and x is not None:
+    if own is None and not ctx.fixed(call["weight"], 0):
+        labels = repeated
+    else:
+        labels = ctx.meet(repeated, own, "depthwise convolution")
         ctx.make(own, "filters")
-        ctx.count_by(own, "groups", x)
+    if labels is not None and x is not None:
+        ctx.count_by(call, own, "groups", x)
     return labels
 
 
@@ -135,7 +138,10 @@ def _batched(
         # Heads of one operand; those of the other may still be split off in the other way.
         ctx.is_units_of_heads(one)
         ctx.is_units_of_heads(other)
-    return ctx.meet(first, second, f"{call.name} of batches")
+    labels = ctx.meet(first, second, f"{call.name} of batches")
+    if labels is not None and ctx.from_input(one) and ctx.from_input(other):
+        ctx.head_labels.append(labels)
+    return labels
 
 
 def _note_heads(ctx: Context, one: torch.Tensor, other: torch.Tensor) -> None:

@@ -60,7 +60,7 @@ def group_norm(ctx: Context, call: Call) -> list[list[Layer]]:
     labels = ctx.at(x, 1)
     if labels is not None and groups == len(labels):
         weight = call["weight"]
-        ctx.count_by(None if weight is None else ctx.at(weight, 0), "num_groups", labels)
+        ctx.count_by(call, None if weight is None else ctx.at(weight, 0), "num_groups", labels)
     elif labels is not None and groups > 1:
         ctx.tie_parts(labels, groups)
     labels = _affine(ctx, call, labels, 0, required=x.shape[1] > 1)

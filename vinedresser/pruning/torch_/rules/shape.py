@@ -32,11 +32,12 @@ __all__ = [
 _Move = Callable[[torch.Tensor], Any]
 
 
-def _full(layer: Layer, shape: torch.Size) -> torch.Tensor:
-    """Return the labels of a layer for every element, int64; no memory is used for it."""
-    sizes = [1] * len(shape)
+def _full(layer: Layer, tensor: torch.Tensor) -> torch.Tensor:
+    """Return the labels of a layer for every element, int64; only one dimension has memory."""
+    sizes = [1] * tensor.ndim
     sizes[layer.dim] = -1
-    return torch.from_numpy(layer.labels).view(sizes).expand(shape)
+    # The operator may have other arguments on the same device.
+    return torch.from_numpy(layer.labels).to(tensor.device).view(sizes).expand(tensor.shape)
 
 
 def _table(ctx: Context, full: torch.Tensor) -> torch.Tensor:
@@ -47,6 +48,7 @@ def _table(ctx: Context, full: torch.Tensor) -> torch.Tensor:
     for dim in range(full.ndim):
         if full.shape[dim] > 1 and full.stride(dim) == 0:
             full = full.narrow(dim, 0, 1)
+    full = full.cpu()
     roots = torch.from_numpy(ctx.labels.roots(full.contiguous().numpy()))
     for dim in range(full.ndim):
         if full.shape[dim] > 1 and bool((roots == roots.narrow(dim, 0, 1)).all()):
@@ -71,21 +73,19 @@ def _layer(ctx: Context, call: Call, full: torch.Tensor) -> list[Layer]:
     rows = np.moveaxis(labels, dim, 0).reshape(labels.shape[dim], -1)
     for column in rows.T[1:]:
         ctx.unite(rows[:, 0], column, f"{call.name} of padded channels")
-    if ctx.order in ctx.heads and dim != dims[-1]:
-        ctx.head_labels.append(rows[:, 0].copy())
     return [Layer(dim, rows[:, 0].copy())]
 
 
 def _preferred(ctx: Context, dims: list[int], ndim: int) -> list[int]:
     """Return dimensions in the order in which they are tried: which of them shrinks.
 
-    Heads before their units; channels of an image before its pixels; else what is inside, as the
-    number of parts is a constant where channels are shuffled.
+    Channels of an image before its pixels; heads before their units, which are the last dimension;
+    else what is inside, as the number of parts is a constant where channels are shuffled.
     """
-    if ctx.order in ctx.heads:
-        return [*reversed(dims[:-1]), dims[-1]]
-    if ndim >= 3 and dims == list(range(1, ndim)):
+    if dims == list(range(1, ndim)):
         return dims
+    if ctx.order in ctx.heads or dims[-1] == ndim - 1:
+        return [*reversed(dims[:-1]), dims[-1]]
     return dims[::-1]
 
 
@@ -111,7 +111,7 @@ def _moved(
         if layer.dim in dims:
             ctx.lock(layer.labels, f"{call.name} of channels by number")
             continue
-        for place, part in enumerate(tensors_in([apply(_full(layer, tensor.shape))])):
+        for place, part in enumerate(tensors_in([apply(_full(layer, tensor))])):
             found[place] += _layer(ctx, call, part)
     return found
 

@@ -52,7 +52,7 @@ _FAMILIES: dict[Rule, str] = {
     shape.glu: "glu",
     reductions.reduce: "mean sum amax amin max min var std var_mean std_mean prod any all argmax "
     "argmin logsumexp linalg_vector_norm norm",
-    reductions.along: "_softmax _log_softmax cumsum cumprod sort topk",
+    reductions.along: "_softmax _safe_softmax _log_softmax cumsum cumprod sort topk",
     reductions.spatial: "max_pool2d_with_indices max_pool3d_with_indices avg_pool1d avg_pool2d "
     "avg_pool3d adaptive_avg_pool1d _adaptive_avg_pool2d _adaptive_avg_pool3d adaptive_max_pool2d "
     "adaptive_max_pool3d upsample_nearest1d upsample_nearest2d upsample_nearest3d "
@@ -76,4 +76,7 @@ _RULES = {name: rule for rule, names in _FAMILIES.items() for name in names.spli
 
 def rule_of(call: Call) -> Rule | None:
     """Return the rule of an operator; None if there is none."""
+    if call.has("out"):
+        # The result may be a part of another tensor, which keeps its own labels.
+        return None
     return elementwise.elementwise if call.pointwise else _RULES.get(call.name)
