@@ -28,7 +28,9 @@ def drawn_example(model: Any, rng: np.random.Generator, batch: int = 2) -> list[
 def redraw(model: Any, rng: np.random.Generator) -> None:
     """Draw all variables anew, so that no two channels are alike and none is dead."""
     for variable in model.weights:
-        values = rng.normal(size=variable.shape) * 0.4
+        # Outputs are about as large as inputs, so that no activation is saturated.
+        inputs = np.prod(variable.shape[:-1]) if len(variable.shape) > 1 else 6
+        values = rng.normal(size=variable.shape) / np.sqrt(inputs)
         if "variance" in variable.path:
             values = np.abs(values) + 0.5
         variable.assign(values.astype(variable.dtype))

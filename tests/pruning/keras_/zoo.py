@@ -13,7 +13,7 @@ os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 import keras
 from keras import layers, ops
 
-__all__ = ["ZOO", "keras"]
+__all__ = ["ZOO", "channels_first", "keras"]
 
 
 def _norm_relu(x: Any) -> Any:
@@ -174,6 +174,26 @@ def text() -> Any:
     y = layers.Permute((2, 1))(layers.Dense(10)(layers.Permute((2, 1))(x)))
     x = layers.Add()([x, y])
     return keras.Model(inputs, layers.Dense(4)(layers.GlobalAveragePooling1D()(x)))
+
+
+def channels_first() -> Any:
+    """Return a residual network with its channels before space; not every backend runs it."""
+    first = "channels_first"
+    inputs = keras.Input((3, 10, 8))
+    x = layers.Conv2D(8, 3, padding="same", data_format=first)(inputs)
+    y = layers.Conv2D(8, 3, padding="same", data_format=first, activation="relu")(x)
+    y = layers.BatchNormalization(axis=1)(y)
+    x = layers.Add()([x, y])
+    x = layers.DepthwiseConv2D(3, data_format=first)(x)
+    x = layers.MaxPooling2D(2, data_format=first)(x)
+    z = layers.Conv2DTranspose(6, 3, padding="same", data_format=first)(x)
+    x = layers.PReLU(shared_axes=[2, 3])(layers.Concatenate(axis=1)([x, z]))
+    x = layers.SeparableConv2D(8, 3, padding="same", data_format=first)(x)
+    x = layers.GroupNormalization(2, axis=1)(x)
+    z = layers.Dense(8)(layers.GlobalAveragePooling2D(data_format=first)(x))
+    x = layers.Multiply()([x, layers.Reshape((8, 1, 1))(z)])
+    x = layers.Flatten(data_format=first)(layers.UpSampling2D(2, data_format=first)(x))
+    return keras.Model(inputs, layers.Dense(3)(x))
 
 
 _ALL = (

@@ -204,7 +204,7 @@ class Channels:
         others = [one for one in range(tensor.rank) if one != axis]
         varying = self.varying(tensor)
         size = tensor.shape[axis]
-        if tensor.has_channels and axis not in varying and (varying or size > 1):
+        if varying and axis not in varying:
             raise UnsupportedUse(reason)
         merged = self.merged(tensor, others, reason)
         return np.broadcast_to(merged.labels.reshape(-1), (size,))
