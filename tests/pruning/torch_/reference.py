@@ -102,8 +102,9 @@ def _forget(module: nn.Module, name: str, tensor: Tensor, axes: dict[str, list[i
     if tensor.ndim < 2 or depthwise:
         return
     reading = ["0"] if isinstance(module, nn.ConvTranspose2d) else ["1"]
-    if hasattr(module, "tied"):
-        # It is used in both directions; what it makes of removed channels is read by nothing.
+    if hasattr(module, "tied") or hasattr(module, "read_by_product"):
+        # It is used in both directions, or no weight reads its channels. What it makes of removed
+        # channels is read by nothing.
         reading = ["0", "1"]
     for axis in reading:
         tensor.index_fill_(int(axis), torch.tensor(axes.get(axis, []), dtype=torch.int64), 0)

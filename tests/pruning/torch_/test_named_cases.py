@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tests.pruning.torch_ import zoo_attention
 from tests.pruning.torch_.reference import plan_of
-from tests.pruning.torch_.zoo import ZOO
 from vinedresser.pruning.proof import prove
 from vinedresser.pruning.torch_ import TorchPrunable
 
@@ -236,7 +236,7 @@ def test_tied_weights_stay_tied() -> None:
 
 def test_heads_are_removed_as_a_whole() -> None:
     torch.manual_seed(0)
-    prunable = TorchPrunable(ZOO["ViT, fused"](), torch.randn(2, 3, 16, 16))
+    prunable = TorchPrunable(zoo_attention.ZOO["ViT, fused"](), torch.randn(2, 3, 16, 16))
     heads = next(one for one in prunable.groups if one.kind == "heads")
     weight = next(one for one in heads.members if one.tensor.endswith("qkv.weight"))
     rows = [part * 16 + 4 * 2 + unit for part in range(3) for unit in range(4)]

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import nn
 
+from tests.pruning.torch_ import zoo, zoo_attention
 from tests.pruning.torch_.reference import plan_of
-from tests.pruning.torch_.zoo import ZOO
 from vinedresser.errors import PruningError
 from vinedresser.pruning.plan import Plan, plan_from_json
 from vinedresser.pruning.proof import prove
@@ -21,13 +21,13 @@ from vinedresser.pruning.torch_ import TorchPrunable, removed
 def small(name: str = "plain") -> tuple[TorchPrunable, Plan]:
     """Return a model of the zoo and a plan for it."""
     torch.manual_seed(0)
-    prunable = TorchPrunable(ZOO[name](), torch.randn(2, 3, 16, 16))
+    prunable = TorchPrunable((zoo.ZOO | zoo_attention.ZOO)[name](), torch.randn(2, 3, 16, 16))
     return prunable, plan_of(prunable)
 
 
 def test_the_model_stays_as_it_is() -> None:
     torch.manual_seed(0)
-    model = ZOO["MobileNetV2"]().train()
+    model = zoo.ZOO["MobileNetV2"]().train()
     before = copy.deepcopy(model.state_dict())
     tensors = dict(model.named_parameters())
     prunable = TorchPrunable(model, torch.randn(2, 3, 16, 16))
@@ -53,7 +53,7 @@ def test_layers_know_their_sizes() -> None:
 
 def test_modes_types_and_frozen_parameters_are_kept() -> None:
     torch.manual_seed(0)
-    model: Any = ZOO["plain"]().double().train()
+    model: Any = zoo.ZOO["plain"]().double().train()
     model[0][1].eval()
     model[0][0].weight.requires_grad_(False)
     prunable = TorchPrunable(model, torch.randn(2, 3, 16, 16, dtype=torch.float64))
@@ -69,7 +69,9 @@ def test_a_plan_and_a_state_rebuild_the_model_without_a_trace() -> None:
     prunable, plan = small("ViT, fused")
     pruned = prunable.removed(plan)
     torch.manual_seed(1)
-    rebuilt = removed(ZOO["ViT, fused"](), plan_from_json(plan.to_json(), source="plan.json"))
+    rebuilt = removed(
+        zoo_attention.ZOO["ViT, fused"](), plan_from_json(plan.to_json(), source="plan.json")
+    )
     rebuilt.load_state_dict(pruned.state_dict())
     example = torch.randn(3, 3, 16, 16)
     assert torch.equal(rebuilt.eval()(example), pruned.eval()(example))
@@ -78,7 +80,7 @@ def test_a_plan_and_a_state_rebuild_the_model_without_a_trace() -> None:
 def test_a_plan_for_another_architecture_is_refused() -> None:
     _, plan = small()
     with pytest.raises(PruningError, match="the plan is for another architecture"):
-        removed(ZOO["VGG"](), plan)
+        removed(zoo.ZOO["VGG"](), plan)
 
 
 def test_an_optimizer_made_before_does_not_train_the_pruned_model() -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.pruning.torch_ import zoo, zoo_attention
 from tests.pruning.torch_.reference import (
     masked_reference,
     plan_of,
@@ -13,9 +14,10 @@ from tests.pruning.torch_.reference import (
     results,
     share_removed,
 )
-from tests.pruning.torch_.zoo import ZOO
 from vinedresser.pruning.proof import prove
 from vinedresser.pruning.torch_ import TorchPrunable
+
+ZOO = zoo.ZOO | zoo_attention.ZOO
 
 
 @pytest.mark.parametrize("name", ZOO)

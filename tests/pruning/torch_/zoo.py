@@ -234,98 +234,6 @@ def convnext() -> nn.Module:
     return Classified(body, 8)
 
 
-class Attention(nn.Module):
-    """Attention with separate or fused projections; the sizes of heads are attributes."""
-
-    def __init__(self, width: int, heads: int, *, fused: bool, by_hand: bool) -> None:
-        super().__init__()
-        self.heads = heads
-        self.units = width // heads
-        self.fused = fused
-        self.by_hand = by_hand
-        if fused:
-            self.qkv = nn.Linear(width, 3 * width)
-        else:
-            self.q, self.k, self.v = (nn.Linear(width, width) for _ in range(3))
-        self.out = nn.Linear(width, width)
-
-    def forward(self, x: Tensor) -> Any:
-        b, t, _ = x.shape
-        if self.fused:
-            parts = self.qkv(x).reshape(b, t, 3, self.heads, self.units)
-            q, k, v = parts.permute(2, 0, 3, 1, 4).unbind(0)
-        else:
-            q, k, v = (
-                layer(x).view(b, t, -1, self.units).transpose(1, 2)
-                for layer in (self.q, self.k, self.v)
-            )
-        if self.by_hand:
-            y = (q @ k.transpose(-2, -1) * self.units**-0.5).softmax(-1) @ v
-        else:
-            y = nn.functional.scaled_dot_product_attention(q, k, v)
-        return self.out(y.transpose(1, 2).flatten(2))
-
-
-class EncoderBlock(nn.Module):
-    def __init__(self, width: int, attention: nn.Module) -> None:
-        super().__init__()
-        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.attention = attention
-        self.mlp = nn.Sequential(
-            nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width)
-        )
-
-    def forward(self, x: Tensor) -> Any:
-        x = x + self.attention(self.norm1(x))
-        return x + self.mlp(self.norm2(x))
-
-
-class ViT(nn.Module):
-    def __init__(self, width: int, blocks: list[nn.Module]) -> None:
-        super().__init__()
-        self.patches = nn.Conv2d(3, width, 4, stride=4)
-        self.token = nn.Parameter(torch.randn(1, 1, width))
-        self.position = nn.Parameter(torch.randn(1, 17, width))
-        self.blocks = nn.Sequential(*blocks)
-        self.norm = nn.LayerNorm(width)
-        self.head = nn.Linear(width, 5)
-
-    def forward(self, x: Tensor) -> Any:
-        x = self.patches(x).flatten(2).transpose(1, 2)
-        x = torch.cat([self.token.expand(len(x), -1, -1), x], 1) + self.position
-        return self.head(self.norm(self.blocks(x))[:, 0])
-
-
-def vit(*, fused: bool, by_hand: bool) -> nn.Module:
-    blocks: list[nn.Module] = [
-        EncoderBlock(16, Attention(16, 4, fused=fused, by_hand=by_hand)) for _ in range(2)
-    ]
-    return ViT(16, blocks)
-
-
-class MixerBlock(nn.Module):
-    def __init__(self, tokens: int, width: int) -> None:
-        super().__init__()
-        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.tokens = nn.Sequential(nn.Linear(tokens, 24), nn.GELU(), nn.Linear(24, tokens))
-        self.channels = nn.Sequential(nn.Linear(width, 32), nn.GELU(), nn.Linear(32, width))
-
-    def forward(self, x: Tensor) -> Any:
-        x = x + self.tokens(self.norm1(x).transpose(1, 2)).transpose(1, 2)
-        return x + self.channels(self.norm2(x))
-
-
-class Mixer(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.patches = nn.Conv2d(3, 16, 4, stride=4)
-        self.blocks = nn.Sequential(MixerBlock(16, 16), MixerBlock(16, 16))
-        self.head = nn.Linear(16, 5)
-
-    def forward(self, x: Tensor) -> Any:
-        return self.head(self.blocks(self.patches(x).flatten(2).transpose(1, 2)).mean(1))
-
-
 class TwoHeads(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -361,6 +269,65 @@ def resnext() -> nn.Module:
     return Classified(nn.Sequential(conv(3, 16), Residual(inner)), 16)
 
 
+class Res2Net(nn.Module):
+    """Parts of the channels pass one convolution after the other."""
+
+    def __init__(self, channels: int, width: int) -> None:
+        super().__init__()
+        self.width = width
+        self.first = conv(channels, channels, 1)
+        self.convs = nn.ModuleList([conv(width, width) for _ in range(channels // width - 1)])
+        self.last = nn.Conv2d(channels, channels, 1)
+
+    def forward(self, x: Tensor) -> Any:
+        parts = torch.split(self.first(x), self.width, 1)
+        found = [parts[0]]
+        for part, layer in zip(parts[1:], self.convs, strict=True):
+            found.append(layer(part + found[-1]))
+        return x + self.last(torch.cat(found, 1))
+
+
+def res2net() -> nn.Module:
+    return Classified(nn.Sequential(conv(3, 16), Res2Net(16, 4), Res2Net(16, 8)), 16)
+
+
+class Padded(nn.Module):
+    """A shortcut without weights: channels that are missing are 0."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.inner = nn.Sequential(conv(inputs, outputs), nn.Conv2d(outputs, outputs, 3, 1, 1))
+        self.missing = outputs - inputs
+
+    def forward(self, x: Tensor) -> Any:
+        return self.inner(x) + nn.functional.pad(x, (0, 0, 0, 0, 0, self.missing))
+
+
+def padded_resnet() -> nn.Module:
+    return Classified(nn.Sequential(conv(3, 16), Padded(16, 20), basic(20, 20)), 20)
+
+
+class NonLocal(nn.Module):
+    """Attention between pixels; the number of inner channels is an attribute."""
+
+    def __init__(self, channels: int, inner: int) -> None:
+        super().__init__()
+        self.inner = inner
+        self.q, self.k, self.v = (nn.Conv2d(channels, inner, 1, bias=False) for _ in range(3))
+        vars(self.q)["read_by_product"] = True
+        self.out = nn.Conv2d(inner, channels, 1)
+
+    def forward(self, x: Tensor) -> Any:
+        n, _, h, w = x.shape
+        q, k, v = (layer(x).view(n, self.inner, -1) for layer in (self.q, self.k, self.v))
+        y = v @ torch.softmax(k.transpose(1, 2) @ q, 1)
+        return x + self.out(y.view(n, self.inner, h, w))
+
+
+def non_local() -> nn.Module:
+    return Classified(nn.Sequential(conv(3, 8), NonLocal(8, 6), conv(8, 8)), 8)
+
+
 ZOO: dict[str, Callable[[], nn.Module]] = {
     "plain": plain,
     "VGG": vgg,
@@ -376,11 +343,9 @@ ZOO: dict[str, Callable[[], nn.Module]] = {
     "Inception": inception,
     "ShuffleNet": shufflenet,
     "ConvNeXt": convnext,
-    "ViT": lambda: vit(fused=False, by_hand=False),
-    "ViT, attention by hand": lambda: vit(fused=False, by_hand=True),
-    "ViT, fused": lambda: vit(fused=True, by_hand=False),
-    "ViT, fused, attention by hand": lambda: vit(fused=True, by_hand=True),
-    "Mixer": Mixer,
+    "Res2Net": res2net,
+    "ResNet, padded shortcut": padded_resnet,
+    "non-local": non_local,
     "two heads": TwoHeads,
     "shared block": shared,
     "super-resolution": super_resolution,
