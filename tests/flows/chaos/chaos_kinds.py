@@ -69,14 +69,18 @@ def _stop_for_a_while(part: str, world: World, draw: random.Random) -> bool:
     found = world.processes(part)
     if not found:
         return False
-    training = {name for name, state in world.states().items() if state == "running"}
+    training = world.supervised()
     chosen = draw.choice(found)
     with suppress(ProcessLookupError):
         os.kill(chosen, signal.SIGSTOP)
         time.sleep(_STOPPED)
         os.kill(chosen, signal.SIGCONT)
     states = world.states()
-    ended = {name: states[name] for name in training if states[name] not in ("running", "finished")}
+    ended = {
+        name: state
+        for name, state in states.items()
+        if name in training and state not in ("running", "finished")
+    }
     assert not ended, f"{part} was stopped for {_STOPPED:g} s: {ended}"
     return True
 

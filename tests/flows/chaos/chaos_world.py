@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
 import psutil
@@ -301,6 +301,20 @@ class World:
     def left(self) -> list[int]:
         """Return the processes that descend from any flow and live."""
         return [*marked_processes(f"CHAOS={self.folder}")]
+
+    def supervised(self) -> set[str]:
+        """Return the names of the runs that train under a living supervisor.
+
+        A run whose supervisor was killed a moment ago still looks as if it trained.
+        """
+        supervisors = self.processes("supervisor")
+        found = set()
+        for pid in self.processes("trainer"):
+            with suppress(psutil.Error, KeyError):
+                trainer = psutil.Process(pid)
+                if trainer.ppid() in supervisors:
+                    found.add(PurePath(trainer.environ()["VINEDRESSER_RUN"]).name)
+        return found
 
     def states(self) -> dict[str, str]:
         """Return the states of the sweep's runs by the names of their folders."""
