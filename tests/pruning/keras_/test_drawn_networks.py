@@ -51,23 +51,23 @@ def pruned(seed: int, *, odd: bool) -> bool:
     return True
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(8))
 def test_a_plain_network_is_pruned(seed: int) -> None:
     assert pruned(seed, odd=False)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(4))
 def test_a_network_with_an_odd_operation_is_pruned_or_locked(seed: int) -> None:
     pruned(seed, odd=True)
 
 
 @pytest.mark.thorough
 def test_nearly_all_plain_networks_are_pruned() -> None:
-    results = [pruned(seed, odd=False) for seed in range(10, 130)]
+    results = [pruned(seed, odd=False) for seed in range(8, 130)]
     assert np.mean(results) >= 0.95
 
 
 @pytest.mark.thorough
-def test_most_networks_with_an_odd_operation_are_pruned() -> None:
-    results = [pruned(seed, odd=True) for seed in range(5, 85)]
-    assert np.mean(results) >= 0.5
+def test_nearly_all_networks_with_an_odd_operation_are_pruned() -> None:
+    results = [pruned(seed, odd=True) for seed in range(4, 85)]
+    assert np.mean(results) >= 0.75

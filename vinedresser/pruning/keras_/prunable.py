@@ -18,7 +18,7 @@ from vinedresser.pruning.keras_.masking import masked_weights, run_masked
 from vinedresser.pruning.keras_.removal import Removal, removal
 from vinedresser.pruning.keras_.surgery import rebuild
 from vinedresser.pruning.keras_.tracing import trace
-from vinedresser.pruning.keras_.variants import redraw
+from vinedresser.pruning.keras_.variants import double_precision, redraw
 from vinedresser.pruning.plan import Plan
 from vinedresser.pruning.prunable import Outputs, Variant
 
@@ -100,14 +100,19 @@ class KerasPrunable:
         Raises:
             PruningError: also if the model cannot be computed in this precision.
         """
-        dtype = "float32" if variant == "float32" else "float64"
-        other = self if variant == "float32" and self._is_float32() else self._copy(dtype)
-        if variant == "redrawn":
-            redraw(other._variables, seed=0)
-        gone = other._removal(plan)
-        weights = masked_weights(other._variables, gone, other.groups)
-        masked = _arrays(run_masked(other.model, other._inputs, gone, weights))
-        return masked, other.outputs(other.removed(plan))
+        if variant == "float32":
+            return (self if self._is_float32() else self._copy("float32"))._compared(plan)
+        with double_precision():
+            other = self._copy("float64")
+            if variant == "redrawn":
+                redraw(other._variables, seed=0)
+            return other._compared(plan)
+
+    def _compared(self, plan: Plan) -> tuple[Outputs, Outputs]:
+        gone = self._removal(plan)
+        weights = masked_weights(self._variables, gone, self.groups)
+        masked = _arrays(run_masked(self.model, self._inputs, gone, weights))
+        return masked, self.outputs(self.removed(plan))
 
     def _is_float32(self) -> bool:
         layers = self.model._flatten_layers()
