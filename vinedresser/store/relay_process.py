@@ -25,6 +25,8 @@ __all__ = ["RelayProcess", "recover_spools"]
 _START = 120.0
 # -P: a module beside the training script must not shadow the standard library's.
 _COMMAND = (sys.executable, "-P", "-m", "vinedresser.infra.relay")
+# Exit code of a relay that has said why its upload is not complete.
+_SAID = 3
 # Maximum number of starts of a relay that is killed.
 _STARTS = 5
 
@@ -159,7 +161,7 @@ class RelayProcess:
             return
         if self._done and not self._keep:
             shutil.rmtree(self.folder, ignore_errors=True)
-        if code and not self._done:
+        if code not in (0, _SAID) and not self._done:
             self._on_message(f"the upload has stopped: {_last_words(self)}")
 
     def _listen_to_the_end(self) -> int:

@@ -13,7 +13,7 @@ import signal
 import sys
 from pathlib import Path
 
-from vinedresser.errors import VinedresserError
+from vinedresser.errors import RunRemoved, VinedresserError
 from vinedresser.infra.relay.relay import Relay
 from vinedresser.infra.relay.speaking import Speaker
 from vinedresser.store.storage import open_storage
@@ -43,6 +43,9 @@ def main(folder: Path) -> int:
     speaker.tell(ready=True)
     try:
         relay.run()
+    except RunRemoved as error:
+        speaker.say(str(error))
+        return 3
     except VinedresserError as error:
         speaker.say(f"{error}; data not yet uploaded stays in {folder}")
         return 3

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from vinedresser.errors import KeyTaken, NotAFile, RunError, StillRunning
+from vinedresser.errors import KeyTaken, NotAFile, RunError, RunRemoved, StillRunning
 from vinedresser.infra.launcher import settle
 from vinedresser.infra.relay.claiming import claim_rank, claim_run
 from vinedresser.infra.relay.fetching import Fetcher
@@ -18,7 +18,8 @@ from vinedresser.infra.relay.segments import AT_ONCE, Segments
 from vinedresser.processes import ProcessIdentity, is_alive
 from vinedresser.store.records import ExitRecord, RunRecord
 from vinedresser.store.storage import LocalStorage, Storage
-from vinedresser.store.storage.spool import Target
+from vinedresser.store.storage.files import is_missing
+from vinedresser.store.storage.spool import PRIVATE, Target
 
 # Seconds between two looks for segments, for other files, and whether the training has ended.
 _LOOK, _FILES, _LIFE = 0.02, 0.25, 1.0
@@ -73,6 +74,7 @@ class Relay:
         """Upload everything; return when the run has ended and all of it is in the store.
 
         Raises:
+            RunRemoved: the spool was removed.
             SecondWriter: the store has other content under a key of this run.
             CorruptData: a record of the run cannot be read.
         """
@@ -81,10 +83,16 @@ class Relay:
             while True:
                 try:
                     done, idle = self._turn()
+                    # What is no longer there was not listed.
+                    self._refuse_removed()
                 except (NotAFile, RunError):
                     # Damage of the spool, or another run in its place: not an outage.
+                    self._refuse_removed()
+                    raise
+                except RunRemoved:
                     raise
                 except OSError as error:
+                    self._refuse_removed()
                     # Of the store, or of the spool, such as a moment without file descriptors.
                     time.sleep(self._outage.failed(error))
                     continue
@@ -96,6 +104,14 @@ class Relay:
         finally:
             fetcher.close()
             self._pool.shutdown()
+
+    def _refuse_removed(self) -> None:
+        """Refuse to go on without a spool: the upload would never be complete."""
+        if is_missing(self._folder / PRIVATE):
+            raise RunRemoved(
+                f"{self._folder}: was removed before all of it was uploaded to "
+                f"{self._store.location}; the rest is lost"
+            )
 
     def _turn(self) -> tuple[bool, bool]:
         """Upload pending data, at most `AT_ONCE` segments per rank.

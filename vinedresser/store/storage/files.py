@@ -18,6 +18,7 @@ from vinedresser.errors import NotAFile
 __all__ = [
     "APPEND",
     "folder_mode",
+    "is_missing",
     "make_folder",
     "make_folders",
     "naming_obstacles",
@@ -113,6 +114,18 @@ def folder_mode() -> int:
     group = 0 if umask & stat.S_IWGRP else stat.S_IRWXG
     others = 0 if umask & stat.S_IWOTH else stat.S_IRWXO
     return (stat.S_IRWXU | group | others) & ~umask
+
+
+def is_missing(path: str | os.PathLike[str]) -> bool:
+    """Return whether there is nothing at a path; False if that cannot be looked up."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        # Nothing is given up for a moment of a failing disk.
+        return False
+    return False
 
 
 def make_folders(path: str | os.PathLike[str]) -> None:

@@ -20,6 +20,7 @@ from vinedresser.processes import ProcessIdentity, is_alive, this_process
 from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.records import Record, RunRecord, TrackingRecord, write_record
 from vinedresser.store.storage import LocalStorage, Location, Storage, open_storage
+from vinedresser.store.storage.files import is_missing
 from vinedresser.tasks.known_tracking import require_known, with_known_uri
 from vinedresser.tasks.stores import private_state
 
@@ -183,7 +184,7 @@ def removed_runs(store: Path, faults: list[str], kind: type[Note]) -> Iterator[N
             or is_alive(ProcessIdentity(**note.owner)) is not False
         ):
             continue
-        if not os.path.lexists(os.path.join(note.directory, kind.MARK)):
+        if is_missing(os.path.join(note.directory, kind.MARK)):
             yield note
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from vinedresser.errors import RunRemoved
 from vinedresser.infra.launcher import abandon, end_processes, settle, supervise, wait_for_exit
 from vinedresser.store.records import ExitRecord, RunRecord, TrackingRecord, read_record
 from vinedresser.store.storage import LocalStorage, Location
+from vinedresser.store.storage.files import is_missing
 
 __all__ = ["REMOVED", "AdoptedPlace", "RunPlace"]
 
@@ -62,7 +62,7 @@ class RunPlace:
     @property
     def removed(self) -> bool:
         """Whether the run's directory was removed."""
-        return not os.path.lexists(self.directory / RunRecord.KEY)
+        return is_missing(self.directory / RunRecord.KEY)
 
     def begin(self) -> None:
         """Get ready for the launch, which follows at once."""

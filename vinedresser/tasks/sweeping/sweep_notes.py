@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from vinedresser.store.records import TrackingRecord
 from vinedresser.store.storage import Location
+from vinedresser.store.storage.files import is_missing
 from vinedresser.sweeps.spec import SweepRecord
 from vinedresser.tasks.lifecycle.run_notes import (
     RunNote,
@@ -68,7 +69,7 @@ def forget_sweep(store: Location, record: SweepRecord) -> None:
 
 def is_removed(state: Path) -> bool:
     """Return whether the folder of a sweep that has begun was removed."""
-    return not os.path.lexists(state / SweepRecord.KEY)
+    return is_missing(state / SweepRecord.KEY)
 
 
 def end_removed_sweep(store: Location, tracking: TrackingRecord) -> None:
