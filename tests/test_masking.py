@@ -59,6 +59,10 @@ def test_hyperparameters_are_left_alone(name: str, value: object) -> None:
         (f"use {TOKEN} here", "use *** here"),
         ("AKIA" + "A" * 16, "***"),
         ("ghp_" + "a" * 36, "***"),
+        *(
+            (f"{code}{TOKEN} {code}http://me:pw@host/", f"{code}*** {code}http://***@host/")
+            for code in ("\x1b[1m", "\x1b[31m\x1b[4m", "\x1b(B", "\x9b1m", r"\x1b[1m", r"\u001b[m")
+        ),
         ("12:30://", "12:30://"),
     ],
 )

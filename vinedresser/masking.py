@@ -30,13 +30,20 @@ _TOKENS = re.compile(
 # Shorter values of a token are words, such as "char".
 _LEAST_TOKEN = 8
 
+# Where a word begins: also behind the escape code of a terminal, which may end in a letter, itself
+# or as Python, JSON or a shell write it.
+_BEGIN = (
+    r"(?:\b|(?P<escape>(?:\x9b|(?:\x1b|\\x1b|\\u001[bB]|\\033|\\e)\[)[0-?]*[ -/]*[@-~]"
+    r"|\x1b[ -/]*[0-~]))"
+)
 _SHAPES = re.compile(
-    r"\b(?:gh[opsur]_[A-Za-z0-9]{30,}|github_pat_\w{22,}|glpat-[\w-]{20,}|hf_[A-Za-z0-9]{30,}"
+    _BEGIN
+    + r"(?:gh[opsur]_[A-Za-z0-9]{30,}|github_pat_\w{22,}|glpat-[\w-]{20,}|hf_[A-Za-z0-9]{30,}"
     r"|sk-(?:[a-z]+\d*-)*\w{20,}|xox[abeprs]-[\w-]{10,}|(?:AKIA|ASIA)[0-9A-Z]{16}|AIza[\w-]{35}"
     r"|eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]+)"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----[^-]*(?:-----END [A-Z ]*PRIVATE KEY-----)?"
 )
-_URL = re.compile(r"(?P<scheme>\b[A-Za-z][\w+.-]*://)[^/\s:@]*:[^/\s@]+@")
+_URL = re.compile(_BEGIN + r"(?P<scheme>[A-Za-z][\w+.-]*://)[^/\s:@]*:[^/\s@]+@")
 _QUERY = re.compile(
     r"(?P<name>[?&][\w.-]*(?:key|password|secret|signature|token)=)[^&\s#]+", re.IGNORECASE
 )
@@ -44,8 +51,8 @@ _QUERY = re.compile(
 
 def masked_text(text: str) -> str:
     """Return a text in which passwords in URLs and tokens of known shapes are masked."""
-    text = _URL.sub(rf"\g<scheme>{MASK}@", text)
-    return _SHAPES.sub(MASK, _QUERY.sub(rf"\g<name>{MASK}", text))
+    text = _URL.sub(rf"\g<escape>\g<scheme>{MASK}@", text)
+    return _SHAPES.sub(rf"\g<escape>{MASK}", _QUERY.sub(rf"\g<name>{MASK}", text))
 
 
 def masked_value(name: str, value: Any) -> Any:

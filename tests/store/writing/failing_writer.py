@@ -14,7 +14,7 @@ from vinedresser.store.writing.writer import RunWriter
 from vinedresser.testing.runs import step_record
 from vinedresser.testing.writing import known_records
 
-__all__ = ["LONG", "RECORDS", "write", "write_long"]
+__all__ = ["LONG", "RECORDS", "write", "write_long", "write_many_names"]
 
 RECORDS = 3
 LONG = "losses/loss"
@@ -30,18 +30,26 @@ def write_long(folder: Path) -> dict[str, Any]:
     return _write(folder, _long_records())
 
 
+def write_many_names(folder: Path) -> dict[str, Any]:
+    """Write records, all in one segment, of whose data only the names take large allocations."""
+    return _write(folder, _long_records(25_000, digits=50), one_by_one=False)
+
+
 @cache
-def _long_records() -> list[StepRecord]:
-    """Return records made before any allocation fails; the matrix of each takes 1.1 MiB."""
-    names = [LONG, *(f"metrics/{number}" for number in range(140_000))]
+def _long_records(scalars_each: int = 140_000, digits: int = 1) -> list[StepRecord]:
+    """Return records made before any allocation fails; of 140,000, the matrix takes 1.1 MiB."""
+    names = [LONG, *(f"metrics/{number:0{digits}}" for number in range(scalars_each))]
     scalars = (dict.fromkeys(names, float(step)) for step in range(RECORDS))
     return [step_record(step, scalars=each, at=1e9) for step, each in enumerate(scalars)]
 
 
-def _write(folder: Path, records: Iterable[StepRecord]) -> dict[str, Any]:
-    writer = RunWriter(LocalStorage(folder))
+def _write(
+    folder: Path, records: Iterable[StepRecord], *, one_by_one: bool = True
+) -> dict[str, Any]:
+    writer = RunWriter(LocalStorage(folder), cut_bytes=1 << 30)
     for record in records:
         writer.add(record)
-        writer.flush()
+        if one_by_one:
+            writer.flush()
     writer.close()
     return {"dropped": writer.dropped, "problems": writer.problems}

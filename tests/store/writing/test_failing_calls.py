@@ -17,6 +17,7 @@ from vinedresser.testing.writing import known_records
 
 SCENARIO = "tests.store.writing.failing_writer:write"
 LONG_SCENARIO = "tests.store.writing.failing_writer:write_long"
+NAMES_SCENARIO = "tests.store.writing.failing_writer:write_many_names"
 QUICK = [Failure(errno.ENOSPC, onwards=False), Failure(errno.EIO, onwards=True, stride=3)]
 
 
@@ -52,9 +53,19 @@ def test_losses_are_counted_whatever_call_fails(tmp_path: Path, failures: list[F
 @pytest.mark.timeout(1800)
 def test_losses_are_counted_whatever_allocation_fails(tmp_path: Path) -> None:
     failures = [Failure(errno.ENOMEM, False, 12), Failure(errno.ENOMEM, True, 40)]
-    library = failing_calls(tmp_path)
+    assert check_allocations(tmp_path, LONG_SCENARIO, failures)
+
+
+@pytest.mark.thorough
+def test_a_committed_record_is_not_lost_whatever_allocation_fails(tmp_path: Path) -> None:
+    check_allocations(tmp_path, NAMES_SCENARIO, [Failure(errno.ENOMEM, False)])
+
+
+def check_allocations(folder: Path, scenario: str, failures: list[Failure]) -> int:
+    """Check a scenario; return in how many cases a record was lost."""
+    library = failing_calls(folder)
     lost = 0
-    for case in run_campaign(LONG_SCENARIO, library, tmp_path, failures, limit=300.0):
+    for case in run_campaign(scenario, library, folder, failures, limit=300.0):
         assert case.code == 0, case
         start_run(case.folder)
         run = open_run(case.folder)
@@ -65,4 +76,4 @@ def test_losses_are_counted_whatever_allocation_fails(tmp_path: Path) -> None:
         assert len(stored) + case.result["dropped"] == RECORDS, case
         assert len(stored) == RECORDS or case.result["problems"], case
         lost += len(stored) < RECORDS
-    assert lost
+    return lost

@@ -67,9 +67,14 @@ class ManifestBuilder:
         self._records.append(to_json(body_document(record, self._describe)))
         self._size += len(self._records[-1])
         if self._size > _MOST:
-            self._records, self._layouts = [], []
+            self.omit()
             return None
         return self._encode(record.seq - SPAN + 1) if record.seq % SPAN == SPAN - 1 else None
+
+    def omit(self) -> None:
+        """Omit the current manifest; the next one begins as usual."""
+        self._size = _MOST + 1
+        self._records, self._layouts = [], []
 
     def _begin(self) -> None:
         self._pool = LayoutPool()

@@ -7,6 +7,7 @@ from contextlib import suppress
 
 from vinedresser.errors import KeyTaken, SecondWriter, StoreError
 from vinedresser.store.index.codec import encode_record
+from vinedresser.store.index.index_record import IndexRecord
 from vinedresser.store.index.manifest import SPAN, ManifestBuilder
 from vinedresser.store.records import manifest_key
 from vinedresser.store.segments.packing import pack
@@ -27,7 +28,8 @@ class Committer:
         self._rank = rank
         self._seq = 0
         self._builder = ManifestBuilder(rank)
-        self._manifest: bytes | None = None
+        # The last committed record, until it is in a manifest.
+        self._committed: IndexRecord | None = None
 
     def commit(self, records: Sequence[StepRecord], dropped: int) -> None:
         """Store records as the next segment, so that readers see all of them or none.
@@ -52,16 +54,24 @@ class Committer:
                 self._storage.delete(packed.key)
             raise
         self._seq += 1
-        self._manifest = self._builder.add(record)
+        self._committed = record
 
     def compact(self) -> None:
-        """Store a manifest if the last commit completed one.
+        """Add the last commit to a manifest, and store the manifest if that completes it.
 
         Raises:
             SecondWriter: another process has stored this manifest.
             StoreError: the storage refused; the run is readable without it.
+            MemoryError: the manifest does not fit into memory; the run is readable without it.
         """
-        manifest, self._manifest = self._manifest, None
+        record, self._committed = self._committed, None
+        if record is None:
+            return
+        try:
+            manifest = self._builder.add(record)
+        except MemoryError:
+            self._builder.omit()
+            raise
         if manifest is not None:
             self._put_once(manifest_key(self._rank, self._seq // SPAN - 1), manifest)
 

@@ -247,8 +247,6 @@ class RunWriter:
             return
         try:
             self._committer.commit(records, dropped - self._reported_dropped)
-            self._reported_dropped = dropped
-            self._compact()
         except RunRemoved as error:
             self._lost += len(records)
             self._give_up(error)
@@ -265,11 +263,17 @@ class RunWriter:
             else:
                 self._lost += 1
                 self._report(error, f"{_span(records)} lost: ")
+        else:
+            # Whatever fails now, the records are committed.
+            self._reported_dropped = dropped
+            self._compact()
 
     def _compact(self) -> None:
         try:
             self._committer.compact()
-        except (StoreError, SecondWriter) as error:
+        except RunRemoved as error:
+            self._give_up(error)
+        except (StoreError, SecondWriter, MemoryError) as error:
             self._report(error, "a long run will open more slowly: ", kind="manifest")
 
     def _beat(self, *, closed: bool = False) -> None:
@@ -309,7 +313,7 @@ class RunWriter:
             return
         self._kinds.add(kind)
         # A MemoryError may have no message.
-        self.problems.append(f"{what}{str(error) or kind}")
+        self.problems.append(f"{what}{str(error) or type(error).__name__}")
         if self._on_problem is not None:
             self._on_problem(self.problems[-1])
 
