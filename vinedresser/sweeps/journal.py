@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Container, Iterator
@@ -15,6 +14,7 @@ from optuna.storages.journal import BaseJournalBackend
 from optuna.trial import FrozenTrial, TrialState
 
 from vinedresser.errors import CorruptData, StillRunning, StoreError, VinedresserError
+from vinedresser.store.file_lock import take_lock
 
 __all__ = ["SweepJournal", "SweepStorage"]
 
@@ -44,7 +44,8 @@ class SweepJournal(BaseJournalBackend):
         try:
             # The storage reads each line once, so lines can be dropped after they were read.
             with self._translated():
-                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if not take_lock(self._descriptor):
+                    raise StillRunning(f"{self.path}: another process is running this sweep")
                 self._logs = self._load()
         except BaseException:
             os.close(self._descriptor)
@@ -86,8 +87,6 @@ class SweepJournal(BaseJournalBackend):
         """Raise errors of the operating system as errors of this journal."""
         try:
             yield
-        except BlockingIOError as error:
-            raise StillRunning(f"{self.path}: another process is running this sweep") from error
         except VinedresserError:
             raise
         except OSError as error:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from pathlib import Path
+
+from vinedresser.store.file_lock import is_locked
 
 
 def is_held(path: Path) -> bool:
@@ -15,9 +16,6 @@ def is_held(path: Path) -> bool:
     except FileNotFoundError:
         return False
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+        return is_locked(descriptor)
     finally:
         os.close(descriptor)
-    return False

@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import fcntl
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from vinedresser.store.file_lock import is_locked, take_lock
 from vinedresser.store.storage.files import open_file
 
 __all__ = ["acquire", "is_held", "peek", "share", "was_taken"]
 
 _NAME = "supervisor.lock"
-# Checking the lock holds it for microseconds; a fork of a supervisor that is killed before the fork
-# becomes the trainer, for milliseconds. A refusal must last longer than that.
-_PATIENCE = 0.2
 
 
 def acquire(directory: Path) -> int | None:
@@ -87,21 +84,18 @@ def is_held(directory: Path) -> bool:
     except FileNotFoundError:
         return False
     try:
-        return not _try(descriptor, fcntl.LOCK_SH)
+        return is_locked(descriptor)
     finally:
         os.close(descriptor)
 
 
 def _lock(directory: Path, kind: int) -> int | None:
     descriptor = open_file(directory, _NAME, os.O_RDWR | os.O_CREAT)
-    deadline = time.monotonic() + _PATIENCE
     with _closed_on_failure(descriptor):
-        while not _try(descriptor, kind):
-            if time.monotonic() >= deadline:
-                os.close(descriptor)
-                return None
-            time.sleep(0.01)
-    return descriptor
+        taken = take_lock(descriptor, kind)
+    if not taken:
+        os.close(descriptor)
+    return descriptor if taken else None
 
 
 @contextmanager
@@ -112,11 +106,3 @@ def _closed_on_failure(descriptor: int) -> Iterator[None]:
     except OSError:
         os.close(descriptor)
         raise
-
-
-def _try(descriptor: int, kind: int) -> bool:
-    try:
-        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
