@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -17,11 +18,13 @@ import pytest
 from tests.capture.hook.s3_training import batch, check_steps
 from vinedresser import open_run
 from vinedresser.capture import Hook
+from vinedresser.infra.servers.standing import make_bucket
 from vinedresser.processes import identify, is_alive
 from vinedresser.store.collections.schedule import SaveConfig
 from vinedresser.store.records import Heartbeat
 from vinedresser.store.relay_process import recover_spools
 from vinedresser.store.storage import open_storage
+from vinedresser.store.storage.s3_client import s3_client
 from vinedresser.store.storage.spool import lock_spool, spools
 from vinedresser.testing.s3_server import BUCKET, TestServer, seaweed
 
@@ -44,6 +47,18 @@ def frail(
     for name, value in frail_server.environment.items():
         monkeypatch.setenv(name, value)
     return frail_server, f"{s3}/run"
+
+
+@pytest.fixture
+def bucket(s3: str, s3_server: TestServer) -> Iterator[str]:
+    """Return the URL of a bucket of its own, for a test that captures as fast as it can.
+
+    Its space is free again after the test; that of single objects SeaweedFS frees much later.
+    """
+    name = uuid.uuid4().hex
+    make_bucket(name, s3_server.environment)
+    yield s3.replace(BUCKET, name, 1)
+    s3_client().delete_bucket(Bucket=name)
 
 
 def eventually(condition: Callable[[], object], seconds: float = 60.0) -> None:
@@ -186,8 +201,8 @@ def test_a_full_bucket_is_reported_once_and_uploads_resume_with_space(
         assert spools() == []
 
 
-def test_committed_data_of_a_killed_training_is_uploaded(s3: str) -> None:
-    url = f"{s3}/run"
+def test_committed_data_of_a_killed_training_is_uploaded(bucket: str) -> None:
+    url = f"{bucket}/run"
     with start(url) as trainer:
         await_step(trainer, 60)
         trainer.kill()
@@ -201,8 +216,8 @@ def test_committed_data_of_a_killed_training_is_uploaded(s3: str) -> None:
 
 
 @pytest.mark.thorough
-def test_a_killed_relay_is_restarted(s3: str) -> None:
-    url = f"{s3}/run"
+def test_a_killed_relay_is_restarted(bucket: str) -> None:
+    url = f"{bucket}/run"
     with Hook(url, collections=INPUTS) as hook:
         for step in range(60):
             hook.step(inputs=batch(step), loss=step / 2)
@@ -272,8 +287,8 @@ def test_without_a_relay_nothing_is_captured_and_the_training_continues(
 @pytest.mark.parametrize(
     "pause", [0.03, 0.19, *(pytest.param(n / 37, marks=pytest.mark.slow) for n in range(10))]
 )
-def test_the_spool_of_a_crashed_machine_is_uploaded_later(s3: str, pause: float) -> None:
-    url = f"{s3}/run"
+def test_the_spool_of_a_crashed_machine_is_uploaded_later(bucket: str, pause: float) -> None:
+    url = f"{bucket}/run"
     with start(url, pause=0.0) as trainer:
         await_step(trainer, 40)
         time.sleep(pause)
@@ -298,18 +313,18 @@ def test_the_spool_of_a_crashed_machine_is_uploaded_later(s3: str, pause: float)
 
 
 @pytest.mark.thorough
-def test_the_next_hook_uploads_abandoned_spools(s3: str) -> None:
-    with start(f"{s3}/first", pause=0.0) as trainer:
+def test_the_next_hook_uploads_abandoned_spools(bucket: str) -> None:
+    with start(f"{bucket}/first", pause=0.0) as trainer:
         await_step(trainer, 30)
         (spool,) = spools()
         os.kill(trainer.pid, signal.SIGSTOP)
         os.kill(relay_of(spool), signal.SIGKILL)
         trainer.kill()
         trainer.communicate()
-    with Hook(f"{s3}/second") as hook:
+    with Hook(f"{bucket}/second") as hook:
         hook.step(loss=1.0)
-        eventually(lambda: open_run(f"{s3}/first").status.state == "killed")
-        assert check_steps(open_run(f"{s3}/first")) > 0
+        eventually(lambda: open_run(f"{bucket}/first").status.state == "killed")
+        assert check_steps(open_run(f"{bucket}/first")) > 0
     eventually(lambda: not spools())
 
 
