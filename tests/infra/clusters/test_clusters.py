@@ -33,6 +33,7 @@ from vinedresser.store.records import (
     read_record,
 )
 from vinedresser.store.storage import StoreUrl, open_storage, parse_location
+from vinedresser.store.storage.spool import spools
 from vinedresser.tasks.lifecycle.worker_run import run_shipment
 from vinedresser.tasks.places.shipment import Shipment, pack, unpack
 from vinedresser.tasks.stores import runs_in
@@ -182,6 +183,8 @@ def test_a_run_is_trained_and_judged_by_one_worker_only(s3: str, tmp_path: Path)
     shipment = json.loads(json.dumps({**shipment, "python": "/elsewhere/python"}))
     delivery = run_shipment.fn("run", shipment)
     assert delivery == {"arrived": [f"{s3}/run"], "missing": [], "failures": []}
+    # The worker has waited for the upload.
+    assert spools() == []
     run = open_run(f"{s3}/run")
     assert run.status.state == "finished", (run.status, run.storage.list(""))
     assert accuracies(s3) == {0.5: 1.0}

@@ -51,6 +51,11 @@ def work_order(experiment: Experiment) -> Iterator[WorkOrder | None]:
             yield WorkOrder(cluster, run_shipment, tuple(experiment.rules), run.attach)
 
 
+def _complete(place: RunPlace) -> None:
+    """Wait for the upload of a run, by the method of its kind of place."""
+    place.complete()
+
+
 @task(name="run", task_run_name="run {name}", cache_policy=NO_CACHE)
 def run_shipment(name: str, shipment: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG001
     """Train and judge a run that was prepared elsewhere, and return its `Delivery`.
@@ -73,7 +78,7 @@ def run_shipment(name: str, shipment: dict[str, Any]) -> dict[str, Any]:  # noqa
         request_stop(place.directory, by="owner", reason=reason)
 
     with watch_flow(parse_location(sent.store), stop):
-        errors = supervise(place, attendance, Stages(finish=RunPlace.complete))
+        errors = supervise(place, attendance, Stages(finish=_complete))
     arrived = [str(one.location) for one in place.arrived]
     every = [str(one.location) for one in (place, *place.additional)]
     missing = [one for one in every if one not in arrived]
