@@ -19,7 +19,7 @@ def drawn_example(model: Any, rng: np.random.Generator, batch: int = 2) -> list[
     """Return an array per input, drawn from a normal distribution or, for integers, below 10."""
     arrays: list[Any] = []
     for one in model.inputs:
-        shape = (batch, *one.shape[1:])
+        shape = (batch, *(size or 1 for size in one.shape[1:]))
         drawn = rng.integers(0, 10, shape) if "int" in one.dtype else rng.normal(size=shape)
         arrays.append(drawn.astype(one.dtype))
     return arrays

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from vinedresser.errors import PruningError
 from vinedresser.pruning.group import Group
 from vinedresser.pruning.keras_ import KerasPrunable
 from vinedresser.pruning.plan import plan_from_json
-from vinedresser.pruning.proof import relative_difference
+from vinedresser.pruning.proof import prove, relative_difference
 
 layers, ops = keras.layers, keras.ops
 
@@ -173,6 +174,72 @@ def test_settings_of_layers_are_kept() -> None:
     assert frozen.filters == 6
     assert model.compiled
     assert not pruned.compiled
+
+
+def recurrent() -> Any:
+    inputs = keras.Input((7,), dtype="int32")
+    x = layers.Dense(12)(layers.Embedding(20, 8, mask_zero=True)(inputs))
+    x = layers.GRU(4)(layers.Bidirectional(layers.LSTM(5, return_sequences=True))(x))
+    return keras.Model(inputs, layers.Dense(2)(layers.Dense(9, activation="relu")(x)))
+
+
+def frozen_inside() -> Any:
+    inner = keras.Sequential([keras.Input((6, 6, 3)), layers.Conv2D(8, 3)])
+    inner.trainable = False
+    return keras.Sequential([inner, layers.Flatten(), layers.Dense(6), layers.Dense(2)])
+
+
+def several_inner_outputs() -> Any:
+    inputs = keras.Input((6, 6, 4))
+    inner = keras.Model(
+        inputs, {"x": layers.Conv2D(8, 3)(inputs), "y": layers.Conv2D(4, 3)(inputs)}
+    )
+    image = keras.Input((6, 6, 3))
+    found = inner(layers.Conv2D(4, 1)(image))
+    x = layers.Concatenate()([found["x"], found["y"]])
+    return keras.Model(image, layers.Dense(2)(layers.Flatten()(x)))
+
+
+def sizes_not_known() -> Any:
+    inputs = keras.Input((None, None, 3))
+    x = layers.Conv2D(8, 3)(layers.Conv2D(8, 3)(inputs))
+    x = ops.where(x > 0, x, x * 0.1) / ops.max(ops.abs(x), axis=(1, 2), keepdims=True)
+    return keras.Model(inputs, layers.Dense(2)(layers.GlobalAveragePooling2D()(x)))
+
+
+CASES: dict[str, Callable[[], Any]] = {
+    "recurrent layers": recurrent,
+    "a frozen model inside": frozen_inside,
+    "several outputs inside": several_inner_outputs,
+    "sizes not known": sizes_not_known,
+    "attention": lambda: after(
+        layers.Conv2D(6, 1), lambda x: layers.MultiHeadAttention(2, 4)(x, x)
+    ),
+    "an own layer": lambda: after(layers.Conv2D(6, 1), Twice()),
+    "another layer inside": lambda: after(
+        layers.Conv2D(6, 1), layers.SpectralNormalization(layers.Conv2D(5, 1))
+    ),
+    "normalised over all axes": lambda: after(layers.LayerNormalization(axis=[1, 2, 3])),
+    "indices from the end": lambda: after(lambda x: x[:, 2:, None, ..., -4:-1][:, :, 0]),
+}
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_unusual_is_pruned_with_proof(name: str) -> None:
+    rng = np.random.default_rng(0)
+    model = CASES[name]()
+    redraw(model, rng)
+    example = drawn_example(model, rng)
+    if name == "sizes not known":
+        example = [rng.normal(size=(2, 7, 8, 3))]
+    prunable = KerasPrunable(model, example)
+    plan = random_plan(prunable, rng)
+    assert plan.count
+    pruned = prunable.removed(plan)
+    prove(prunable, plan, pruned, count=plan.count)
+    flags = [[layer.trainable for layer in one._flatten_layers()] for one in (model, pruned)]
+    assert flags[0] == flags[1]
 
 
 def test_layers_of_other_precisions_are_pruned() -> None:

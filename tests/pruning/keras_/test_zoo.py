@@ -65,6 +65,18 @@ def test_every_architecture_is_proved_and_saved(name: str, tmp_path: Path) -> No
 
 
 @pytest.mark.thorough
+@pytest.mark.parametrize("name", ["MobileNetV2", "ResNet50", "DenseNet121", "EfficientNetV2B0"])
+def test_architectures_that_keras_brings_are_pruned(name: str) -> None:
+    build = getattr(keras.applications, name)
+    model = build(weights=None, input_shape=(32, 32, 3), classes=10, classifier_activation=None)
+    rng = np.random.default_rng(0)
+    prunable = KerasPrunable(model, drawn_example(model, rng))
+    plan = random_plan(prunable, rng, share=0.3)
+    assert [group.name for group in prunable.groups if group.locked] == ["predictions"]
+    assert relative_difference(*prunable.compared(plan, "redrawn")) <= 1e-12
+
+
+@pytest.mark.thorough
 @pytest.mark.skipif(BACKEND != "torch", reason="TensorFlow convolves channels_last only on a CPU")
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 def test_models_with_channels_first_are_pruned(tmp_path: Path) -> None:

@@ -151,6 +151,11 @@ class Channels:
             if label:
                 self._locks.setdefault(label, reason)
 
+    def lock_outputs(self, labels: Indices) -> None:
+        """Lock the channels of a model's outputs; this reason counts before all others."""
+        outputs = dict.fromkeys(np.unique(labels[labels > 0]).tolist(), "is an output of the model")
+        self._locks = {**outputs, **self._locks, **outputs}
+
     def locks(self) -> dict[int, str]:
         """Return the reason by root of the locked channels; the first given counts."""
         roots = self.roots()

@@ -76,7 +76,7 @@ def trace(model: Any, inputs: Sequence[Any], variables: dict[int, str]) -> Trace
     flowing = [_Flowing(one, unlabelled(tuple(one.shape[1:]))) for one in inputs]
     outputs = tracer.run(graph_of(model), flowing)
     for one in tree.flatten(outputs):
-        tracer.trace.channels.lock(one.labelled.labels, "is an output of the model")
+        tracer.trace.channels.lock_outputs(one.labelled.labels)
     tracer.trace.channels.make_rectangular(tracer.trace.tensors)
     return tracer.trace
 

@@ -46,9 +46,11 @@ _MERGES = (
     _layers.Add, _layers.Subtract, _layers.Average, _layers.Maximum, _layers.Minimum,
     _layers.Multiply,
 )  # fmt: skip
+# Of any number of tensors.
 _BINARY_OPERATIONS = (
     numpy.Add, numpy.Subtract, numpy.Multiply, numpy.Divide, numpy.TrueDivide, numpy.Maximum,
-    numpy.Minimum, numpy.Power,
+    numpy.Minimum, numpy.Power, numpy.Where, numpy.Greater, numpy.GreaterEqual, numpy.Less,
+    numpy.LessEqual,
 )  # fmt: skip
 
 
@@ -66,20 +68,20 @@ def activated(call: Call, tensor: Labelled, function: Any) -> Labelled:
     if isinstance(function, _UNARY_LAYERS):
         return tensor
     if function is not None and function not in _ELEMENTWISE:
-        name = str(getattr(function, "__name__", type(function).__name__))
-        reason = f"the activation {name} of {call} may mix channels"
         if function not in _ALONG_THE_LAST:
+            name = str(getattr(function, "__name__", type(function).__name__))
+            reason = f"the activation {name} of {call} may mix channels"
             call.channels.lock(tensor.labels, reason)
             raise UnsupportedUse(reason)
-        _softmaxed(call, tensor, [tensor.rank - 1], reason)
+        _softmaxed(call, tensor, [tensor.rank - 1])
     return tensor
 
 
-def _softmaxed(call: Call, tensor: Labelled, axes: Sequence[int], reason: str) -> None:
+def _softmaxed(call: Call, tensor: Labelled, axes: Sequence[int]) -> None:
     varying = call.channels.varying(tensor)
     # A softmax depends on which elements there are, so channels lie along the other axes or stay.
     if any(axis in axes for axis in varying):
-        call.channels.lock(tensor.labels, reason)
+        call.channels.lock(tensor.labels, f"{call} is a softmax over channels")
 
 
 def together(call: Call, tensors: Sequence[Labelled]) -> Labelled:
@@ -136,7 +138,7 @@ def _softmax(call: Call) -> list[Labelled]:
     axes = [one - 1 if one > 0 else one + tensor.rank for one in given if one is not None]
     if axis is None or min(axes) < 0 or len(call.inputs) > 1:
         raise UnsupportedUse(f"{call} mixes channels")
-    _softmaxed(call, tensor, axes, f"{call} is a softmax over channels")
+    _softmaxed(call, tensor, axes)
     return [tensor]
 
 
