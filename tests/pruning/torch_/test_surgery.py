@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import threading
 from dataclasses import replace
 from typing import Any
 
@@ -157,6 +158,22 @@ class Strange(nn.Module):
     def forward(self, x: torch.Tensor) -> Any:
         self.conv(x)
         return object()
+
+
+def test_a_model_that_cannot_be_copied_is_refused() -> None:
+    model = nn.Conv2d(3, 8, 3)
+    vars(model)["lock"] = threading.Lock()
+    with pytest.raises(PruningError, match="the model cannot be copied: TypeError"):
+        TorchPrunable(model, _example())
+
+
+def test_a_model_may_change_its_input() -> None:
+    example = _example()
+    before = example.clone()
+    prunable = TorchPrunable(nn.Sequential(nn.ReLU(inplace=True), zoo.ZOO["plain"]()), example)
+    plan = plan_of(prunable)
+    prove(prunable, plan, prunable.removed(plan), count=plan.count)
+    assert torch.equal(example, before)
 
 
 def test_a_model_that_returns_something_else_is_refused() -> None:

@@ -141,6 +141,12 @@ class Context:
             tensor, tuple(kept.values()), from_input or (known is not None and known.from_input)
         )
 
+    def forget_tensors(self) -> None:
+        """Free the tensors and modules of a finished trace; labels, sites and roles remain."""
+        self._known.clear()
+        self._storages.clear()
+        self.modules.clear()
+
     def shares_memory(self, tensor: torch.Tensor) -> bool:
         """Return whether another known tensor has the same storage."""
         return self._storages.get(tensor.untyped_storage()._cdata, 0) > 1

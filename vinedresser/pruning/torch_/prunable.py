@@ -130,6 +130,6 @@ def _channels(plan: Plan) -> dict[str, tuple[int, ...]]:
 
 def _outputs(model: torch.nn.Module, example: Example) -> Outputs:
     try:
-        return arrays(output_tensors(example.run(model)))
+        return arrays(output_tensors(example.fresh().run(model)))
     except RAISED as error:
         raise PruningError(f"the pruned model does not run: {summary(error)}") from error

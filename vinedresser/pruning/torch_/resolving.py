@@ -136,7 +136,9 @@ class _Search:
             self.stages.pop(site.order, None)
             self.counted.pop(site.order, None)
         if not left:
-            self.locks.append((own, reason))
+            # What failed first was the code as it is, before any guess.
+            first = self.reasons[sites[0].order] if sites else reason
+            self.locks.append((own, first))
 
 
 def _guesses(paths: Sequence[str]) -> list[frozenset[str]]:
@@ -205,7 +207,9 @@ def _failure(
     if not channels:
         return ""
     try:
-        pruned = arrays(output_tensors(example.run(removed(model, _plan(model, found, channels)))))
+        pruned = arrays(
+            output_tensors(example.fresh().run(removed(model, _plan(model, found, channels))))
+        )
     except RAISED as error:
         return f"the model does not run without some of its channels ({summary(error)})"
     masking = Masking(found.grouping.removed_labels(channels))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -84,13 +84,23 @@ class Example:
         leaves = pytree.tree_leaves((self.args, dict(self.kwargs)))
         return [one for one in leaves if isinstance(one, torch.Tensor)]
 
+    def fresh(self) -> Example:
+        """Return copies of the arguments: a model may change its arguments in place."""
+        return self._mapped(lambda one: one.detach().clone(), precise=self.precise)
+
     def to(self, dtype: torch.dtype) -> Example:
         """Return copies of the arguments, with floats of this type."""
+        return self._mapped(
+            lambda one: one.detach().to(dtype if one.is_floating_point() else one.dtype),
+            precise=dtype == torch.float64,
+        )
+
+    def _mapped(self, change: Callable[[torch.Tensor], torch.Tensor], *, precise: bool) -> Example:
         args, kwargs = pytree.tree_map(
-            lambda one: _cast(one, dtype) if isinstance(one, torch.Tensor) else one,
+            lambda one: change(one) if isinstance(one, torch.Tensor) else one,
             (self.args, dict(self.kwargs)),
         )
-        return Example(args, kwargs, precise=dtype == torch.float64)
+        return Example(args, kwargs, precise=precise)
 
     def run(self, model: torch.nn.Module) -> Any:
         """Return what a model in evaluation mode computes, without gradients.
@@ -132,10 +142,6 @@ class _Precise(TorchDispatchMode):
         return result
 
 
-def _cast(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    return tensor.detach().clone().to(dtype if tensor.is_floating_point() else tensor.dtype)
-
-
 def named_tensors(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     """Return parameters and buffers by name; tied ones once, by their first name."""
     return {**dict(model.named_parameters()), **dict(model.named_buffers())}
@@ -147,6 +153,9 @@ def copied(model: torch.nn.Module, replaced: Mapping[int, torch.Tensor]) -> torc
     Args:
         model: the model.
         replaced: tensors to put in the place of others, by the id of the others.
+
+    Raises:
+        PruningError: the model holds something that cannot be copied.
     """
     memo: dict[int, Any] = dict(replaced)
     for module in model.modules():
@@ -154,7 +163,10 @@ def copied(model: torch.nn.Module, replaced: Mapping[int, torch.Tensor]) -> torc
             # Such as the product that weight_norm leaves: torch refuses to copy it.
             if isinstance(value, torch.Tensor) and not value.is_leaf:
                 memo[id(value)] = value.detach().clone()
-    copy_of = copy.deepcopy(model, memo)
+    try:
+        copy_of = copy.deepcopy(model, memo)
+    except RAISED as error:
+        raise PruningError(f"the model cannot be copied: {summary(error)}") from error
     return copy_of.eval()
 
 

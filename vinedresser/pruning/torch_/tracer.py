@@ -109,6 +109,7 @@ def trace(
         PruningError: the model does not run on the example.
     """
     ctx = Context(model, named_tensors(model), choices.ways, choices.heads)
+    example = example.fresh()
     inputs = example.tensors
     for tensor in inputs:
         ctx.put(tensor, [], from_input=True)
@@ -131,6 +132,7 @@ def trace(
     for tensor in outputs:
         for layer in ctx.of(tensor):
             ctx.labels.lock(layer.labels, "is an output of the model")
+    ctx.forget_tensors()
     return ctx, outputs
 
 
