@@ -167,6 +167,14 @@ def test_a_model_that_cannot_be_copied_is_refused() -> None:
         TorchPrunable(model, _example())
 
 
+def test_a_model_that_computes_nan_is_not_proved() -> None:
+    prunable, plan = small()
+    with torch.no_grad():
+        next(prunable.model.parameters())[0] = float("nan")
+    with pytest.raises(PruningError, match="the model computes NaN for the example"):
+        prove(prunable, plan, prunable.removed(plan), count=plan.count)
+
+
 def test_a_model_may_change_its_input() -> None:
     example = _example()
     before = example.clone()
