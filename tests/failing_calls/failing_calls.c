@@ -5,6 +5,7 @@
  */
 #define _GNU_SOURCE
 #define LARGE (1 << 20)
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -227,6 +228,58 @@ ON_NAME(unlinkat, "unlink", d, a, (int d, const char *a, int f), (d, a, f))
 ON_NAME(rmdir, "unlink", AT_FDCWD, a, (const char *a), (a))
 ON_NAME(mkdir, "mkdir", AT_FDCWD, a, (const char *a, mode_t m), (a, m))
 ON_NAME(mkdirat, "mkdir", d, a, (int d, const char *a, mode_t m), (d, a, m))
+
+/* Reading fails with an error of the disk, or is interrupted. */
+#define ON_READ(name, file, parameters, arguments)                      \
+    ssize_t name parameters                                             \
+    {                                                                   \
+        if ((fail_error == EIO || fail_error == EINTR) && file_fails("read", file)) \
+            return -1;                                                  \
+        return REAL(name) arguments;                                    \
+    }
+ON_READ(read, f, (int f, void *b, size_t n), (f, b, n))
+ON_READ(readv, f, (int f, const struct iovec *b, int n), (f, b, n))
+ON_READ(pread, f, (int f, void *b, size_t n, off_t o), (f, b, n, o))
+ON_READ(pread64, f, (int f, void *b, size_t n, off64_t o), (f, b, n, o))
+ON_READ(preadv, f, (int f, const struct iovec *b, int n, off_t o), (f, b, n, o))
+
+/* Looking up a file fails for lack of permission or with an error of the disk only. */
+#define LOOKS (fail_error == EIO || fail_error == EACCES)
+
+#define ON_LOOK(name, folder, path, parameters, arguments)              \
+    int name parameters                                                 \
+    {                                                                   \
+        if (LOOKS && path_fails("stat", folder, path))                  \
+            return -1;                                                  \
+        return REAL(name) arguments;                                    \
+    }
+ON_LOOK(stat, AT_FDCWD, a, (const char *a, struct stat *s), (a, s))
+ON_LOOK(stat64, AT_FDCWD, a, (const char *a, struct stat64 *s), (a, s))
+ON_LOOK(lstat, AT_FDCWD, a, (const char *a, struct stat *s), (a, s))
+ON_LOOK(lstat64, AT_FDCWD, a, (const char *a, struct stat64 *s), (a, s))
+ON_LOOK(fstatat, d, a, (int d, const char *a, struct stat *s, int f), (d, a, s, f))
+ON_LOOK(fstatat64, d, a, (int d, const char *a, struct stat64 *s, int f), (d, a, s, f))
+
+DIR *opendir(const char *path)
+{
+    return NAMES("opendir", AT_FDCWD, path) ? NULL : REAL(opendir)(path);
+}
+
+DIR *fdopendir(int file)
+{
+    return fail_error != EINTR && file_fails("opendir", file) ? NULL : REAL(fdopendir)(file);
+}
+
+/* A folder that was opened fails only with an error of the disk. */
+#define READDIR(name, type)                                             \
+    type *name(DIR *folder)                                             \
+    {                                                                   \
+        if (fail_error == EIO && file_fails("readdir", dirfd(folder)))  \
+            return NULL;                                                \
+        return REAL(name)(folder);                                      \
+    }
+READDIR(readdir, struct dirent)
+READDIR(readdir64, struct dirent64)
 
 /* The C library's own names for its functions: dlsym allocates. */
 extern void *__libc_malloc(size_t size);
