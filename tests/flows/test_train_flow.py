@@ -78,7 +78,7 @@ def test_runs_are_judged_stopped_and_recorded(
     assert flow.returncode == 1, output  # one of them crashed
     assert "digits-healthy" in output
     # By Prefect's handler.
-    assert r"| vinedresser.tasks.reconcile.reconcile - \x1b[2J ***: not reconciled" in output
+    assert r"| vinedresser.tasks.reconcile.reconcile - \x1b[2J ***: left alone" in output
     assert "\x1b[2J" not in output
     healthy, nan, crash = (
         open_run(store / f"digits-{name}") for name in ("healthy", "nan", "crash")
