@@ -63,11 +63,11 @@ def start(tmp_path: Path, tables: str, *options: str) -> subprocess.Popen[bytes]
         )
 
 
-def said(tmp_path: Path, flow: subprocess.Popen[bytes]) -> str:
-    """Return what a flow said, which is to end well."""
-    code = flow.wait(timeout=250)
+def said(tmp_path: Path, flow: subprocess.Popen[bytes], code: int = 0) -> str:
+    """Return what a flow said, which is to end with an exit code."""
+    ended = flow.wait(timeout=250)
     output = (tmp_path / "flow.log").read_text(encoding="utf-8")
-    assert code == 0, output
+    assert ended == code, output
     return output
 
 
@@ -222,7 +222,7 @@ def test_ctrl_c_ends_the_attempts_too(tmp_path: Path, mlflow_runs: ReadMlflow) -
     store = tmp_path / "runs"
     until(lambda: list((store / "line-remedy-1").glob("index/0/*.json")))
     os.kill(flow.pid, signal.SIGINT)
-    output = said(tmp_path, flow)
+    output = said(tmp_path, flow, 130)
     assert open_run(store / "line-remedy-1").status.by == "person"
     assert not (store / "line-remedy-2").exists()
     assert "RUNNING" not in {entry["status"] for entry in mlflow_runs(store).values()}
