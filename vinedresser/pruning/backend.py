@@ -43,6 +43,16 @@ class Backend(Protocol):
             PruningError: there is no batch, a value is not finite, or this is not supported.
         """
 
+    def forward_timer(self, model: Any, example: Any) -> Callable[[], float]:
+        """Return a function that runs a model once, in evaluation mode, on the example.
+
+        Each call returns the seconds from the start until the results are there. The model and the
+        random state stay as they are.
+
+        Raises:
+            PruningError: the model is not supported; or, by the function, it does not run.
+        """
+
     def write_weights(self, model: Any, path: Path) -> None:
         """Write parameters and buffers to a safetensors file, atomically.
 

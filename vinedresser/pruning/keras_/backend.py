@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from vinedresser.pruning.criteria.criterion import Measured, Measurement
 from vinedresser.pruning.group import Group
 from vinedresser.pruning.keras_.graph import graph_of, values_of
 from vinedresser.pruning.keras_.prunable import KerasPrunable
+from vinedresser.pruning.keras_.timing import forward_timer
 from vinedresser.pruning.plan import Plan
 from vinedresser.pruning.prunable import Prunable
 from vinedresser.pruning.weights import read_tensors, write_tensors
@@ -53,6 +54,10 @@ class KerasBackend:
             f"{', '.join(measurements)}: not supported for Keras models; choose a criterion that "
             "needs weights only"
         )
+
+    def forward_timer(self, model: Any, example: Any) -> Callable[[], float]:
+        """See `Backend.forward_timer`."""
+        return forward_timer(model, example)
 
     def write_weights(self, model: Any, path: Path) -> None:
         """See `Backend.write_weights`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from vinedresser.pruning.prunable import Prunable
 from vinedresser.pruning.torch_.measuring import measure
 from vinedresser.pruning.torch_.prunable import TorchPrunable
 from vinedresser.pruning.torch_.surgery import removed
+from vinedresser.pruning.torch_.timing import forward_timer
 from vinedresser.pruning.torch_.weights import read_weights, write_weights
 
 __all__ = ["TorchBackend"]
@@ -39,6 +40,10 @@ class TorchBackend:
     ) -> Measured:
         """See `Backend.measure`."""
         return measure(model, losses, [*groups], [*measurements])
+
+    def forward_timer(self, model: Any, example: Any) -> Callable[[], float]:
+        """See `Backend.forward_timer`."""
+        return forward_timer(model, example)
 
     def write_weights(self, model: Any, path: Path) -> None:
         """See `Backend.write_weights`."""

@@ -1,0 +1,51 @@
+"""Latency of models, compared under the same load."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from statistics import median
+from typing import Any
+
+from vinedresser.pruning.backends import backend_of
+
+__all__ = ["measured_latency"]
+
+_WARM_UP, _LEAST = 3, 11
+
+
+def measured_latency(
+    models: Sequence[Any], example: Any, *, budget: float = 2.0
+) -> tuple[float, ...]:
+    """Measure the time of one forward pass of models, in evaluation mode and without gradients.
+
+    The models take turns in changing order, so that other load and the clock of the processor
+    affect all of them equally: ratios are more reliable than the times themselves. On a GPU, a pass
+    ends when its results are there. The models stay as they are, and so does the random state.
+
+    Args:
+        models: torch.nn.Module or keras.Model, on the device of the example; Keras models run
+            as graphs with the TensorFlow backend.
+        example: arguments for each of them; see `vinedresser.pruning.prune`.
+        budget: seconds to spend on turns of all models; there are at least 11 turns.
+
+    Returns:
+        The median time of each model, in seconds.
+
+    Raises:
+        PruningError: a model is not supported, or does not run on the example.
+    """
+    timers = [backend_of(model).forward_timer(model, example) for model in models]
+    for timer in timers:
+        # The first passes allocate memory, choose algorithms and trace graphs.
+        for _ in range(_WARM_UP):
+            timer()
+    times: list[list[float]] = [[] for _ in timers]
+    end = time.perf_counter() + budget
+    turn = 0
+    while turn < _LEAST or time.perf_counter() < end:
+        for place in range(len(timers)):
+            chosen = (turn + place) % len(timers)
+            times[chosen].append(timers[chosen]())
+        turn += 1
+    return tuple(median(one) for one in times)
