@@ -44,6 +44,18 @@ def test_rounds_saved_and_loaded(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found, expected)
 
 
+# Keras itself converts TensorFlow's variables so when it saves them.
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+def test_a_keras_file_computes_the_same(tmp_path: Path) -> None:
+    pruned = prune(build(), EXAMPLE, 5).model
+    pruned.save(tmp_path / "pruned.keras")
+    served = keras.models.load_model(tmp_path / "pruned.keras")
+    expected, found = (
+        keras.ops.convert_to_numpy(one(EXAMPLE, training=False)) for one in (pruned, served)
+    )
+    np.testing.assert_array_equal(found, expected)
+
+
 def test_criteria_that_measure_gradients_are_refused() -> None:
     with pytest.raises(PruningError, match="input_taylor: not supported for Keras models"):
         prune(build(), EXAMPLE, 2, criterion="taylor_activation", losses=lambda _: [])

@@ -69,7 +69,7 @@ class ViT(nn.Module):
 
     def forward(self, x: Tensor) -> Any:
         x = self.patches(x).flatten(2).transpose(1, 2)
-        x = torch.cat([self.token.expand(len(x), -1, -1), x], 1) + self.position
+        x = torch.cat([self.token.expand(x.shape[0], -1, -1), x], 1) + self.position
         return self.head(self.norm(self.blocks(x))[:, 0])
 
 
@@ -150,7 +150,7 @@ class Window(nn.Module):
         b, t, _ = x.shape
         rows = torch.roll(x, -1, 1)[:, : t // self.size * self.size]
         windows = rows.reshape(-1, self.size, x.shape[-1])
-        n = len(windows)
+        n = windows.shape[0]
         q, k, v = (
             part.reshape(n, self.size, self.heads, -1).transpose(1, 2)
             for part in self.qkv(windows).chunk(3, -1)
