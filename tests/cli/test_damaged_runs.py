@@ -200,7 +200,18 @@ def test_a_copied_heartbeat_is_not_another_rank(tmp_path: Path) -> None:
 
 
 def test_status_lists_the_sweeps_of_a_store(tmp_path: Path) -> None:
-    record = SweepRecord("s", {}, [], {}, [], None, 1.0, "sqlite:///x.db", "0", id="x")
+    record = SweepRecord(
+        name="s",
+        space={},
+        command=[],
+        parameters={},
+        objectives=[],
+        epochs=None,
+        created=1.0,
+        tracking_uri="sqlite:///x.db",
+        experiment_id="0",
+        id="x",
+    )
     ended = replace(record, end={"status": "FINISHED"})
     for name, kept in {"a": ended, "b": record, "c d": record, "e": record}.items():
         make_run(tmp_path / "runs" / name / "trial-0000")

@@ -22,7 +22,6 @@ from vinedresser.store.reading.reader import open_run
 from vinedresser.store.records import RUN_ID_VARIABLE
 from vinedresser.tasks.config.sweep_file import load_sweep
 from vinedresser.tasks.sweeping.dated_sweep import dated_sweep
-from vinedresser.tasks.sweeping.sweep_result import has_begun
 
 EXPERIMENT = f"""
 [run]
@@ -61,7 +60,7 @@ def test_each_time_makes_a_sweep_of_its_own_in_one_experiment(tmp_path: Path) ->
     assert swept.name == "search-20261121T020000Z"
     assert swept.experiment.store == tmp_path / "runs" / swept.name
     assert swept.experiment.tracking_experiment == "search"
-    assert not has_begun(swept)
+    assert not swept.has_begun
 
 
 def test_flow_runs_of_the_same_second_make_sweeps_of_their_own(tmp_path: Path) -> None:

@@ -25,8 +25,8 @@ from vinedresser.sweeps.study import Study
 from vinedresser.sweeps.trial import Proposal, TrialEnd
 from vinedresser.tasks.config.sweep_file import Sweep, load_sweep
 from vinedresser.tasks.lifecycle.earlier_runs import runs_of_trial
+from vinedresser.tasks.parents.ending import settle_parent
 from vinedresser.tasks.places.checkpoints import SavedCheckpoint, last_checkpoint
-from vinedresser.tasks.sweeping.sweep_record import JOURNAL, settle_sweep
 from vinedresser.tasks.sweeping.sweep_result import begin_sweep
 from vinedresser.tasks.sweeping.sweep_runner import SweepRunner
 from vinedresser.tasks.sweeping.trial_runs import TrialRuns
@@ -37,7 +37,18 @@ ReadMlflow = Callable[[Path], dict[str, Any]]
 TRIAL = "trial-0000"
 
 
-SWEEP = SweepRecord("search", {}, [], {}, [], None, 1e9, "", "", id="x")
+SWEEP = SweepRecord(
+    name="search",
+    space={},
+    command=[],
+    parameters={},
+    objectives=[],
+    epochs=None,
+    created=1e9,
+    tracking_uri="",
+    experiment_id="",
+    id="x",
+)
 
 
 def sweep(folder: Path, store: str = "runs", pruner: str = "none") -> Sweep:
@@ -227,18 +238,18 @@ def test_mlflow_is_told_of_a_sweep_whose_process_is_gone(
     searched = sweep(tmp_path)
     state = searched.state
     state.mkdir(parents=True)
-    study = searched.study(state / JOURNAL)
+    study = searched.study(searched.journal)
     parent = begin_sweep(searched, resume=False).parent
-    assert settle_sweep(state) == "", "it is being run"
+    assert settle_parent(state, SweepRecord) == "", "it is being run"
     assert mlflow_runs(tmp_path / "runs")["search"]["status"] == "RUNNING"
     study.close()
-    assert settle_sweep(state) == "killed; MLflow brought up to date"
-    assert settle_sweep(state) == ""
+    assert settle_parent(state, SweepRecord) == "killed; MLflow brought up to date"
+    assert settle_parent(state, SweepRecord) == ""
     told = mlflow_runs(tmp_path / "runs")["search"]
     assert (told["id"], told["status"]) == (parent, "KILLED")
     assert told["tags"]["sweep.over"] == "the process that ran it is gone"
 
-    study = searched.study(state / JOURNAL)
+    study = searched.study(searched.journal)
     assert begin_sweep(searched, resume=True).parent == parent
     assert mlflow_runs(tmp_path / "runs")["search"]["status"] == "RUNNING"
     study.close()
@@ -247,13 +258,13 @@ def test_mlflow_is_told_of_a_sweep_whose_process_is_gone(
     record = read_record(storage, SweepRecord)
     assert record is not None
     write_record(storage, replace(record, run_id=""))
-    assert settle_sweep(state) == "killed; MLflow brought up to date"
+    assert settle_parent(state, SweepRecord) == "killed; MLflow brought up to date"
     assert [one["status"] for one in mlflow_runs(tmp_path / "runs").values()] == ["KILLED"]
 
 
 def test_a_trial_that_was_killed_while_its_values_were_drawn_gets_the_rest(tmp_path: Path) -> None:
     searched = sweep(tmp_path)
-    journal = tmp_path / JOURNAL
+    journal = tmp_path / SweepRecord.LOCK
     study = Study(searched.settings, searched.space, journal)
     asked = study.ask()
     assert asked is not None

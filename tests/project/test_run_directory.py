@@ -40,8 +40,9 @@ RECORDS: dict[str, Any] = {
     **{
         kind.KEY: kind
         for kind in Record.__subclasses__()
-        # Other packages have records of their own, outside run directories.
+        # Other packages have records of their own, outside run directories; a base has no key.
         if kind not in NUMBERED and kind.__module__.startswith("vinedresser.store.")
+        if hasattr(kind, "KEY")
     },
     "capture_requests/<number>.json": CaptureRequest,
     "capture_changes/<rank>/<number>.json": CaptureChange,

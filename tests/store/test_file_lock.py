@@ -12,21 +12,21 @@ import pytest
 
 from tests.waiting import until
 from vinedresser.errors import StillRunning
+from vinedresser.store.file_lock import is_file_locked
 from vinedresser.store.records import run_lock
 from vinedresser.sweeps.journal import SweepJournal
-from vinedresser.sweeps.journal_lock import is_held
 
 STARTS = 1000
 PROBES = """
 import sys
 from pathlib import Path
+from vinedresser.store.file_lock import is_file_locked
 from vinedresser.store.records import run_lock
-from vinedresser.sweeps.journal_lock import is_held
 
 folder = Path(sys.argv[1])
 while True:
     run_lock.is_held(folder)
-    is_held(folder / "journal.log")
+    is_file_locked(folder / "journal.log")
     (folder / sys.argv[2]).touch()
 """
 
@@ -63,11 +63,11 @@ def test_a_held_lock_is_refused_and_seen(folder: Path) -> None:
     assert lock is not None
     journal = SweepJournal(folder / "journal.log")
     assert run_lock.is_held(folder)
-    assert is_held(folder / "journal.log")
+    assert is_file_locked(folder / "journal.log")
     assert run_lock.acquire(folder) is None
     with pytest.raises(StillRunning, match="another process is running this sweep"):
         SweepJournal(folder / "journal.log")
     journal.close()
     os.close(lock)
     assert not run_lock.is_held(folder)
-    assert not is_held(folder / "journal.log")
+    assert not is_file_locked(folder / "journal.log")

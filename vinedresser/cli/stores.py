@@ -13,49 +13,49 @@ __all__ = ["reconcile", "status"]
 
 
 def status(store: StoreArgument = str(DEFAULT_STORE)) -> None:
-    """List the runs and sweeps of a store with their state."""
+    """List the runs, sweeps and prunings of a store with their state."""
     from vinedresser.cli.views.console import console, say
+    from vinedresser.cli.views.parents import parent_line
     from vinedresser.cli.views.results import results_table
-    from vinedresser.cli.views.sweep_results import sweep_line
     from vinedresser.tasks.lifecycle.run_result import result_or_damage
+    from vinedresser.tasks.parents.kinds import parents_in
     from vinedresser.tasks.stores import runs_in
-    from vinedresser.tasks.sweeping.sweep_record import sweeps_in
 
     place = parse_location(store)
     _check_directory(place)
-    runs, sweeps = runs_in(place), sweeps_in(place)
-    if runs or not sweeps:
+    runs, parents = runs_in(place), parents_in(place)
+    if runs or not parents:
         console.print(results_table([result_or_damage(run) for run in runs]))
-    for one in sweeps:
-        say(sweep_line(one))
+    for one in parents:
+        say(parent_line(one))
 
 
 def reconcile(store: StoreArgument = str(DEFAULT_STORE)) -> None:
     """Clean up after a crash.
 
     Ends leftover processes and completes exit records, MLflow runs, Prefect flow runs and pending
-    uploads of a store and its sweeps. Running it again changes nothing.
+    uploads of a store and its sweeps and prunings. Running it again changes nothing.
     """
     from vinedresser.cli.views.console import say
     from vinedresser.infra.prefect_environment import prepare_prefect, use_standing
     from vinedresser.tasks.lifecycle.run_notes import RunNote, removed_runs
+    from vinedresser.tasks.parents.kinds import parents_in
+    from vinedresser.tasks.parents.parent_notes import is_removed_parent, removed_parents
     from vinedresser.tasks.reconcile.flow_record import dead_flows
     from vinedresser.tasks.reconcile.reconcile import reconcile as reconcile_store
     from vinedresser.tasks.reconcile.reconcile import reconcile_spools
     from vinedresser.tasks.stores import local_state
-    from vinedresser.tasks.sweeping.sweep_notes import is_removed_sweep, removed_sweeps
-    from vinedresser.tasks.sweeping.sweep_record import sweeps_in
 
     place = parse_location(store)
     results = reconcile_spools()
-    inner = removed_sweeps(place) if isinstance(place, Path) else []
+    inner = removed_parents(place) if isinstance(place, Path) else []
     removed = isinstance(place, Path) and (
-        bool(inner) or is_removed_sweep(place) or any(removed_runs(place, [], RunNote))
+        bool(inner) or is_removed_parent(place) or any(removed_runs(place, [], RunNote))
     )
     if not results and not removed:
         _check_directory(place)
     if not isinstance(place, Path) or place.is_dir() or removed:
-        places = [place, *sweeps_in(place), *inner]
+        places = [place, *parents_in(place), *inner]
         # The flow runs of a private server have ended with it.
         left = any(flow.server for one in places for flow in dead_flows(one, []))
         prefect = left and use_standing()

@@ -50,7 +50,6 @@ def sweep(
     from vinedresser.cli.views.sweep_results import summary, trials_table
     from vinedresser.flows.sweep import sweep as sweep_flow
     from vinedresser.infra.tracking import start_preparing
-    from vinedresser.tasks.sweeping.sweep_record import PAGE
 
     start_preparing(searched.experiment.tracking_uri, searched.experiment.tracking_experiment)
     prefect_serves()
@@ -66,8 +65,7 @@ def sweep(
         console.print(line, soft_wrap=True)
     for problem in filter(None, (swept.problem, *swept.problems)):
         console.print(f"vinedresser: {problem}", style="red")
-    page = searched.state / PAGE
-    if page.exists():
-        told = f"report {relative(page)}; compare the trials: vinedresser ui {shown}"
+    if searched.page.exists():
+        told = f"report {relative(searched.page)}; compare the trials: vinedresser ui {shown}"
         console.print(told, soft_wrap=True)
     sys.exit(exit_code(1 if swept.problem or swept.problems else 0))

@@ -20,12 +20,10 @@ from vinedresser.tasks.reconcile.flow_record import flow_recorded
 from vinedresser.tasks.stages import STAGES, reconcile
 from vinedresser.tasks.stores import ensure_store
 from vinedresser.tasks.sweeping.dated_sweep import dated_sweep
-from vinedresser.tasks.sweeping.sweep_record import JOURNAL
 from vinedresser.tasks.sweeping.sweep_result import (
     SweepResult,
     begin_sweep,
     finish_sweep,
-    has_begun,
     sweep_result,
 )
 from vinedresser.tasks.sweeping.sweep_runner import SweepRunner, TrialQueue
@@ -74,7 +72,7 @@ def sweep(
         searched = load()
     searched.experiment.refuse_missing_gpus()
     searched.experiment.refuse_missing_variables()
-    resume = resume or (dated and has_begun(searched))
+    resume = resume or (dated and searched.has_begun)
     result = ends_in_order(lambda: _search(searched, resume), searched.experiment.store)
     if not result.problem:
         return result
@@ -85,7 +83,7 @@ def sweep(
 def _search(searched: Sweep, resume: bool) -> SweepResult:
     experiment = searched.experiment
     ensure_store(experiment.store)
-    with closing(searched.study(searched.state / JOURNAL)) as study:
+    with closing(searched.study(searched.journal)) as study:
         if resume:
             # Before anything else: a training continues without its flow for a minute only.
             adopt_living(experiment.store)

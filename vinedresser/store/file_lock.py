@@ -7,9 +7,11 @@ whoever takes a lock tries for a moment before it counts as held.
 from __future__ import annotations
 
 import fcntl
+import os
 import time
+from pathlib import Path
 
-__all__ = ["is_locked", "take_lock"]
+__all__ = ["is_file_locked", "is_locked", "take_lock"]
 
 # A fork of a supervisor that is killed before the fork becomes the trainer holds its lock for
 # milliseconds, a probe for microseconds. A refusal must last longer than that.
@@ -44,6 +46,23 @@ def is_locked(descriptor: int) -> bool:
         OSError: the file cannot be locked.
     """
     return not _try(descriptor, fcntl.LOCK_SH)
+
+
+def is_file_locked(path: Path) -> bool:
+    """Return whether a living process holds the exclusive lock of the file at a path.
+
+    Raises:
+        OSError: the file cannot be opened or locked.
+    """
+    try:
+        # Opening a FIFO would block otherwise.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return False
+    try:
+        return is_locked(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _try(descriptor: int, kind: int) -> bool:

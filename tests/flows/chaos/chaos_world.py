@@ -28,8 +28,6 @@ from vinedresser.tasks.config.sweep_file import Sweep, load_sweep
 from vinedresser.tasks.lifecycle.earlier_runs import runs_of_trial
 from vinedresser.tasks.places.checkpoints import SavedCheckpoint
 from vinedresser.tasks.stores import runs_in
-from vinedresser.tasks.sweeping.sweep_record import JOURNAL
-from vinedresser.tasks.sweeping.sweep_result import has_begun
 from vinedresser.testing.s3_server import BUCKET
 
 __all__ = ["SCRIPT", "BrokenOff", "Size", "World", "until"]
@@ -228,7 +226,7 @@ class World:
 
     def go_on(self) -> None:
         """Start the flow again, after the one before has ended."""
-        self.start(*(["--resume"] if has_begun(self.sweep) else []))
+        self.start(*(["--resume"] if self.sweep.has_begun else []))
 
     @property
     def code(self) -> int | None:
@@ -334,7 +332,7 @@ class World:
     def trials(self) -> Any:
         """Return the trials of the sweep, as its journal has them."""
         sweep = self.sweep
-        study = sweep.study(sweep.state / JOURNAL)
+        study = sweep.study(sweep.journal)
         try:
             return study.trials()
         finally:

@@ -90,7 +90,16 @@ def test_a_sweep_whose_record_names_a_database_is_left_alone(
     tmp_path: Path, elsewhere: str
 ) -> None:
     record = SweepRecord(
-        "s", {}, [], {}, [], None, 1.0, tracking_uri=elsewhere, experiment_id="0", id="x"
+        name="s",
+        space={},
+        command=[],
+        parameters={},
+        objectives=[],
+        epochs=None,
+        created=1.0,
+        tracking_uri=elsewhere,
+        experiment_id="0",
+        id="x",
     )
     write_record(LocalStorage(tmp_path / "runs"), record)
     before = (tmp_path / "other.db").read_bytes()

@@ -4,25 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from rich.table import Table
 
 from vinedresser.cli.views.console import plain, plain_table
-from vinedresser.errors import CorruptData
-from vinedresser.explain.formatting import count
-from vinedresser.store.storage import Location
 from vinedresser.sweeps.settings import Objective, SweepTable
 from vinedresser.sweeps.trial import Trial
-from vinedresser.tasks.stores import places_in
-from vinedresser.tasks.sweeping.sweep_record import sweep_state
 
 if TYPE_CHECKING:
     # It imports Prefect, which takes seconds.
     from vinedresser.tasks.sweeping.sweep_result import SweepResult
 
-__all__ = ["STYLES", "summary", "sweep_line", "trials_table"]
+__all__ = ["STYLES", "summary", "trials_table"]
 
 # Colours of the trial states.
 STYLES = {
@@ -58,23 +52,6 @@ def trials_table(swept: SweepResult, settings: SweepTable) -> Table:
             trial.ending.rule or trial.ending.reason,
         )
     return table
-
-
-def sweep_line(store: Location) -> str:
-    """Return in one line how a sweep stands, and the command that lists its trials.
-
-    Args:
-        store: store of the sweep.
-
-    Raises:
-        StoreError: the store refused a request.
-    """
-    try:
-        state = sweep_state(store)
-    except CorruptData as error:
-        state = f"unreadable: {error}"
-    trials = count(len(places_in(store)), "trial")
-    return f"sweep {store.name}   {state}   {trials}   vinedresser status {quote(str(store))}"
 
 
 def summary(swept: SweepResult, settings: SweepTable) -> Iterator[str]:

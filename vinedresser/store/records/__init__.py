@@ -70,6 +70,7 @@ from vinedresser.store.records.lifecycle import (
     owner_of,
 )
 from vinedresser.store.records.listing import known_keys, strays
+from vinedresser.store.records.parent_record import ParentRecord
 from vinedresser.store.records.record import (
     Record,
     first_free,
@@ -115,6 +116,7 @@ __all__ = [
     "Heartbeat",
     "LaunchRecord",
     "OwnerRecord",
+    "ParentRecord",
     "Record",
     "RemedyRecord",
     "RunRecord",

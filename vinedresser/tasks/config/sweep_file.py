@@ -17,9 +17,11 @@ from typing import Any
 
 from vinedresser.errors import ConfigError
 from vinedresser.infra.configuration import build, load_toml
+from vinedresser.store.storage import LocalStorage
 from vinedresser.sweeps.dimension import Choice
 from vinedresser.sweeps.settings import SweepTable
 from vinedresser.sweeps.space import Space
+from vinedresser.sweeps.spec import SweepRecord
 from vinedresser.sweeps.study import Study
 from vinedresser.sweeps.trial import Proposal, trial_name
 from vinedresser.tasks.config.experiment import Experiment, experiment_of
@@ -54,6 +56,21 @@ class Sweep:
     def state(self) -> Path:
         """Folder of the sweep's state on this machine."""
         return local_state(self.experiment.store)
+
+    @property
+    def journal(self) -> Path:
+        """Path of its journal, which is locked while a process runs it."""
+        return self.state / SweepRecord.LOCK
+
+    @property
+    def page(self) -> Path:
+        """Path of the page about it."""
+        return self.state / SweepRecord.PAGE
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether its store has a record of it."""
+        return LocalStorage(self.state).exists(SweepRecord.KEY)
 
     def study(self, path: Path | None = None) -> Study:
         """Return its study.

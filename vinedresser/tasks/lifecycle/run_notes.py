@@ -2,7 +2,7 @@
 
 They are in this user's state folder (`stores.private_state`). A flow makes one for each run that
 no worker of a cluster trains, and it is removed when the run is settled. The same is done for
-sweeps (`sweeping.sweep_notes`).
+sweeps and prunings (`parents.parent_notes`).
 """
 
 from __future__ import annotations

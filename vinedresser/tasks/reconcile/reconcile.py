@@ -33,6 +33,9 @@ from vinedresser.tasks.lifecycle.run_notes import (
     end_removed,
     removed_runs,
 )
+from vinedresser.tasks.parents.ending import settle_parent
+from vinedresser.tasks.parents.kinds import KINDS
+from vinedresser.tasks.parents.parent_notes import settle_removed_parent
 from vinedresser.tasks.places.shipment import settle_staged
 from vinedresser.tasks.reconcile.flow_record import (
     FlowRecord,
@@ -47,8 +50,6 @@ from vinedresser.tasks.stores import (
     remote_runs,
     run_directories,
 )
-from vinedresser.tasks.sweeping.sweep_notes import settle_removed_sweep
-from vinedresser.tasks.sweeping.sweep_record import settle_sweep
 
 __all__ = ["Reconciled", "reconcile", "reconcile_spools"]
 
@@ -74,10 +75,10 @@ class Reconciled:
 
 
 def reconcile(store: Location, *, prefect: bool = True) -> list[Reconciled]:
-    """Bring every abandoned run, sweep and flow run of a store to its end.
+    """Bring every abandoned run, sweep, pruning and flow run of a store to its end.
 
     Args:
-        store: a store or a single run. The trials of a sweep are a separate store.
+        store: a store or a single run. The runs of a sweep or pruning are a separate store.
         prefect: whether flow runs of processes that are gone become Crashed in Prefect.
 
     Returns:
@@ -93,8 +94,11 @@ def reconcile(store: Location, *, prefect: bool = True) -> list[Reconciled]:
         results += _attempt(location.name, partial(_reconcile_run, location))
     if isinstance(store, Path):
         results += _reconcile_removed(store)
-        results += _attempt(f"sweep {store.name}", partial(settle_removed_sweep, store))
-    results += _attempt(f"sweep {store.name}", partial(settle_sweep, store))
+    for kind in KINDS:
+        what = f"{kind.WORD} {store.name}"
+        if isinstance(store, Path):
+            results += _attempt(what, partial(settle_removed_parent, store, kind))
+        results += _attempt(what, partial(settle_parent, store, kind))
     return results
 
 

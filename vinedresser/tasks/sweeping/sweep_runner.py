@@ -16,17 +16,18 @@ from vinedresser.errors import StillRunning, StoreError, TrackingError, Vinedres
 from vinedresser.infra.launcher import request_stop
 from vinedresser.store.records import TrackingRecord
 from vinedresser.store.storage import open_storage
+from vinedresser.sweeps.spec import SweepRecord
 from vinedresser.sweeps.study import Study
 from vinedresser.sweeps.trial import Proposal, Trial, TrialEnd
 from vinedresser.tasks.config.sweep_file import Sweep
 from vinedresser.tasks.interruption import INTERRUPTED
 from vinedresser.tasks.lifecycle.prepare import RunMaker
 from vinedresser.tasks.lifecycle.run_queue import RunQueue
+from vinedresser.tasks.parents.kinds import is_removed
 from vinedresser.tasks.places.cluster_place import WorkOrder
 from vinedresser.tasks.places.run_place import RunPlace
 from vinedresser.tasks.retry_outages import retry_outages
 from vinedresser.tasks.sweeping.suspecting import Suspects
-from vinedresser.tasks.sweeping.sweep_notes import is_removed
 from vinedresser.tasks.sweeping.trial_runs import TrialRuns
 
 __all__ = ["Standing", "SweepRunner", "TrialQueue", "observer"]
@@ -247,7 +248,7 @@ class SweepRunner:
 
     def _removed(self) -> bool:
         """Return whether the sweep's folder was removed, which is its end."""
-        if not is_removed(self.sweep.state):
+        if not is_removed(self.sweep.state, SweepRecord):
             return False
         self.problem = f"{self.sweep.state}: the folder of the sweep was removed while it ran"
         self.over = self.problem

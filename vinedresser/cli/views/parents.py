@@ -1,0 +1,33 @@
+"""A line about each sweep or pruning of a store."""
+
+from __future__ import annotations
+
+from shlex import quote
+
+from vinedresser.errors import CorruptData
+from vinedresser.explain.formatting import count
+from vinedresser.pruning.spec import PruningRecord
+from vinedresser.store.storage import Location
+from vinedresser.tasks.parents.kinds import kind_of, parent_state
+from vinedresser.tasks.stores import places_in
+
+__all__ = ["parent_line"]
+
+
+def parent_line(store: Location) -> str:
+    """Return in one line how a sweep or pruning stands, and the command that lists its runs.
+
+    Args:
+        store: its store.
+
+    Raises:
+        StoreError: the store refused a request.
+    """
+    kind = kind_of(store)
+    assert kind is not None, "`parents_in` has found it"
+    try:
+        state = parent_state(store, kind)
+    except CorruptData as error:
+        state = f"unreadable: {error}"
+    runs = count(len(places_in(store)), "round" if kind is PruningRecord else "trial")
+    return f"{kind.WORD} {store.name}   {state}   {runs}   vinedresser status {quote(str(store))}"

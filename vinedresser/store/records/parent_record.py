@@ -1,0 +1,71 @@
+"""The record of what makes runs of its own: a sweep, or a pruning."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
+
+from vinedresser.masking import masked_text
+from vinedresser.store.records.record import Record
+
+__all__ = ["ParentRecord"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParentRecord(Record):
+    """What makes runs of its own in a store, as its first process created it.
+
+    Attributes:
+        name: its name, which is also the name of its store.
+        created: time of creation, in seconds since the epoch.
+        tracking_uri: MLflow's tracking URI.
+        experiment_id: id of the MLflow experiment.
+        id: an id, which identifies its MLflow run.
+        run_id: id of its MLflow run, the parent of its runs'; "" until it is created.
+        end: final ``status``, ``tags`` and ``time`` for that MLflow run; {} before the end.
+        settled: whether the end has been written to MLflow.
+    """
+
+    # What it is, for messages and tags.
+    WORD: ClassVar[str]
+    # Files in the folder of its state: a living process holds the lock, and a page reports on it.
+    LOCK: ClassVar[str]
+    PAGE: ClassVar[str]
+    # Its runs are comparable only if these are the same whenever it is resumed.
+    SAME: ClassVar[tuple[str, ...]]
+
+    name: str
+    created: float
+    tracking_uri: str
+    experiment_id: str
+    id: str
+    run_id: str = ""
+    end: dict[str, Any] = field(default_factory=dict)
+    settled: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """See `Record.to_json`; what looks like a secret is masked."""
+        return super().to_json() | {"tracking_uri": masked_text(self.tracking_uri)}
+
+    def differences(self, other: Self) -> list[str]:
+        """Return the differences to another record, as lines ``space.lr: was ..., is ...``."""
+        lines = []
+        ours, theirs = self.to_json(), other.to_json()
+        for key in self.SAME:
+            before, after = ours[key], theirs[key]
+            if isinstance(before, dict):
+                names = sorted({*before, *after})
+                pairs = [(f"{key}.{name}", before.get(name), after.get(name)) for name in names]
+            else:
+                pairs = [(key, before, after)]
+            lines += [
+                f"{name}: was {_shown(one)}, is {_shown(two)}"
+                for name, one, two in pairs
+                if one != two
+            ]
+        return lines
+
+
+def _shown(value: object) -> str:
+    return "missing" if value is None else json.dumps(value)

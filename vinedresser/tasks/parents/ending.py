@@ -1,0 +1,116 @@
+"""MLflow's run of a sweep or pruning: it gets the end even if the process that saw it dies."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+
+from vinedresser.errors import TrackingError
+from vinedresser.infra.tracking import RUN_TAG, RunStatus, create_run, finish
+from vinedresser.store.records import ParentRecord, TrackingRecord, read_record, write_record
+from vinedresser.store.storage import LocalStorage, Location
+from vinedresser.tasks.known_tracking import require_known
+from vinedresser.tasks.parents.kinds import is_held, is_removed
+from vinedresser.tasks.parents.parent_notes import end_removed_parent, forget_parent
+from vinedresser.tasks.stores import local_state
+
+__all__ = ["settle_parent", "tell_end"]
+
+_GONE = "the process that ran it is gone"
+
+
+def tell_end(
+    store: Location,
+    kind: type[ParentRecord],
+    tracking: TrackingRecord,
+    status: RunStatus,
+    tags: Mapping[str, object],
+) -> list[str]:
+    """Give MLflow's run of a sweep or pruning its tags, the page about it, and its status.
+
+    They are on disk first: if MLflow fails, `reconcile` sends them. Of one whose folder was
+    removed, MLflow is told only that.
+
+    Args:
+        store: store of its runs.
+        kind: whether it is a sweep or a pruning.
+        tracking: its MLflow run, as its runs' parent.
+        status: final status of the run.
+        tags: values by name; None is left out.
+
+    Returns:
+        A sentence if MLflow did not accept it.
+
+    Raises:
+        StoreError: the folder cannot be written.
+    """
+    if is_removed(local_state(store), kind):
+        tell = partial(end_removed_parent, store, kind, tracking)
+    else:
+        tell = partial(_end, store, kind, status, tags)
+    try:
+        tell()
+    except TrackingError as error:
+        return [f"{error}; `vinedresser reconcile` sends MLflow the end of the {kind.WORD}"]
+    return []
+
+
+def _end(
+    store: Location, kind: type[ParentRecord], status: RunStatus, tags: Mapping[str, object]
+) -> None:
+    storage = LocalStorage(local_state(store))
+    record = read_record(storage, kind)
+    assert record is not None, "it has begun"
+    record = replace(record, tracking_uri=require_known(store, record.tracking_uri))
+    end = {"status": status, "tags": dict(tags), "time": time.time()}
+    record = replace(record, end=end)
+    write_record(storage, record)
+    _tell(record, store)
+
+
+def settle_parent(store: Location, kind: type[ParentRecord]) -> str:
+    """Give MLflow's run of a sweep or pruning that no process runs its end; idempotent.
+
+    Args:
+        store: a store that may be one's.
+        kind: whether it is a sweep's or a pruning's.
+
+    Returns:
+        One sentence about what was done; "" for nothing.
+
+    Raises:
+        UntrustedTracking: its tracking URI is none of this user's; nothing was changed.
+        TrackingError: MLflow's database or server refused or is unavailable.
+        CorruptData: its record cannot be read.
+        StoreError: the folder cannot be read or written.
+    """
+    state = local_state(store)
+    record = read_record(LocalStorage(state), kind)
+    if record is None or record.settled or is_held(state, kind):
+        return ""
+    record = replace(record, tracking_uri=require_known(store, record.tracking_uri))
+    if not record.end:
+        record = replace(record, end={"status": "KILLED", "tags": {f"{kind.WORD}.over": _GONE}})
+    _tell(record, store)
+    return f"{record.end['status'].lower()}; MLflow brought up to date"
+
+
+def _tell(record: ParentRecord, store: Location) -> None:
+    state = local_state(store)
+    # If its process was killed before it recorded the run, that is found or created by its tag.
+    run_id = record.run_id or create_run(
+        record.tracking_uri, record.experiment_id, record.name, {}, {RUN_TAG: record.id}
+    )
+    page = state / record.PAGE
+    finish(
+        record.tracking_uri,
+        run_id,
+        record.end["status"],
+        record.end["tags"],
+        {record.PAGE: page} if page.is_file() else {},
+        ended=record.end.get("time", time.time()),
+    )
+    write_record(LocalStorage(state), replace(record, run_id=run_id, settled=True))
+    forget_parent(store, replace(record, run_id=run_id))

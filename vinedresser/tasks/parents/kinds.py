@@ -1,0 +1,64 @@
+"""The sweeps and prunings that a store has."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from vinedresser.pruning.spec import PruningRecord
+from vinedresser.store.file_lock import is_file_locked
+from vinedresser.store.records import ParentRecord, read_record
+from vinedresser.store.storage import LocalStorage, Location, open_storage
+from vinedresser.store.storage.files import is_missing
+from vinedresser.sweeps.spec import SweepRecord
+from vinedresser.tasks.stores import local_state
+
+__all__ = ["KINDS", "is_held", "is_removed", "kind_of", "parent_state", "parents_in"]
+
+KINDS: tuple[type[ParentRecord], ...] = (SweepRecord, PruningRecord)
+
+
+def parents_in(store: Location) -> Sequence[Location]:
+    """Return the stores of the sweeps and prunings in a store that this machine knows.
+
+    Raises:
+        StoreError: the store refused a request.
+    """
+    if isinstance(store, Path):
+        return sorted({path.parent for kind in KINDS for path in store.glob(f"*/{kind.KEY}")})
+    inner = [store / folder for folder in open_storage(store).folders()]
+    return [one for one in inner if kind_of(one) is not None]
+
+
+def kind_of(store: Location) -> type[ParentRecord] | None:
+    """Return whether a store is a sweep's or a pruning's; None if it is neither's."""
+    state = local_state(store)
+    # What is no file is a damaged record, not a missing one.
+    return next((kind for kind in KINDS if os.path.lexists(state / kind.KEY)), None)
+
+
+def parent_state(store: Location, kind: type[ParentRecord]) -> str:
+    """Return how a sweep or pruning stands: "running"; its end, such as "finished"; or "dead".
+
+    A dead one has no process, and none recorded its end.
+
+    Raises:
+        CorruptData: its record cannot be read.
+        StoreError: the folder of its state cannot be read.
+    """
+    state = local_state(store)
+    record = read_record(LocalStorage(state), kind)
+    if record is not None and "status" in record.end:
+        return str(record.end["status"]).lower()
+    return "running" if is_held(state, kind) else "dead"
+
+
+def is_held(state: Path, kind: type[ParentRecord]) -> bool:
+    """Return whether a living process runs the sweep or pruning of a folder."""
+    return is_file_locked(state / kind.LOCK)
+
+
+def is_removed(state: Path, kind: type[ParentRecord]) -> bool:
+    """Return whether the folder of one that has begun was removed."""
+    return is_missing(state / kind.KEY)
