@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
-from vinedresser.capture.config.capture_config import Ask, Due
+from vinedresser.capture.config.capture_config import NOTHING, Ask, Due
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.torch_.copies.torch_copier import Keep, TorchCopier
 from vinedresser.capture.torch_.names import NamedParameter, Names
@@ -164,12 +164,15 @@ class ModelState:
         self, recording: Recording, parameters: list[NamedParameter], scale: Tensor | None
     ) -> None:
         due = recording.due
-        if not _reaches(recording, _GRADIENTS):
+        # Asked once: the name of each Taylor term is built on demand.
+        gradients, terms = map(due.reaches, _GRADIENTS)
+        if not (gradients or terms):
             return
         named: list[tuple[str, Tensor, Ask]] = []
         for one in parameters:
             gradient = one.value.grad
-            ask, taylor = due.ask(one.gradient), due.ask(one.taylor)
+            ask = due.ask(one.gradient) if gradients else NOTHING
+            taylor = due.ask(one.taylor) if terms else NOTHING
             if (ask or taylor) and gradient is not None:
                 true = gradient if scale is None else gradient / scale.to(gradient.device)
                 if ask:
