@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -32,6 +35,13 @@ def saved(folder: Path) -> torch.nn.Module:
     save(pruned, folder)
     model: torch.nn.Module = pruned.model
     return model
+
+
+@pytest.fixture(scope="module")
+def model_on_disk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("saved") / "pruned"
+    saved(folder)
+    return folder
 
 
 def test_a_fresh_process_rebuilds_the_model_bit_for_bit(tmp_path: Path) -> None:
@@ -83,6 +93,51 @@ def test_damaged_weights_are_refused(tmp_path: Path, content: bytes | None) -> N
         weights.write_bytes(content)
     with pytest.raises(PruningError, match=r"weights\.safetensors: (no such|not a readable)"):
         load(tmp_path, build)
+
+
+def _link(path: Path) -> None:
+    aside = path.with_suffix(".aside")
+    path.rename(aside)
+    path.symlink_to(aside)
+
+
+def _fifo(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def _folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def _truncate(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def _huge(path: Path) -> None:
+    os.truncate(path, 1 << 40)  # sparse
+
+
+@pytest.mark.parametrize("name", ["plan-1.json", "plan-2.json", "weights.safetensors"])
+@pytest.mark.parametrize(
+    ("damage", "why"),
+    [
+        (_link, "a symbolic link, not a file"),
+        (_fifo, "a FIFO, not a file"),
+        (_folder, "a folder, not a file"),
+        (_truncate, "not a "),
+        (_huge, "not a "),
+    ],
+)
+def test_anything_but_a_whole_regular_file_is_refused_by_name(
+    tmp_path: Path, model_on_disk: Path, name: str, damage: Callable[[Path], None], why: str
+) -> None:
+    shutil.copytree(model_on_disk, tmp_path / "pruned")
+    damage(tmp_path / "pruned" / name)
+    with pytest.raises(PruningError, match=rf"pruned/{name}: ") as refused:
+        load(tmp_path / "pruned", build)
+    assert why in str(refused.value)
 
 
 def test_weights_of_another_shape_are_refused_by_name(tmp_path: Path) -> None:

@@ -8,17 +8,19 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TypeVar
 
-from vinedresser.capture.adapters.checkpoint import replacing
-from vinedresser.errors import PruningError
+from vinedresser.errors import KeyMissing, PruningError, StoreError
 from vinedresser.pruning.backends import backend_of
 from vinedresser.pruning.one_round import Pruned
 from vinedresser.pruning.plan import Plan, plan_from_json
+from vinedresser.store.storage.local import LocalStorage
 
 __all__ = ["load", "read_plans", "save"]
 
 Model = TypeVar("Model")
 
 _WEIGHTS, _PROOF = "weights.safetensors", "proof.json"
+# Largest plan that is read, in bytes: enough for ten million channels.
+_MOST = 256 << 20
 
 
 def save(pruned: Pruned, folder: str | Path) -> None:
@@ -36,9 +38,11 @@ def save(pruned: Pruned, folder: str | Path) -> None:
     folder = Path(folder)
     if (folder / _WEIGHTS).exists():
         raise PruningError(f"{folder}: holds a pruned model already; choose another folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    storage = LocalStorage(folder)
     for number, plan in enumerate(pruned.plans, start=1):
-        _write(folder / f"plan-{number}.json", plan.to_json())
-    _write(folder / _PROOF, json.dumps(asdict(pruned.proof), indent=1) + "\n")
+        storage.put(f"plan-{number}.json", [plan.to_json().encode()])
+    storage.put(_PROOF, [json.dumps(asdict(pruned.proof), indent=1).encode(), b"\n"])
     # Last: with the weights, the model is complete.
     backend_of(pruned.model).write_weights(pruned.model, folder / _WEIGHTS)
 
@@ -53,7 +57,8 @@ def load(folder: str | Path, build: Callable[[], Model]) -> Model:
         build: returns the unpruned model, with any weights.
 
     Raises:
-        PruningError: a file is missing or damaged, or the plans are for another architecture.
+        PruningError: a file is missing, damaged or not a regular file, or the plans are for another
+            architecture.
     """
     folder = Path(folder)
     plans = read_plans(folder)
@@ -72,22 +77,21 @@ def read_plans(folder: str | Path) -> list[Plan]:
     """Return the plans of a saved model, round by round.
 
     Raises:
-        PruningError: there is none, or one is damaged.
+        PruningError: there is none, or one is damaged or not a regular file.
     """
     plans: list[Plan] = []
+    storage = LocalStorage(folder)
     while True:
-        path = Path(folder) / f"plan-{len(plans) + 1}.json"
+        key = f"plan-{len(plans) + 1}.json"
         try:
-            plans.append(plan_from_json(path.read_bytes(), source=str(path)))
-        except FileNotFoundError:
+            text = storage.get(key, 0, _MOST + 1)
+        except KeyMissing:
             break
-        except OSError as error:
-            raise PruningError(f"{path}: cannot be read: {error.strerror}") from error
+        except StoreError as error:
+            raise PruningError(f"the plan cannot be read: {error}") from error
+        if len(text) > _MOST:
+            raise PruningError(f"{folder}/{key}: not a plan: larger than {_MOST >> 20} MiB")
+        plans.append(plan_from_json(text, source=f"{folder}/{key}"))
     if not plans:
         raise PruningError(f"{folder}: holds no pruned model: plan-1.json is missing")
     return plans
-
-
-def _write(path: Path, text: str) -> None:
-    with replacing(path) as part:
-        part.write_text(text, encoding="utf-8")

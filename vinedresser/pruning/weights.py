@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +13,8 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
 from vinedresser.capture.adapters.checkpoint import replacing
-from vinedresser.errors import PruningError
+from vinedresser.errors import NotAFile, PruningError
+from vinedresser.store.storage.files import open_file
 
 __all__ = ["check_shapes", "read_tensors", "reading", "write_tensors"]
 
@@ -48,12 +50,16 @@ def reading(path: Path) -> Iterator[None]:
     """Turn the errors of reading a file of weights into one sentence.
 
     Raises:
-        PruningError: the file is missing or damaged.
+        PruningError: the file is missing, damaged or not a regular file.
     """
     try:
+        # safetensors would follow a link, and wait for the other end of a FIFO.
+        os.close(open_file(path.parent, path.name))
         yield
     except FileNotFoundError as error:
         raise PruningError(f"{path}: no such file") from error
+    except NotAFile as error:
+        raise PruningError(f"the weights cannot be read: {error}") from error
     except (OSError, safetensors.SafetensorError) as error:
         raise PruningError(f"{path}: not a readable safetensors file: {error}") from error
 
