@@ -98,6 +98,24 @@ def test_a_number_of_parameters_is_reached_with_as_few_filters_as_possible() -> 
     assert fewer.after.parameters > target
 
 
+def test_a_number_of_bytes_is_reached_with_as_few_filters_as_possible() -> None:
+    model = build()
+
+    def size(one: nn.Module) -> int:
+        return sum(
+            each.numel() * each.element_size() for each in [*one.parameters(), *one.buffers()]
+        )
+
+    assert {each.dtype for each in model.state_dict().values()} == {torch.float32, torch.int64}
+
+    target = int(0.6 * size(model))
+    pruned = prune(model, EXAMPLE, size_bytes=target)
+    assert pruned.before.size_bytes == size(model)
+    assert pruned.after.size_bytes == size(pruned.model) <= target
+    fewer = prune(model, EXAMPLE, pruned.plans[0].count - 1)
+    assert fewer.after.size_bytes > target
+
+
 def test_multiply_accumulate_operations_are_those_that_torch_counts() -> None:
     from torch.utils.flop_counter import FlopCounterMode
 
@@ -145,7 +163,7 @@ def not_scalar(model: nn.Module) -> Iterator[Tensor]:
         ({"amount": "100%"}, r"^amount: '100%': must be"),
         ({"amount": "ten"}, r"^amount: 'ten': must be"),
         ({"amount": 100}, r"^100 filters were to be removed, but the limits allow \d+"),
-        ({}, r"^pass either amount, or parameters or macs"),
+        ({}, r"^pass either amount, or parameters, macs"),
         ({"amount": 3, "macs": 5}, r"^pass either amount"),
         ({"parameters": 10}, r"^parameters: 10 cannot be reached: the limits leave \d+"),
         ({"parameters": 10**9}, r"^the model costs no more than that already"),

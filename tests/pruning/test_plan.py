@@ -95,7 +95,10 @@ def test_impossible_removals_are_refused(
 def test_costs_before_and_after() -> None:
     parameters = frozenset(SHAPES)
     uses = {"a.weight": 100, "b.weight": 25}
-    before = cost(SHAPES, parameters, uses)
-    after = cost(SHAPES, parameters, uses, a_plan())
+    item_sizes = dict.fromkeys(SHAPES, 4) | {"b.weight": 2}
+    before = cost(SHAPES, parameters, uses, item_sizes)
+    after = cost(SHAPES, parameters, uses, item_sizes, a_plan())
     assert (before.parameters, before.macs) == (108 + 4 + 288, 10_800 + 7_200)
     assert (after.parameters, after.macs) == (54 + 2 + 144, 5_400 + 3_600)
+    assert before.size_bytes == 4 * (108 + 4) + 2 * 288
+    assert after.size_bytes == 4 * (54 + 2) + 2 * 144

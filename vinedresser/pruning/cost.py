@@ -18,10 +18,12 @@ class Cost:
     Attributes:
         parameters: number of elements of its parameters (without buffers).
         macs: multiply-accumulate operations of convolutions and linear layers for one example.
+        size_bytes: bytes of its parameters and buffers.
     """
 
     parameters: int
     macs: int
+    size_bytes: int
 
 
 def shapes_after(
@@ -46,6 +48,7 @@ def cost(
     shapes: Mapping[str, tuple[int, ...]],
     parameters: frozenset[str],
     uses: Mapping[str, int],
+    item_sizes: Mapping[str, int],
     plan: Plan | None = None,
 ) -> Cost:
     """Return the cost of a model after a plan.
@@ -55,10 +58,12 @@ def cost(
         parameters: names of the parameters.
         uses: how often each element of a weight is multiplied for one example: once per output
             position of a convolution, and once per row of a linear layer.
+        item_sizes: bytes of an element of each parameter and buffer.
         plan: what is removed; None: nothing.
     """
     sizes = {name: math.prod(shape) for name, shape in shapes_after(shapes, plan).items()}
     return Cost(
         parameters=sum(sizes[name] for name in parameters),
         macs=sum(sizes[name] * times for name, times in uses.items()),
+        size_bytes=sum(sizes[name] * item_size for name, item_size in item_sizes.items()),
     )

@@ -4,18 +4,39 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
 from vinedresser.pruning.backends import backend_of
 
-__all__ = ["measured_latency"]
+__all__ = ["Latency", "measured_latency"]
 
 _WARM_UP, _LEAST = 3, 11
 
 
+@dataclass(frozen=True)
+class Latency:
+    """Latency of a model before and after a removal, on one machine.
+
+    Attributes:
+        before: seconds of a forward pass of the model before it.
+        after: seconds of a forward pass of the model after it.
+        measurements: number of removals that were measured until this one was found.
+    """
+
+    before: float
+    after: float
+    measurements: int
+
+    @property
+    def share(self) -> float:
+        """The latency after the removal, as a share of the one before it."""
+        return self.after / self.before
+
+
 def measured_latency(
-    models: Sequence[Any], example: Any, *, budget: float = 2.0
+    models: Sequence[Any], example: Any, *, budget: float = 1.0
 ) -> tuple[float, ...]:
     """Measure the time of one forward pass of models, in evaluation mode and without gradients.
 

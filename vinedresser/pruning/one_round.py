@@ -13,10 +13,12 @@ from vinedresser.pruning.cost import Cost
 from vinedresser.pruning.criteria.criterion import Criterion, Floats, GroupTensors, Measured
 from vinedresser.pruning.criteria.registry import criterion_named
 from vinedresser.pruning.group import Group
+from vinedresser.pruning.latency import Latency
 from vinedresser.pruning.plan import Plan
 from vinedresser.pruning.proof import Proof, prove
-from vinedresser.pruning.ranking import Removal, candidates, parse_amount, rank
+from vinedresser.pruning.ranking import Removal, candidates, rank
 from vinedresser.pruning.selection import NO_LIMITS, Limits
+from vinedresser.pruning.targets import Targets, planned
 
 __all__ = ["CustomCriterion", "Pruned", "prune", "ranked"]
 
@@ -35,6 +37,7 @@ class Pruned:
         before: cost before the last round.
         after: cost after it.
         locked: groups that cannot be pruned, with the reason, by name.
+        latency: what was measured in the last round, if it had a target by latency.
     """
 
     model: Any
@@ -43,6 +46,7 @@ class Pruned:
     before: Cost
     after: Cost
     locked: dict[str, str]
+    latency: Latency | None = None
 
 
 def prune(
@@ -52,6 +56,8 @@ def prune(
     *,
     parameters: int | None = None,
     macs: int | None = None,
+    size_bytes: int | None = None,
+    latency: float | None = None,
     criterion: str | Criterion | CustomCriterion = "l1",
     losses: Losses | None = None,
     limits: Limits = NO_LIMITS,
@@ -68,6 +74,9 @@ def prune(
             group, by its name.
         parameters: instead of an amount, the number of parameters to get down to.
         macs: instead of an amount, the multiply-accumulate operations to get down to.
+        size_bytes: instead of an amount, the bytes of parameters and buffers to get down to.
+        latency: instead of an amount, the share of the given model's latency for the example, on
+            this machine, to get down to, between 0 and 1; see `vinedresser.pruning.targets`.
         criterion: name of a criterion, or an object or function that scores a group's channels.
         losses: called with the model; yields the losses of some batches, for criteria that measure.
         limits: what to leave.
@@ -89,14 +98,15 @@ def prune(
         ignore=ignore,
     )
     prunable = removal.prunable
-    plan, count = _plan(removal, amount, parameters=parameters, macs=macs)
+    targets = Targets(parameters, macs, size_bytes, latency)
+    plan, count, measured = planned(removal, example, amount, targets)
     pruned = prunable.removed(plan)
     # In blocks of `round_to` filters, fewer may go.
     expected = count if limits.round_to == 1 else plan.count
     proof = prove(prunable, plan, pruned, count=expected)
     locked = {group.name: group.locked for group in prunable.groups if group.locked}
     costs = removal.cost(), removal.cost(plan)
-    return Pruned(pruned, (*earlier, plan), proof, *costs, locked)
+    return Pruned(pruned, (*earlier, plan), proof, *costs, locked, measured)
 
 
 def ranked(
@@ -140,35 +150,6 @@ def _measure(
             "called with the model and yields the losses of some batches"
         )
     return measure(model, losses, groups, criterion.measurements)
-
-
-def _plan(
-    removal: Removal,
-    amount: int | str | Mapping[str, int] | None,
-    *,
-    parameters: int | None,
-    macs: int | None,
-) -> tuple[Plan, int]:
-    """Return the plan and the number of filters that it was to remove."""
-    targets = {name: value for name, value in (("parameters", parameters), ("macs", macs)) if value}
-    if (amount is None) is not bool(targets):
-        raise PruningError("pass either amount, or parameters or macs to get down to")
-    if isinstance(amount, Mapping):
-        return removal.plan_each(amount), sum(amount.values())
-    if amount is not None:
-        count = parse_amount(amount, removal.groups)
-        return removal.plan(count), count
-    count = removal.count_for(**targets)
-    plan = removal.plan(count)
-    reached = removal.cost(plan)
-    for name, wanted in targets.items():
-        if getattr(reached, name) > wanted:
-            raise PruningError(
-                f"{name}: {wanted} cannot be reached: the limits leave {getattr(reached, name)}"
-            )
-    if not count:
-        raise PruningError(f"the model costs no more than that already: {reached}")
-    return plan, count
 
 
 class _Custom(Criterion):

@@ -73,7 +73,9 @@ def prove(prunable: Prunable[Model], plan: Plan, pruned: Model, *, count: int) -
     same = len(ours) == len(theirs) and all(map(_same_bits, ours, theirs))
     checks.append(_check("outputs that a replay of the plan does not reproduce", not same, 0))
     shapes = {name: tensor.shape for name, tensor in prunable.tensors().items()}
-    sizes = [cost(shapes, prunable.parameters, {}, removal).parameters for removal in (None, plan)]
+    sizes = [
+        cost(shapes, prunable.parameters, {}, {}, removal).parameters for removal in (None, plan)
+    ]
     return Proof(tuple(checks), plan.count, (sizes[0], sizes[1]))
 
 

@@ -46,6 +46,10 @@ class Prunable(Protocol[Model]):
     def uses(self) -> Mapping[str, int]:
         """How often each element of a weight is multiplied for one example; see `cost`."""
 
+    @property
+    def item_sizes(self) -> Mapping[str, int]:
+        """Bytes of an element of each parameter and buffer, by name."""
+
     def tensors(self) -> Mapping[str, NDArray[Any]]:
         """Return parameters and buffers by name, as arrays of the host."""
 

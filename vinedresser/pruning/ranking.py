@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -167,14 +168,22 @@ class Removal:
 
     def cost(self, plan: Plan | None = None) -> Cost:
         """Return the cost of the model, after a plan if one is given."""
-        return cost(self._shapes, self.prunable.parameters, self.prunable.uses, plan)
+        prunable = self.prunable
+        return cost(self._shapes, prunable.parameters, prunable.uses, self._item_sizes, plan)
 
-    def count_for(self, *, parameters: float = np.inf, macs: float = np.inf) -> int:
+    def count_for(
+        self,
+        *,
+        parameters: float = np.inf,
+        macs: float = np.inf,
+        size_bytes: float = np.inf,
+    ) -> int:
         """Return the least number of filters to remove so that the model costs at most this much.
 
         Args:
             parameters: number of parameters.
             macs: multiply-accumulate operations.
+            size_bytes: bytes of parameters and buffers.
 
         Returns:
             The number; all that the limits allow if even that costs more.
@@ -182,7 +191,11 @@ class Removal:
 
         def fits(count: int) -> bool:
             after = self.cost(self.plan(count))
-            return after.parameters <= parameters and after.macs <= macs
+            return (
+                after.parameters <= parameters
+                and after.macs <= macs
+                and after.size_bytes <= size_bytes
+            )
 
         low, high = 0, self.most
         while low < high:
@@ -193,6 +206,10 @@ class Removal:
                 low = middle + 1
         return low
 
-    @property
+    @cached_property
+    def _item_sizes(self) -> Mapping[str, int]:
+        return self.prunable.item_sizes
+
+    @cached_property
     def _shapes(self) -> dict[str, tuple[int, ...]]:
         return {name: tensor.shape for name, tensor in self.prunable.tensors().items()}

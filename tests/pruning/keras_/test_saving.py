@@ -37,6 +37,7 @@ def test_rounds_saved_and_loaded(tmp_path: Path) -> None:
     assert pruned.after.parameters == sum(
         int(np.prod(one.shape)) for one in pruned.model.trainable_variables
     )
+    assert pruned.after.size_bytes == sum(one.numpy().nbytes for one in pruned.model.variables)
     save(pruned, tmp_path / "pruned")
     served = load(tmp_path / "pruned", build)
     expected = keras.ops.convert_to_numpy(pruned.model(EXAMPLE, training=False))

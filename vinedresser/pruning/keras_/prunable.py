@@ -65,6 +65,12 @@ class KerasPrunable:
         """See `Prunable.uses`."""
         return dict(self._trace.uses)
 
+    @property
+    def item_sizes(self) -> Mapping[str, int]:
+        """See `Prunable.item_sizes`."""
+        # The arrays of the host have the dtypes of the variables.
+        return {name: one.dtype.itemsize for name, one in self.tensors().items()}
+
     def tensors(self) -> dict[str, NDArray[Any]]:
         """See `Prunable.tensors`."""
         return {name: values_of(variable) for name, variable in self._variables.items()}

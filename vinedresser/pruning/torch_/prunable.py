@@ -77,6 +77,11 @@ class TorchPrunable:
         ctx = self._resolved.ctx
         return {name: times // ctx.batch for name, times in ctx.uses.items()}
 
+    @property
+    def item_sizes(self) -> Mapping[str, int]:
+        """Bytes of an element of each parameter and buffer, by name."""
+        return {name: one.element_size() for name, one in named_tensors(self.model).items()}
+
     def tensors(self) -> Mapping[str, np.ndarray]:
         """Return parameters and buffers by name, as arrays of the host."""
         tensors = named_tensors(self.model)

@@ -1,0 +1,65 @@
+"""Targets by latency, and targets that are not valid."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from tests.pruning.networks import EXAMPLE, build
+from vinedresser.pruning import Limits, PruningError, prune
+from vinedresser.pruning.latency import measured_latency
+
+
+def large() -> nn.Sequential:
+    """Return a network whose forward pass takes long beside the overhead of its calls."""
+    return nn.Sequential(
+        nn.Conv2d(3, 96, 3), nn.ReLU(), nn.Conv2d(96, 96, 3), nn.ReLU(), nn.Conv2d(96, 8, 3)
+    )
+
+
+@pytest.mark.thorough
+def test_a_share_of_the_latency_is_reached() -> None:
+    model, example = large(), torch.randn(8, 3, 32, 32)
+    pruned = prune(model, example, latency=0.3)
+    assert pruned.latency is not None
+    assert pruned.latency.share == pruned.latency.after / pruned.latency.before <= 0.3 * 1.05
+    assert 1 <= pruned.latency.measurements <= 12
+    assert 0 < pruned.plans[0].count < 192
+    # Measured again, with a margin for what else the machine does.
+    before, after = measured_latency([model, pruned.model], example, budget=0)
+    assert after < 0.8 * before
+
+
+def test_a_latency_that_the_limits_do_not_allow_is_an_error() -> None:
+    with pytest.raises(PruningError, match=r"latency: 0\.2 of the model's cannot be reached"):
+        prune(large(), torch.randn(4, 3, 16, 16), latency=0.2, limits=Limits(floor=92))
+
+
+def test_with_a_latency_the_other_targets_hold_too() -> None:
+    model = large()
+    target = sum(one.numel() for one in model.parameters()) // 20
+    pruned = prune(model, torch.randn(4, 3, 16, 16), latency=0.9, parameters=target)
+    assert pruned.after.parameters <= target
+    assert pruned.latency is not None
+    assert pruned.latency.share < 0.9 * 1.05
+
+
+@pytest.mark.parametrize("latency", [0, 1, -0.5, True, "50%", float("nan")])
+def test_a_latency_is_a_share(latency: Any) -> None:
+    with pytest.raises(PruningError, match=r"must be a share of the model's latency"):
+        prune(build(), EXAMPLE, latency=latency)
+
+
+@pytest.mark.parametrize("given", [{"amount": 3, "latency": 0.5}, {"amount": 3, "macs": 0}])
+def test_an_amount_and_a_target_are_refused(given: Any) -> None:
+    with pytest.raises(PruningError, match="pass either amount, or parameters"):
+        prune(build(), EXAMPLE, **given)
+
+
+@pytest.mark.parametrize("target", ["parameters", "macs", "size_bytes"])
+def test_a_target_that_the_limits_do_not_allow_is_an_error(target: str) -> None:
+    with pytest.raises(PruningError, match=rf"{target}: 0 cannot be reached: the limits leave"):
+        prune(build(), EXAMPLE, **{target: 0})  # type: ignore[arg-type]

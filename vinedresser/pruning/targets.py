@@ -1,0 +1,141 @@
+"""Removals that get a model down to a target: parameters, operations, bytes, latency."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from vinedresser.errors import PruningError
+from vinedresser.pruning.latency import Latency, measured_latency
+from vinedresser.pruning.plan import Plan
+from vinedresser.pruning.ranking import Removal, parse_amount
+
+__all__ = ["Targets", "planned"]
+
+# Latencies of one model, measured again, differ by about this much.
+_TOLERANCE = 0.05
+_MOST_MEASUREMENTS = 12
+
+
+@dataclass(frozen=True)
+class Targets:
+    """What a model is to cost at most; None: no limit.
+
+    Attributes:
+        parameters: number of elements of its parameters.
+        macs: multiply-accumulate operations for one example.
+        size_bytes: bytes of its parameters and buffers.
+        latency: share of the latency before the removal, between 0 and 1; 5 % more are accepted.
+    """
+
+    parameters: int | None = None
+    macs: int | None = None
+    size_bytes: int | None = None
+    latency: float | None = None
+
+    @property
+    def costs(self) -> dict[str, int]:
+        """Targets by field of `Cost`: what is known without running the model."""
+        given = {name: value for name, value in asdict(self).items() if value is not None}
+        given.pop("latency", None)
+        return given
+
+
+def planned(
+    removal: Removal, example: Any, amount: int | str | Mapping[str, int] | None, targets: Targets
+) -> tuple[Plan, int, Latency | None]:
+    """Return the plan that removes an amount, or as few filters as it takes to reach targets.
+
+    Args:
+        removal: the ranked model.
+        example: an input of the model, for latency.
+        amount: see `vinedresser.pruning.prune`.
+        targets: what to reach, if there is no amount.
+
+    Returns:
+        The plan, the number of filters that it was to remove, and, with a target by latency, what
+        was measured.
+
+    Raises:
+        PruningError: both or neither are given, one is not valid, or a target cannot be reached.
+    """
+    if (amount is None) is (targets == Targets()):
+        raise PruningError(
+            "pass either amount, or parameters, macs, size_bytes or latency to get down to"
+        )
+    if isinstance(amount, Mapping):
+        return removal.plan_each(amount), sum(amount.values()), None
+    if amount is not None:
+        count = parse_amount(amount, removal.groups)
+        return removal.plan(count), count, None
+    count = removal.count_for(**targets.costs)
+    reached = removal.cost(removal.plan(count))
+    for name, wanted in targets.costs.items():
+        if getattr(reached, name) > wanted:
+            raise PruningError(
+                f"{name}: {wanted} cannot be reached: the limits leave {getattr(reached, name)}"
+            )
+    if targets.latency is not None:
+        return _by_latency(removal, example, targets.latency, count)
+    if not count:
+        raise PruningError(f"the model costs no more than that already: {reached}")
+    return removal.plan(count), count, None
+
+
+def _by_latency(
+    removal: Removal, example: Any, target: float, least: int
+) -> tuple[Plan, int, Latency]:
+    """Return a plan whose latency is within 5 % of a share of the model's, or just below it.
+
+    The search begins with the share of operations. Latency is about proportional to operations, so
+    each measurement improves the estimate, and bisects the number of filters where it misleads:
+    an odd number of channels can be slower than the next multiple of 8.
+
+    Args:
+        removal: the ranked model.
+        example: an input of the model.
+        target: share of its latency.
+        least: least number of filters to remove.
+    """
+    if isinstance(target, bool) or not isinstance(target, int | float) or not 0 < target < 1:
+        raise PruningError(
+            f"latency: {target!r}: must be a share of the model's latency, between 0 and 1"
+        )
+    low, high = max(least, 1), removal.most
+    found: dict[int, tuple[float, float]] = {}
+    macs: float = removal.cost().macs
+    share = 1.0
+    while low <= high and len(found) < _MOST_MEASUREMENTS:
+        count = removal.count_for(macs=macs * target / share)
+        if not low <= count <= high:
+            count = low if not found and count < low else (low + high) // 2
+        plan = removal.plan(count)
+        if not plan.count:
+            low = count + 1
+            continue
+        if plan.count not in found:
+            smaller = removal.prunable.removed(plan)
+            times = measured_latency([removal.prunable.model, smaller], example)
+            found[plan.count] = times[0], times[1]
+        macs, share = removal.cost(plan).macs, _share(found[plan.count])
+        if abs(share / target - 1) <= _TOLERANCE:
+            return plan, count, Latency(*found[plan.count], len(found))
+        if share > target:
+            low = count + 1
+        else:
+            high = plan.count - 1
+    enough = [one for one, times in found.items() if _share(times) <= target * (1 + _TOLERANCE)]
+    if not enough:
+        closest = min(map(_share, found.values()), default=1.0)
+        raise PruningError(
+            f"latency: {target} of the model's cannot be reached: with up to {removal.most} "
+            f"filters less, which the limits allow, it is {closest:.2f} at best"
+        )
+    count = min(enough)
+    return removal.plan(count), count, Latency(*found[count], len(found))
+
+
+def _share(times: tuple[float, float]) -> float:
+    before, after = times
+    return after / before
