@@ -14,7 +14,10 @@ from vinedresser.pruning.prunable import Prunable
 __all__ = ["Backend", "Losses"]
 
 Losses = Callable[[Any], Iterable[Any]]
-"""Called with the model; yields the loss of one batch after the other, each a scalar tensor."""
+"""Called with the model; yields the loss of one batch after the other, each a scalar tensor.
+
+With TensorFlow, each loss must be computed when the next one is asked for, as a generator does.
+"""
 
 
 class Backend(Protocol):

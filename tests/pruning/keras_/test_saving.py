@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import pytest
 
-from vinedresser.pruning import PruningError, load, prune, save
+from vinedresser.pruning import load, prune, save
 
 EXAMPLE = np.random.default_rng(0).normal(size=(2, 12, 12, 3)).astype("float32")
 
@@ -55,8 +55,3 @@ def test_a_keras_file_computes_the_same(tmp_path: Path) -> None:
         keras.ops.convert_to_numpy(one(EXAMPLE, training=False)) for one in (pruned, served)
     )
     np.testing.assert_array_equal(found, expected)
-
-
-def test_criteria_that_measure_gradients_are_refused() -> None:
-    with pytest.raises(PruningError, match="input_taylor: not supported for Keras models"):
-        prune(build(), EXAMPLE, 2, criterion="taylor_activation", losses=lambda _: [])

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from vinedresser.capture.keras_.model.names import Names
-from vinedresser.errors import PruningError
 from vinedresser.pruning.backend import Losses
 from vinedresser.pruning.criteria.criterion import Measured, Measurement
 from vinedresser.pruning.group import Group
 from vinedresser.pruning.keras_.graph import graph_of, values_of
+from vinedresser.pruning.keras_.measuring import measure
 from vinedresser.pruning.keras_.prunable import KerasPrunable
 from vinedresser.pruning.keras_.timing import forward_timer
 from vinedresser.pruning.plan import Plan
@@ -44,16 +44,13 @@ class KerasBackend:
 
     def measure(
         self,
-        model: Any,  # noqa: ARG002
-        losses: Losses,  # noqa: ARG002
-        groups: Iterable[Group],  # noqa: ARG002
+        model: Any,
+        losses: Losses,
+        groups: Iterable[Group],
         measurements: Iterable[Measurement],
     ) -> Measured:
-        """Refuse: gradients of Keras models are not measured yet; see `Backend.measure`."""
-        raise PruningError(
-            f"{', '.join(measurements)}: not supported for Keras models; choose a criterion that "
-            "needs weights only"
-        )
+        """See `Backend.measure`."""
+        return measure(model, losses, [*groups], [*measurements])
 
     def forward_timer(self, model: Any, example: Any) -> Callable[[], float]:
         """See `Backend.forward_timer`."""

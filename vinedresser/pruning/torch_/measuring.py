@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -16,7 +15,8 @@ from vinedresser.capture.torch_.names import Names
 from vinedresser.errors import PruningError
 from vinedresser.pruning.backend import Losses
 from vinedresser.pruning.criteria.criterion import Floats, Measured, Measurement
-from vinedresser.pruning.group import Group, Role, layer_of
+from vinedresser.pruning.group import Group
+from vinedresser.pruning.taylor_terms import TaylorTerms, check_loss, weights_by_layer
 
 __all__ = ["measure"]
 
@@ -43,31 +43,17 @@ def measure(
     """
     if not measurements:
         return {}
-    terms: dict[Measurement, dict[str, list[Floats]]] = {one: {} for one in measurements}
-    readers = _weights_by_layer(groups, "input") if "input_taylor" in terms else {}
-    makers = _weights_by_layer(groups, "filter") if "weight_taylor" in terms else {}
-    batch = _Batch(terms.get("input_taylor", {}))
-    with _in_evaluation(model), _reading(model, readers, batch):
-        count = 0
+    terms = TaylorTerms(measurements)
+    readers = weights_by_layer(groups, "input") if "input_taylor" in measurements else {}
+    makers = weights_by_layer(groups, "filter") if "weight_taylor" in measurements else {}
+    wanted = set().union(*makers.values())
+    with _in_evaluation(model), _reading(model, readers, terms):
         for loss in losses(model):
-            _backward(loss, count)
-            if makers:
-                wanted = set().union(*makers.values())
-                _add_weights(model, wanted, terms["weight_taylor"])
-            batch.end()
+            _backward(loss, terms.batches)
+            _add_weights(model, wanted, terms)
+            terms.end_batch()
             model.zero_grad()
-            count += 1
-    if not count:
-        raise PruningError("losses: yields nothing; the criterion needs the loss of some batches")
-    for measurement, tensors in terms.items():
-        for name, steps in tensors.items():
-            for step, value in enumerate(steps):
-                if not np.isfinite(value).all():
-                    raise PruningError(
-                        f"{measurement} of {name} in batch {step}: not finite; the gradient is NaN "
-                        "or infinite"
-                    )
-    return terms
+    return terms.finish()
 
 
 def _backward(loss: Any, batch: int) -> None:
@@ -76,64 +62,43 @@ def _backward(loss: Any, batch: int) -> None:
             f"losses: batch {batch}: must be a scalar tensor that depends on the model, not "
             f"{type(loss).__name__}"
         )
-    if not torch.isfinite(loss).item():
-        raise PruningError(f"losses: batch {batch}: the loss is {loss.item()}")
+    check_loss(loss.item(), batch)
     loss.backward()
 
 
-def _weights_by_layer(groups: Iterable[Group], role: Role) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
-    for group in groups:
-        for member in group.of_role(role):
-            found.setdefault(layer_of(member.tensor), set()).add(member.tensor)
-    return found
-
-
-def _add_weights(model: nn.Module, wanted: set[str], terms: dict[str, list[Floats]]) -> None:
+def _add_weights(model: nn.Module, wanted: set[str], terms: TaylorTerms) -> None:
     for one in Names(model).parameters():
         if one.path in wanted:
             # A layer that the batch did not use has no gradient.
             gradient = torch.zeros_like(one.value) if one.value.grad is None else one.value.grad
-            terms.setdefault(one.path, []).append(_array(one.taylor_terms(gradient)))
+            terms.add_weight(one.path, _array(one.taylor_terms(gradient)))
 
 
-class _Batch:
-    """The Taylor terms of inputs in one batch, of all calls of each layer."""
+def _before(
+    terms: TaylorTerms, weights: set[str], module: nn.Module, args: tuple[Any, ...]
+) -> None:
+    """Await the gradient of the input of the layer with these weights."""
+    if not args or not isinstance(args[0], Tensor) or not args[0].requires_grad:
+        return
+    value = args[0].detach()
+    last = isinstance(module, nn.Linear)
 
-    def __init__(self, terms: dict[str, list[Floats]]) -> None:
-        self._terms = terms
-        self._calls: dict[str, list[Floats]] = {}
+    def arrived(gradient: Tensor) -> None:
+        terms.add_input(weights, _array(taylor_terms(value, gradient.detach(), last=last)))
 
-    def before(self, weights: set[str], module: nn.Module, args: tuple[Any, ...]) -> None:
-        """Await the gradient of the input of the layer with these weights."""
-        if not args or not isinstance(args[0], Tensor) or not args[0].requires_grad:
-            return
-        value = args[0].detach()
-        last = isinstance(module, nn.Linear)
-
-        def arrived(gradient: Tensor) -> None:
-            terms = _array(taylor_terms(value, gradient.detach(), last=last))
-            for weight in weights:
-                self._calls.setdefault(weight, []).append(terms)
-
-        args[0].register_hook(arrived)
-
-    def end(self) -> None:
-        """Add what all calls of each layer have measured in the batch."""
-        for weight, calls in self._calls.items():
-            rows = [one.reshape(-1, one.shape[-1]) for one in calls]
-            self._terms.setdefault(weight, []).append(np.concatenate(rows))
-        self._calls.clear()
+    args[0].register_hook(arrived)
 
 
 @contextmanager
-def _reading(model: nn.Module, readers: Mapping[str, set[str]], batch: _Batch) -> Iterator[None]:
+def _reading(
+    model: nn.Module, readers: Mapping[str, set[str]], terms: TaylorTerms
+) -> Iterator[None]:
     """Observe the inputs of the layers that read channels."""
     handles = []
     try:
         for path, module in Names(model).modules():
             if weights := readers.get(path):
-                handles.append(module.register_forward_pre_hook(partial(batch.before, weights)))
+                handles.append(module.register_forward_pre_hook(partial(_before, terms, weights)))
         yield
     finally:
         for handle in handles:
