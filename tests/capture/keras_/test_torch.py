@@ -58,8 +58,20 @@ def test_final_state_is_the_same_as_without_a_hook(training: str, found: dict[st
     assert result["problems"] == []
     assert result["steps"] == list(range(0, result["steps"][-1] + 1, 2))
     kinds = {"weights", "gradients", "inputs", "outputs", "optimizer_state", "labels"}
-    assert kinds <= set(result["kinds"])
-    assert ("attention" in result["kinds"]) == (training == "attention")
+    found_kinds = {name.partition("/")[0] for name in result["names"]}
+    assert kinds <= found_kinds
+    assert ("attention" in found_kinds) == (training == "attention")
+
+
+def test_layers_have_the_names_of_their_attributes(found: dict[str, Any]) -> None:
+    """As with TensorFlow."""
+    expected = {
+        "custom": {"outputs/mix#2", "outputs/encoder.dense", "outputs/blocks.0", "outputs/head"},
+        "attention": {"attention/fused", "weights/grouped.query_dense.kernel"},
+        "recurrent": {"weights/lstm.cell.recurrent_kernel"},
+    }
+    for training, names in expected.items():
+        assert names <= set(found[training]["names"])
 
 
 def test_a_custom_loop_is_captured_step_by_step(found: dict[str, Any]) -> None:

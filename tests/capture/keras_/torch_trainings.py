@@ -30,12 +30,11 @@ def _identity(name: str, folder: Path) -> dict[str, Any]:
     hooked = final_bits(ZOO[name], hook.watch)
     hook.close()
     run = open_run(folder)
-    kinds = sorted({one.partition("/")[0] for one in run.tensor_names()})
     return {
         "equal": hooked == plain,
         "problems": hook.problems,
         "steps": run.steps("train").tolist(),
-        "kinds": kinds,
+        "names": sorted(run.tensor_names()),
     }
 
 

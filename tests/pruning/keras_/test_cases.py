@@ -227,8 +227,6 @@ CASES: dict[str, Callable[[], Any]] = {
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_unusual_is_pruned_with_proof(name: str) -> None:
-    if name == "recurrent layers" and keras.backend.backend() == "torch":
-        pytest.skip("the names of the cells differ in the new model, which is refused by name")
     rng = np.random.default_rng(0)
     model = CASES[name]()
     redraw(model, rng)

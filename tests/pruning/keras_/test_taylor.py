@@ -15,8 +15,8 @@ from tests.pruning.keras_.zoo import keras
 from vinedresser.pruning import PruningError, prune
 from vinedresser.pruning.keras_ import KerasPrunable
 from vinedresser.pruning.keras_.backend import KerasBackend
+from vinedresser.pruning.keras_.double_precision import double_precision
 from vinedresser.pruning.keras_.graph import values_of
-from vinedresser.pruning.keras_.variants import double_precision
 
 layers, ops = keras.layers, keras.ops
 IMAGES = np.random.default_rng(2).normal(size=(2, 3, 6, 6, 2))

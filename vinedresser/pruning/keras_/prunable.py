@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 from vinedresser.capture.keras_.model.names import Names
 from vinedresser.pruning.group import Group
 from vinedresser.pruning.keras_.checks import checked_inputs, checked_model
+from vinedresser.pruning.keras_.double_precision import double_precision
 from vinedresser.pruning.keras_.graph import functional_of, graph_of, values_of
 from vinedresser.pruning.keras_.grouping import group_channels
 from vinedresser.pruning.keras_.masking import masked_weights, run_masked
 from vinedresser.pruning.keras_.removal import Removal, removal
 from vinedresser.pruning.keras_.surgery import rebuild
 from vinedresser.pruning.keras_.tracing import trace
-from vinedresser.pruning.keras_.variants import double_precision, redraw
+from vinedresser.pruning.keras_.variants import redraw
 from vinedresser.pruning.plan import Plan
 from vinedresser.pruning.prunable import Outputs, Variant
 

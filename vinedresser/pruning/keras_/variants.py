@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from keras.src.backend.common.dtypes import BIT64_TO_BIT32_DTYPE
 
 from vinedresser.pruning.keras_.graph import values_of
 
-__all__ = ["double_precision", "in_precision", "redraw"]
-
-
-@contextmanager
-def double_precision() -> Iterator[None]:
-    """Let operations on float64 compute in float64, in all threads.
-
-    On other backends than TensorFlow, Keras computes many of them in float32.
-    """
-    usual = BIT64_TO_BIT32_DTYPE["float64"]
-    BIT64_TO_BIT32_DTYPE["float64"] = "float64"
-    try:
-        yield
-    finally:
-        BIT64_TO_BIT32_DTYPE["float64"] = usual
+__all__ = ["in_precision", "redraw"]
 
 
 def in_precision(config: Any, dtype: str) -> Any:

@@ -164,11 +164,14 @@ def _layer_paths(model: Any, prefix: str) -> list[tuple[str, Any]]:
 
 def _own_name(owner: Any, value: Any) -> str | None:
     """Return the name of an object's attribute, such as "fc1" or "blocks.0"; None if not found."""
+    # On the torch backend, a layer is a torch module, which keeps the layers among its attributes
+    # in a dictionary of their own.
+    attributes = {**vars(owner), **vars(owner).get("_modules", {})}
     # Public names take precedence.
-    for attribute in sorted(map(str, vars(owner)), key=lambda one: one.startswith("_")):
+    for attribute in sorted(map(str, attributes), key=lambda one: one.startswith("_")):
         if attribute in _KERAS_OWN or attribute.startswith("_self_"):
             continue
-        name, found = attribute.lstrip("_"), vars(owner)[attribute]
+        name, found = attribute.lstrip("_"), attributes[attribute]
         if found is value:
             return name
         for key, item in _items(found):
