@@ -43,11 +43,7 @@ NO_LIMITS = Limits()
 
 def removable(groups: Sequence[Group], limits: Limits) -> int:
     """Return how many channels the limits allow to remove from groups that are not locked."""
-    return sum(
-        sum(size for *_, size in _blocks(np.zeros(group.size), 0, group, limits))
-        for group in groups
-        if not group.locked
-    )
+    return sum(sum(_sizes(group, limits)) for group in groups if not group.locked)
 
 
 def select(
@@ -104,22 +100,28 @@ def select(
     }
 
 
+def _sizes(group: Group, limits: Limits) -> list[int]:
+    """Return the numbers of channels of the blocks in which a group's channels may go."""
+    spare = group.size - limits.kept(group)
+    first = group.size % limits.round_to or limits.round_to
+    if first > spare:
+        return []
+    return [first] + [limits.round_to] * ((spare - first) // limits.round_to)
+
+
 def _blocks(
     ascending: NDArray[np.float64], place: int, group: Group, limits: Limits
 ) -> list[_Block]:
     """Return the blocks in which a group's channels may go, lowest scores first."""
-    spare = group.size - limits.kept(group)
-    blocks: list[_Block] = []
-    gone = 0
-    size = group.size % limits.round_to or limits.round_to
-    highest = -np.inf
-    while gone + size <= spare:
-        # Scores ascend, so means do, too, up to rounding: a block never precedes an earlier one.
-        highest = max(highest, float(np.mean(ascending[gone : gone + size])))
-        blocks.append((highest, place, gone, size))
-        gone += size
-        size = limits.round_to
-    return blocks
+    sizes = np.array(_sizes(group, limits), dtype=np.int64)
+    if not sizes.size:
+        return []
+    gone = np.cumsum(sizes) - sizes
+    means = np.add.reduceat(ascending[: sizes.sum()], gone) / sizes
+    # Scores ascend, so means do, too, up to rounding: a block never precedes an earlier one.
+    highest = np.maximum.accumulate(means)
+    each = zip(highest.tolist(), gone.tolist(), sizes.tolist(), strict=True)
+    return [(mean, place, before, size) for mean, before, size in each]
 
 
 def _check(group: Group, scores: NDArray[np.float64]) -> None:

@@ -91,9 +91,8 @@ class GroupTensors:
         return mean
 
     def _rows(self, member: Member) -> Floats:
-        tensor = np.asarray(self.tensors[member.tensor], dtype=np.float64)
-        taken = np.moveaxis(tensor, member.axis, 0)[member.indices]
-        return taken.reshape(self.group.size, -1)
+        taken = np.moveaxis(self.tensors[member.tensor], member.axis, 0)[member.indices]
+        return taken.reshape(self.group.size, -1).astype(np.float64)
 
 
 class Criterion(ABC):

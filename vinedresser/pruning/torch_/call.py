@@ -3,11 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 import torch
 
 __all__ = ["Call", "tensors_in"]
+
+
+class _Argument(NamedTuple):
+    """An argument of an operator: its place, whether it is always given by name, its default."""
+
+    place: int
+    kwarg_only: bool
+    default: Any
+
+
+class _Known(NamedTuple):
+    """What is known of an operator; asking torch takes longer than running a small one."""
+
+    name: str
+    in_place: bool
+    pointwise: bool
+    arguments: dict[str, _Argument]
+
+
+@cache
+def _known(operator: torch._ops.OpOverload) -> _Known:
+    schema = operator._schema
+    in_place = schema.is_mutable and schema.name.endswith("_")
+    name = schema.name.rpartition("::")[2]
+    arguments = {
+        one.name: _Argument(place, one.kwarg_only, one.default_value)
+        for place, one in enumerate(schema.arguments)
+    }
+    pointwise = torch.Tag.pointwise in operator.tags
+    return _Known(name.removesuffix("_") if in_place else name, in_place, pointwise, arguments)
 
 
 class Call:
@@ -35,34 +66,34 @@ class Call:
         self.operator = operator
         self.args = args
         self.kwargs = dict(kwargs)
-        self.name = operator._schema.name.rpartition("::")[2]
-        if self.in_place:
-            self.name = self.name.removesuffix("_")
+        self._known = _known(operator)
+        self.name = self._known.name
         self.outputs: list[torch.Tensor] = []
 
     @property
     def in_place(self) -> bool:
         """Whether it changes its first argument and returns it."""
-        schema = self.operator._schema
-        return schema.is_mutable and schema.name.endswith("_")
+        return self._known.in_place
 
     @property
     def pointwise(self) -> bool:
         """Whether it treats each element by itself, after broadcasting."""
-        return torch.Tag.pointwise in self.operator.tags
+        return self._known.pointwise
 
     def __getitem__(self, name: str) -> Any:
         """Return an argument by its name, or its default."""
-        for place, argument in enumerate(self.operator._schema.arguments):
-            if argument.name == name:
-                if place < len(self.args) and not argument.kwarg_only:
-                    return self.args[place]
-                return self.kwargs.get(name, argument.default_value)
-        raise KeyError(name)
+        argument = self._known.arguments[name]
+        if argument.place < len(self.args) and not argument.kwarg_only:
+            return self.args[argument.place]
+        return self.kwargs.get(name, argument.default)
 
     def has(self, name: str) -> bool:
         """Return whether the operator has an argument of this name."""
-        return any(one.name == name for one in self.operator._schema.arguments)
+        return name in self._known.arguments
+
+    def place(self, name: str) -> int:
+        """Return the place of an argument."""
+        return self._known.arguments[name].place
 
     @property
     def tensors(self) -> list[torch.Tensor]:

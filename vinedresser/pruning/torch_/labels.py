@@ -61,10 +61,10 @@ class Labels:
 
     def roots(self, labels: Indices) -> Indices:
         """Return the lowest label that each label is united with, in the same shape."""
-        found = self._parents[labels]
+        found: Indices = self._parents[labels]
         while True:
             further = self._parents[found]
-            if np.array_equal(found, further):
+            if (found == further).all():
                 return found
             found = further
 
@@ -85,4 +85,4 @@ class Labels:
     def owners(self, labels: Indices) -> list[int]:
         """Return the places in ``axes`` of the axes that labels belong to; 0 is ignored."""
         places = np.searchsorted(self.firsts, labels[labels > 0], side="right") - 1
-        return [int(place) for place in np.unique(places)]
+        return sorted(set(places.tolist()))

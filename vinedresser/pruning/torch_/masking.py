@@ -46,8 +46,7 @@ class Masking:
             tensor = call[name]
             kept = self._kept(ctx, tensor, dim % tensor.ndim)
             if kept is not None:
-                place = [one.name for one in call.operator._schema.arguments].index(name)
-                before = call.args[:place]
+                before = call.args[: call.place(name)]
                 return call.run(*before, tensor.masked_fill(~kept, 0))
         return call.run()
 

@@ -22,7 +22,7 @@ from vinedresser.pruning.torch_.running import (
     in_precision,
     named_tensors,
     output_tensors,
-    redrawn,
+    redraw,
     summary,
 )
 from vinedresser.pruning.torch_.surgery import removed
@@ -55,7 +55,7 @@ class TorchPrunable:
             )
         if any(torch.nn.parameter.is_lazy(one) for one in model.parameters()):
             raise PruningError("the model has uninitialised parameters; run it once")
-        self._resolved: Resolved = resolve(copied(model, {}), self._example)
+        self._resolved: Resolved = resolve(model, self._example)
         if not self.groups:
             raise PruningError(
                 "the model has nothing to prune: no convolution or linear layer of it runs"
@@ -123,7 +123,9 @@ class TorchPrunable:
         """
         dtype = torch.float32 if variant == "float32" else torch.float64
         example = self._example.to(dtype)
-        original = redrawn(self.model) if variant == "redrawn" else in_precision(self.model, dtype)
+        original = in_precision(self.model, dtype)
+        if variant == "redrawn":
+            redraw(original)
         masking = Masking(self._resolved.grouping.removed_labels(_channels(plan)))
         masked = arrays(trace(original, example, self._resolved.choices, masking)[1])
         return masked, _outputs(removed(original, plan), example)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -18,9 +19,11 @@ from vinedresser.pruning.torch_.running import (
     RAISED,
     Example,
     arrays,
+    copied,
+    in_precision,
     named_tensors,
     output_tensors,
-    redrawn,
+    redraw,
     summary,
 )
 from vinedresser.pruning.torch_.surgery import removed
@@ -28,7 +31,8 @@ from vinedresser.pruning.torch_.tracer import Choices, trace
 
 __all__ = ["Resolved", "resolve"]
 
-_LIMIT = 1e-12
+# Largest relative difference of outputs that is rounding, in float32 and float64.
+_SINGLE, _DOUBLE = 1e-5, 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +67,6 @@ class Resolved:
 class _Search:
     """What was found out so far."""
 
-    model: torch.nn.Module
-    example: Example
     ways: dict[int, int] = field(default_factory=dict)
     heads: frozenset[int] = frozenset()
     locks: list[tuple[Indices, str]] = field(default_factory=list)
@@ -72,11 +74,11 @@ class _Search:
     counted: dict[int, frozenset[str]] = field(default_factory=dict)
     reasons: dict[int, str] = field(default_factory=dict)
 
-    def trace(self) -> Resolved:
-        """Trace the model, and again until it is known which channels belong to heads."""
+    def trace(self, model: torch.nn.Module, example: Example) -> Resolved:
+        """Trace a model, and again until it is known which channels belong to heads."""
         while True:
             choices = Choices(dict(self.ways), self.heads)
-            ctx, _ = trace(self.model, self.example, choices)
+            ctx, _ = trace(model, example, choices)
             if ctx.heads == self.heads:
                 break
             self.heads = frozenset(ctx.heads)
@@ -153,21 +155,20 @@ def resolve(model: torch.nn.Module, example: Example) -> Resolved:
     """Trace a model, try every group, and lock those whose removal changes what is left.
 
     Args:
-        model: the model, in evaluation mode.
+        model: the model; it stays as it is.
         example: its arguments.
     """
-    search = _Search(model, example)
-    trial = redrawn(model)
+    search = _Search()
+    trial = _Trial(model, example)
     while True:
-        found = search.trace()
+        found = search.trace(trial.original(), example)
         open_groups = [one for one in found.grouping.groups if not one.locked and one.size > 1]
-        precise = example.to(torch.float64)
-        failures = _failures(trial, precise, found, open_groups)
+        failures = _failures(trial, found, open_groups)
         if not failures:
             failures = {
                 one.name: reason
                 for one in search.suspects(found, open_groups)
-                if (reason := _failure(trial, precise, found, [one]))
+                if (reason := trial.failure(found, [one]))
             }
         if not failures:
             return search.explained(found)
@@ -175,37 +176,80 @@ def resolve(model: torch.nn.Module, example: Example) -> Resolved:
             search.advance(found, name, reason)
 
 
-def _failures(
-    model: torch.nn.Module, example: Example, found: Resolved, groups: Sequence[Group]
-) -> dict[str, str]:
+def _failures(trial: _Trial, found: Resolved, groups: Sequence[Group]) -> dict[str, str]:
     """Return the groups whose removal fails, with the reason.
 
     All are tried at once; only if that fails, halves, until the culprits are found.
     """
-    reason = _failure(model, example, found, groups)
+    reason = trial.failure(found, groups)
     if not reason:
         return {}
     if len(groups) == 1:
         return {groups[0].name: reason}
     middle = len(groups) // 2
-    failures = _failures(model, example, found, groups[:middle]) | _failures(
-        model, example, found, groups[middle:]
-    )
+    failures = _failures(trial, found, groups[:middle]) | _failures(trial, found, groups[middle:])
     # Each half can be removed without the other, but not with it.
     return failures or {groups[-1].name: reason}
 
 
-def _failure(
-    model: torch.nn.Module, example: Example, found: Resolved, groups: Sequence[Group]
+class _Trial:
+    """Removes channels of a model with random weights, and compares outputs.
+
+    Args:
+        model: the model; it stays as it is.
+        example: its arguments.
+    """
+
+    def __init__(self, model: torch.nn.Module, example: Example) -> None:
+        self._model = model
+        self._example = example
+        # One copy for both weights: to allocate a large model takes longer than to fill it.
+        self._copy = copied(model, {})
+        self._is_redrawn = False
+
+    def original(self) -> torch.nn.Module:
+        """Return a copy of the model with its own weights, until the next trial."""
+        if self._is_redrawn:
+            own = named_tensors(self._model)
+            with torch.no_grad():
+                for name, tensor in named_tensors(self._copy).items():
+                    tensor.copy_(own[name])
+            self._is_redrawn = False
+        return self._copy
+
+    def failure(self, found: Resolved, groups: Sequence[Group]) -> str:
+        """Return why a quarter of the channels of groups cannot be removed; "" if they can."""
+        random = np.random.default_rng(0)
+        channels = {
+            one.name: tuple(
+                random.choice(one.size, size=max(1, one.size // 4), replace=False).tolist()
+            )
+            for one in groups
+        }
+        if not channels:
+            return ""
+        if not self._is_redrawn:
+            redraw(self._copy)
+            self._is_redrawn = True
+        # Several times faster, and nearly always enough; the rest is decided in float64.
+        if _outcome(self._copy, self._example, found, channels, _SINGLE) == "":
+            return ""
+        return _outcome(*self._precise, found, channels, _DOUBLE)
+
+    @cached_property
+    def _precise(self) -> tuple[torch.nn.Module, Example]:
+        """The copy with random weights, and the example, in float64."""
+        return in_precision(self._copy, torch.float64), self._example.to(torch.float64)
+
+
+def _outcome(
+    model: torch.nn.Module,
+    example: Example,
+    found: Resolved,
+    channels: dict[str, tuple[int, ...]],
+    limit: float,
 ) -> str:
-    """Return why a quarter of the channels of groups cannot be removed; "" if they can."""
-    random = np.random.default_rng(0)
-    channels = {
-        one.name: tuple(random.choice(one.size, size=max(1, one.size // 4), replace=False).tolist())
-        for one in groups
-    }
-    if not channels:
-        return ""
+    """Return why channels cannot be removed; "" if outputs differ by no more than the limit."""
     try:
         pruned = arrays(
             output_tensors(example.fresh().run(removed(model, _plan(model, found, channels))))
@@ -215,7 +259,7 @@ def _failure(
     masking = Masking(found.grouping.removed_labels(channels))
     masked = arrays(trace(model, example, found.choices, masking)[1])
     difference = relative_difference(masked, pruned)
-    if difference <= _LIMIT:
+    if difference <= limit:
         return ""
     return f"without some of its channels, the model computes something else (by {difference:.2g})"
 

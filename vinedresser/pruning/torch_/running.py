@@ -21,9 +21,10 @@ __all__ = [
     "arrays",
     "copied",
     "in_precision",
+    "like",
     "named_tensors",
     "output_tensors",
-    "redrawn",
+    "redraw",
     "summary",
 ]
 
@@ -172,41 +173,71 @@ def copied(model: torch.nn.Module, replaced: Mapping[int, torch.Tensor]) -> torc
 
 def in_precision(model: torch.nn.Module, dtype: torch.dtype) -> torch.nn.Module:
     """Return a copy of a model in evaluation mode, with floats of this type."""
-    return copied(model, {}).to(dtype)
+    tensors = named_tensors(model).values()
+    # Those that have another type would be copied twice.
+    cast = {
+        id(one): like(one, one.detach().to(dtype))
+        for one in tensors
+        if one.is_floating_point() and one.dtype != dtype
+    }
+    return copied(model, cast).to(dtype)
 
 
-def redrawn(model: torch.nn.Module) -> torch.nn.Module:
-    """Return a copy of a model in evaluation mode, in float64, with random weights.
+def like(tensor: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """Return values as a parameter, if the tensor that they replace is one."""
+    if isinstance(tensor, torch.nn.Parameter):
+        return torch.nn.Parameter(values, requires_grad=tensor.requires_grad)
+    return values
 
-    They are of a size that keeps activations near 1. Buffers, which may be tables, keep their
-    values, but for the statistics of normalisations.
+
+def redraw(model: torch.nn.Module) -> None:
+    """Give a model random weights, of a size that keeps activations near 1.
+
+    Buffers, which may be tables, keep their values, but for the statistics of normalisations.
     """
-    generator = torch.Generator().manual_seed(0)
-    drawn = in_precision(model, torch.float64)
+    draw = _Draw()
     with torch.no_grad():
-        for name, tensor in drawn.named_parameters():
+        for name, tensor in model.named_parameters():
             if not tensor.is_floating_point():
                 continue
             if tensor.ndim > 1 and tensor[0].numel() > 1:
                 # The variance that keeps activations near 1 (He et al., 2015).
                 bound = (6 / tensor[0].numel()) ** 0.5
-                _draw(tensor, -bound, bound, generator)
+                draw.fill(tensor, -bound, bound)
             elif name.endswith("bias"):
-                _draw(tensor, -0.5, 0.5, generator)
+                draw.fill(tensor, -0.5, 0.5)
             else:
-                _draw(tensor, 0.5, 1.5, generator)
-        for name, statistic in drawn.named_buffers():
+                draw.fill(tensor, 0.5, 1.5)
+        for name, statistic in model.named_buffers():
             if name.endswith("running_mean"):
-                _draw(statistic, -0.5, 0.5, generator)
+                draw.fill(statistic, -0.5, 0.5)
             elif name.endswith("running_var"):
-                _draw(statistic, 0.5, 1.5, generator)
-    return drawn
+                draw.fill(statistic, 0.5, 1.5)
 
 
-def _draw(tensor: torch.Tensor, low: float, high: float, generator: torch.Generator) -> None:
-    """Fill a tensor with uniform random numbers, the same on every device."""
-    drawn = torch.empty(tensor.shape, dtype=tensor.dtype)
-    tensor.copy_(drawn.uniform_(low, high, generator=generator))
+# Prime, so that no two channels of a weight get the same numbers.
+_DRAWN = 65_537
+
+
+class _Draw:
+    """Uniform random numbers, the same on every device.
+
+    Drawing each element of a large model takes longer than running it, so tensors repeat numbers of
+    one table, each from another place on.
+    """
+
+    def __init__(self) -> None:
+        self._random = torch.Generator().manual_seed(0)
+        table = torch.empty(_DRAWN, dtype=torch.float64).uniform_(generator=self._random)
+        self._twice = table.repeat(2)
+
+    def fill(self, tensor: torch.Tensor, low: float, high: float) -> None:
+        """Fill a tensor with numbers between two bounds."""
+        first = int(torch.randint(_DRAWN, (), generator=self._random))
+        count = tensor.numel()
+        table = self._twice[first : first + min(_DRAWN, count)] * (high - low) + low
+        repeated = table.to(tensor.device, tensor.dtype).repeat(-(-count // _DRAWN))
+        tensor.copy_(repeated[:count].view(tensor.shape))
 
 
 def output_tensors(result: Any) -> list[torch.Tensor]:

@@ -10,7 +10,7 @@ from torch import nn
 
 from vinedresser.errors import PruningError
 from vinedresser.pruning.plan import Plan, check_fits
-from vinedresser.pruning.torch_.running import copied, named_tensors
+from vinedresser.pruning.torch_.running import copied, like, named_tensors
 
 __all__ = ["removed"]
 
@@ -57,9 +57,7 @@ def _cut(tensor: torch.Tensor, axes: Mapping[str, list[int]]) -> torch.Tensor:
     for axis, gone in axes.items():
         kept = np.delete(np.arange(tensor.shape[int(axis)]), gone)
         smaller = smaller.index_select(int(axis), torch.from_numpy(kept).to(tensor.device))
-    if isinstance(tensor, nn.Parameter):
-        return nn.Parameter(smaller.contiguous(), requires_grad=tensor.requires_grad)
-    return smaller.contiguous()
+    return like(tensor, smaller.contiguous())
 
 
 _DIRECTIONS = {
