@@ -44,6 +44,14 @@ def model_on_disk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def test_a_saved_model_is_loaded_bit_for_bit(tmp_path: Path) -> None:
+    model = saved(tmp_path / "pruned").eval()
+    loaded = load(tmp_path / "pruned", lambda: build(seed=3)).eval()
+    with torch.no_grad():
+        assert torch.equal(loaded(EXAMPLE), model(EXAMPLE))
+
+
+@pytest.mark.thorough
 def test_a_fresh_process_rebuilds_the_model_bit_for_bit(tmp_path: Path) -> None:
     model = saved(tmp_path / "pruned").eval()
     output = tmp_path / "output.pt"

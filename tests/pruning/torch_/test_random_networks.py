@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -15,6 +17,7 @@ from tests.pruning.torch_.reference import (
     share_removed,
 )
 from vinedresser.pruning.torch_ import TorchPrunable
+from vinedresser.pruning.torch_.surgery import removed
 
 
 def _pruned(seeds: range, *, nasty: bool) -> list[float]:
@@ -24,9 +27,11 @@ def _pruned(seeds: range, *, nasty: bool) -> list[float]:
         network, names = random_network(seed, nasty=nasty)
         model = random_weights(network, seed)
         example = torch.randn(2, 3, 6, 6, dtype=torch.float64)
-        prunable = TorchPrunable(model, example)
+        # In float32, most trials of removals are decided without float64.
+        given = torch.float32 if seed % 2 else torch.float64
+        prunable = TorchPrunable(copy.deepcopy(model).to(given), example.to(given))
         plan = plan_of(prunable, seed=seed)
-        pruned = prunable.removed(plan).eval()
+        pruned = removed(model, plan).eval()
         expected, found = masked_reference(model, plan, example), results(pruned, example)
         for one, other in zip(expected, found, strict=True):
             assert np.abs(one - other).max() <= 1e-11 * np.abs(one).max(), (seed, names)
@@ -46,11 +51,11 @@ def _check(shares: list[float], least: float) -> None:
 
 
 def test_networks_of_plain_operations() -> None:
-    _check(_pruned(range(25), nasty=False), 0.95)
+    _check(_pruned(range(10), nasty=False), 0.95)
 
 
 def test_networks_that_break_other_tools() -> None:
-    _check(_pruned(range(25), nasty=True), 0.75)
+    _check(_pruned(range(10), nasty=True), 0.75)
 
 
 @pytest.mark.slow
