@@ -256,7 +256,9 @@ class Context:
     def sized(self, call: Call, size: int, labels: Indices) -> None:
         """Note a size that the user's code may contain as a number or as an attribute."""
         path = self.path[-1]
-        if isinstance(self.modules[path], torch.nn.Linear | torch.nn.modules.conv._ConvNd):
+        # Code of torch, which takes its sizes from the input.
+        known = torch.nn.Linear | torch.nn.modules.conv._ConvNd | torch.nn.Flatten
+        if isinstance(self.modules[path], known):
             return
         self.choose(call, labels, 1)
         for name, value in vars(self.modules[path]).items():

@@ -53,11 +53,13 @@ class Masking:
     def _kept(self, ctx: Context, tensor: torch.Tensor, dim: int) -> torch.Tensor | None:
         """Return bool [1, .., channels, .., 1]: which are left; None if all are."""
         labels = ctx.at(tensor, dim)
-        if labels is None or not np.isin(labels, self._removed).any():
+        if labels is None:
+            return None
+        kept = torch.from_numpy(~np.isin(labels, self._removed))
+        if kept.all():
             return None
         sizes = [1] * tensor.ndim
         sizes[dim] = -1
-        kept = torch.from_numpy(~np.isin(labels, self._removed))
         return kept.to(tensor.device).view(sizes)
 
     def _layer_norm(self, ctx: Context, call: Call, first: int) -> Any:
