@@ -47,7 +47,18 @@ def reason(prunable: TorchPrunable, name: str) -> str:
     return next(one.locked for one in prunable.groups if one.name == name)
 
 
+def depthwise() -> nn.Module:
+    """Return a depthwise convolution and one that reads it."""
+    return nn.Sequential(nn.Conv2d(8, 8, 3, groups=8), nn.Conv2d(8, 4, 1))
+
+
 OPEN: dict[str, Callable[[], nn.Module]] = {
+    "space padded with zeros": lambda: Between(
+        lambda _, x: nn.functional.pad(x, (1, 2, 0, 1)), depthwise()
+    ),
+    "space padded with ones, and cut": lambda: Between(
+        lambda _, x: nn.functional.pad(x, (1, 2, -1, 0), value=1.0), depthwise()
+    ),
     "view with the module's attribute": lambda: Between(
         lambda s, x: x.view(-1, s.features), nn.Linear(8 * 36, 4), features=8 * 36
     ),

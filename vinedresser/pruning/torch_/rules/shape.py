@@ -231,8 +231,18 @@ def roll(ctx: Context, call: Call) -> list[list[Layer]]:
 
 
 def pad(ctx: Context, call: Call) -> list[list[Layer]]:
-    """Pad with a constant; padded channels have no label."""
-    return _moved(ctx, call, call.tensors[0], lambda full: call.run(full, call["pad"], 0))
+    """Pad with a constant, or cut; padded channels have no label, padded pixels their channel's.
+
+    The sizes of the padding begin with the last dimension.
+    """
+    tensor, sizes = call.tensors[0], list(call["pad"])
+    layers = []
+    for layer in ctx.of(tensor):
+        place = 2 * (tensor.ndim - 1 - layer.dim)
+        labels = torch.from_numpy(layer.labels)
+        padded = torch.constant_pad_nd(labels, sizes[place : place + 2])
+        layers.append(Layer(layer.dim, padded.numpy()))
+    return [layers]
 
 
 def cat(ctx: Context, call: Call) -> list[list[Layer]]:
