@@ -51,7 +51,7 @@ def pruned(seed: int, *, odd: bool) -> bool:
     return True
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 def test_a_plain_network_is_pruned(seed: int) -> None:
     assert pruned(seed, odd=False)
 
@@ -63,7 +63,7 @@ def test_a_network_with_an_odd_operation_is_pruned_or_locked(seed: int) -> None:
 
 @pytest.mark.thorough
 def test_nearly_all_plain_networks_are_pruned() -> None:
-    results = [pruned(seed, odd=False) for seed in range(8, 130)]
+    results = [pruned(seed, odd=False) for seed in range(4, 130)]
     assert np.mean(results) >= 0.95
 
 

@@ -48,7 +48,8 @@ class GroupTensors:
     def rows(self, *roles: Role) -> list[Floats]:
         """Return float64 [channels, elements] for each member with one of the roles.
 
-        A row holds all elements of the tensor that belong to the channel.
+        A row holds all elements of the tensor that belong to the channel. The arrays are copies,
+        which the caller may change.
         """
         return [self._rows(member) for member in self.group.of_role(*roles)]
 

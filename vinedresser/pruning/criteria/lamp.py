@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from vinedresser.pruning.criteria.criterion import Criterion, Floats, GroupTensors
+from vinedresser.pruning.criteria.norms import squared_norms
 
 __all__ = ["Lamp"]
 
@@ -20,7 +21,7 @@ class Lamp(Criterion):
 
     def score(self, group: GroupTensors) -> Floats:
         """See `Criterion.score`."""
-        squares = np.sum([np.square(rows).sum(axis=1) for rows in group.filters()], axis=0)
+        squares = squared_norms(group)
         order = np.argsort(squares, kind="stable")
         ascending = squares[order]
         remaining = np.cumsum(ascending[::-1])[::-1]

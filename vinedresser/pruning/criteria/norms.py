@@ -6,7 +6,7 @@ import numpy as np
 
 from vinedresser.pruning.criteria.criterion import Criterion, Floats, GroupTensors
 
-__all__ = ["L1Norm", "L2Norm", "over_mean"]
+__all__ = ["L1Norm", "L2Norm", "over_mean", "squared_norms"]
 
 
 class L1Norm(Criterion):
@@ -20,7 +20,8 @@ class L1Norm(Criterion):
 
     def score(self, group: GroupTensors) -> Floats:
         """See `Criterion.score`."""
-        return over_mean(np.sum([np.abs(rows).sum(axis=1) for rows in group.filters()], axis=0))
+        sums = [np.abs(rows, out=rows).sum(axis=1) for rows in group.filters()]
+        return over_mean(np.sum(sums, axis=0))
 
 
 class L2Norm(Criterion):
@@ -30,8 +31,18 @@ class L2Norm(Criterion):
 
     def score(self, group: GroupTensors) -> Floats:
         """See `Criterion.score`."""
-        squares = np.sum([np.square(rows).sum(axis=1) for rows in group.filters()], axis=0)
-        return over_mean(np.sqrt(squares))
+        return over_mean(np.sqrt(squared_norms(group)))
+
+
+def squared_norms(group: GroupTensors) -> Floats:
+    """Return float64 [channels]: squared Euclidean norm of all filters of a channel.
+
+    Raises:
+        PruningError: no weight makes the channels.
+    """
+    squares = [np.square(rows, out=rows).sum(axis=1) for rows in group.filters()]
+    total: Floats = np.sum(squares, axis=0)
+    return total
 
 
 def over_mean(scores: Floats) -> Floats:
