@@ -164,9 +164,10 @@ def _layer_paths(model: Any, prefix: str) -> list[tuple[str, Any]]:
 
 def _own_name(owner: Any, value: Any) -> str | None:
     """Return the name of an object's attribute, such as "fc1" or "blocks.0"; None if not found."""
-    # On the torch backend, a layer is a torch module, which keeps the layers among its attributes
-    # in a dictionary of their own.
-    attributes = {**vars(owner), **vars(owner).get("_modules", {})}
+    attributes = vars(owner)
+    if keras.backend.backend() == "torch":
+        # A layer is a torch module, which keeps those of its attributes that are layers apart.
+        attributes = {**attributes, **attributes["_modules"]}
     # Public names take precedence.
     for attribute in sorted(map(str, attributes), key=lambda one: one.startswith("_")):
         if attribute in _KERAS_OWN or attribute.startswith("_self_"):
