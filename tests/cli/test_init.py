@@ -53,6 +53,17 @@ def test_the_example_sweep_runs_unchanged(tmp_path: Path) -> None:
     assert states <= {"finished", "stopped"}
 
 
+@pytest.mark.thorough
+def test_the_example_pruning_runs_unchanged(tmp_path: Path) -> None:
+    done = vinedresser("init", "prune", cwd=tmp_path)
+    written = "wrote prune.toml\nwrote pruning.py\n"
+    assert done.stdout == f"{written}next: vinedresser prune prune.toml\n"
+    done = vinedresser("prune", "prune.toml", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "ended            target_reached: " in done.stdout
+    assert (tmp_path / "runs" / "digits-pruning" / "pruning.html").exists()
+
+
 def test_existing_files_are_kept(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("mine", encoding="utf-8")
     assert vinedresser("init", "sweep", cwd=tmp_path).returncode == 0

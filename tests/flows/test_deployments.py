@@ -21,7 +21,7 @@ from vinedresser.processes import marked_processes
 from vinedresser.store.reading.reader import open_run
 from vinedresser.store.records import RUN_ID_VARIABLE
 from vinedresser.tasks.config.sweep_file import load_sweep
-from vinedresser.tasks.sweeping.dated_sweep import dated_sweep
+from vinedresser.tasks.parents.dated import dated
 
 EXPERIMENT = f"""
 [run]
@@ -69,12 +69,12 @@ def test_flow_runs_of_the_same_second_make_sweeps_of_their_own(tmp_path: Path) -
     due = datetime(2026, 11, 21, 2, tzinfo=UTC)
     flows = [str(number) for number in range(8)]
     with ThreadPoolExecutor(8) as several:
-        made = [one.name for one in several.map(lambda flow: dated_sweep(load, flow, due), flows)]
+        made = [one.name for one in several.map(lambda flow: dated(load, flow, due), flows)]
     first = "search-20261121T020000Z"
     assert sorted(made) == [first, *(f"{first}-{number}" for number in range(2, 9))]
     # A retried flow run gets its sweep again.
-    assert [dated_sweep(load, flow, due).name for flow in flows] == made
-    later = dated_sweep(load, flows[0], due.replace(second=1))
+    assert [dated(load, flow, due).name for flow in flows] == made
+    later = dated(load, flows[0], due.replace(second=1))
     assert later.experiment.store == tmp_path / "runs" / "search-20261121T020001Z"
 
 

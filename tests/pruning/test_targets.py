@@ -53,10 +53,28 @@ def test_a_latency_is_a_share(latency: Any) -> None:
         prune(build(), EXAMPLE, latency=latency)
 
 
-@pytest.mark.parametrize("given", [{"amount": 3, "latency": 0.5}, {"amount": 3, "macs": 0}])
-def test_an_amount_and_a_target_are_refused(given: Any) -> None:
-    with pytest.raises(PruningError, match="pass either amount, or parameters"):
+@pytest.mark.parametrize(
+    "given", [{"amount": 3, "latency": 0.5}, {"amount": {"stem": 1}, "macs": 10}]
+)
+def test_amounts_and_targets_that_contradict_are_refused(given: Any) -> None:
+    with pytest.raises(PruningError, match=r"^amount: with a target by latency"):
         prune(build(), EXAMPLE, **given)
+
+
+def test_an_amount_is_the_most_that_goes_for_a_target() -> None:
+    whole = prune(build(), EXAMPLE, 1).before.parameters
+    by_target = prune(build(), EXAMPLE, parameters=int(0.7 * whole))
+    many = prune(build(), EXAMPLE, by_target.proof.count + 5, parameters=int(0.7 * whole))
+    few = prune(build(), EXAMPLE, 2, parameters=int(0.7 * whole))
+    assert many.plans == by_target.plans
+    assert few.proof.count == 2
+    with pytest.raises(PruningError, match="no filters are to be removed: reached"):
+        prune(build(), EXAMPLE, 2, parameters=whole)
+
+
+def test_an_amount_below_a_block_is_refused() -> None:
+    with pytest.raises(PruningError, match="1 is less than a block of 4"):
+        prune(build(), EXAMPLE, 1, limits=Limits(round_to=4))
 
 
 @pytest.mark.parametrize("target", ["parameters", "macs", "size_bytes"])

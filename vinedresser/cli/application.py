@@ -13,6 +13,7 @@ from vinedresser import __version__
 from vinedresser.cli.capturing import capture
 from vinedresser.cli.deploying import deploy
 from vinedresser.cli.inspecting import judge, show
+from vinedresser.cli.pruning import prune
 from vinedresser.cli.rules import rules
 from vinedresser.cli.running import run
 from vinedresser.cli.servers import down, ui, up
@@ -71,6 +72,9 @@ def _version(
 
 
 app.command(context_settings=_SCRIPT_LINE)(run)
-for _command in (init, train, sweep, deploy, judge, show, capture, status, reconcile, ui, up, down):
+for _command in (
+    *(init, train, sweep, prune, deploy),
+    *(judge, show, capture, status, reconcile, ui, up, down),
+):
     app.command()(_command)
 app.add_typer(rules, name="rules")

@@ -1,4 +1,4 @@
-"""`vinedresser deploy`: create a Prefect deployment of an experiment or a sweep."""
+"""`vinedresser deploy`: create a Prefect deployment of a file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from vinedresser.errors import ConfigError
 
 
 def deploy(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="An experiment.toml or sweep.toml.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="An experiment.toml, sweep.toml or prune.toml.")
+    ],
     *,
     cron: Annotated[
         str | None, typer.Option(help="Schedule, such as '0 2 * * *' (default: run on request).")

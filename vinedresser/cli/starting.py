@@ -13,26 +13,31 @@ from vinedresser.errors import ConfigError
 
 # Inside the package, where linters and type checkers see them.
 _STARTERS = files("vinedresser.cli") / "starters"
-_SCRIPT = "train.py"
 
 
 class _Kind(StrEnum):
     EXPERIMENT = "experiment"
     SWEEP = "sweep"
+    PRUNE = "prune"
 
 
-_COMMANDS = {_Kind.EXPERIMENT: "train", _Kind.SWEEP: "sweep"}
+# The command that runs each, and the script that it needs.
+_COMMANDS = {_Kind.EXPERIMENT: "train", _Kind.SWEEP: "sweep", _Kind.PRUNE: "prune"}
+_SCRIPTS = {_Kind.EXPERIMENT: "train.py", _Kind.SWEEP: "train.py", _Kind.PRUNE: "pruning.py"}
 
 
 def init(
-    kind: Annotated[_Kind, typer.Argument(metavar="experiment|sweep", help="Kind of example.")],
+    kind: Annotated[
+        _Kind, typer.Argument(metavar="experiment|sweep|prune", help="Kind of example.")
+    ],
     folder: Annotated[
         Path, typer.Argument(metavar="FOLDER", help="Directory, created if missing.")
     ] = Path(),
 ) -> None:
     """Write a runnable example to start from.
 
-    Writes a commented experiment.toml or sweep.toml, and a train.py unless one exists.
+    Writes a commented experiment.toml, sweep.toml or prune.toml, and the script that it runs
+    unless one exists.
     """
     from vinedresser.cli.views.console import console, relative
 
@@ -41,7 +46,7 @@ def init(
         raise ConfigError(f"{file}: already exists; choose another folder")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for path in (file, folder / _SCRIPT):
+        for path in (file, folder / _SCRIPTS[kind]):
             if not path.exists():
                 content = (_STARTERS / path.name).read_text(encoding="utf-8")
                 path.write_text(content, encoding="utf-8")

@@ -16,10 +16,10 @@ from vinedresser.tasks.known_tracking import remember_tracking
 from vinedresser.tasks.lifecycle.earlier_runs import adopt_living
 from vinedresser.tasks.lifecycle.run_queue import run_queue
 from vinedresser.tasks.lifecycle.worker_run import work_order
+from vinedresser.tasks.parents.dated import dated as make_dated
 from vinedresser.tasks.reconcile.flow_record import flow_recorded
 from vinedresser.tasks.stages import STAGES, reconcile
 from vinedresser.tasks.stores import ensure_store
-from vinedresser.tasks.sweeping.dated_sweep import dated_sweep
 from vinedresser.tasks.sweeping.sweep_result import (
     SweepResult,
     begin_sweep,
@@ -67,7 +67,7 @@ def sweep(
     """
     load = partial(load_sweep, path, store=store, max_concurrent=max_concurrent)
     if dated:
-        searched = dated_sweep(load, str(flow_run.id), flow_run.scheduled_start_time)
+        searched = make_dated(load, str(flow_run.id), flow_run.scheduled_start_time)
     else:
         searched = load()
     searched.experiment.refuse_missing_gpus()

@@ -14,7 +14,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["main", "parameters_as_arguments"]
+from vinedresser.errors import ConfigError, did_you_mean
+
+__all__ = ["function_named", "main", "parameters_as_arguments"]
 
 
 def parameters_as_arguments(parameters: dict[str, Any]) -> list[str]:
@@ -36,7 +38,10 @@ def main(arguments: list[str]) -> None:
         sys.path.insert(0, os.getcwd())
     given = dict(setting.split("=", 1) for setting in settings)
     parameters = {name.replace("-", "_"): json.loads(value) for name, value in given.items()}
-    function = _function(target)
+    try:
+        function = function_named(target)
+    except ConfigError as error:
+        sys.exit(str(error))
     try:
         inspect.signature(function).bind(**parameters)
     except TypeError as error:
@@ -46,18 +51,25 @@ def main(arguments: list[str]) -> None:
     function(**parameters)
 
 
-def _function(target: str) -> Callable[..., object]:
-    """Return the function that ``MODULE:FUNCTION`` names."""
+def function_named(target: str) -> Callable[..., Any]:
+    """Return the function that ``MODULE:FUNCTION`` names.
+
+    Raises:
+        ConfigError: there is no such module or function.
+    """
     name, _, attribute = target.partition(":")
     try:
         module = importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise
-        sys.exit(f"{target}: no module {error.name} in {os.getcwd()} or installed")
-    function: Callable[..., object] | None = getattr(module, attribute, None)
+        raise ConfigError(
+            f"{target}: no module {error.name} in {os.getcwd()} or installed"
+        ) from error
+    function: Callable[..., Any] | None = getattr(module, attribute, None)
     if not callable(function):
-        sys.exit(f"{target}: {module.__file__} has no function {attribute}")
+        near = did_you_mean(attribute, vars(module))
+        raise ConfigError(f"{target}: {module.__file__} has no function {attribute}{near}")
     return function
 
 

@@ -11,12 +11,12 @@ from vinedresser.pruning.criteria.criterion import Floats, Measured, Measurement
 from vinedresser.pruning.group import Group, Role, layer_of
 from vinedresser.store.reading.reader import Run
 
-__all__ = ["read_measured", "tensors_to_measure"]
+__all__ = ["read_measured"]
 
 _ROLES: dict[Measurement, Role] = {"input_taylor": "input", "weight_taylor": "filter"}
 
 
-def tensors_to_measure(
+def _tensors(
     groups: Iterable[Group], measurements: Iterable[Measurement]
 ) -> dict[str, tuple[Measurement, str]]:
     """Return the names under which a hook captures what is to be measured.
@@ -44,24 +44,25 @@ def read_measured(
     """Return what a run has measured.
 
     Args:
-        run: a run that captured `tensors_to_measure` at every step.
+        run: a run that captured the collections of that name at some steps.
         groups: the groups to be ranked.
         measurements: what the criterion needs.
 
     Raises:
-        PruningError: it has no step, or a value is not finite.
+        PruningError: it captured none of it, or a value is not finite.
         StoreError: the run cannot be read.
     """
     measured: dict[Measurement, dict[str, list[Floats]]] = {one: {} for one in measurements}
     names = set(run.tensor_names())
-    for name, (measurement, tensor) in tensors_to_measure(groups, measurements).items():
+    for name, (measurement, tensor) in _tensors(groups, measurements).items():
         # A layer that is called several times has a number from the second call on.
         calls = [one for one in names if one == name or one.startswith(f"{name}#")]
-        steps = [_step(run, calls, step) for step in run.steps("train").tolist()]
-        if steps and calls:
-            measured[measurement][tensor] = steps
-    if measurements and not run.steps("train").size:
-        raise PruningError(f"{run.path}: nothing was measured: the losses of no batch came")
+        if calls:
+            steps = set.intersection(*(set(run.tensor(one).steps().tolist()) for one in calls))
+            measured[measurement][tensor] = [_step(run, calls, step) for step in sorted(steps)]
+    for one, found in measured.items():
+        if not any(found.values()):
+            raise PruningError(f"{run.path}: no {one} of this model; capture the collection {one}")
     return measured
 
 
@@ -70,7 +71,5 @@ def _step(run: Run, calls: Sequence[str], step: int) -> Floats:
     values = [np.asarray(run.tensor(call).value(step), dtype=np.float64) for call in calls]
     for call, value in zip(calls, values, strict=True):
         if not np.isfinite(value).all():
-            raise PruningError(
-                f"{call} at batch {step}: not finite; the loss or its gradient is NaN or infinite"
-            )
+            raise PruningError(f"{run.path}: {call}, step {step}: not finite")
     return values[0] if len(values) == 1 else np.concatenate(values)

@@ -14,11 +14,13 @@ from vinedresser.pruning.criteria.criterion import Criterion, Floats, GroupTenso
 from vinedresser.pruning.criteria.registry import criterion_named
 from vinedresser.pruning.group import Group
 from vinedresser.pruning.latency import Latency
+from vinedresser.pruning.measured import read_measured
 from vinedresser.pruning.plan import Plan
 from vinedresser.pruning.proof import Proof, prove
 from vinedresser.pruning.ranking import Removal, candidates, rank
 from vinedresser.pruning.selection import NO_LIMITS, Limits
 from vinedresser.pruning.targets import Targets, planned
+from vinedresser.store.reading.reader import Run
 
 __all__ = ["CustomCriterion", "Pruned", "prune", "ranked"]
 
@@ -59,7 +61,7 @@ def prune(
     size_bytes: int | None = None,
     latency: float | None = None,
     criterion: str | Criterion | CustomCriterion = "l1",
-    losses: Losses | None = None,
+    losses: Losses | Run | None = None,
     limits: Limits = NO_LIMITS,
     kinds: Collection[str] = ("filters",),
     ignore: Collection[str] = (),
@@ -72,13 +74,16 @@ def prune(
             arguments.
         amount: number of filters to remove, or a share of them, such as "10%"; or a number for each
             group, by its name.
-        parameters: instead of an amount, the number of parameters to get down to.
-        macs: instead of an amount, the multiply-accumulate operations to get down to.
-        size_bytes: instead of an amount, the bytes of parameters and buffers to get down to.
+        parameters: number of parameters to get down to; with an amount, no more filters go than
+            it takes to reach the targets.
+        macs: multiply-accumulate operations to get down to.
+        size_bytes: bytes of parameters and buffers to get down to.
         latency: instead of an amount, the share of the given model's latency for the example, on
             this machine, to get down to, between 0 and 1; see `vinedresser.pruning.targets`.
         criterion: name of a criterion, or an object or function that scores a group's channels.
-        losses: called with the model; yields the losses of some batches, for criteria that measure.
+        losses: for criteria that measure gradients: a function that is called with the model and
+            yields the losses of some batches; or a run in which a hook has captured what they
+            need of this model, the collections "input_taylor" or "weight_taylor".
         limits: what to leave.
         kinds: what to choose from: "filters" of convolutions, "units" of linear layers, "heads".
         ignore: layers to leave alone.
@@ -114,7 +119,7 @@ def ranked(
     example: Any,
     *,
     criterion: str | Criterion | CustomCriterion,
-    losses: Losses | None,
+    losses: Losses | Run | None,
     limits: Limits,
     kinds: Collection[str],
     ignore: Collection[str],
@@ -138,7 +143,7 @@ def ranked(
 def _measure(
     measure: Callable[..., Measured],
     model: Any,
-    losses: Losses | None,
+    losses: Losses | Run | None,
     groups: Sequence[Group],
     criterion: Criterion,
 ) -> Measured:
@@ -149,6 +154,8 @@ def _measure(
             f"criterion {criterion.name} measures gradients: pass losses, a function that is "
             "called with the model and yields the losses of some batches"
         )
+    if isinstance(losses, Run):
+        return read_measured(losses, groups, criterion.measurements)
     return measure(model, losses, groups, criterion.measurements)
 
 

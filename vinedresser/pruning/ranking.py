@@ -145,7 +145,7 @@ class Removal:
             counts: number of channels by group.
 
         Raises:
-            PruningError: there is no such group to choose from, or the limits do not allow it.
+            PruningError: no group to choose from has this name, or the limits do not allow it.
         """
         by_name = {group.name: group for group in self.groups}
         channels: dict[str, tuple[int, ...]] = {}

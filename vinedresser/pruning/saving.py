@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from vinedresser.errors import KeyMissing, PruningError, StoreError
+from vinedresser.errors import CorruptData, KeyMissing, PruningError, StoreError
 from vinedresser.pruning.backends import backend_of
+from vinedresser.pruning.folders import model_folder
 from vinedresser.pruning.one_round import Pruned
 from vinedresser.pruning.plan import Plan, plan_from_json
+from vinedresser.pruning.proof import Check, Proof
 from vinedresser.store.storage.local import LocalStorage
 
-__all__ = ["load", "read_plans", "save"]
+__all__ = ["is_saved", "load", "load_with_plans", "read_proof", "save", "save_model"]
 
 Model = TypeVar("Model")
 
@@ -35,16 +37,37 @@ def save(pruned: Pruned, folder: str | Path) -> None:
         PruningError: the folder has a saved model already.
         OSError: a file cannot be written.
     """
-    folder = Path(folder)
-    if (folder / _WEIGHTS).exists():
+    save_model(pruned.model, pruned.plans, pruned.proof, Path(folder))
+
+
+def save_model(model: Any, plans: Sequence[Plan], proof: Proof | None, folder: Path) -> None:
+    """Write a model: its plans, a proof if there is one, and its weights as they are now.
+
+    Args:
+        model: the model, pruned or not.
+        plans: how it came from the unpruned one; see `Pruned`.
+        proof: what was checked when it was pruned last; None: nothing is known.
+        folder: see `save`.
+
+    Raises:
+        PruningError: see `save`.
+        OSError: a file cannot be written.
+    """
+    if is_saved(folder):
         raise PruningError(f"{folder}: holds a pruned model already; choose another folder")
     folder.mkdir(parents=True, exist_ok=True)
     storage = LocalStorage(folder)
-    for number, plan in enumerate(pruned.plans, start=1):
+    for number, plan in enumerate(plans, start=1):
         storage.put(f"plan-{number}.json", [plan.to_json().encode()])
-    storage.put(_PROOF, [json.dumps(asdict(pruned.proof), indent=1).encode(), b"\n"])
+    if proof is not None:
+        storage.put(_PROOF, [json.dumps(asdict(proof), indent=1).encode(), b"\n"])
     # Last: with the weights, the model is complete.
-    backend_of(pruned.model).write_weights(pruned.model, folder / _WEIGHTS)
+    backend_of(model).write_weights(model, folder / _WEIGHTS)
+
+
+def is_saved(folder: Path) -> bool:
+    """Return whether a folder has a complete saved model."""
+    return (folder / _WEIGHTS).exists()
 
 
 def load(folder: str | Path, build: Callable[[], Model]) -> Model:
@@ -53,15 +76,28 @@ def load(folder: str | Path, build: Callable[[], Model]) -> Model:
     The files hold data only, so the model's code comes from the caller.
 
     Args:
-        folder: see `save`.
+        folder: folder of a saved model, see `save`; of a round of a pruning; or of a whole
+            pruning, for the round that is its result.
         build: returns the unpruned model, with any weights.
 
     Raises:
         PruningError: a file is missing, damaged or not a regular file, or the plans are for another
             architecture.
     """
-    folder = Path(folder)
-    plans = read_plans(folder)
+    return load_with_plans(folder, build)[0]
+
+
+def load_with_plans(folder: str | Path, build: Callable[[], Model]) -> tuple[Model, list[Plan]]:
+    """Return a saved model, and how it came from the unpruned one; see `load`.
+
+    Raises:
+        PruningError: see `load`.
+    """
+    try:
+        folder = model_folder(Path(folder))
+    except (StoreError, CorruptData) as error:
+        raise PruningError(str(error)) from error
+    plans = _read_plans(folder)
     model = build()
     backend = backend_of(model)
     for number, plan in enumerate(plans, start=1):
@@ -70,15 +106,28 @@ def load(folder: str | Path, build: Callable[[], Model]) -> Model:
         except PruningError as error:
             raise PruningError(f"{folder}/plan-{number}.json: {error}") from error
     backend.read_weights(model, folder / _WEIGHTS)
-    return model
+    return model, plans
 
 
-def read_plans(folder: str | Path) -> list[Plan]:
-    """Return the plans of a saved model, round by round.
+def read_proof(folder: Path) -> Proof | None:
+    """Return the proof that was saved with a model; None if there is none.
 
     Raises:
-        PruningError: there is none, or one is damaged or not a regular file.
+        PruningError: it is damaged or not a regular file.
     """
+    try:
+        document = json.loads(LocalStorage(folder).get(_PROOF, 0, _MOST))
+        checks = tuple(Check(**one) for one in document["checks"])
+        before, after = document["parameters"]
+        return Proof(checks, int(document["count"]), (int(before), int(after)))
+    except KeyMissing:
+        return None
+    except (StoreError, ValueError, TypeError, KeyError, RecursionError) as error:
+        raise PruningError(f"{folder}/{_PROOF}: not a readable proof: {error}") from error
+
+
+def _read_plans(folder: Path) -> list[Plan]:
+    """Return the plans of a saved model, round by round; none of an unpruned one."""
     plans: list[Plan] = []
     storage = LocalStorage(folder)
     while True:
@@ -92,6 +141,6 @@ def read_plans(folder: str | Path) -> list[Plan]:
         if len(text) > _MOST:
             raise PruningError(f"{folder}/{key}: not a plan: larger than {_MOST >> 20} MiB")
         plans.append(plan_from_json(text, source=f"{folder}/{key}"))
-    if not plans:
+    if not plans and not is_saved(folder):
         raise PruningError(f"{folder}: holds no pruned model: plan-1.json is missing")
     return plans

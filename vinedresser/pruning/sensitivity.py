@@ -9,6 +9,7 @@ from vinedresser.pruning.backend import Losses
 from vinedresser.pruning.criteria.criterion import Criterion
 from vinedresser.pruning.one_round import CustomCriterion, ranked
 from vinedresser.pruning.selection import NO_LIMITS, Limits, removable
+from vinedresser.store.reading.reader import Run
 
 __all__ = ["amounts_within", "scan"]
 
@@ -20,7 +21,7 @@ def scan(
     *,
     shares: Sequence[float] = (0.1, 0.25, 0.5),
     criterion: str | Criterion | CustomCriterion = "l1",
-    losses: Losses | None = None,
+    losses: Losses | Run | None = None,
     limits: Limits = NO_LIMITS,
     kinds: Collection[str] = ("filters",),
     ignore: Collection[str] = (),

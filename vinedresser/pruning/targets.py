@@ -51,24 +51,20 @@ def planned(
         removal: the ranked model.
         example: an input of the model, for latency.
         amount: see `vinedresser.pruning.prune`.
-        targets: what to reach, if there is no amount.
+        targets: what to reach; with an amount, fewer filters go if that reaches the costs.
 
     Returns:
         The plan, the number of filters that it was to remove, and, with a target by latency, what
         was measured.
 
     Raises:
-        PruningError: both or neither are given, one is not valid, or a target cannot be reached.
+        PruningError: neither is given, they do not go together, one is not valid, or a target
+            cannot be reached.
     """
-    if (amount is None) is (targets == Targets()):
-        raise PruningError(
-            "pass either amount, or parameters, macs, size_bytes or latency to get down to"
-        )
-    if isinstance(amount, Mapping):
-        return removal.plan_each(amount), sum(amount.values()), None
     if amount is not None:
-        count = parse_amount(amount, removal.groups)
-        return removal.plan(count), count, None
+        return *_by_amount(removal, amount, targets), None
+    if targets == Targets():
+        raise PruningError("pass amount, or parameters, macs, size_bytes or latency to get down to")
     count = removal.count_for(**targets.costs)
     reached = removal.cost(removal.plan(count))
     for name, wanted in targets.costs.items():
@@ -81,6 +77,26 @@ def planned(
     if not count:
         raise PruningError(f"the model costs no more than that already: {reached}")
     return removal.plan(count), count, None
+
+
+def _by_amount(
+    removal: Removal, amount: int | str | Mapping[str, int], targets: Targets
+) -> tuple[Plan, int]:
+    """Return the plan that removes an amount, or less if less reaches the targets."""
+    if targets.latency is not None or (isinstance(amount, Mapping) and targets.costs):
+        raise PruningError(
+            "amount: with a target by latency, and by group with any target, pass only one of them"
+        )
+    if isinstance(amount, Mapping):
+        return removal.plan_each(amount), sum(amount.values())
+    count = parse_amount(amount, removal.groups)
+    if targets.costs:
+        count = min(count, removal.count_for(**targets.costs))
+    plan = removal.plan(count)
+    if not plan.count:
+        why = f"{count} is less than a block of {removal.limits.round_to}" if count else "reached"
+        raise PruningError(f"amount: no filters are to be removed: {why}")
+    return plan, count
 
 
 def _by_latency(

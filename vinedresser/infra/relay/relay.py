@@ -106,7 +106,7 @@ class Relay:
             self._pool.shutdown()
 
     def _refuse_removed(self) -> None:
-        """Refuse to go on without a spool: the upload would never be complete."""
+        """Fail if the spool is gone: the upload would never be complete."""
         if is_missing(self._folder / PRIVATE):
             raise RunRemoved(
                 f"{self._folder}: was removed before all of it was uploaded to "

@@ -87,6 +87,11 @@ class GroupTensors:
         """Return float64 [..., channels] from float64 [..., channels of the member's layer]."""
         length = self.tensors[member.tensor].shape[member.axis]
         # A grouped convolution reads several channels with each index of its weight's axis.
+        if step.shape[-1] % length:
+            raise PruningError(
+                f"{member.tensor}: was measured with {step.shape[-1]} channels and has {length}; "
+                "measure the same model"
+            )
         folded = step.reshape(*step.shape[:-1], -1, length).mean(axis=-2)
         mean: Floats = folded[..., member.indices].mean(axis=-1)
         return mean

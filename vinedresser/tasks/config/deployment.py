@@ -1,4 +1,4 @@
-"""Deploy an experiment or sweep file to Prefect: a worker runs it, on a schedule."""
+"""Deploy an experiment, sweep or prune file to Prefect: a worker runs it, on a schedule."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from vinedresser.infra.deployment import Deployed, make_deployment
 from vinedresser.infra.scheduling import Schedule
 from vinedresser.infra.servers import WORK_POOL
 from vinedresser.tasks.config.experiment import load_experiment
+from vinedresser.tasks.config.prune_file import load_pruning
 from vinedresser.tasks.config.sweep_file import load_sweep
 
 
@@ -22,7 +23,7 @@ def deploy(
     """Deploy the flow of a file, which is checked now and read again for each run.
 
     Args:
-        path: the file; with a table ``sweep`` it is a sweep, and each run makes a separate one.
+        path: the file; with a table ``sweep`` or ``prune``, each run makes a separate one.
         schedule: when to run it; None: only on request.
         name: name of the deployment; None: ``run.name`` of the file.
         pool: the work pool; None: that of `vinedresser up`.
@@ -32,9 +33,13 @@ def deploy(
         MissingDependency: the file needs a package that is not installed.
         LaunchError: Prefect's server is unavailable or refused, or does not act on the schedule.
     """
-    if "sweep" in load_toml(path):
+    document = load_toml(path)
+    if "sweep" in document:
         kind, extra = "sweep", {"dated": True}
         run = load_sweep(path).experiment.run
+    elif "prune" in document:
+        kind, extra = "prune", {"dated": True}
+        run = load_pruning(path).experiment.run
     else:
         kind, extra = "train", {}
         run = load_experiment(path).run

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.machinery import PathFinder
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ __all__ = [
     "RunTable",
     "VariantTable",
     "masked_keys",
+    "refuse_missing_package",
     "refuse_missing_program",
     "run_specs",
 ]
@@ -214,16 +216,31 @@ def masked_keys(specs: Sequence[RunSpec]) -> list[str]:
 def refuse_missing_program(spec: RunSpec, cwd: Path, where: str) -> None:
     """Refuse a missing program, script or module before anything is started."""
     if spec.calls:
-        package = spec.program[-1].partition(":")[0].partition(".")[0]
-        # Searching for more than the package would import it.
-        if PathFinder.find_spec(package, [str(cwd), *sys.path]) is None:
-            raise ConfigError(f"{where}.entry: no module {package} in {cwd} or installed")
+        refuse_missing_package(spec.program[-1], cwd, f"{where}.entry")
         return
     where = f"{where}.command"
     try:
         check_command(spec.argv, cwd, spec.environment)
     except LaunchError as error:
         raise ConfigError(f"{where}: {error}") from error
+
+
+def refuse_missing_package(reference: str, cwd: Path, where: str) -> None:
+    """Refuse a function of a missing package.
+
+    Args:
+        reference: ``module:function``.
+        cwd: directory that comes first on the module path.
+        where: file and key, for the message.
+
+    Raises:
+        ConfigError: there is no such package.
+    """
+    package = reference.partition(":")[0].partition(".")[0]
+    # Searching for more than the package would import it.
+    here = PathFinder.find_spec(package, [str(cwd), *sys.path])
+    if here is None and find_spec(package) is None:
+        raise ConfigError(f"{where}: no module {package} in {cwd} or installed")
 
 
 def _cores() -> int:

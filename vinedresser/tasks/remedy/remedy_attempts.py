@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -131,13 +132,8 @@ class RemedyAttempts:
             total = stopped.total_steps and max(stopped.total_steps - checkpoint.steps, 1)
         elif self._settings.resume in first.parameters:
             parameters[self._settings.resume] = first.parameters[self._settings.resume]
-        spec = RunSpec(
-            name=f"{self.name}-remedy-{number}",
-            program=first.program,
-            parameters=parameters,
-            environment=first.environment,
-            total_steps=total,
-        )
+        name = f"{self.name}-remedy-{number}"
+        spec = replace(first, name=name, parameters=parameters, total_steps=total)
         remedy = RemedyRecord(
             first=self.name,
             attempt=number,

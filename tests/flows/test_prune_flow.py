@@ -1,0 +1,256 @@
+"""`vinedresser prune` for real: Prefect, MLflow, supervised rounds, and processes killed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.paths import ROOT
+from tests.pruning.rounds import functions
+from tests.waiting import until
+from vinedresser import open_run
+from vinedresser.pruning import load
+from vinedresser.pruning.folders import round_folder
+from vinedresser.pruning.rounds.round_record import RoundRecord
+from vinedresser.store.records import read_record
+from vinedresser.store.storage import LocalStorage
+
+pytestmark = [pytest.mark.timeout(400), pytest.mark.thorough]
+
+MODULE = "tests.pruning.rounds.functions"
+PRUNE = f"""
+[prune]
+model = "{MODULE}:network"
+weights = "{MODULE}:pretrain"
+example = "{MODULE}:example"
+train = "{MODULE}:train"
+evaluate = "{MODULE}:evaluate"
+losses = "{MODULE}:losses"
+criterion = "taylor_weight"
+amount = 4
+{{more}}
+
+[run]
+name = "small"
+cwd = "{ROOT}"
+grace = 2.0
+parameters = {{{{ lr = 0.01{{parameters}} }}}}
+environment = {{{{ {{environment}} }}}}
+
+{{tables}}
+"""
+
+Runs = Callable[[Path], dict[str, Any]]
+
+
+def write(
+    folder: Path,
+    more: str = "rounds = 2",
+    *,
+    parameters: str = "",
+    environment: str = "",
+    tables: str = "[rules.nonfinite]",
+) -> None:
+    """Write a prune file."""
+    text = PRUNE.format(more=more, parameters=parameters, environment=environment, tables=tables)
+    (folder / "prune.toml").write_text(text, encoding="utf-8")
+
+
+def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    """Start a pruning."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "vinedresser", "prune", "prune.toml", *arguments],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "COLUMNS": "200"},
+    )
+
+
+def prune(folder: Path, *arguments: str) -> tuple[int, str]:
+    """Run a pruning; return its exit code and what it printed."""
+    flow = start(folder, *arguments)
+    output, _ = flow.communicate()
+    return flow.returncode, output
+
+
+def records(store: Path) -> list[RoundRecord]:
+    """Return the records of the rounds, without what differs between machines and moments."""
+    found: list[RoundRecord] = []
+    while (
+        one := read_record(LocalStorage(round_folder(store, len(found))), RoundRecord)
+    ) is not None:
+        same = {"latency": 1.0, "original_latency": 1.0, "run": one.run.partition("-2")[0]}
+        found.append(RoundRecord.from_json(one.to_json() | same))
+    return found
+
+
+def weights(store: Path) -> dict[str, bytes]:
+    """Return all saved weights by path."""
+    return {
+        str(one.relative_to(store)): one.read_bytes()
+        for one in store.rglob("*.safetensors")
+        if "models" in one.parts
+    }
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """Return the folder of a pruning of two rounds, and what it printed."""
+    folder = tmp_path_factory.mktemp("prune")
+    write(folder)
+    code, output = prune(folder)
+    assert code == 0, output
+    return folder, output
+
+
+def test_each_round_is_a_run_beside_the_last(
+    undisturbed: tuple[Path, str], mlflow_runs: Runs
+) -> None:
+    folder, output = undisturbed
+    store = folder / "runs" / "small"
+    assert "result           round 2: the smallest model of the 2 within the limits" in output
+    assert "ended            rounds: all 2 rounds are done" in output
+    assert [one.figure for one in records(store)] == [1.0, 20 / 24, 16 / 24]
+    runs = mlflow_runs(folder / "runs")
+    parent = runs.pop("small")
+    assert parent["status"] == "FINISHED"
+    assert parent["tags"]["pruning.result"] == "round-2"
+    assert "pruning.html" in parent["files"]
+    assert parent["params"]["prune.criterion"] == "taylor_weight"
+    assert runs.keys() == {"round-0", "round-1", "round-2"}
+    for number, one in enumerate(records(store)):
+        child = runs[f"round-{number}"]
+        assert child["status"] == "FINISHED"
+        assert child["tags"]["mlflow.parentRunId"] == parent["id"]
+        assert child["metrics"]["eval/pruning/figure"] == one.figure
+        assert child["metrics"]["eval/pruning/parameters"] == one.parameters
+        assert {"report.html"} <= {*child["files"]}
+    model = load(store, functions.network)
+    assert sum(functions.filters(model)) == 16
+    assert open_run(store / "round-1").steps("train").size == 5
+    listed = subprocess.run(
+        [sys.executable, "-m", "vinedresser", "status", "runs"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert "pruning small   finished   3 rounds   vinedresser status runs/small" in listed
+
+
+def test_a_finished_pruning_is_not_begun_again(
+    undisturbed: tuple[Path, str], tmp_path: Path
+) -> None:
+    folder, _ = undisturbed
+    shutil.copytree(folder / "runs", tmp_path / "runs")
+    write(tmp_path)
+    code, output = prune(tmp_path)
+    assert code == 2
+    assert "already holds this pruning; resume it with --resume" in output
+    write(tmp_path, "rounds = 2\nfloor = 2")
+    code, output = prune(tmp_path, "--resume")
+    assert code == 2
+    assert "prune.floor: was 1, is 2" in output
+    assert weights(folder / "runs" / "small") == weights(tmp_path / "runs" / "small")
+
+
+def test_more_rounds_and_branches(undisturbed: tuple[Path, str], tmp_path: Path) -> None:
+    folder, _ = undisturbed
+    shutil.copytree(folder, tmp_path / "copy")
+    there = tmp_path / "copy"
+    # The copy has a database of its own; a target ends it.
+    write(
+        there,
+        'rounds = 5\nparameters = "30%"',
+        tables=f'[tracking]\nuri = "sqlite:///{there}/m.db"',
+    )
+    code, output = prune(there, "--from", "round-1")
+    assert code == 0, output
+    assert "ended            target_reached: round 3: " in output
+    branch, origin = there / "runs" / "small-from-1", there / "runs" / "small"
+    shared = [f"models/round-{number}/tuned/weights.safetensors" for number in (0, 1)]
+    assert all(weights(branch)[one] == weights(origin)[one] for one in shared)
+    assert [one.name for one in sorted(branch.glob("round-*"))] == ["round-2", "round-3"]
+    assert len(records(branch)) == 4
+    assert weights(origin) == weights(folder / "runs" / "small")
+    code, output = prune(there, "--from", "round-9")
+    assert code == 2
+    assert "no such round of small" in output
+
+
+def test_a_fine_tuning_that_goes_wrong(tmp_path: Path, mlflow_runs: Runs) -> None:
+    write(tmp_path, parameters=', kind = "nan"', tables='[rules.nonfinite]\nseverity = "stop"')
+    code, output = prune(tmp_path)
+    assert code == 1, output
+    assert "result           round 0: no round is within the limits" in output
+    assert "round-1 was stopped: " in output
+    runs = mlflow_runs(tmp_path / "runs")
+    assert runs["small"]["status"] == "FAILED"
+    assert runs["round-1"]["tags"]["stop.rule"] == "nonfinite"
+
+
+def test_a_crash_is_tried_again_and_then_reported(tmp_path: Path) -> None:
+    write(tmp_path, parameters=', kind = "crash"')
+    code, output = prune(tmp_path)
+    assert code == 1, output
+    assert "round-1 crashed: RuntimeError: the data is gone" in output
+    store = tmp_path / "runs" / "small"
+    assert [one.name for one in sorted(store.glob("round-*"))] == [
+        "round-0",
+        "round-1",
+        "round-1-2",
+    ]
+
+
+def test_the_limits_end_it(tmp_path: Path) -> None:
+    write(tmp_path, "max_drop = 0.2")
+    code, output = prune(tmp_path)
+    assert code == 0, output
+    assert (
+        "ended            accuracy_drop: round 2: 0.666667, 1 unpruned; max_drop is 0.2" in output
+    )
+    assert "result           round 1: " in output
+
+
+@pytest.mark.parametrize("until_", ["killed", "flow killed"])
+@pytest.mark.parametrize(
+    "phase",
+    [pytest.param(one, marks=pytest.mark.slow) for one in ("weights", "losses", "before", "after")]
+    + ["train"],
+)
+def test_a_kill_loses_no_round_and_repeats_none(
+    phase: str, until_: str, undisturbed: tuple[Path, str], tmp_path: Path
+) -> None:
+    mark = tmp_path / "mark"
+    write(tmp_path, environment=f'HOLD = "{phase}", UNTIL = "{until_}", MARK = "{mark}"')
+    flow = start(tmp_path)
+    if until_ == "flow killed":
+        until(mark.exists, "the phase", seconds=200)
+        flow.send_signal(signal.SIGKILL)
+        flow.communicate()
+        code, output = prune(tmp_path, "--resume")
+    else:
+        output, _ = flow.communicate()
+        code = flow.returncode
+    assert code == 0, output
+    assert mark.exists()
+    store, reference = tmp_path / "runs" / "small", undisturbed[0] / "runs" / "small"
+    assert records(store) == records(reference)
+    assert weights(store) == weights(reference)
+    broken = "round-0" if phase == "weights" else "round-1"
+    runs = {one.name: open_run(one).status.state for one in store.glob("round-*")}
+    # Without its flow, a training is asked to stop before it is killed.
+    assert runs.pop(broken) in {"killed", "stopped"}
+    assert runs == dict.fromkeys(runs, "finished")
+    assert f"{broken}-2" in runs
+    assert len(runs) == 3

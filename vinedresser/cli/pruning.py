@@ -1,0 +1,93 @@
+"""`vinedresser prune`: run the pruning of a prune file."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from vinedresser.cli.interrupts import ending_flow, exit_code
+
+if TYPE_CHECKING:
+    from vinedresser.tasks.config.prune_file import Pruning
+
+
+def prune(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A prune.toml.")],
+    *,
+    store: Annotated[str | None, typer.Option(help="Override run.store of the file.")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Resume the pruning in the store.")
+    ] = False,
+    scan: Annotated[
+        bool,
+        typer.Option("--scan", help="Only show what pruning each group alone costs, and exit."),
+    ] = False,
+    branch: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="round-N",
+            help="Begin with a round of the pruning of this name, as NAME-from-N.",
+        ),
+    ] = None,
+) -> None:
+    """Remove filters from a trained model, round by round.
+
+    Each round removes filters, proves that nothing else has changed, and fine-tunes the model
+    under the rules. The smallest model within the limits is the result.
+    """
+    from vinedresser.cli.views.console import console, relative, say
+    from vinedresser.infra.prefect_environment import prepare_prefect
+    from vinedresser.tasks.config.prune_file import load_pruning
+    from vinedresser.tasks.stores import ensure_store
+
+    pruning = load_pruning(file, store=store, branch=branch)
+    if scan:
+        _show_sensitivity(pruning)
+        return
+    place = pruning.experiment.store
+    ensure_store(place)
+    shown = relative(place)
+    console.print(f"at most {pruning.table.rounds} rounds, in {shown}", soft_wrap=True)
+    if pruning.experiment.notice:
+        say(pruning.experiment.notice)
+    say("starting Prefect and MLflow ...")
+    prefect_serves = prepare_prefect(pruning.state)
+    from vinedresser.cli.views.pruning_views import pruning_summary, round_progress, rounds_table
+    from vinedresser.flows.prune import prune as prune_flow
+    from vinedresser.infra.tracking import start_preparing
+
+    start_preparing(pruning.experiment.tracking_uri, pruning.experiment.tracking_experiment)
+    prefect_serves()
+    with round_progress(), ending_flow(place):
+        state = prune_flow(pruning.experiment.path, store, resume, branch, return_state=True)
+    pruned = state.result(raise_on_failure=False)
+    if isinstance(pruned, BaseException):
+        raise pruned
+    if pruned.rounds:
+        console.print(rounds_table(pruned))
+    for line in pruning_summary(pruned):
+        console.print(line, soft_wrap=True)
+    for problem in filter(None, (pruned.problem, *pruned.problems)):
+        console.print(f"vinedresser: {problem}", style="red")
+    if pruned.chosen is not None:
+        console.print(f'load it: vinedresser.pruning.load("{shown}", build)', soft_wrap=True)
+    if pruning.page.exists():
+        told = f"report {relative(pruning.page)}; compare the rounds: vinedresser ui {shown}"
+        console.print(told, soft_wrap=True)
+    sys.exit(exit_code(1 if pruned.problem or pruned.problems else 0))
+
+
+def _show_sensitivity(pruning: Pruning) -> None:
+    """Print the figures of a scan, and amounts by group that follow from them."""
+    from vinedresser.cli.views.console import console
+    from vinedresser.cli.views.pruning_views import sensitivity_lines, sensitivity_table
+    from vinedresser.tasks.pruning.scan import scan_groups
+
+    scanned = scan_groups(pruning)
+    console.print(sensitivity_table(scanned))
+    for line in sensitivity_lines(scanned, pruning.table.max_drop):
+        console.print(line, soft_wrap=True)

@@ -1,0 +1,134 @@
+"""What the terminal says of a pruning: each round as it ends, the table of all, and the result."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+
+from vinedresser.cli.views.console import console, plain_table
+from vinedresser.pruning.rounds.round_record import RoundRecord
+from vinedresser.pruning.sensitivity import amounts_within
+from vinedresser.tasks.pruning.round_queue import RoundQueue, round_observer
+
+if TYPE_CHECKING:
+    # It imports MLflow, which takes seconds.
+    from vinedresser.tasks.pruning.pruning_result import PruningResult
+
+__all__ = [
+    "pruning_summary",
+    "round_progress",
+    "rounds_table",
+    "sensitivity_lines",
+    "sensitivity_table",
+]
+
+# Seconds between two polls.
+_POLL = 0.25
+
+
+@contextmanager
+def round_progress() -> Iterator[None]:
+    """Print a line when a round of the pruning in the body ends."""
+    over = threading.Event()
+    views: list[threading.Thread] = []
+
+    def watch(queue: RoundQueue) -> None:
+        views.append(threading.Thread(target=_show, args=(queue, over), daemon=True))
+        views[-1].start()
+
+    token = round_observer.set(watch)
+    try:
+        yield
+    finally:
+        round_observer.reset(token)
+        over.set()
+        for view in views:
+            view.join()
+
+
+def _show(queue: RoundQueue, over: threading.Event) -> None:
+    shown = len(queue.rounds)
+    last = False
+    while not last:
+        last = over.wait(_POLL)
+        for one in queue.rounds[shown:]:
+            console.print(_line(one, queue.rounds[0]), soft_wrap=True)
+            shown += 1
+
+
+def _line(one: RoundRecord, original: RoundRecord) -> str:
+    """Return a line about a round that has ended."""
+    if one.number == 0:
+        return f"round 0   figure {one.figure:.6g}   {one.parameters:,} parameters, unpruned"
+    share = 100 * one.parameters / original.parameters
+    return (
+        f"round {one.number}   {one.removed} filters removed   figure {one.before:.6g}, "
+        f"{one.figure:.6g} fine-tuned   {share:.3g} % of the parameters"
+    )
+
+
+def rounds_table(pruned: PruningResult) -> Table:
+    """Return the table of the rounds."""
+    table = plain_table()
+    for name in ("round", "removed", "parameters", "MACs", "latency", "before", "figure"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("")
+    for one in pruned.rounds:
+        costs, first = one.costs(pruned.rounds[0]), pruned.rounds[0].costs(pruned.rounds[0])
+        table.add_row(
+            str(one.number),
+            str(one.removed) if one.number else "",
+            *(
+                f"{100 * costs[key] / first[key]:.3g} %"
+                for key in ("parameters", "macs", "latency")
+            ),
+            f"{one.before:.6g}" if one.number else "",
+            f"{one.figure:.6g}",
+            "result" if pruned.chosen and pruned.chosen.round == one.number else "",
+        )
+    return table
+
+
+def pruning_summary(pruned: PruningResult) -> Iterator[str]:
+    """Yield lines about the result, and why the pruning ended."""
+    if pruned.chosen is not None:
+        yield f"result           round {pruned.chosen.round}: {pruned.chosen.why}"
+    rule = f"{pruned.rule}: " if pruned.rule else ""
+    yield f"ended            {rule}{pruned.over}"
+
+
+def sensitivity_table(scanned: dict[str, dict[int, float]]) -> Table:
+    """Return the table of a scan: the figure by group and number of removed channels."""
+    table = plain_table()
+    table.add_column("group", no_wrap=True)
+    table.add_column("removed: figure")
+    for name, figures in scanned.items():
+        cells = [f"{count}: {figure:.4g}" for count, figure in figures.items()]
+        table.add_row(name, "   ".join(cells))
+    return table
+
+
+def sensitivity_lines(
+    scanned: dict[str, dict[int, float]], max_drop: float | None
+) -> Iterator[str]:
+    """Yield a table for the file: the most of each group that costs little enough.
+
+    Args:
+        scanned: result of a scan.
+        max_drop: the most that the figure may drop; None: a hundredth of the unpruned model's.
+    """
+    before = next(iter(next(iter(scanned.values())).values()))
+    drop = abs(before) / 100 if max_drop is None else max_drop
+    amounts = amounts_within(scanned, drop)
+    if not amounts:
+        yield f"every amount lowers the figure by more than {drop:.3g}"
+        return
+    yield f"each of these alone lowers the figure by at most {drop:.3g}:"
+    yield "[prune.amount]"
+    for name, count in amounts.items():
+        yield f"{json.dumps(name)} = {count}"

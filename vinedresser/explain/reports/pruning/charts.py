@@ -1,0 +1,116 @@
+"""Charts of a pruning: figure against cost, and the channels left over the rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from vinedresser.explain.charts.axes import TICK_ROOM, Frame, Size, grid, nice_scale
+from vinedresser.explain.charts.svg import Svg, chart, element, path_data
+from vinedresser.pruning.rounds.round_record import RoundRecord
+from vinedresser.pruning.rounds.settings import Target
+
+__all__ = ["channels_left", "pareto", "trade_off"]
+
+# Pixels above the points; of a row and a cell of the channels, and of the names before them.
+_ROOM = 12.0
+_ROW, _CELL, _NAMES = 15.0, 34.0, 230.0
+_HEAD = 20.0
+
+
+def pareto(rounds: Sequence[RoundRecord], cost: Target) -> list[RoundRecord]:
+    """Return the rounds that no other beats in both figure and cost, cheapest first.
+
+    Args:
+        rounds: all rounds, from round 0.
+        cost: the cost.
+    """
+    front: list[RoundRecord] = []
+    best = -np.inf
+    for one in sorted(rounds, key=lambda one: (one.costs(rounds[0])[cost], -one.figure)):
+        if one.figure > best:
+            front.append(one)
+            best = one.figure
+    return front
+
+
+def trade_off(rounds: Sequence[RoundRecord], cost: Target, chosen: int | None, size: Size) -> Svg:
+    """Return a chart of the figure of each round against a cost, as a share of the unpruned one's.
+
+    A line joins the Pareto front; small rings show the figures before fine-tuning.
+
+    Args:
+        rounds: all rounds, from round 0.
+        cost: the cost.
+        chosen: number of the round that is the result; None if there is none.
+        size: size of the chart.
+    """
+    original = rounds[0].costs(rounds[0])[cost]
+    share = {one.number: 100 * one.costs(rounds[0])[cost] / original for one in rounds}
+    figures = np.array([value for one in rounds for value in (one.figure, one.before)])
+    bottom = _ROOM + size.height
+    across = nice_scale(np.array([*share.values()]), size.left, size.width - size.right)
+    frame = Frame(across, nice_scale(figures, bottom, _ROOM), _ROOM, bottom)
+    front = pareto(rounds, cost)
+    line = path_data(
+        frame.x(np.array([share[one.number] for one in front])),
+        frame.y(np.array([one.figure for one in front])),
+    )
+    points = [_point(frame, one, share[one.number], chosen=one.number == chosen) for one in rounds]
+    return chart(
+        f"figure of each round against its {cost}, in percent of the unpruned model's",
+        size.width,
+        bottom + TICK_ROOM,
+        *grid(frame, size, values=True),
+        element("path", d=line, class_="front"),
+        *points,
+    )
+
+
+def _point(frame: Frame, one: RoundRecord, share: float, *, chosen: bool) -> Svg:
+    x = float(frame.x(share))
+    after, before = float(frame.y(one.figure)), float(frame.y(one.before))
+    said = f"round {one.number}: {one.figure:.6g} at {share:.3g} %"
+    if one.number:
+        said += f", {one.before:.6g} before fine-tuning"
+    return element(
+        "g",
+        element("title", said),
+        element("line", x1=x, x2=x, y1=before, y2=after, class_="tuning"),
+        element("circle", cx=x, cy=before, r=2.0, class_="before"),
+        element("circle", cx=x, cy=after, r=6.0 if chosen else 3.5),
+        element("text", str(one.number), x=x + 8, y=after - 6, class_="tick axis-label"),
+        class_=f"round{' chosen' if chosen else ''}",
+    )
+
+
+def channels_left(rounds: Sequence[RoundRecord]) -> Svg:
+    """Return a table of bars: the share of channels left, by group and round.
+
+    Args:
+        rounds: all rounds, from round 0.
+    """
+    original = rounds[0].left
+    drawn = [
+        element("text", str(one.number), x=_NAMES + (place + 0.5) * _CELL, y=13, class_="tick x")
+        for place, one in enumerate(rounds)
+    ]
+    for row, (name, whole) in enumerate(original.items()):
+        top = _HEAD + row * _ROW
+        drawn.append(element("text", name, x=_NAMES - 10, y=top + 11, class_="tick y"))
+        for place, one in enumerate(rounds):
+            left = one.left.get(name, 0)
+            width = (_CELL - 6) * left / whole if whole else 0.0
+            corner = _NAMES + place * _CELL
+            drawn.append(
+                element(
+                    "g",
+                    element("title", f"{name}, round {one.number}: {left} of {whole} left"),
+                    element("rect", x=corner, y=top + 3, width=_CELL - 6, height=9, class_="all"),
+                    element("rect", x=corner, y=top + 3, width=width, height=9, class_="left"),
+                )
+            )
+    width = _NAMES + len(rounds) * _CELL
+    height = _HEAD + len(original) * _ROW
+    return chart("channels left by group and round", width, height, *drawn, kind="channels")

@@ -1,0 +1,91 @@
+"""The report of a pruning: one self-contained page."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from vinedresser import __version__
+from vinedresser.explain.charts.axes import Size
+from vinedresser.explain.reports.pruning.charts import channels_left, trade_off
+from vinedresser.explain.reports.report import templates
+from vinedresser.pruning.folders import ResultRecord
+from vinedresser.pruning.rounds.round_record import RoundRecord
+from vinedresser.pruning.rounds.settings import PruneTable, Target
+from vinedresser.store.finding import Finding
+from vinedresser.store.storage import LocalStorage
+
+__all__ = ["PruningPage", "write_pruning_report"]
+
+_SIZE = Size(460.0, 220.0)
+_COSTS: tuple[Target, ...] = ("parameters", "macs", "latency")
+
+
+@dataclass(frozen=True)
+class PruningPage:
+    """Contents of the page.
+
+    Attributes:
+        name: name of the pruning.
+        table: settings of the pruning.
+        rounds: records of the complete rounds, from round 0.
+        chosen: the round that is the result, and why; None if there is none.
+        over: why the pruning ended.
+        findings: findings of the rules by name of the run.
+    """
+
+    name: str
+    table: PruneTable
+    rounds: Sequence[RoundRecord]
+    chosen: ResultRecord | None
+    over: str
+    findings: Mapping[str, Sequence[Finding]]
+
+    @property
+    def result(self) -> RoundRecord | None:
+        """Record of the round that is the result."""
+        return self.rounds[self.chosen.round] if self.chosen is not None else None
+
+    @property
+    def checks(self) -> list[str]:
+        """Names of the checks of the pruned models."""
+        return list(dict.fromkeys(name for one in self.rounds for name in one.checks))
+
+    def share(self, one: RoundRecord, cost: Target) -> float:
+        """Return a cost of a round as a share of the unpruned model's."""
+        original = self.rounds[0]
+        return one.costs(original)[cost] / original.costs(original)[cost]
+
+
+def write_pruning_report(page: PruningPage, destination: str | os.PathLike[str]) -> Path:
+    """Write the page: one self-contained HTML file with a light and a dark theme.
+
+    Args:
+        page: contents of the page.
+        destination: file to write; replaced atomically.
+
+    Returns:
+        Path of the file.
+
+    Raises:
+        StoreError: the file cannot be written.
+    """
+    path = Path(destination)
+    number = page.chosen.round if page.chosen is not None else None
+    charts = {cost: trade_off(page.rounds, cost, number, _SIZE) for cost in _COSTS if page.rounds}
+    html = (
+        templates()
+        .get_template("pruning.html.j2")
+        .render(
+            page=page,
+            charts=charts,
+            channels=channels_left(page.rounds) if page.rounds else None,
+            version=__version__,
+            written=time.strftime("%Y-%m-%d %H:%M:%S %Z"),
+        )
+    )
+    LocalStorage(path.parent).put(path.name, [html.encode()])
+    return path

@@ -1,0 +1,66 @@
+"""Where models are saved: in folders of their own, by round, and in the folder of a pruning.
+
+NAME/result.json                 which round is the result
+NAME/models/round-2/pruned/      the model before fine-tuning
+NAME/models/round-2/tuned/       the model after it
+NAME/models/round-2/round.json   the record of the round; written last
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from vinedresser.store.records import Record, read_record
+from vinedresser.store.storage import LocalStorage
+
+__all__ = ["PRUNED", "TUNED", "ResultRecord", "model_folder", "round_folder"]
+
+PRUNED, TUNED = "pruned", "tuned"
+
+
+@dataclass(frozen=True)
+class ResultRecord(Record):
+    """The round that a pruning has as its result.
+
+    Attributes:
+        round: its number.
+        why: why it was chosen, in one sentence.
+    """
+
+    KEY: ClassVar[str] = "result.json"
+
+    round: int
+    why: str
+
+    def __post_init__(self) -> None:
+        """Refuse what is not the number of a round."""
+        if self.round < 0:
+            raise TypeError(f"round: must be an integer of at least 0, not {self.round!r}")
+
+
+def round_folder(pruning: Path, number: int) -> Path:
+    """Return the folder of a round.
+
+    Args:
+        pruning: folder of the pruning.
+        number: number of the round; 0 is the unpruned model.
+    """
+    return pruning / "models" / f"round-{number}"
+
+
+def model_folder(folder: Path) -> Path:
+    """Return the folder with the saved model that is meant by a folder.
+
+    Args:
+        folder: folder of a pruning, which has a result; of a round; or of a saved model.
+
+    Raises:
+        CorruptData: the record of the result is damaged.
+        StoreError: it cannot be read.
+    """
+    result = read_record(LocalStorage(folder), ResultRecord)
+    if result is not None:
+        folder = round_folder(folder, result.round)
+    return folder / TUNED if (folder / TUNED).is_dir() else folder

@@ -1,0 +1,8 @@
+"""Iterative pruning: rounds of removing, fine-tuning and evaluating, until a target or a limit.
+
+settings       the table ``[prune]``
+round_record   the record of a finished round
+round_files    the models of the rounds on disk
+round_run      one round, which a supervised run executes
+ending         when to end, and which round is the result
+"""

@@ -1,0 +1,85 @@
+"""What is measured of a round's model: its costs, its latency and the figure of its evaluation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from vinedresser.capture import Hook
+from vinedresser.errors import PruningError
+from vinedresser.pruning.backends import backend_of
+from vinedresser.pruning.cost import cost
+from vinedresser.pruning.latency import measured_latency
+
+__all__ = ["ModelCosts", "costs_of", "evaluated", "report"]
+
+
+class ModelCosts(NamedTuple):
+    """What a model costs.
+
+    Attributes:
+        parameters: number of parameters.
+        macs: multiply-accumulate operations for one example.
+        size: bytes of parameters and buffers.
+        latency: median time of a forward pass, in seconds.
+        original_latency: that of the unpruned model, measured in turns with it.
+        channels: number of channels in each group that can be pruned.
+    """
+
+    parameters: int
+    macs: int
+    size: int
+    latency: float
+    original_latency: float
+    channels: dict[str, int]
+
+
+def costs_of(model: Any, original: Any, example: Any) -> ModelCosts:
+    """Measure a model beside the unpruned one.
+
+    Raises:
+        PruningError: the model does not run on the example.
+    """
+    prunable = backend_of(model).prunable(model, example)
+    tensors = prunable.tensors()
+    shapes = {name: tensor.shape for name, tensor in tensors.items()}
+    item_sizes = {name: tensor.itemsize for name, tensor in tensors.items()}
+    costs = cost(shapes, prunable.parameters, prunable.uses, item_sizes)
+    latency, original_latency = measured_latency((model, original), example)
+    return ModelCosts(
+        parameters=costs.parameters,
+        macs=costs.macs,
+        size=costs.size_bytes,
+        latency=latency,
+        original_latency=original_latency,
+        channels={group.name: group.size for group in prunable.groups if not group.locked},
+    )
+
+
+def evaluated(evaluate: Callable[[Any], Any], model: Any, name: str) -> float:
+    """Return the figure of a model.
+
+    Args:
+        evaluate: the user's function.
+        model: the model.
+        name: name of the function, for the message.
+
+    Raises:
+        PruningError: it is not a finite number.
+    """
+    given = evaluate(model)
+    try:
+        figure = float(given)
+    except (TypeError, ValueError) as error:
+        raise PruningError(f"{name}: must return a number, not {given!r}") from error
+    if not math.isfinite(figure):
+        raise PruningError(f"{name}: returned {figure}; a model is compared by a finite number")
+    return figure
+
+
+def report(hook: Hook, **values: float) -> None:
+    """Save values as metrics ``pruning/<name>`` of an evaluation."""
+    with hook.mode("eval"):
+        for name, value in values.items():
+            hook.metric(f"pruning/{name}", value)

@@ -1,0 +1,189 @@
+"""One round of a pruning, which a supervised run executes: prune, fine-tune, evaluate.
+
+Each phase leaves its result in the folder of the round before the next begins, so that a round that
+was killed continues with the phase in which that happened.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from vinedresser.capture import Hook
+from vinedresser.errors import ConfigError, PruningError
+from vinedresser.pruning.folders import PRUNED, TUNED, round_folder
+from vinedresser.pruning.one_round import prune
+from vinedresser.pruning.plan import Plan
+from vinedresser.pruning.rounds.figures import costs_of, evaluated, report
+from vinedresser.pruning.rounds.round_record import RoundRecord
+from vinedresser.pruning.rounds.settings import PREFIX, PruneTable
+from vinedresser.pruning.rounds.user_functions import UserFunctions
+from vinedresser.pruning.saving import is_saved, load_with_plans, read_proof, save_model
+from vinedresser.store.records import Record, read_record, write_record
+from vinedresser.store.storage import LocalStorage
+
+__all__ = ["ENTRY", "FOLDER", "NUMBER", "Refusal", "Round", "main"]
+
+ENTRY = "vinedresser.pruning.rounds.round_run:main"
+# Parameters of the run besides the settings of the table.
+FOLDER, NUMBER = f"{PREFIX}folder", f"{PREFIX}round"
+
+
+@dataclass(frozen=True)
+class Refusal(Record):
+    """Why a round cannot be made, however often it is tried; in the folder of the round.
+
+    Attributes:
+        reason: one sentence.
+    """
+
+    KEY: ClassVar[str] = "refused.json"
+
+    reason: str
+
+
+def main(**parameters: Any) -> None:
+    """Execute a round in the run of this process.
+
+    Args:
+        parameters: the folder of the pruning, the number of the round, the settings of the table,
+            each with a prefix, and the parameters of the fine-tuning.
+    """
+    folder, number = Path(parameters.pop(FOLDER)), parameters.pop(NUMBER)
+    own = {key: value for key, value in parameters.items() if key.startswith(PREFIX)}
+    tuning = {key: value for key, value in parameters.items() if key not in own}
+    try:
+        with Hook() as hook:
+            this = Round(folder, number, PruneTable.from_parameters(own), hook)
+            this.execute(tuning)
+    except (PruningError, ConfigError) as error:
+        here = LocalStorage(round_folder(folder, number))
+        write_record(here, Refusal(str(error)))
+        sys.exit(f"vinedresser: {error}")
+
+
+class Round:
+    """A round of a pruning.
+
+    Args:
+        folder: folder of the pruning.
+        number: number of the round; 0 evaluates the unpruned model.
+        table: settings of the pruning.
+        hook: hook of the run.
+
+    Raises:
+        ConfigError: a function that the table names does not exist.
+    """
+
+    def __init__(self, folder: Path, number: int, table: PruneTable, hook: Hook) -> None:
+        self._folder = folder
+        self._here = round_folder(folder, number)
+        self._number = number
+        self._table = table
+        self._functions = UserFunctions(table)
+        self._hook = hook
+
+    def execute(self, tuning: Mapping[str, Any]) -> RoundRecord:
+        """Execute what is left of the round, and return its record.
+
+        Args:
+            tuning: parameters of the fine-tuning by name.
+
+        Raises:
+            PruningError: the model cannot be pruned this way, or its evaluation is not finite.
+            OSError: a file cannot be written.
+        """
+        original = self._original()
+        if self._number == 0:
+            figure = self._figure(original)
+            return self._record(original, original, before=figure, figure=figure)
+        model, plans = self._load(PRUNED) if is_saved(self._here / PRUNED) else self._prune()
+        before = self._figure(model)
+        report(self._hook, before=before)
+        if is_saved(self._here / TUNED):
+            model, plans = self._load(TUNED)
+        else:
+            extra = {"teacher": original} if self._table.teacher else {}
+            self._functions.train(model, self._hook, **extra, **tuning)
+            save_model(model, plans, None, self._here / TUNED)
+        return self._record(model, original, before=before, figure=self._figure(model))
+
+    def _original(self) -> Any:
+        """Return the unpruned model; it is saved once, as building it need not be repeatable."""
+        first = round_folder(self._folder, 0) / TUNED
+        if not is_saved(first):
+            save_model(self._functions.trained_model(), (), None, first)
+        return load_with_plans(first, self._functions.build)[0]
+
+    def _load(self, which: str) -> tuple[Any, Sequence[Plan]]:
+        return load_with_plans(self._here / which, self._functions.build)
+
+    def _prune(self) -> tuple[Any, Sequence[Plan]]:
+        """Return the last round's model, pruned; save it with its proof."""
+        last = round_folder(self._folder, self._number - 1) / TUNED
+        model, plans = load_with_plans(last, self._functions.build)
+        table, functions = self._table, self._functions
+        pruned = prune(
+            model,
+            functions.example(),
+            table.amount_of(self._number),
+            **self._targets(),
+            criterion=functions.criterion,
+            losses=functions.losses,
+            limits=table.limits,
+            kinds=table.kinds,
+            ignore=table.ignore,
+        )
+        plans += pruned.plans
+        save_model(pruned.model, plans, pruned.proof, self._here / PRUNED)
+        return pruned.model, plans
+
+    def _targets(self) -> dict[str, int]:
+        """Return the costs to get down to, beyond which nothing is removed.
+
+        None with a target by latency, which costs do not tell, or with amounts by group.
+        """
+        first = read_record(LocalStorage(round_folder(self._folder, 0)), RoundRecord)
+        by_group = isinstance(self._table.amount_of(self._number), dict)
+        if first is None or by_group or self._table.latency is not None:
+            return {}
+        names = {"parameters": "parameters", "macs": "macs", "size": "size_bytes"}
+        targets = self._table.targets(first.costs(first))
+        return {names[key]: int(value) for key, value in targets.items()}
+
+    def _figure(self, model: Any) -> float:
+        return evaluated(self._functions.evaluate, model, self._table.evaluate)
+
+    def _record(self, model: Any, original: Any, *, before: float, figure: float) -> RoundRecord:
+        costs = costs_of(model, original, self._functions.example())
+        report(
+            self._hook,
+            figure=figure,
+            parameters=costs.parameters,
+            macs=costs.macs,
+            size=costs.size,
+            latency=costs.latency,
+            latency_ratio=costs.latency / costs.original_latency,
+        )
+        proof = read_proof(self._here / PRUNED)
+        record = RoundRecord(
+            number=self._number,
+            run=Path(self._hook.path).name,
+            removed=proof.count if proof is not None else 0,
+            parameters=costs.parameters,
+            macs=costs.macs,
+            size=costs.size,
+            latency=costs.latency,
+            original_latency=costs.original_latency,
+            before=before,
+            figure=figure,
+            left=costs.channels,
+            criterion=self._table.criterion,
+            checks={one.name: one.figure for one in proof.checks} if proof is not None else {},
+        )
+        # Last: with its record, the round is complete.
+        write_record(LocalStorage(self._here), record)
+        return record

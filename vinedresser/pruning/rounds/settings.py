@@ -1,0 +1,184 @@
+"""The table ``[prune]``: the model, what to remove in each round, and when to end."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from vinedresser.errors import PruningError
+from vinedresser.pruning.criteria.registry import criterion_named
+from vinedresser.pruning.selection import Limits
+
+__all__ = ["PREFIX", "PruneTable", "Target"]
+
+# The keys that must name functions of the user's.
+_FUNCTIONS = ("model", "example", "train", "evaluate", "losses")
+# Of the parameters of a run that are settings of the pruning.
+PREFIX = "prune."
+
+Target = Literal["parameters", "macs", "latency", "size"]
+_TARGETS: tuple[Target, ...] = ("parameters", "macs", "latency", "size")
+
+_FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
+_SHARE = re.compile(r"(\d+(?:\.\d+)?)\s*%")
+
+_Amount = int | str | list[int | str] | dict[str, int]
+
+
+@dataclass(frozen=True)
+class PruneTable:
+    """The settings of a pruning. Functions are named ``module:function``.
+
+    Attributes:
+        model: builds the unpruned model, with any weights; called in every round.
+        example: returns an example input of the model.
+        train: fine-tunes a model; called with the model, a `vinedresser.capture.Hook` and the
+            parameters of the runs by name.
+        evaluate: returns a figure of a model of which more is better, such as its accuracy.
+        losses: yields the losses of some batches of a model, for criteria that measure gradients.
+        weights: file with the trained weights (``.safetensors``, ``.pt``, ``.pth`` or, of a Keras
+            model, ``.weights.h5``), relative to the settings' file; or a function that is called
+            with the model once and loads or trains them; None: ``model`` loads them.
+        criterion: name of the criterion, or ``module:function`` of the user's own.
+        amount: number of filters to remove in each round, or a share of those that are left; a list
+            has one for each round, the last of which is repeated; a table has a number for each
+            group of channels.
+        rounds: maximum number of rounds.
+        parameters: number of parameters to get down to, or a share of the original's.
+        macs: multiply-accumulate operations to get down to, or a share of the original's.
+        latency: share of the original's latency to get down to, measured on this machine.
+        size: bytes of parameters and buffers to get down to, or a share of the original's.
+        max_drop: the most that the figure of ``evaluate`` may drop below the original's, in its own
+            unit; None: no limit.
+        max_round_drop: the most that it may drop in one round.
+        floor: least number of channels that remain in every group.
+        floor_share: least share of channels that remain in every group.
+        round_to: numbers of remaining channels are multiples of this.
+        kinds: what to choose from.
+        ignore: layers to leave alone.
+        teacher: pass the unpruned model to ``train`` as ``teacher``, for knowledge distillation.
+        retries: how often a round begins again whose run crashed or was killed.
+    """
+
+    model: str
+    example: str
+    train: str
+    evaluate: str
+    losses: str | None = None
+    weights: str | None = None
+    criterion: str = "l1"
+    amount: _Amount = "10%"
+    rounds: int = 10
+    parameters: int | str | None = None
+    macs: int | str | None = None
+    latency: str | None = None
+    size: int | str | None = None
+    max_drop: float | None = None
+    max_round_drop: float | None = None
+    floor: int = 1
+    floor_share: float = 0.0
+    round_to: int = 1
+    kinds: list[Literal["filters", "units", "heads"]] = field(default_factory=lambda: ["filters"])
+    ignore: list[str] = field(default_factory=list)
+    teacher: bool = False
+    retries: int = 1
+
+    def __post_init__(self) -> None:
+        """Check values that types do not."""
+        for key in _FUNCTIONS:
+            given = getattr(self, key)
+            if given is not None and not _FUNCTION.fullmatch(given):
+                raise ValueError(f'{key}: must be "module:function", not {given!r}')
+        self._check_criterion()
+        self._check_amounts()
+        for key in _TARGETS:
+            given = getattr(self, key)
+            if given is not None:
+                _check_amount(key, given)
+        least = {"rounds": 1, "floor": 1, "round_to": 1, "retries": 0}
+        for key, low in (*least.items(), ("max_drop", 0.0), ("max_round_drop", 0.0)):
+            given = getattr(self, key)
+            if given is not None and not low <= given < math.inf:
+                raise ValueError(f"{key}: must be at least {low:g}, not {given}")
+        if not 0 <= self.floor_share < 1:
+            raise ValueError(f"floor_share: must be from 0 to below 1, not {self.floor_share}")
+
+    @property
+    def functions(self) -> dict[str, str]:
+        """The names of the user's functions by key."""
+        given = {key: getattr(self, key) for key in (*_FUNCTIONS, "weights", "criterion")}
+        return {key: name for key, name in given.items() if name and _FUNCTION.fullmatch(name)}
+
+    def _check_criterion(self) -> None:
+        if _FUNCTION.fullmatch(self.criterion):
+            return
+        try:
+            criterion = criterion_named(self.criterion)
+        except PruningError as error:
+            raise ValueError(f"criterion: {error}") from error
+        if criterion.measurements and self.losses is None:
+            raise ValueError(f"losses: missing; criterion {self.criterion} measures gradients")
+
+    def _check_amounts(self) -> None:
+        amounts = self.amount if isinstance(self.amount, list) else [self.amount]
+        if not amounts or amounts == [{}]:
+            raise ValueError("amount: is empty")
+        for amount in amounts:
+            each = amount.values() if isinstance(amount, dict) else [amount]
+            for one in each:
+                _check_amount("amount", one)
+
+    @classmethod
+    def from_parameters(cls, parameters: Mapping[str, Any]) -> PruneTable:
+        """Return the table whose settings are among the parameters of a run."""
+        own = {key: value for key, value in parameters.items() if key.startswith(PREFIX)}
+        return cls(**{key.removeprefix(PREFIX): value for key, value in own.items()})
+
+    def to_parameters(self) -> dict[str, Any]:
+        """Return the settings as parameters of a run, without those that are not set."""
+        given = asdict(self).items()
+        return {f"{PREFIX}{key}": value for key, value in given if value not in (None, [])}
+
+    @property
+    def limits(self) -> Limits:
+        """What every round must leave."""
+        return Limits(self.floor, self.floor_share, self.round_to)
+
+    @property
+    def per_round(self) -> dict[str, Any]:
+        """The settings that decide about a round, not about how many there are."""
+        whole = {"rounds", "max_drop", "max_round_drop", "retries", *_TARGETS}
+        return {key: value for key, value in asdict(self).items() if key not in whole}
+
+    def amount_of(self, number: int) -> int | str | dict[str, int]:
+        """Return the amount of a round, counted from 1."""
+        if isinstance(self.amount, list):
+            return self.amount[min(number, len(self.amount)) - 1]
+        return self.amount
+
+    def targets(self, original: Mapping[Target, float]) -> dict[Target, float]:
+        """Return what each cost has to get down to, of those that have a target.
+
+        Args:
+            original: costs of the unpruned model; a latency in seconds, a size in bytes.
+        """
+        given = {key: getattr(self, key) for key in _TARGETS}
+        return {
+            key: float(value.strip().removesuffix("%")) / 100 * original[key]
+            if isinstance(value, str)
+            else float(value)
+            for key, value in given.items()
+            if value is not None
+        }
+
+
+def _check_amount(key: str, given: int | str) -> None:
+    """Check a number above 0, or a share of less than 100 %."""
+    match = _SHARE.fullmatch(given.strip()) if isinstance(given, str) else None
+    if isinstance(given, int) and not isinstance(given, bool) and given > 0:
+        return
+    if match is None or not 0 < float(match[1]) < 100:
+        raise ValueError(f'{key}: must be a number above 0 or a share such as "10%", not {given!r}')

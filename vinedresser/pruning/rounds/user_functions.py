@@ -1,0 +1,99 @@
+"""The functions of the user's that a pruning calls, and the unpruned model that they make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from vinedresser.errors import PruningError
+from vinedresser.infra.entry import function_named
+from vinedresser.pruning.backends import backend_of
+from vinedresser.pruning.criteria.criterion import Criterion
+from vinedresser.pruning.one_round import CustomCriterion
+from vinedresser.pruning.rounds.settings import PruneTable
+
+__all__ = ["UserFunctions"]
+
+
+class UserFunctions:
+    """The functions that a table names, imported.
+
+    Args:
+        table: the settings.
+
+    Attributes:
+        build: returns the unpruned model, with any weights.
+        example: returns an example input.
+        train: fine-tunes a model.
+        evaluate: returns the figure of a model.
+        losses: yields the losses of some batches of a model; None if the criterion needs none.
+        criterion: the criterion.
+
+    Raises:
+        ConfigError: one of them does not exist.
+    """
+
+    def __init__(self, table: PruneTable) -> None:
+        self.build = function_named(table.model)
+        self.example = function_named(table.example)
+        self.train = function_named(table.train)
+        self.evaluate = function_named(table.evaluate)
+        self.losses = function_named(table.losses) if table.losses is not None else None
+        self.criterion: str | Criterion | CustomCriterion = table.criterion
+        if "criterion" in table.functions:
+            self.criterion = function_named(table.criterion)
+        self._weights: str | Callable[[Any], object] | None = table.weights
+        if table.weights is not None and "weights" in table.functions:
+            self._weights = function_named(table.weights)
+
+    def trained_model(self) -> Any:
+        """Return the unpruned, trained model.
+
+        Raises:
+            PruningError: the weights cannot be read, or do not fit.
+        """
+        model = self.build()
+        if callable(self._weights):
+            self._weights(model)
+        elif self._weights is not None:
+            _load_weights(model, Path(self._weights))
+        return model
+
+
+def _load_weights(model: Any, path: Path) -> None:
+    """Load weights by the suffix of their file."""
+    if path.suffix == ".safetensors":
+        backend_of(model).read_weights(model, path)
+        return
+    readers: dict[str, Callable[[Any, Path], None]] = {
+        ".pt": _load_state_dict,
+        ".pth": _load_state_dict,
+        ".h5": _load_keras,
+    }
+    if path.suffix not in readers:
+        raise PruningError(
+            f"{path}: not a file of weights: expected .safetensors, .pt, .pth or .weights.h5"
+        )
+    readers[path.suffix](model, path)
+
+
+def _load_state_dict(model: Any, path: Path) -> None:
+    """Load a state dict, or the "model" of a hook's checkpoint, without unpickling objects."""
+    import pickle
+
+    import torch
+
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+        model.load_state_dict(state.get("model", state))
+    except (OSError, pickle.UnpicklingError, RuntimeError, AttributeError, TypeError) as error:
+        reason = str(error).strip().splitlines()
+        raise PruningError(f"{path}: not the weights of this model: {' '.join(reason)}") from error
+
+
+def _load_keras(model: Any, path: Path) -> None:
+    try:
+        model.load_weights(path)
+    except (OSError, ValueError) as error:
+        raise PruningError(f"{path}: not the weights of this model: {error}") from error

@@ -1,0 +1,162 @@
+"""`prune.toml`: an experiment file with the settings of a pruning.
+
+    [prune]          model, example, train, evaluate, criterion, amount, rounds, targets and limits:
+                     `pruning.rounds.settings`
+    [run] and the other tables: as in an experiment file (`config.experiment`), without command,
+                     entry and variants; the parameters are those of the fine-tuning
+
+The rounds are the runs of a separate store, ``STORE/NAME``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from vinedresser.errors import ConfigError
+from vinedresser.infra.configuration import build, load_toml
+from vinedresser.pruning.folders import round_folder
+from vinedresser.pruning.rounds.round_run import ENTRY, FOLDER, NUMBER
+from vinedresser.pruning.rounds.settings import PREFIX, PruneTable
+from vinedresser.pruning.spec import PruningRecord
+from vinedresser.store.storage import LocalStorage
+from vinedresser.tasks.config.experiment import Experiment, experiment_of
+from vinedresser.tasks.config.run_spec import RunSpec, refuse_missing_package
+from vinedresser.tasks.stores import local_state
+
+__all__ = ["Pruning", "load_pruning"]
+
+_ROUND = re.compile(r"round-(\d+)")
+
+
+@dataclass(frozen=True)
+class Pruning:
+    """A checked prune file.
+
+    Attributes:
+        experiment: settings that the rounds share; its store is the pruning's own.
+        table: settings of the pruning.
+        origin: folder of the pruning from which it is branched, and the number of the last round
+            that they share; None: it begins with the unpruned model.
+    """
+
+    experiment: Experiment
+    table: PruneTable
+    origin: tuple[Path, int] | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the pruning."""
+        return self.experiment.run.name
+
+    @property
+    def state(self) -> Path:
+        """Folder of the pruning on this machine, with its models."""
+        return local_state(self.experiment.store)
+
+    @property
+    def lock(self) -> Path:
+        """Path of the file that is locked while a process runs it."""
+        return self.state / PruningRecord.LOCK
+
+    @property
+    def page(self) -> Path:
+        """Path of the page about it."""
+        return self.state / PruningRecord.PAGE
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether its store has a record of it."""
+        return LocalStorage(self.state).exists(PruningRecord.KEY)
+
+    def run_spec(self, number: int) -> RunSpec:
+        """Return the run specification of a round."""
+        shared = self.experiment.specs[0]
+        settings = {
+            **self.table.to_parameters(),
+            FOLDER: str(self.state),
+            NUMBER: number,
+        }
+        parameters = {**shared.parameters, **settings}
+        return replace(shared, name=f"round-{number}", parameters=parameters)
+
+
+def load_pruning(
+    path: Path,
+    *,
+    store: Path | str | None = None,
+    branch: str | None = None,
+    mark: str = "",
+) -> Pruning:
+    """Read and check a prune file.
+
+    Args:
+        path: the TOML file.
+        store: overrides ``run.store``, the directory that gets the pruning's own store.
+        branch: "round-3": begin with that round of the pruning with this name, under the name
+            NAME-from-3.
+        mark: suffix of the pruning's name, NAME-MARK, which makes it a separate pruning.
+
+    Raises:
+        ConfigError: the file is invalid; the message names the key and what is expected.
+    """
+    document = load_toml(path)
+    if "prune" not in document:
+        raise ConfigError(f"{path}: prune: missing; it defines the model and more")
+    for other in ("variants", "sweep", "space"):
+        if other in document:
+            raise ConfigError(f"{path}: {other}: not supported in a pruning")
+    table = build(PruneTable, document["prune"], f"{path}: prune")
+    rest = {key: value for key, value in document.items() if key != "prune"}
+    if "run" in rest:
+        rest["run"] = _with_entry(rest["run"], path)
+    experiment = experiment_of(rest, path, store=store, max_concurrent=1, trials=1)
+    if experiment.runner.name != "local":
+        raise ConfigError(f"{path}: run.runner: a pruning runs on this machine; remove it")
+    for key, reference in table.functions.items():
+        refuse_missing_package(reference, experiment.cwd, f"{path}: prune.{key}")
+    for name in experiment.run.parameters:
+        if name.startswith(PREFIX):
+            raise ConfigError(f"{path}: run.parameters.{name}: names may not begin with {PREFIX}")
+    if table.weights is not None and "weights" not in table.functions:
+        table = replace(table, weights=str(_weights(table.weights, path)))
+    return _placed(experiment, table, branch, mark)
+
+
+def _with_entry(run: object, path: Path) -> object:
+    """Return the table ``[run]`` with the entry that executes a round."""
+    if not isinstance(run, Mapping):
+        return run
+    for key in ("command", "entry", "max_concurrent"):
+        if key in run:
+            raise ConfigError(f"{path}: run.{key}: not supported in a pruning; see prune.train")
+    return {**run, "entry": ENTRY}
+
+
+def _weights(given: str, path: Path) -> Path:
+    found = (path.absolute().parent / Path(given).expanduser()).resolve()
+    if not found.is_file():
+        raise ConfigError(f"{path}: prune.weights: {found}: no such file")
+    return found
+
+
+def _placed(experiment: Experiment, table: PruneTable, branch: str | None, mark: str) -> Pruning:
+    """Return a pruning in its own store."""
+    name = experiment.run.name
+    if branch is None:
+        return Pruning(_inner(experiment, name, mark), table)
+    match = _ROUND.fullmatch(branch)
+    if match is None:
+        raise ConfigError(f'--from {branch}: must name a round of {name}, such as "round-3"')
+    origin = local_state(experiment.store / name), int(match[1])
+    if not round_folder(*origin).is_dir():
+        raise ConfigError(f"--from {branch}: {round_folder(*origin)}: no such round of {name}")
+    return Pruning(_inner(experiment, f"{name}-from-{origin[1]}", mark), table, origin)
+
+
+def _inner(experiment: Experiment, name: str, mark: str) -> Experiment:
+    name = "-".join(filter(None, (name, mark)))
+    run = replace(experiment.run, name=name)
+    return replace(experiment, run=run, store=experiment.store / name)

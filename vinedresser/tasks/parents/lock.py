@@ -1,0 +1,37 @@
+"""The lock that one process holds while it runs a pruning."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from vinedresser.errors import StillRunning, StoreError
+from vinedresser.store.file_lock import take_lock
+
+__all__ = ["parent_lock"]
+
+
+@contextmanager
+def parent_lock(path: Path) -> Iterator[None]:
+    """Hold the lock of a file, which ends with this process at the latest.
+
+    Args:
+        path: the file, created if missing.
+
+    Raises:
+        StillRunning: another process holds it.
+        StoreError: the file cannot be opened.
+    """
+    try:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        descriptor = os.open(path, flags, 0o644)
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be locked: {error.strerror}") from error
+    try:
+        if not take_lock(descriptor):
+            raise StillRunning(f"{path}: another process runs this pruning")
+        yield
+    finally:
+        os.close(descriptor)

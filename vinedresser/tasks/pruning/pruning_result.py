@@ -1,0 +1,161 @@
+"""The result of a pruning, and MLflow's run of it."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from vinedresser.explain.reports.pruning.report import PruningPage, write_pruning_report
+from vinedresser.infra.tracking import RunStatus
+from vinedresser.pruning.folders import ResultRecord, round_folder
+from vinedresser.pruning.rounds.ending import choose
+from vinedresser.pruning.rounds.round_record import RoundRecord
+from vinedresser.pruning.spec import PruningRecord
+from vinedresser.store.finding import Finding
+from vinedresser.store.records import TrackingRecord, write_record
+from vinedresser.store.storage import LocalStorage, Location
+from vinedresser.tasks.config.prune_file import Pruning
+from vinedresser.tasks.interruption import Interruption
+from vinedresser.tasks.lifecycle.run_result import result_or_damage
+from vinedresser.tasks.parents.beginning import begin_parent
+from vinedresser.tasks.parents.ending import tell_end
+from vinedresser.tasks.parents.kinds import is_removed
+from vinedresser.tasks.pruning.round_queue import RoundQueue
+from vinedresser.tasks.stores import runs_in
+
+__all__ = ["PruningResult", "begin_pruning", "finish_pruning"]
+
+
+@dataclass(frozen=True)
+class PruningResult:
+    """The result of a pruning.
+
+    Attributes:
+        name: name of the pruning.
+        store: store of its rounds.
+        rounds: records of the complete rounds, from round 0, the unpruned model.
+        chosen: the round that is the result, and why; None if there is none.
+        over: why no other round began.
+        rule: the rule that ended it; "" if none did.
+        problem: what is wrong with the pruning as a whole; "" for nothing.
+        problems: what went wrong beside the rounds.
+        mlflow_run: id of MLflow's run of the pruning.
+    """
+
+    name: str
+    store: Location
+    rounds: tuple[RoundRecord, ...]
+    chosen: ResultRecord | None
+    over: str
+    rule: str
+    problem: str
+    problems: tuple[str, ...]
+    mlflow_run: str
+
+
+def begin_pruning(pruning: Pruning, *, resume: bool) -> TrackingRecord:
+    """Make a pruning's record and MLflow's run of it, or find the existing ones.
+
+    Args:
+        pruning: the pruning.
+        resume: the pruning exists and is to be resumed.
+
+    Returns:
+        MLflow's run, as the rounds' parent.
+
+    Raises:
+        AlreadyARun: the pruning exists, and `resume` is not set.
+        ConfigError: there is none to resume, or it differs from this one.
+        TrackingError: MLflow's database or server refused.
+    """
+    record = PruningRecord(
+        name=pruning.name,
+        created=time.time(),
+        tracking_uri=pruning.experiment.tracking_uri,
+        experiment_id="",
+        id=uuid.uuid4().hex,
+        prune=pruning.table.per_round,
+        parameters=dict(pruning.experiment.specs[0].parameters),
+    )
+    settings = {
+        key: json.dumps(value) if isinstance(value, list | dict) else value
+        for key, value in pruning.table.to_parameters().items()
+    }
+    return begin_parent(record, pruning.experiment, settings, resume=resume)
+
+
+def finish_pruning(
+    queue: RoundQueue, tracking: TrackingRecord, problems: Iterable[str]
+) -> PruningResult:
+    """Choose the result, write the page, and give MLflow's run its end.
+
+    Args:
+        queue: queue of the pruning, which is over.
+        tracking: MLflow's run of it, as the rounds' parent.
+        problems: what went wrong beside the rounds.
+
+    Returns:
+        The result, with another problem if MLflow did not accept it.
+
+    Raises:
+        StoreError: a file cannot be written.
+    """
+    pruning, rounds = queue.pruning, tuple(queue.rounds)
+    chosen = choose(rounds, pruning.table)
+    store = pruning.experiment.store
+    result = PruningResult(
+        name=pruning.name,
+        store=store,
+        rounds=rounds,
+        chosen=chosen,
+        over=queue.over,
+        rule=queue.rule,
+        problem=queue.problem,
+        problems=tuple(problems),
+        mlflow_run=tracking.parent,
+    )
+    if not is_removed(pruning.state, PruningRecord):
+        if chosen is not None:
+            write_record(LocalStorage(pruning.state), chosen)
+        page = PruningPage(
+            pruning.name, pruning.table, rounds, chosen, queue.over, _findings(store)
+        )
+        write_pruning_report(page, pruning.page)
+    status: RunStatus = "FAILED" if queue.problem else "FINISHED"
+    if Interruption.is_reason(queue.over):
+        status = "KILLED"
+    told = tell_end(store, PruningRecord, tracking, status, _tags(result, pruning))
+    return replace(result, problems=(*result.problems, *told))
+
+
+def _findings(store: Location) -> dict[str, tuple[Finding, ...]]:
+    """Return the findings by name of the run, of runs that have some."""
+    results = [result_or_damage(location) for location in runs_in(store)]
+    return {one.name: one.findings for one in results if one.findings}
+
+
+def _tags(result: PruningResult, pruning: Pruning) -> dict[str, object]:
+    tags: dict[str, object] = {
+        "pruning.over": result.over,
+        "pruning.rule": result.rule,
+        # "" replaces the problem from before the pruning was resumed.
+        "pruning.problem": result.problem,
+        "pruning.rounds": max(len(result.rounds) - 1, 0),
+    }
+    if result.chosen is None:
+        return tags
+    best, original = result.rounds[result.chosen.round], result.rounds[0]
+    return tags | {
+        "pruning.result": f"round-{best.number}",
+        "pruning.result.why": result.chosen.why,
+        "pruning.result.model": str(round_folder(pruning.state, best.number)),
+        "pruning.result.figure": best.figure,
+        "pruning.result.parameters": best.parameters,
+        "pruning.result.macs": best.macs,
+        "pruning.original.figure": original.figure,
+        "pruning.original.parameters": original.parameters,
+        "pruning.original.macs": original.macs,
+    }
