@@ -1,6 +1,7 @@
 """Filter pruning: ``python -m benchmarks.pruning``.
 
-The time of a round, criteria against random order, and latency against operations.
+The time of a round, criteria against random order, latency against operations, and targets by
+latency.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ import argparse
 from benchmarks.pruning.criteria import print_criteria
 from benchmarks.pruning.latency import print_latencies
 from benchmarks.pruning.round_time import print_round_time
+from benchmarks.pruning.target import print_target
 
-_PARTS = ("round", "criteria", "latency")
+_PARTS = ("round", "criteria", "latency", "target")
 
 
 def main() -> None:
@@ -28,6 +30,8 @@ def main() -> None:
         print_criteria(given.seeds)
     if "latency" in parts:
         print_latencies(given.rounds)
+    if "target" in parts:
+        print_target()
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ def calls() -> list[tuple[str, bool, bool]]:
 
 
 def test_more_work_takes_longer() -> None:
-    """About 10,000 times as many operations: no load of the machine makes up for that."""
+    """Thousands of times as many operations: no load of the machine makes up for that."""
     small, large = nn.Conv2d(3, 1, 1), nn.Sequential(nn.Conv2d(3, 256, 5), nn.Conv2d(256, 32, 5))
     found = measured_latency([large, small], EXAMPLE, budget=0)
     assert len(found) == 2
@@ -62,6 +62,27 @@ def test_models_take_turns_in_evaluation_mode_and_are_warmed_up(
 def test_a_budget_buys_more_turns(calls: list[tuple[str, bool, bool]]) -> None:
     measured_latency([Noted("one")], EXAMPLE, budget=0.2)
     assert len(calls) > 3 + 11
+
+
+def test_what_runs_only_sometimes_does_not_count() -> None:
+    """Other load adds to some turns only: here, each third pass of a model has much more to do."""
+
+    class Disturbed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer, self.load = nn.Conv2d(3, 4, 3), nn.Conv2d(3, 512, 7)
+            self.passes = 0
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.passes += 1
+            if self.passes % 3 == 0:
+                self.load(x)
+            layer: Tensor = self.layer(x)
+            return layer
+
+    always = nn.Conv2d(3, 512, 7)
+    found = measured_latency([Disturbed(), always], EXAMPLE, turns=30, budget=0)
+    assert found[0] < found[1]
 
 
 def test_nothing_changes() -> None:

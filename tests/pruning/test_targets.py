@@ -26,7 +26,7 @@ def test_a_share_of_the_latency_is_reached() -> None:
     pruned = prune(model, example, latency=0.3)
     assert pruned.latency is not None
     assert pruned.latency.share == pruned.latency.after / pruned.latency.before <= 0.3 * 1.05
-    assert 1 <= pruned.latency.measurements <= 12
+    assert 1 <= pruned.latency.measurements <= 24
     assert 0 < pruned.plans[0].count < 192
     # Measured again, with a margin for what else the machine does.
     before, after = measured_latency([model, pruned.model], example, budget=0)
