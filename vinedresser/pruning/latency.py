@@ -36,7 +36,7 @@ class Latency:
 
 
 def measured_latency(
-    models: Sequence[Any], example: Any, *, turns: int = 11, budget: float = 1.0
+    models: Sequence[Any], example: Any, *, turns: int = 11, budget: float = 0.5
 ) -> tuple[float, ...]:
     """Measure the time of one forward pass of models, in evaluation mode and without gradients.
 
