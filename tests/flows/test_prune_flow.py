@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from tests.paths import ROOT
 from tests.pruning.rounds import functions
@@ -42,7 +43,7 @@ amount = 4
 name = "small"
 cwd = "{ROOT}"
 grace = 2.0
-parameters = {{{{ lr = 0.01{{parameters}} }}}}
+parameters = {{{{ lr = {{lr}}{{parameters}} }}}}
 environment = {{{{ {{environment}} }}}}
 
 {{tables}}
@@ -58,9 +59,12 @@ def write(
     parameters: str = "",
     environment: str = "",
     tables: str = "[rules.nonfinite]",
+    lr: float = 0.01,
 ) -> None:
     """Write a prune file."""
-    text = PRUNE.format(more=more, parameters=parameters, environment=environment, tables=tables)
+    text = PRUNE.format(
+        more=more, parameters=parameters, environment=environment, tables=tables, lr=lr
+    )
     (folder / "prune.toml").write_text(text, encoding="utf-8")
 
 
@@ -107,7 +111,7 @@ def weights(store: Path) -> dict[str, bytes]:
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """Return the folder of a pruning of two rounds, and what it printed."""
     folder = tmp_path_factory.mktemp("prune")
-    write(folder)
+    write(folder, 'rounds = 2\nregister = "small-net"')
     code, output = prune(folder)
     assert code == 0, output
     return folder, output
@@ -125,7 +129,7 @@ def test_each_round_is_a_run_beside_the_last(
     parent = runs.pop("small")
     assert parent["status"] == "FINISHED"
     assert parent["tags"]["pruning.result"] == "round-2"
-    assert "pruning.html" in parent["files"]
+    assert {*parent["files"]} == {"model", "pruning.html", "result.json", "rounds"}
     assert parent["params"]["prune.criterion"] == "taylor_weight"
     assert runs.keys() == {"round-0", "round-1", "round-2"}
     for number, one in enumerate(records(store)):
@@ -146,6 +150,31 @@ def test_each_round_is_a_run_beside_the_last(
         check=True,
     ).stdout
     assert "pruning small   finished   3 rounds   vinedresser status runs/small" in listed
+
+
+def test_the_result_is_a_registered_model(undisturbed: tuple[Path, str], tmp_path: Path) -> None:
+    store = undisturbed[0] / "runs"
+    database = shutil.copy(store / "mlflow.db", tmp_path / "copy.db")
+    script = """
+import sys
+from mlflow import MlflowClient
+from mlflow.artifacts import download_artifacts
+client = MlflowClient(f"sqlite:///{sys.argv[1]}")
+one = client.get_model_version_by_alias("small-net", "pruned")
+print(one.version, one.run_id, download_artifacts(one.source, dst_path=sys.argv[2]))
+"""
+    there = str(tmp_path / "served")
+    Path(there).mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(database), there],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    version, _, folder = done.stdout.split()
+    assert version == "1"
+    served, tuned = load(folder, functions.network), load(store / "small", functions.network)
+    assert all(map(torch.equal, served.parameters(), tuned.parameters()))
 
 
 def test_a_finished_pruning_is_not_begun_again(
@@ -197,6 +226,23 @@ def test_a_fine_tuning_that_goes_wrong(tmp_path: Path, mlflow_runs: Runs) -> Non
     runs = mlflow_runs(tmp_path / "runs")
     assert runs["small"]["status"] == "FAILED"
     assert runs["round-1"]["tags"]["stop.rule"] == "nonfinite"
+
+
+def test_a_fine_tuning_that_a_rule_stopped_begins_again_corrected(
+    tmp_path: Path, mlflow_runs: Runs
+) -> None:
+    tables = '[rules]\npreset = "none"\n[rules.nonfinite]\nevery = 1\n[remedy]\ntimes = 4'
+    write(tmp_path, "rounds = 1", parameters=", steps = 40", tables=tables, lr=1000.0)
+    code, output = prune(tmp_path)
+    assert code == 0, output
+    store = tmp_path / "runs" / "small"
+    last = records(store)[1].run
+    assert last.startswith("round-1-remedy-")
+    assert open_run(store / last).info.parameters["lr"] == 10.0
+    assert open_run(store / last).info.parameters["steps"] == 40
+    runs = mlflow_runs(tmp_path / "runs")
+    assert runs["round-1"]["tags"]["stop.rule"] == "nonfinite"
+    assert runs[last]["tags"]["mlflow.parentRunId"] == runs["round-1"]["id"]
 
 
 def test_a_crash_is_tried_again_and_then_reported(tmp_path: Path) -> None:

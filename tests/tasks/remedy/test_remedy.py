@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,17 @@ def test_the_correction_is_laid_on_the_parameters(tmp_path: Path) -> None:
     assert attempt.remedy.changed == {"lr": [100, 1]}
     assert (attempt.remedy.first, attempt.remedy.stopped) == ("run", "run")
     assert attempt.remedy.beginning == "from the start"
+
+
+def test_a_function_gets_the_corrected_parameters_as_it_got_the_first(tmp_path: Path) -> None:
+    stopped(tmp_path / "run", finding({"lr": 1.0}))
+    program = [sys.executable, "-m", "vinedresser.infra.entry", "net:train"]
+    spec = RunSpec("run", program, {"lr": 100.0}, {"A": "b"}, None, calls=True)
+    tracking = TrackingRecord("sqlite:///none", "0", "id")
+    attempt = RemedyAttempts(RunPlace(tmp_path / "run"), spec, RemedySettings(), tracking).next()
+    assert attempt is not None
+    assert attempt.spec.argv == [*program, "lr=1.0"]
+    assert attempt.spec.environment == {"A": "b"}
 
 
 def test_the_next_correction_builds_on_the_last_and_nothing_is_tried_twice(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from vinedresser.infra.tracking.location import absolute_uri
 from vinedresser.infra.tracking.metric_names import MetricNames
 from vinedresser.infra.tracking.metric_sink import MetricSink
 from vinedresser.infra.tracking.preparation import prepare_tracking, start_preparing
+from vinedresser.infra.tracking.registering import register_model
 from vinedresser.infra.tracking.runs import DIRECTORY_TAG, RUN_TAG, create_run, directory_of
 from vinedresser.infra.tracking.thinning import thin
 
@@ -24,6 +25,7 @@ __all__ = [
     "directory_of",
     "finish",
     "prepare_tracking",
+    "register_model",
     "reopen",
     "set_tags",
     "start_preparing",

@@ -60,6 +60,8 @@ class PruneTable:
         kinds: what to choose from.
         ignore: layers to leave alone.
         teacher: pass the unpruned model to ``train`` as ``teacher``, for knowledge distillation.
+        register: name of a registered model in MLflow, of which the result becomes a version with
+            the alias "pruned"; None: of none.
         retries: how often a round begins again whose run crashed or was killed.
     """
 
@@ -84,6 +86,7 @@ class PruneTable:
     kinds: list[Literal["filters", "units", "heads"]] = field(default_factory=lambda: ["filters"])
     ignore: list[str] = field(default_factory=list)
     teacher: bool = False
+    register: str | None = None
     retries: int = 1
 
     def __post_init__(self) -> None:
@@ -98,6 +101,8 @@ class PruneTable:
             given = getattr(self, key)
             if given is not None:
                 _check_amount(key, given)
+        if self.register is not None and (not self.register or {*self.register} & {*"/:"}):
+            raise ValueError(f"register: must be a name without / and :, not {self.register!r}")
         least = {"rounds": 1, "floor": 1, "round_to": 1, "retries": 0}
         for key, low in (*least.items(), ("max_drop", 0.0), ("max_round_drop", 0.0)):
             given = getattr(self, key)
@@ -150,7 +155,7 @@ class PruneTable:
     @property
     def per_round(self) -> dict[str, Any]:
         """The settings that decide about a round, not about how many there are."""
-        whole = {"rounds", "max_drop", "max_round_drop", "retries", *_TARGETS}
+        whole = {"rounds", "max_drop", "max_round_drop", "retries", "register", *_TARGETS}
         return {key: value for key, value in asdict(self).items() if key not in whole}
 
     def amount_of(self, number: int) -> int | str | dict[str, int]:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 
 from vinedresser.masking import masked_text
 from vinedresser.store.records.record import Record
+from vinedresser.store.storage import Storage
 
 __all__ = ["ParentRecord"]
 
@@ -47,6 +48,17 @@ class ParentRecord(Record):
     def to_json(self) -> dict[str, Any]:
         """See `Record.to_json`; what looks like a secret is masked."""
         return super().to_json() | {"tracking_uri": masked_text(self.tracking_uri)}
+
+    def artifacts(self, storage: Storage) -> dict[str, str]:
+        """Return what its MLflow run gets at the end: keys in its folder by artifact name.
+
+        Args:
+            storage: the folder of its state.
+
+        Raises:
+            StoreError: the folder cannot be read.
+        """
+        return {self.PAGE: self.PAGE} if storage.exists(self.PAGE) else {}
 
     def differences(self, other: Self) -> list[str]:
         """Return the differences to another record, as lines ``space.lr: was ..., is ...``."""

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import logging
+import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
-from vinedresser.errors import TrackingError
-from vinedresser.infra.tracking import RUN_TAG, RunStatus, create_run, finish
+from vinedresser.errors import NotAFile, TrackingError
+from vinedresser.infra.tracking import RUN_TAG, RunStatus, create_run, finish, register_model
+from vinedresser.pruning.folders import ResultRecord
+from vinedresser.pruning.spec import MODEL, PruningRecord
+from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.records import ParentRecord, TrackingRecord, read_record, write_record
 from vinedresser.store.storage import LocalStorage, Location
 from vinedresser.tasks.known_tracking import require_known
@@ -18,6 +25,10 @@ from vinedresser.tasks.stores import local_state
 
 __all__ = ["settle_parent", "tell_end"]
 
+_log = logging.getLogger(__name__)
+
+# Of the registered model's version that the last pruning made.
+_ALIAS = "pruned"
 _GONE = "the process that ran it is gone"
 
 
@@ -103,14 +114,38 @@ def _tell(record: ParentRecord, store: Location) -> None:
     run_id = record.run_id or create_run(
         record.tracking_uri, record.experiment_id, record.name, {}, {RUN_TAG: record.id}
     )
-    page = state / record.PAGE
-    finish(
-        record.tracking_uri,
-        run_id,
-        record.end["status"],
-        record.end["tags"],
-        {record.PAGE: page} if page.is_file() else {},
-        ended=record.end.get("time", time.time()),
-    )
-    write_record(LocalStorage(state), replace(record, run_id=run_id, settled=True))
+    storage = LocalStorage(state)
+    with _copies(record, storage) as artifacts:
+        finish(
+            record.tracking_uri,
+            run_id,
+            record.end["status"],
+            record.end["tags"],
+            artifacts,
+            ended=record.end.get("time", time.time()),
+        )
+    if isinstance(record, PruningRecord) and record.register:
+        result = read_record_or_none(storage, ResultRecord, ResultRecord.KEY, [])
+        if result is not None and result.round > 0:
+            register_model(record.tracking_uri, run_id, MODEL, record.register, alias=_ALIAS)
+    write_record(storage, replace(record, run_id=run_id, settled=True))
     forget_parent(store, replace(record, run_id=run_id))
+
+
+@contextmanager
+def _copies(record: ParentRecord, storage: LocalStorage) -> Iterator[dict[str, Path]]:
+    """Yield copies of the artifacts: MLflow's client would follow a link, which may lead anywhere.
+
+    What is not a file is logged and left out.
+    """
+    with tempfile.TemporaryDirectory(prefix="vinedresser-") as folder:
+        copies = LocalStorage(folder)
+        found: dict[str, Path] = {}
+        for name, key in record.artifacts(storage).items():
+            try:
+                copies.put(name, [storage.get(key)])
+            except NotAFile as error:
+                _log.warning("%s", error)
+            else:
+                found[name] = Path(folder, name)
+        yield found

@@ -79,6 +79,7 @@ def begin_pruning(pruning: Pruning, *, resume: bool) -> TrackingRecord:
         id=uuid.uuid4().hex,
         prune=pruning.table.per_round,
         parameters=dict(pruning.experiment.specs[0].parameters),
+        register=pruning.table.register or "",
     )
     settings = {
         key: json.dumps(value) if isinstance(value, list | dict) else value
