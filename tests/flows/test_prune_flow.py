@@ -232,14 +232,20 @@ def test_a_fine_tuning_that_a_rule_stopped_begins_again_corrected(
     tmp_path: Path, mlflow_runs: Runs
 ) -> None:
     tables = '[rules]\npreset = "none"\n[rules.nonfinite]\nevery = 1\n[remedy]\ntimes = 4'
-    write(tmp_path, "rounds = 1", parameters=", steps = 40", tables=tables, lr=1000.0)
+    write(
+        tmp_path,
+        "rounds = 1",
+        parameters=', steps = 90, kind = "patient"',
+        tables=tables,
+        lr=1000.0,
+    )
     code, output = prune(tmp_path)
     assert code == 0, output
     store = tmp_path / "runs" / "small"
     last = records(store)[1].run
     assert last.startswith("round-1-remedy-")
     assert open_run(store / last).info.parameters["lr"] == 10.0
-    assert open_run(store / last).info.parameters["steps"] == 40
+    assert open_run(store / last).info.parameters["steps"] == 90
     runs = mlflow_runs(tmp_path / "runs")
     assert runs["round-1"]["tags"]["stop.rule"] == "nonfinite"
     assert runs[last]["tags"]["mlflow.parentRunId"] == runs["round-1"]["id"]
