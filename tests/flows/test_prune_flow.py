@@ -244,7 +244,7 @@ def test_a_fine_tuning_that_a_rule_stopped_begins_again_corrected(
     store = tmp_path / "runs" / "small"
     last = records(store)[1].run
     assert last.startswith("round-1-remedy-")
-    assert open_run(store / last).info.parameters["lr"] == 10.0
+    assert open_run(store / last).info.parameters["lr"] == 1000.0
     assert open_run(store / last).info.parameters["steps"] == 90
     runs = mlflow_runs(tmp_path / "runs")
     assert runs["round-1"]["tags"]["stop.rule"] == "nonfinite"
