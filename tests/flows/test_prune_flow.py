@@ -237,7 +237,7 @@ def test_a_fine_tuning_that_a_rule_stopped_begins_again_corrected(
         "rounds = 1",
         parameters=', steps = 90, kind = "patient"',
         tables=tables,
-        lr=1000.0,
+        lr=1e5,
     )
     code, output = prune(tmp_path)
     assert code == 0, output
