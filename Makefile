@@ -2,8 +2,8 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help env demo ui test test-all test-thorough test-slow test-random test-gpu chaos lint \
-        format bench clean
+.PHONY: help env demo prune-demo ui test test-all test-thorough test-slow test-random test-gpu chaos \
+        lint format bench clean
 
 BIN := .venv/bin
 LOG := .venv/install.log
@@ -49,6 +49,9 @@ env: .venv/.complete  ## create .venv with pinned packages, unless it is up to d
 
 demo: env  ## train five networks on real digits, stop the four that fail, say why
 	@$(BIN)/vinedresser train examples/digits/demo.toml
+
+prune-demo: env  ## prune a ResNet on Fashion-MNIST in six rounds, and say which one is the best
+	@$(BIN)/vinedresser prune examples/pruning/prune.toml
 
 ui: env  ## open the demo's runs in MLflow
 	@$(BIN)/vinedresser ui runs/demo

@@ -125,12 +125,12 @@ def batches(images: Images, seed: int) -> Iterator[Images]:
             yield Images(images.x[chosen], images.y[chosen])
 
 
-def fit(model: nn.Module, hook: Hook, *, epochs: int, rate: float, seed: int = 0) -> None:
+def fit(model: nn.Module, hook: Hook | None, *, epochs: int, rate: float, seed: int = 0) -> None:
     """Train a model with SGD.
 
     Args:
         model: the network.
-        hook: captures the training.
+        hook: captures the training; None: nothing does.
         epochs: number of passes over the training images.
         rate: highest learning rate; it rises to it and falls to nearly 0.
         seed: seed of the order of the images.
@@ -141,7 +141,8 @@ def fit(model: nn.Module, hook: Hook, *, epochs: int, rate: float, seed: int = 0
     )
     steps = epochs * (len(data().training.x) // _BATCH)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, total_steps=steps)
-    hook.watch(model, loss_fn, optimizer)
+    if hook is not None:
+        hook.watch(model, loss_fn, optimizer)
     model.train()
     for epoch in range(epochs):
         for x, y in batches(data().training, seed + epoch):
@@ -151,9 +152,18 @@ def fit(model: nn.Module, hook: Hook, *, epochs: int, rate: float, seed: int = 0
             schedule.step()
 
 
-def train(model: nn.Module, hook: Hook) -> None:
+def pretrain(model: nn.Module) -> None:
+    """Train the unpruned network from fixed random weights."""
+    torch.manual_seed(0)
+    for module in model.modules():
+        if isinstance(module, nn.Conv2d | nn.BatchNorm2d | nn.Linear):
+            module.reset_parameters()
+    fit(model, None, epochs=4, rate=0.2)
+
+
+def train(model: nn.Module, hook: Hook, epochs: int = 1, rate: float = 0.05) -> None:
     """Fine-tune a pruned model."""
-    fit(model, hook, epochs=1, rate=0.05)
+    fit(model, hook, epochs=epochs, rate=rate)
 
 
 def accuracy(model: nn.Module, images: Images) -> float:

@@ -41,7 +41,7 @@ def test_the_page(tmp_path: Path) -> None:
     assert "slim &amp; small" in text
     assert "the loss &lt;rose&gt;" in text
     assert "<b>," not in text, "names of layers are escaped"
-    assert text.count('class="round chosen"') == 3, "in each chart"
+    assert text.count('class="round chosen"') == 4, "in each chart"
     assert re.search(r"<td>51\.2|51\.2 % of", text), "parameters of the result"
     assert not re.search(r"https?://(?!www\.w3\.org)", text), "nothing is loaded"
 

@@ -113,4 +113,5 @@ def channels_left(rounds: Sequence[RoundRecord]) -> Svg:
             )
     width = _NAMES + len(rounds) * _CELL
     height = _HEAD + len(original) * _ROW
-    return chart("channels left by group and round", width, height, *drawn, kind="channels")
+    label = "channels left by group and round"
+    return chart(label, width, height, *drawn, kind="channels", style=f"width: {width:g}px")

@@ -21,7 +21,12 @@ from vinedresser.store.storage import LocalStorage
 __all__ = ["PruningPage", "write_pruning_report"]
 
 _SIZE = Size(460.0, 220.0)
-_COSTS: tuple[Target, ...] = ("parameters", "macs", "latency")
+_COSTS: dict[Target, str] = {
+    "parameters": "Parameters",
+    "macs": "MACs",
+    "latency": "Latency",
+    "size": "Bytes",
+}
 
 
 @dataclass(frozen=True)
@@ -75,7 +80,11 @@ def write_pruning_report(page: PruningPage, destination: str | os.PathLike[str])
     """
     path = Path(destination)
     number = page.chosen.round if page.chosen is not None else None
-    charts = {cost: trade_off(page.rounds, cost, number, _SIZE) for cost in _COSTS if page.rounds}
+    charts = {
+        name: trade_off(page.rounds, cost, number, _SIZE)
+        for cost, name in _COSTS.items()
+        if page.rounds
+    }
     html = (
         templates()
         .get_template("pruning.html.j2")
