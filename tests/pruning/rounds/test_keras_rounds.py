@@ -1,0 +1,58 @@
+"""Rounds of a Keras model, in this process."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.pruning.rounds import keras_functions
+from vinedresser import open_run
+from vinedresser.capture import Hook
+from vinedresser.pruning import load
+from vinedresser.pruning.folders import round_folder
+from vinedresser.pruning.rounds.round_run import Round
+from vinedresser.pruning.rounds.settings import PruneTable
+
+pytestmark = pytest.mark.thorough
+
+MODULE = "tests.pruning.rounds.keras_functions"
+TABLE = PruneTable(
+    model=f"{MODULE}:network",
+    example=f"{MODULE}:example",
+    train=f"{MODULE}:train",
+    evaluate=f"{MODULE}:evaluate",
+    losses=f"{MODULE}:losses",
+    amount=2,
+)
+
+
+def test_rounds_of_a_keras_model(tmp_path: Path) -> None:
+    records = []
+    for number, criterion in enumerate(("l1", "l1", "taylor_activation")):
+        table = dataclasses.replace(TABLE, criterion=criterion)
+        with Hook(tmp_path / f"run-{number}") as hook:
+            records.append(Round(tmp_path, number, table, hook).execute({"epochs": 2}))
+    assert [one.removed for one in records] == [0, 2, 2]
+    # The addition ties both convolutions into one group.
+    assert [*records[0].left.values()] == [8]
+    assert [*records[2].left.values()] == [4]
+    assert open_run(tmp_path / "run-2").steps("train").size == 6
+    served = load(round_folder(tmp_path, 2), keras_functions.network)
+    assert served.get_layer("stem").filters == 4
+    assert keras_functions.evaluate(served) == pytest.approx(records[2].figure, abs=1e-6)
+
+
+# Keras reads HDF5 datasets as arrays of NumPy 1.
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+def test_weights_in_the_format_of_keras(tmp_path: Path) -> None:
+    trained = keras_functions.network()
+    trained.save_weights(tmp_path / "trained.weights.h5")
+    table = dataclasses.replace(TABLE, weights=str(tmp_path / "trained.weights.h5"))
+    with Hook(tmp_path / "run") as hook:
+        Round(tmp_path, 0, table, hook).execute({})
+    served = load(round_folder(tmp_path, 0), keras_functions.network)
+    for one, other in zip(served.get_weights(), trained.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, other)
