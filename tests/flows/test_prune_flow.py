@@ -177,6 +177,27 @@ print(one.version, one.run_id, download_artifacts(one.source, dst_path=sys.argv[
     assert all(map(torch.equal, served.parameters(), tuned.parameters()))
 
 
+def test_a_registered_model_is_pruned_further(
+    undisturbed: tuple[Path, str], tmp_path: Path
+) -> None:
+    uri = f'[tracking]\nuri = "sqlite:///{undisturbed[0]}/runs/mlflow.db"'
+    write(tmp_path, "rounds = 1", tables=uri)
+    path = tmp_path / "prune.toml"
+    text = path.read_text(encoding="utf-8")
+    given = text.replace(f'weights = "{MODULE}:pretrain"', 'weights = "models:/small-net@pruned"')
+    path.write_text(given.replace('name = "small"', 'name = "further"'), encoding="utf-8")
+    code, output = prune(tmp_path)
+    assert code == 0, output
+    assert [one.figure for one in records(tmp_path / "runs" / "further")] == [16 / 24, 12 / 24]
+    served = load(tmp_path / "runs" / "further", functions.network)
+    assert sum(functions.filters(served)) == 12
+    path.write_text(given.replace("small-net@pruned", "other-net@pruned"), encoding="utf-8")
+    code, output = prune(tmp_path)
+    assert code == 2
+    assert "prune.toml: prune.weights: models:/other-net@pruned: " in output
+    assert "Traceback" not in output
+
+
 def test_a_finished_pruning_is_not_begun_again(
     undisturbed: tuple[Path, str], tmp_path: Path
 ) -> None:

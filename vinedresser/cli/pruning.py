@@ -45,11 +45,11 @@ def prune(
     from vinedresser.tasks.stores import ensure_store
 
     pruning = load_pruning(file, store=store, branch=branch)
+    place = pruning.experiment.store
+    ensure_store(place)
     if scan:
         _show_sensitivity(pruning)
         return
-    place = pruning.experiment.store
-    ensure_store(place)
     shown = relative(place)
     console.print(f"at most {pruning.table.rounds} rounds, in {shown}", soft_wrap=True)
     if pruning.experiment.notice:

@@ -16,6 +16,7 @@ from vinedresser.tasks.lifecycle.prepare import RunMaker
 from vinedresser.tasks.lifecycle.run_queue import run_queue
 from vinedresser.tasks.parents.dated import dated as make_dated
 from vinedresser.tasks.parents.lock import parent_lock
+from vinedresser.tasks.pruning.fetching import fetch_weights
 from vinedresser.tasks.pruning.pruning_result import PruningResult, begin_pruning, finish_pruning
 from vinedresser.tasks.pruning.round_queue import RoundQueue
 from vinedresser.tasks.reconcile.flow_record import flow_recorded
@@ -79,6 +80,7 @@ def _prune(pruning: Pruning, resume: bool) -> PruningResult:
         remember_tracking(experiment.store, experiment.tracking_uri)
         reconcile(experiment.store)
         with flow_recorded(experiment.store) as flow_id:
+            fetch_weights(pruning)
             tracking = begin_pruning(pruning, resume=resume)
             maker = RunMaker(experiment, tracking, flow=flow_id)
             queue = RoundQueue(pruning, maker, partial(correct, maker=maker))

@@ -5,6 +5,7 @@ Importing this package does not import mlflow; the first call that needs it does
 
 from __future__ import annotations
 
+from vinedresser.infra.tracking.downloading import download
 from vinedresser.infra.tracking.finishing import RunStatus, finish, reopen, set_tags
 from vinedresser.infra.tracking.location import absolute_uri
 from vinedresser.infra.tracking.metric_names import MetricNames
@@ -23,6 +24,7 @@ __all__ = [
     "absolute_uri",
     "create_run",
     "directory_of",
+    "download",
     "finish",
     "prepare_tracking",
     "register_model",

@@ -115,7 +115,8 @@ class Round:
         """Return the unpruned model; it is saved once, as building it need not be repeatable."""
         first = round_folder(self._folder, 0) / TUNED
         if not is_saved(first):
-            save_model(self._functions.trained_model(), (), None, first)
+            model, plans = self._functions.trained_model()
+            save_model(model, plans, None, first)
         return load_with_plans(first, self._functions.build)[0]
 
     def _load(self, which: str) -> tuple[Any, Sequence[Plan]]:

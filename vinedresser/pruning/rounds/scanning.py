@@ -25,7 +25,7 @@ def main(*, destination: str, **parameters: Any) -> None:
     table = PruneTable.from_parameters(parameters)
     functions = UserFunctions(table)
     scanned = scan(
-        functions.trained_model(),
+        functions.trained_model()[0],
         functions.example(),
         functions.evaluate,
         criterion=functions.criterion,

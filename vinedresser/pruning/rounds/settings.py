@@ -40,8 +40,10 @@ class PruneTable:
         evaluate: returns a figure of a model of which more is better, such as its accuracy.
         losses: yields the losses of some batches of a model, for criteria that measure gradients.
         weights: file with the trained weights (``.safetensors``, ``.pt``, ``.pth`` or, of a Keras
-            model, ``.weights.h5``), relative to the settings' file; or a function that is called
-            with the model once and loads or trains them; None: ``model`` loads them.
+            model, ``.weights.h5``), or folder of a saved model (`vinedresser.pruning.save`),
+            relative to the settings' file; or such a file or folder in MLflow, ``runs:/ID/PATH`` or
+            ``models:/NAME/VERSION``; or a function that is called with the model once and loads or
+            trains them; None: ``model`` loads them.
         criterion: name of the criterion, or ``module:function`` of the user's own.
         amount: number of filters to remove in each round, or a share of those that are left; a list
             has one for each round, the last of which is repeated; a table has a number for each
@@ -110,6 +112,12 @@ class PruneTable:
                 raise ValueError(f"{key}: must be at least {low:g}, not {given}")
         if not 0 <= self.floor_share < 1:
             raise ValueError(f"floor_share: must be from 0 to below 1, not {self.floor_share}")
+
+    @property
+    def tracked_weights(self) -> str | None:
+        """The URI of weights in MLflow; None if they are not there."""
+        there = self.weights is not None and self.weights.startswith(("runs:/", "models:/"))
+        return self.weights if there else None
 
     @property
     def functions(self) -> dict[str, str]:

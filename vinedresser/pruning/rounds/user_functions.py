@@ -11,7 +11,9 @@ from vinedresser.infra.entry import function_named
 from vinedresser.pruning.backends import backend_of
 from vinedresser.pruning.criteria.criterion import Criterion
 from vinedresser.pruning.one_round import CustomCriterion
+from vinedresser.pruning.plan import Plan
 from vinedresser.pruning.rounds.settings import PruneTable
+from vinedresser.pruning.saving import is_saved, load_with_plans
 
 __all__ = ["UserFunctions"]
 
@@ -47,18 +49,23 @@ class UserFunctions:
         if table.weights is not None and "weights" in table.functions:
             self._weights = function_named(table.weights)
 
-    def trained_model(self) -> Any:
-        """Return the unpruned, trained model.
+    def trained_model(self) -> tuple[Any, list[Plan]]:
+        """Return the trained model, and its plans if it was pruned before.
 
         Raises:
             PruningError: the weights cannot be read, or do not fit.
         """
+        if isinstance(self._weights, str) and Path(self._weights).is_dir():
+            files = [*Path(self._weights).iterdir()]
+            if len(files) > 1 or is_saved(Path(self._weights)):
+                return load_with_plans(self._weights, self.build)
+            self._weights = str(files[0])
         model = self.build()
         if callable(self._weights):
             self._weights(model)
         elif self._weights is not None:
             _load_weights(model, Path(self._weights))
-        return model
+        return model, []
 
 
 def _load_weights(model: Any, path: Path) -> None:

@@ -14,6 +14,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from vinedresser.errors import ConfigError
 from vinedresser.infra.configuration import build, load_toml
@@ -71,14 +72,23 @@ class Pruning:
         """Whether its store has a record of it."""
         return LocalStorage(self.state).exists(PruningRecord.KEY)
 
+    @property
+    def fetched_weights(self) -> Path:
+        """Folder of the state to which weights are fetched from MLflow."""
+        return self.state / "weights"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings as parameters of a run, which finds the weights on this machine."""
+        table = self.table
+        if table.tracked_weights is not None:
+            table = replace(table, weights=str(self.fetched_weights))
+        return table.to_parameters()
+
     def run_spec(self, number: int) -> RunSpec:
         """Return the run specification of a round."""
         shared = self.experiment.specs[0]
-        settings = {
-            **self.table.to_parameters(),
-            FOLDER: str(self.state),
-            NUMBER: number,
-        }
+        settings = {**self.settings, FOLDER: str(self.state), NUMBER: number}
         parameters = {**shared.parameters, **settings}
         return replace(shared, name=f"round-{number}", parameters=parameters)
 
@@ -120,7 +130,8 @@ def load_pruning(
     for name in experiment.run.parameters:
         if name.startswith(PREFIX):
             raise ConfigError(f"{path}: run.parameters.{name}: names may not begin with {PREFIX}")
-    if table.weights is not None and "weights" not in table.functions:
+    own = "weights" in table.functions or table.tracked_weights is not None
+    if table.weights is not None and not own:
         table = replace(table, weights=str(_weights(table.weights, path)))
     return _placed(experiment, table, branch, mark)
 
@@ -137,8 +148,8 @@ def _with_entry(run: object, path: Path) -> object:
 
 def _weights(given: str, path: Path) -> Path:
     found = (path.absolute().parent / Path(given).expanduser()).resolve()
-    if not found.is_file():
-        raise ConfigError(f"{path}: prune.weights: {found}: no such file")
+    if not found.exists():
+        raise ConfigError(f"{path}: prune.weights: {found}: no such file or folder")
     return found
 
 

@@ -13,6 +13,7 @@ from vinedresser.errors import PruningError
 from vinedresser.infra.entry import parameters_as_arguments
 from vinedresser.pruning.rounds.scanning import ENTRY
 from vinedresser.tasks.config.prune_file import Pruning
+from vinedresser.tasks.pruning.fetching import fetch_weights
 
 __all__ = ["scan_groups"]
 
@@ -28,7 +29,8 @@ def scan_groups(pruning: Pruning) -> dict[str, dict[int, float]]:
     """
     with tempfile.TemporaryDirectory(prefix="vinedresser-") as folder:
         destination = Path(folder, "scan.json")
-        parameters = {**pruning.table.to_parameters(), "destination": str(destination)}
+        fetch_weights(pruning)
+        parameters = {**pruning.settings, "destination": str(destination)}
         command = [sys.executable, "-m", "vinedresser.infra.entry", ENTRY]
         done = subprocess.run(
             [*command, *parameters_as_arguments(parameters)],
