@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -283,6 +284,22 @@ def test_a_crash_is_tried_again_and_then_reported(tmp_path: Path) -> None:
         "round-1",
         "round-1-2",
     ]
+
+
+def test_runs_on_an_object_store_and_models_here(tmp_path: Path, s3: str) -> None:
+    write(tmp_path, "rounds = 1")
+    code, output = prune(tmp_path, "--store", s3)
+    assert code == 0, output
+    assert open_run(f"{s3}/small/round-1").status.state == "finished"
+    folder = re.search(r'load it: vinedresser\.pruning\.load\("(.*)", build\)', output)
+    assert folder is not None
+    served = load(tmp_path / folder[1], functions.network)
+    assert sum(functions.filters(served)) == 20
+    write(tmp_path, "rounds = 2")
+    code, output = prune(tmp_path, "--store", s3, "--resume")
+    assert code == 0, output
+    served = load(tmp_path / folder[1], functions.network)
+    assert sum(functions.filters(served)) == 16
 
 
 def test_the_limits_end_it(tmp_path: Path) -> None:

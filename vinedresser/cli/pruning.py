@@ -74,7 +74,8 @@ def prune(
     for problem in filter(None, (pruned.problem, *pruned.problems)):
         console.print(f"vinedresser: {problem}", style="red")
     if pruned.chosen is not None:
-        console.print(f'load it: vinedresser.pruning.load("{shown}", build)', soft_wrap=True)
+        folder = relative(pruning.state)
+        console.print(f'load it: vinedresser.pruning.load("{folder}", build)', soft_wrap=True)
     if pruning.page.exists():
         told = f"report {relative(pruning.page)}; compare the rounds: vinedresser ui {shown}"
         console.print(told, soft_wrap=True)
