@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import torch
 
@@ -284,6 +285,28 @@ def test_a_crash_is_tried_again_and_then_reported(tmp_path: Path) -> None:
         "round-1",
         "round-1-2",
     ]
+
+
+@pytest.mark.slow
+def test_a_killed_judge_is_replaced_and_the_round_goes_on(
+    undisturbed: tuple[Path, str], tmp_path: Path
+) -> None:
+    mark = tmp_path / "mark"
+    write(tmp_path, environment=f'HOLD = "train", UNTIL = "released", MARK = "{mark}"')
+    flow = start(tmp_path)
+    until(mark.exists, "the phase", seconds=200)
+    killed = 0
+    for process in psutil.Process(flow.pid).children(recursive=True):
+        if any("vinedresser.rules." in word for word in process.cmdline()):
+            process.kill()
+            killed += 1
+    mark.with_suffix(".released").touch()
+    output, _ = flow.communicate()
+    assert flow.returncode == 0, output
+    assert killed
+    store, reference = tmp_path / "runs" / "small", undisturbed[0] / "runs" / "small"
+    assert records(store) == records(reference)
+    assert weights(store) == weights(reference)
 
 
 def test_runs_on_an_object_store_and_models_here(tmp_path: Path, s3: str) -> None:
