@@ -244,7 +244,7 @@ def test_a_fine_tuning_that_goes_wrong(tmp_path: Path, mlflow_runs: Runs) -> Non
     write(tmp_path, parameters=', kind = "nan"', tables='[rules.nonfinite]\nseverity = "stop"')
     code, output = prune(tmp_path)
     assert code == 1, output
-    assert "result           round 0: no round is within the limits" in output
+    assert "result           round 0: no round was completed" in output
     assert "round-1 was stopped: " in output
     runs = mlflow_runs(tmp_path / "runs")
     assert runs["small"]["status"] == "FAILED"

@@ -40,6 +40,7 @@ def prune(
     under the rules. The smallest model within the limits is the result.
     """
     from vinedresser.cli.views.console import console, relative, say
+    from vinedresser.explain.formatting import count
     from vinedresser.infra.prefect_environment import prepare_prefect
     from vinedresser.tasks.config.prune_file import load_pruning
     from vinedresser.tasks.stores import ensure_store
@@ -51,7 +52,8 @@ def prune(
         _show_sensitivity(pruning)
         return
     shown = relative(place)
-    console.print(f"at most {pruning.table.rounds} rounds, in {shown}", soft_wrap=True)
+    rounds = count(pruning.table.rounds, "round")
+    console.print(f"at most {rounds}, in {shown}", soft_wrap=True)
     if pruning.experiment.notice:
         say(pruning.experiment.notice)
     say("starting Prefect and MLflow ...")

@@ -70,10 +70,15 @@ def test_the_end(settings: dict[str, Any], figures: tuple[float, ...], rule: str
 @pytest.mark.parametrize(
     ("settings", "figures", "best", "why"),
     [
-        ({}, (0.9,), 0, "no round is within the limits"),
+        ({}, (0.9,), 0, "no round was completed"),
         ({}, (0.9, 0.95, 0.5), 2, "64 % of its parameters"),
         ({"max_drop": 0.1}, (0.9, 0.95, 0.5), 1, "the smallest model of the 1 within the limits"),
-        ({"max_drop": 0.1}, (0.9, 0.2), 0, "this is the unpruned model"),
+        (
+            {"max_drop": 0.1},
+            (0.9, 0.2),
+            0,
+            "no round is within the limits; this is the unpruned model",
+        ),
         ({"max_drop": 0.1}, (0.9, 0.7, 0.9), 2, "0.9 against 0.9 unpruned"),
         ({"macs": "50%"}, (0.9, 0.9, 0.9), 2, "64 % of its macs; not reached: macs"),
         ({"latency": "90%"}, (0.9, 0.9, 0.9), 2, "80 % of its latency"),

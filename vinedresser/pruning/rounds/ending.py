@@ -67,7 +67,8 @@ def choose(rounds: Sequence[RoundRecord], table: PruneTable) -> ResultRecord | N
 
     best = min(within, key=order)
     if best.number == 0:
-        return ResultRecord(0, "no round is within the limits; this is the unpruned model")
+        none = "no round was completed" if len(rounds) == 1 else "no round is within the limits"
+        return ResultRecord(0, f"{none}; this is the unpruned model")
     said = f"the smallest model of the {len(within) - 1} within the limits: {best.figure:.6g}"
     said += f" against {original.figure:.6g} unpruned, {_shown(by, best, original)}"
     if missing := _missing(best, original, targets):
