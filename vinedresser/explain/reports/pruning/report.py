@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vinedresser import __version__
 from vinedresser.explain.charts.axes import Size
 from vinedresser.explain.reports.pruning.charts import channels_left, trade_off
-from vinedresser.explain.reports.report import templates
+from vinedresser.explain.reports.templating import write_page
 from vinedresser.pruning.folders import ResultRecord
 from vinedresser.pruning.rounds.round_record import RoundRecord
 from vinedresser.pruning.rounds.settings import PruneTable, Target
 from vinedresser.store.finding import Finding
-from vinedresser.store.storage import LocalStorage
 
 __all__ = ["PruningPage", "write_pruning_report"]
 
@@ -78,23 +75,11 @@ def write_pruning_report(page: PruningPage, destination: str | os.PathLike[str])
     Raises:
         StoreError: the file cannot be written.
     """
-    path = Path(destination)
     number = page.chosen.round if page.chosen is not None else None
     charts = {
         name: trade_off(page.rounds, cost, number, _SIZE)
         for cost, name in _COSTS.items()
         if page.rounds
     }
-    html = (
-        templates()
-        .get_template("pruning.html.j2")
-        .render(
-            page=page,
-            charts=charts,
-            channels=channels_left(page.rounds) if page.rounds else None,
-            version=__version__,
-            written=time.strftime("%Y-%m-%d %H:%M:%S %Z"),
-        )
-    )
-    LocalStorage(path.parent).put(path.name, [html.encode()])
-    return path
+    channels = channels_left(page.rounds) if page.rounds else None
+    return write_page(destination, "pruning.html.j2", page=page, charts=charts, channels=channels)

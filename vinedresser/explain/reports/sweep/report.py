@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import os
-import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vinedresser import __version__
 from vinedresser.explain.charts.axes import Size
-from vinedresser.explain.reports.report import templates
 from vinedresser.explain.reports.sweep.causes import causes
 from vinedresser.explain.reports.sweep.charts import coordinates, learning_curves
-from vinedresser.store.storage import LocalStorage
+from vinedresser.explain.reports.templating import write_page
 from vinedresser.sweeps.settings import SweepTable
 from vinedresser.sweeps.space import Space
 from vinedresser.sweeps.trial import Trial
@@ -87,26 +84,19 @@ def write_sweep_report(page: SweepPage, destination: str | os.PathLike[str]) -> 
     Raises:
         StoreError: the file cannot be written.
     """
-    path = Path(destination)
     metric = page.settings.goals[0].metric
-    html = (
-        templates()
-        .get_template("sweep.html.j2")
-        .render(
-            page=page,
-            metric=metric,
-            value=_value,
-            curves=learning_curves(page.trials, _SIZE, f"{metric} of every trial over the epochs"),
-            coordinates=coordinates(
-                page.trials, page.space, metric, _SIZE, "every configuration as a line"
-            ),
-            causes=causes(page.trials, page.space),
-            version=__version__,
-            written=time.strftime("%Y-%m-%d %H:%M:%S %Z"),
-        )
+    return write_page(
+        destination,
+        "sweep.html.j2",
+        page=page,
+        metric=metric,
+        value=_value,
+        curves=learning_curves(page.trials, _SIZE, f"{metric} of every trial over the epochs"),
+        coordinates=coordinates(
+            page.trials, page.space, metric, _SIZE, "every configuration as a line"
+        ),
+        causes=causes(page.trials, page.space),
     )
-    LocalStorage(path.parent).put(path.name, [html.encode()])
-    return path
 
 
 def _value(trial: Trial) -> float:
