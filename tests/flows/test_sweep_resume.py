@@ -226,7 +226,7 @@ def test_runs_on_an_object_store_are_gone_on_with_from_their_checkpoint(
     }
     assert SavedCheckpoint.at(str(fetched)) == SavedCheckpoint(TRIAL, "checkpoints/step-40", 40)
     assert searched.state in fetched.parents
-    trial.forget_fetched()
+    trial.clean_up(finished=True)
     assert not fetched.exists()
 
 

@@ -80,7 +80,7 @@ def _prune(pruning: Pruning, resume: bool) -> PruningResult:
         remember_tracking(experiment.store, experiment.tracking_uri)
         reconcile(experiment.store)
         with flow_recorded(experiment.store) as flow_id:
-            fetch_weights(pruning)
+            fetch_weights(pruning.table, pruning.experiment, pruning.fetched_weights)
             tracking = begin_pruning(pruning, resume=resume)
             maker = RunMaker(experiment, tracking, flow=flow_id)
             queue = RoundQueue(pruning, maker, partial(correct, maker=maker))

@@ -17,6 +17,7 @@ from vinedresser.tasks.lifecycle.earlier_runs import adopt_living
 from vinedresser.tasks.lifecycle.run_queue import run_queue
 from vinedresser.tasks.lifecycle.worker_run import work_order
 from vinedresser.tasks.parents.dated import dated as make_dated
+from vinedresser.tasks.pruning.fetching import fetch_weights
 from vinedresser.tasks.reconcile.flow_record import flow_recorded
 from vinedresser.tasks.stages import STAGES, reconcile
 from vinedresser.tasks.stores import ensure_store
@@ -90,6 +91,8 @@ def _search(searched: Sweep, resume: bool) -> SweepResult:
         remember_tracking(experiment.store, experiment.tracking_uri)
         reconcile(experiment.store)
         with flow_recorded(experiment.store) as flow_id:
+            if searched.table is not None:
+                fetch_weights(searched.table, experiment, searched.fetched_weights)
             tracking = begin_sweep(searched, resume=resume)
             with work_order(experiment) as order:
                 runner = SweepRunner(searched, study, tracking, flow=flow_id, order=order)

@@ -2,7 +2,7 @@
 
 settings       the table ``[prune]``
 round_record   the record of a finished round
-round_files    the models of the rounds on disk
 round_run      one round, which a supervised run executes
+whole_pruning  all rounds in one run, which is a trial of a sweep
 ending         when to end, and which round is the result
 """

@@ -11,8 +11,9 @@ from vinedresser.errors import PruningError
 from vinedresser.pruning.backends import backend_of
 from vinedresser.pruning.cost import cost
 from vinedresser.pruning.latency import measured_latency
+from vinedresser.pruning.rounds.round_record import RoundRecord
 
-__all__ = ["ModelCosts", "costs_of", "evaluated", "report"]
+__all__ = ["ModelCosts", "costs_of", "evaluated", "report", "report_round"]
 
 
 class ModelCosts(NamedTuple):
@@ -83,3 +84,16 @@ def report(hook: Hook, **values: float) -> None:
     with hook.mode("eval"):
         for name, value in values.items():
             hook.metric(f"pruning/{name}", value)
+
+
+def report_round(hook: Hook, record: RoundRecord) -> None:
+    """Save the figure and the costs of a round's model as metrics; see `report`."""
+    report(
+        hook,
+        figure=record.figure,
+        parameters=record.parameters,
+        macs=record.macs,
+        size=record.size,
+        latency=record.latency,
+        latency_ratio=record.latency / record.original_latency,
+    )

@@ -17,9 +17,9 @@ from vinedresser.errors import ConfigError, PruningError
 from vinedresser.pruning.folders import PRUNED, TUNED, round_folder
 from vinedresser.pruning.one_round import prune
 from vinedresser.pruning.plan import Plan
-from vinedresser.pruning.rounds.figures import costs_of, evaluated, report
+from vinedresser.pruning.rounds.figures import costs_of, evaluated, report, report_round
 from vinedresser.pruning.rounds.round_record import RoundRecord
-from vinedresser.pruning.rounds.settings import PREFIX, PruneTable
+from vinedresser.pruning.rounds.settings import PREFIX, PruneTable, tuning_of
 from vinedresser.pruning.rounds.user_functions import UserFunctions
 from vinedresser.pruning.saving import is_saved, load_with_plans, read_proof, save_model
 from vinedresser.store.records import Record, read_record, write_record
@@ -53,12 +53,10 @@ def main(**parameters: Any) -> None:
             each with a prefix, and the parameters of the fine-tuning.
     """
     folder, number = Path(parameters.pop(FOLDER)), parameters.pop(NUMBER)
-    own = {key: value for key, value in parameters.items() if key.startswith(PREFIX)}
-    tuning = {key: value for key, value in parameters.items() if key not in own}
     try:
         with Hook() as hook:
-            this = Round(folder, number, PruneTable.from_parameters(own), hook)
-            this.execute(tuning)
+            this = Round(folder, number, PruneTable.from_parameters(parameters), hook)
+            this.execute(tuning_of(parameters))
     except (PruningError, ConfigError) as error:
         here = LocalStorage(round_folder(folder, number))
         write_record(here, Refusal(str(error)))
@@ -160,15 +158,6 @@ class Round:
 
     def _record(self, model: Any, original: Any, *, before: float, figure: float) -> RoundRecord:
         costs = costs_of(model, original, self._functions.example())
-        report(
-            self._hook,
-            figure=figure,
-            parameters=costs.parameters,
-            macs=costs.macs,
-            size=costs.size,
-            latency=costs.latency,
-            latency_ratio=costs.latency / costs.original_latency,
-        )
         proof = read_proof(self._here / PRUNED)
         record = RoundRecord(
             number=self._number,
@@ -185,6 +174,7 @@ class Round:
             criterion=self._table.criterion,
             checks={one.name: one.figure for one in proof.checks} if proof is not None else {},
         )
+        report_round(self._hook, record)
         # Last: with its record, the round is complete.
         write_record(LocalStorage(self._here), record)
         return record

@@ -12,7 +12,7 @@ from vinedresser.errors import PruningError
 from vinedresser.pruning.criteria.registry import criterion_named
 from vinedresser.pruning.selection import Limits
 
-__all__ = ["PREFIX", "PruneTable", "Target"]
+__all__ = ["PREFIX", "PruneTable", "Target", "tuning_of"]
 
 # The keys that must name functions of the user's.
 _FUNCTIONS = ("model", "example", "train", "evaluate", "losses")
@@ -186,6 +186,11 @@ class PruneTable:
             for key, value in given.items()
             if value is not None
         }
+
+
+def tuning_of(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of the fine-tuning, which are those of a run without the settings."""
+    return {key: value for key, value in parameters.items() if not key.startswith(PREFIX)}
 
 
 def _check_amount(key: str, given: int | str) -> None:

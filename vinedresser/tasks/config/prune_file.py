@@ -11,7 +11,6 @@ The rounds are the runs of a separate store, ``STORE/NAME``.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,11 +19,12 @@ from vinedresser.errors import ConfigError
 from vinedresser.infra.configuration import build, load_toml
 from vinedresser.pruning.folders import round_folder
 from vinedresser.pruning.rounds.round_run import ENTRY, FOLDER, NUMBER
-from vinedresser.pruning.rounds.settings import PREFIX, PruneTable
+from vinedresser.pruning.rounds.settings import PruneTable
 from vinedresser.pruning.spec import PruningRecord
 from vinedresser.store.storage import LocalStorage
 from vinedresser.tasks.config.experiment import Experiment, experiment_of
-from vinedresser.tasks.config.run_spec import RunSpec, refuse_missing_package
+from vinedresser.tasks.config.prune_table import checked_table, with_entry
+from vinedresser.tasks.config.run_spec import RunSpec
 from vinedresser.tasks.stores import local_state
 
 __all__ = ["Pruning", "load_pruning"]
@@ -121,36 +121,9 @@ def load_pruning(
     table = build(PruneTable, document["prune"], f"{path}: prune")
     rest = {key: value for key, value in document.items() if key != "prune"}
     if "run" in rest:
-        rest["run"] = _with_entry(rest["run"], path)
+        rest["run"] = with_entry(rest["run"], ENTRY, path, ["max_concurrent"])
     experiment = experiment_of(rest, path, store=store, max_concurrent=1, trials=1)
-    if experiment.runner.name != "local":
-        raise ConfigError(f"{path}: run.runner: a pruning runs on this machine; remove it")
-    for key, reference in table.functions.items():
-        refuse_missing_package(reference, experiment.cwd, f"{path}: prune.{key}")
-    for name in experiment.run.parameters:
-        if name.startswith(PREFIX):
-            raise ConfigError(f"{path}: run.parameters.{name}: names may not begin with {PREFIX}")
-    own = "weights" in table.functions or table.tracked_weights is not None
-    if table.weights is not None and not own:
-        table = replace(table, weights=str(_weights(table.weights, path)))
-    return _placed(experiment, table, branch, mark)
-
-
-def _with_entry(run: object, path: Path) -> object:
-    """Return the table ``[run]`` with the entry that executes a round."""
-    if not isinstance(run, Mapping):
-        return run
-    for key in ("command", "entry", "max_concurrent"):
-        if key in run:
-            raise ConfigError(f"{path}: run.{key}: not supported in a pruning; see prune.train")
-    return {**run, "entry": ENTRY}
-
-
-def _weights(given: str, path: Path) -> Path:
-    found = (path.absolute().parent / Path(given).expanduser()).resolve()
-    if not found.exists():
-        raise ConfigError(f"{path}: prune.weights: {found}: no such file or folder")
-    return found
+    return _placed(experiment, checked_table(table, experiment), branch, mark)
 
 
 def _placed(experiment: Experiment, table: PruneTable, branch: str | None, mark: str) -> Pruning:

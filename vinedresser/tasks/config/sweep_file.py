@@ -2,6 +2,7 @@
 
     [sweep]          metric, direction, trials, sampler, pruner and so on: `sweeps.settings`
     [space]          lr = { log = [1e-4, 1.0] }, activation = ["relu", "tanh"], ...: `sweeps.space`
+    [prune]          the trials are prunings: `config.sweep_prunings`
     [run] and the other tables: as in an experiment file (`config.experiment`), without variants
 
 The trials are the runs of a separate store, ``STORE/NAME``.
@@ -17,6 +18,8 @@ from typing import Any
 
 from vinedresser.errors import ConfigError
 from vinedresser.infra.configuration import build, load_toml
+from vinedresser.pruning.rounds.round_run import FOLDER
+from vinedresser.pruning.rounds.settings import PREFIX, PruneTable
 from vinedresser.store.storage import LocalStorage
 from vinedresser.sweeps.dimension import Choice
 from vinedresser.sweeps.settings import SweepTable
@@ -26,11 +29,16 @@ from vinedresser.sweeps.study import Study
 from vinedresser.sweeps.trial import Proposal, trial_name
 from vinedresser.tasks.config.experiment import Experiment, experiment_of
 from vinedresser.tasks.config.run_spec import RunSpec
+from vinedresser.tasks.config.sweep_prunings import (
+    as_training,
+    shared_table,
+    with_settings,
+)
 from vinedresser.tasks.stores import local_state
 
 __all__ = ["Sweep", "load_sweep"]
 
-_OWN = ("sweep", "space")
+_OWN = ("sweep", "space", "prune")
 
 
 @dataclass(frozen=True)
@@ -41,11 +49,13 @@ class Sweep:
         experiment: settings that the trials share; its store is the sweep's own.
         settings: settings of the search.
         space: the search space.
+        table: settings that the prunings share; None: the trials are trainings.
     """
 
     experiment: Experiment
     settings: SweepTable
     space: Space
+    table: PruneTable | None = None
 
     @property
     def name(self) -> str:
@@ -87,11 +97,24 @@ class Sweep:
         where = f"{self.experiment.path}: sweep"
         return Study(self.settings, self.space, path, where=where)
 
+    @property
+    def fetched_weights(self) -> Path:
+        """Folder of the state to which weights are fetched from MLflow."""
+        return self.state / "weights"
+
+    def models(self, number: int) -> Path:
+        """Return the folder of a trial that is a pruning, with its models."""
+        return self.state / "prunings" / trial_name(number)
+
     def run_spec(self, proposal: Proposal) -> RunSpec:
         """Return the run specification of a trial."""
         shared = self.experiment.specs[0]
         seed: dict[str, Choice] = {} if proposal.seed is None else {"seed": proposal.seed}
         parameters = {**shared.parameters, **seed, **proposal.parameters}
+        if self.table is not None:
+            parameters[FOLDER] = str(self.models(proposal.number))
+            if self.table.tracked_weights is not None:
+                parameters[f"{PREFIX}weights"] = str(self.fetched_weights)
         return replace(shared, name=trial_name(proposal.number), parameters=parameters)
 
 
@@ -126,6 +149,8 @@ def load_sweep(
         raise ConfigError(
             f"{path}: remedy: not supported in a sweep, which tries other configurations anyway"
         )
+    if "prune" in document:
+        document = as_training(document, path)
     settings = build(SweepTable, document["sweep"], f"{path}: sweep")
     space = Space.parse(document["space"], f"{path}: space")
     rest = {key: value for key, value in document.items() if key not in _OWN}
@@ -136,7 +161,10 @@ def load_sweep(
     )
     _refuse_twice(experiment, space, settings, path)
     inner = _inner(experiment, mark)
-    sweep = Sweep(inner, settings, space)
+    pruned = shared_table(inner, document["prune"], space) if "prune" in document else None
+    if pruned is not None:
+        inner = with_settings(inner, pruned, space)
+    sweep = Sweep(inner, settings, space, pruned)
     # Reports an invalid sampler, pruner or point before anything is made.
     if not sweep.study().comparing:
         return sweep

@@ -8,27 +8,32 @@ from pathlib import Path
 
 from vinedresser.errors import ConfigError, TrackingError
 from vinedresser.infra.tracking import download
-from vinedresser.tasks.config.prune_file import Pruning
+from vinedresser.pruning.rounds.settings import PruneTable
+from vinedresser.tasks.config.experiment import Experiment
 
 __all__ = ["fetch_weights"]
 
 
-def fetch_weights(pruning: Pruning) -> None:
-    """Fetch the weights to the folder of the state, unless they are there or not in MLflow.
+def fetch_weights(table: PruneTable, experiment: Experiment, folder: Path) -> None:
+    """Fetch the weights to a folder, unless they are there or not in MLflow.
+
+    Args:
+        table: settings of the pruning.
+        experiment: the file's experiment.
+        folder: the folder, in an existing one.
 
     Raises:
         ConfigError: MLflow has no such artifact, or could not be asked.
         OSError: the folder cannot be written.
     """
-    source, folder = pruning.table.tracked_weights, pruning.fetched_weights
+    source = table.tracked_weights
     if source is None or folder.exists():
         return
-    with tempfile.TemporaryDirectory(dir=pruning.state, prefix="weights-") as part:
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix="weights-") as part:
         try:
-            found = download(pruning.experiment.tracking_uri, source, Path(part))
+            found = download(experiment.tracking_uri, source, Path(part))
         except TrackingError as error:
-            path = pruning.experiment.path
-            raise ConfigError(f"{path}: prune.weights: {source}: {error}") from error
+            raise ConfigError(f"{experiment.path}: prune.weights: {source}: {error}") from error
         if found.is_file():
             alone = Path(part, "alone")
             alone.mkdir()

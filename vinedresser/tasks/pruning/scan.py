@@ -29,7 +29,7 @@ def scan_groups(pruning: Pruning) -> dict[str, dict[int, float]]:
     """
     with tempfile.TemporaryDirectory(prefix="vinedresser-") as folder:
         destination = Path(folder, "scan.json")
-        fetch_weights(pruning)
+        fetch_weights(pruning.table, pruning.experiment, pruning.fetched_weights)
         parameters = {**pruning.settings, "destination": str(destination)}
         command = [sys.executable, "-m", "vinedresser.infra.entry", ENTRY]
         done = subprocess.run(

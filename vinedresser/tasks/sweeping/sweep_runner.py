@@ -200,7 +200,7 @@ class SweepRunner:
             result = trial.history.result() if ending.state == "finished" else ()
             told = self._study.tell(trial.number, ending, result)
             self._check_same_failure(told)
-        trial.forget_fetched()
+        trial.clean_up(finished=told.ending.state == "finished")
         return told
 
     def may_begin_again(self) -> bool:

@@ -204,10 +204,16 @@ class TrialRuns:
         """Return how its last run ended; None if that is unknown, as after damage."""
         return read_record_or_none(open_storage(self._last), ExitRecord, ExitRecord.KEY, [])
 
-    def forget_fetched(self) -> None:
-        """Remove the fetched checkpoints of its runs, as it has ended."""
+    def clean_up(self, *, finished: bool) -> None:
+        """Remove the fetched checkpoints of its runs, as it has ended.
+
+        Args:
+            finished: keep the result of its pruning, if it is one.
+        """
         for name in self._runs:
             shutil.rmtree(self._sweep.state / _FETCHED / name, ignore_errors=True)
+        if self._sweep.table is not None and not finished:
+            shutil.rmtree(self._sweep.models(self.number), ignore_errors=True)
 
     @property
     def _last(self) -> Location:
