@@ -19,6 +19,7 @@
     │   ├── UnknownTensor (KeyError)        no such tensor; the message suggests similar names
     │   └── UnknownStep (LookupError)       the tensor was not captured at that step
     ├── PruningError (ValueError)           a model or plan does not allow a pruning
+    ├── SaliencyError (ValueError)          a model or input does not allow a saliency map
     ├── LaunchError (RuntimeError)          a training could not be started
     └── TrackingError (RuntimeError)        the tracking server or its database refused
         ├── TrackingAway (ConnectionError)  it is unavailable or locked; retrying may succeed
@@ -47,6 +48,7 @@ __all__ = [
     "PruningError",
     "RunError",
     "RunRemoved",
+    "SaliencyError",
     "SecondWriter",
     "StillRunning",
     "StoreError",
@@ -147,6 +149,10 @@ class LaunchError(VinedresserError, RuntimeError):
 
 class PruningError(VinedresserError, ValueError):
     """A model, plan or target does not allow the pruning that was asked for."""
+
+
+class SaliencyError(VinedresserError, ValueError):
+    """A model, input or target does not allow the saliency map that was asked for."""
 
 
 class TrackingError(VinedresserError, RuntimeError):

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import torch
@@ -14,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from vinedresser.errors import PruningError
 from vinedresser.pruning.torch_.call import Call, tensors_in
 from vinedresser.pruning.torch_.context import Context
+from vinedresser.pruning.torch_.module_path import following
 from vinedresser.pruning.torch_.rules.table import rule_of
 from vinedresser.pruning.torch_.running import (
     RAISED,
@@ -114,13 +113,7 @@ def trace(
     for tensor in inputs:
         ctx.put(tensor, [], from_input=True)
     ctx.batch = inputs[0].shape[0] if inputs and inputs[0].ndim else 1
-    with ExitStack() as stack:
-        for path, module in ctx.modules.items():
-            for handle in (
-                module.register_forward_pre_hook(partial(_enter, ctx, path), prepend=True),
-                module.register_forward_hook(partial(_leave, ctx), always_call=True),
-            ):
-                stack.callback(handle.remove)
+    with following(ctx.modules, ctx.path):
         with _Tracer(ctx, masked):
             try:
                 result = example.run(model)
@@ -134,11 +127,3 @@ def trace(
             ctx.labels.lock(layer.labels, "is an output of the model")
     ctx.forget_tensors()
     return ctx, outputs
-
-
-def _enter(ctx: Context, path: str, *_: Any) -> None:
-    ctx.path.append(path)
-
-
-def _leave(ctx: Context, *_: Any) -> None:
-    ctx.path.pop()

@@ -1,0 +1,46 @@
+"""Explanations of batches and of their examples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from vinedresser.explain.saliency.result import BiasTerm, Saliency
+
+__all__ = ["complete_in_total", "joined"]
+
+
+def complete_in_total(result: Saliency) -> bool:
+    """Return whether the terms of all examples together add up to the sum of their outputs."""
+    terms = [result.input_term, *(one.sums for one in result.bias_terms.values())]
+    sums = np.array([one.sum(dtype=np.float64) for one in terms])
+    total = result.outputs.sum()
+    return bool(abs(total - sums.sum()) <= result.tolerance * max(abs(total), np.abs(sums).sum()))
+
+
+def joined(parts: Sequence[Saliency]) -> Saliency:
+    """Return explanations of single examples as that of a batch.
+
+    Args:
+        parts: at least one, all of one model and of inputs of one shape.
+    """
+    names = {name: term for part in parts for name, term in part.bias_terms.items()}
+    maps = [part.map for part in parts if part.map is not None]
+    return Saliency(
+        map=np.concatenate(maps) if maps else None,
+        targets=np.concatenate([part.targets for part in parts]),
+        outputs=np.concatenate([part.outputs for part in parts]),
+        input_term=np.concatenate([part.input_term for part in parts]),
+        bias_terms={name: _joined_term(name, term, parts) for name, term in names.items()},
+        tolerance=parts[0].tolerance,
+        uncovered=tuple(dict.fromkeys(one for part in parts for one in part.uncovered)),
+    )
+
+
+def _joined_term(name: str, term: BiasTerm, parts: Sequence[Saliency]) -> BiasTerm:
+    """Return a term of all examples; it is zero for those whose forward pass did not have it."""
+    sums = [
+        part.bias_terms[name].sums if name in part.bias_terms else np.zeros(1) for part in parts
+    ]
+    return BiasTerm(term.layer, term.operator, np.concatenate(sums), term.in_map)

@@ -1,0 +1,50 @@
+"""Saliency maps of models."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from vinedresser.errors import SaliencyError
+from vinedresser.explain.saliency.options import Method, Postprocess, check_option
+from vinedresser.explain.saliency.result import Saliency
+
+__all__ = ["saliency"]
+
+
+def saliency(
+    model: Any,
+    inputs: Any,
+    targets: int | Sequence[int] | None = None,
+    *,
+    method: Method = "fullgrad",
+    postprocess: Postprocess = "rescale",
+) -> Saliency:
+    """Decompose outputs of a model into input and bias terms, and draw a saliency map.
+
+    Args:
+        model: a torch.nn.Module that returns [batch, outputs], or [batch]. It is used in
+            evaluation mode and is afterwards as it was.
+        inputs: float32 or float64, [batch, ...]; a map is drawn for [batch, C, H, W].
+        targets: index of the output to explain, one for all examples or one each; None for the
+            largest.
+        method: "fullgrad": input times gradient and the bias terms; "simple_fullgrad": the same
+            operators, with gradients instead of bias terms; "input_x_gradient"; "gradient".
+        postprocess: what is done to each term before its channels are summed. "rescale": absolute
+            values, scaled to [0, 1] for each example, as in the paper; "abs": absolute values;
+            "none": nothing, so that the map has signs.
+
+    Raises:
+        SaliencyError: an argument is not valid, or the model's output cannot be explained.
+    """
+    check_option("method", method, Method)
+    check_option("postprocess", postprocess, Postprocess)
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(model, torch.nn.Module):
+        raise SaliencyError(
+            f"{type(model).__name__} cannot be explained: it must be a torch.nn.Module"
+        )
+    from vinedresser.explain.saliency.torch_.fullgrad import fullgrad
+
+    return fullgrad(model, inputs, targets, method, postprocess)

@@ -1,0 +1,27 @@
+"""What a saliency map shows, and how its terms are processed."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_args
+
+from vinedresser.errors import SaliencyError
+
+__all__ = ["Method", "Postprocess", "check_option"]
+
+Method = Literal["fullgrad", "simple_fullgrad", "gradient", "input_x_gradient"]
+Postprocess = Literal["rescale", "abs", "none"]
+
+
+def check_option(name: str, value: object, options: Any) -> None:
+    """Check the value of an argument.
+
+    Args:
+        name: of the argument.
+        value: its value.
+        options: a Literal of the valid values.
+
+    Raises:
+        SaliencyError: the value is not valid.
+    """
+    if value not in get_args(options):
+        raise SaliencyError(f"{name}={value!r}: must be one of {', '.join(get_args(options))}")

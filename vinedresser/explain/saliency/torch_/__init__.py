@@ -1,0 +1,1 @@
+"""FullGrad of PyTorch models."""

@@ -1,0 +1,87 @@
+"""Sums over a tensor by example and by pixel, wherever these lie in it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+
+from vinedresser.explain.saliency.torch_.axes import Axes, Role
+
+__all__ = ["Arranged", "arranged"]
+
+
+class Arranged(NamedTuple):
+    """A view of a tensor in which examples, rows and columns have dimensions of their own.
+
+    Attributes:
+        values: the elements.
+        places: the dimension of each role.
+    """
+
+    values: torch.Tensor
+    places: dict[Role, int]
+
+    @property
+    def spatial(self) -> bool:
+        """Whether there are rows and columns."""
+        return "row" in self.places and "column" in self.places
+
+    def _others(self, *roles: Role) -> list[int]:
+        kept = {self.places[role] for role in roles}
+        return [dim for dim in range(self.values.ndim) if dim not in kept]
+
+    def sums(self) -> torch.Tensor:
+        """Return the sum of each example, [batch]."""
+        others = self._others("example")
+        return self.values.sum(others) if others else self.values
+
+    def ranges(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the least and the largest value of each example, both [batch]."""
+        others = self._others("example")
+        if not others:
+            return self.values, self.values
+        return self.values.amin(others), self.values.amax(others)
+
+    def picture(self) -> torch.Tensor:
+        """Return the sums over everything but examples and pixels, [batch, rows, columns]."""
+        roles: tuple[Role, ...] = ("example", "row", "column")
+        others = self._others(*roles)
+        summed = self.values.sum(others) if others else self.values
+        kept = sorted(self.places[role] for role in roles)
+        return summed.permute([kept.index(self.places[role]) for role in roles])
+
+
+def arranged(tensor: torch.Tensor, axes: Axes, batch: int) -> Arranged:
+    """Arrange a tensor.
+
+    Args:
+        tensor: any shape.
+        axes: where the examples and pixels lie.
+        batch: number of examples; if it is 1, all elements belong to the only one.
+    """
+    given = dict(axes)
+    if batch == 1:
+        # Where an axis of length 1 lies says nothing.
+        given.pop("example", None)
+        tensor = tensor.unsqueeze(-1)
+    shape: list[int] = []
+    places: dict[Role, int] = {}
+    for dim, length in enumerate(tensor.shape):
+        here = sorted(
+            ((axis, role) for role, axis in given.items() if axis.dim == dim),
+            key=lambda one: -one[0].stride,
+        )
+        left = length
+        for axis, role in here:
+            if left % (axis.size * axis.stride):
+                continue
+            outer = left // (axis.size * axis.stride)
+            shape += [outer, axis.size] if outer > 1 else [axis.size]
+            places[role] = len(shape) - 1
+            left = axis.stride
+        if left > 1 or not here:
+            shape.append(left)
+    if batch == 1:
+        places["example"] = len(shape) - 1
+    return Arranged(tensor.reshape(shape), places)
