@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from mlflow import MlflowClient
 
 from tests.paths import ROOT
 from tests.pruning.rounds import functions
@@ -33,7 +35,7 @@ sampler = "grid"
 
 [prune]
 model = "{MODULE}:network"
-weights = "{MODULE}:pretrain"
+weights = "{{weights}}"
 example = "{MODULE}:example"
 train = "{MODULE}:train"
 evaluate = "{MODULE}:evaluate"
@@ -53,9 +55,15 @@ severity = "stop"
 """
 
 
-def sweep(folder: Path, settings: str, space: str, environment: str = "") -> str:
+def sweep(
+    folder: Path,
+    settings: str,
+    space: str,
+    environment: str = "",
+    weights: str = f"{MODULE}:pretrain",
+) -> str:
     """Run a sweep that succeeds; return what it printed."""
-    text = SWEEP.format(sweep=settings, space=space, environment=environment)
+    text = SWEEP.format(sweep=settings, space=space, environment=environment, weights=weights)
     (folder / "sweep.toml").write_text(text, encoding="utf-8")
     flow = subprocess.run(
         [sys.executable, "-m", "vinedresser", "sweep", "sweep.toml"],
@@ -124,14 +132,29 @@ kind = { values = ["", "nan"], when = { "prune.amount" = 3 } }""",
     assert runs["trial-0001"]["tags"]["stop.reason"].startswith("trial-0001.3: ")
 
 
-def test_prunings_are_compared_round_by_round(tmp_path: Path) -> None:
+def logged_weights(runs: Path) -> str:
+    """Log weights of the network to the MLflow of a store; return their URI."""
+    model = functions.network()
+    functions.pretrain(model)
+    path = runs / "trained.pt"
+    runs.mkdir()
+    torch.save(model.state_dict(), path)
+    client = MlflowClient(f"sqlite:///{runs}/mlflow.db")
+    experiment = client.create_experiment("trained", artifact_location=(runs / "files").as_uri())
+    run = client.create_run(experiment).info.run_id
+    client.log_artifact(run, str(path))
+    return f"runs:/{run}/{path.name}"
+
+
+def test_prunings_of_a_model_in_mlflow_are_compared_round_by_round(tmp_path: Path) -> None:
     output = sweep(
         tmp_path,
         """metric = "pruning/figure"
 direction = "maximize"
 epochs = 2
 pruner = { name = "asha", eta = 2 }""",
-        'prune.amount = [2, 3, 8]\nkind = { values = [""] }',
+        "prune.amount = [2, 3, 8]",
+        weights=logged_weights(tmp_path / "runs"),
     )
     store = tmp_path / "runs" / "search"
     assert "best             trial-0000: pruning/figure 0.8333 with prune.amount 2" in output

@@ -96,11 +96,15 @@ def _hook() -> Hook:
     Many trials are ended in this moment, by the figures of the last round. A run without a process
     would be awaited for a minute.
     """
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    received: list[int] = []
+    # Blocking the signal in this thread would not keep it from the others.
+    handler = signal.signal(signal.SIGTERM, lambda number, _: received.append(number))
     try:
         return Hook()
     finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+        signal.signal(signal.SIGTERM, handler or signal.SIG_DFL)
+        for number in received[:1]:
+            signal.raise_signal(number)
 
 
 def _round(
