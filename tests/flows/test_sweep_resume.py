@@ -238,7 +238,7 @@ def test_mlflow_is_told_of_a_sweep_whose_process_is_gone(
     searched = sweep(tmp_path)
     state = searched.state
     state.mkdir(parents=True)
-    study = searched.study(searched.journal)
+    study = searched.study(searched.lock)
     parent = begin_sweep(searched, resume=False).parent
     assert settle_parent(state, SweepRecord) == "", "it is being run"
     assert mlflow_runs(tmp_path / "runs")["search"]["status"] == "RUNNING"
@@ -249,7 +249,7 @@ def test_mlflow_is_told_of_a_sweep_whose_process_is_gone(
     assert (told["id"], told["status"]) == (parent, "KILLED")
     assert told["tags"]["sweep.over"] == "the process that ran it is gone"
 
-    study = searched.study(searched.journal)
+    study = searched.study(searched.lock)
     assert begin_sweep(searched, resume=True).parent == parent
     assert mlflow_runs(tmp_path / "runs")["search"]["status"] == "RUNNING"
     study.close()

@@ -133,8 +133,11 @@ def follow_file(block: Block, directory: Path) -> None:
 @pytest.mark.parametrize(
     "document",
     [
-        # It runs the flow of the quick start, which takes a minute.
-        pytest.param(path, marks=pytest.mark.thorough if path.name == "README.md" else ())
+        # One runs the flow of the quick start, which takes a minute; the other loads two frameworks
+        # several times.
+        pytest.param(
+            path, marks=pytest.mark.thorough if path.name in ("README.md", "pruning.md") else ()
+        )
         for path in DOCUMENTS
     ],
     ids=lambda path: path.name,

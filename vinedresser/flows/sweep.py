@@ -84,7 +84,7 @@ def sweep(
 def _search(searched: Sweep, resume: bool) -> SweepResult:
     experiment = searched.experiment
     ensure_store(experiment.store)
-    with closing(searched.study(searched.journal)) as study:
+    with closing(searched.study(searched.lock)) as study:
         if resume:
             # Before anything else: a training continues without its flow for a minute only.
             adopt_living(experiment.store)

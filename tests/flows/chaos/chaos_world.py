@@ -332,7 +332,7 @@ class World:
     def trials(self) -> Any:
         """Return the trials of the sweep, as its journal has them."""
         sweep = self.sweep
-        study = sweep.study(sweep.journal)
+        study = sweep.study(sweep.lock)
         try:
             return study.trials()
         finally:

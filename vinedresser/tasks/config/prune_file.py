@@ -21,8 +21,8 @@ from vinedresser.pruning.folders import round_folder
 from vinedresser.pruning.rounds.round_run import ENTRY, FOLDER, NUMBER
 from vinedresser.pruning.rounds.settings import PruneTable
 from vinedresser.pruning.spec import PruningRecord
-from vinedresser.store.storage import LocalStorage
 from vinedresser.tasks.config.experiment import Experiment, experiment_of
+from vinedresser.tasks.config.parent_file import ParentFile, with_own_store
 from vinedresser.tasks.config.prune_table import checked_table, with_entry
 from vinedresser.tasks.config.run_spec import RunSpec
 from vinedresser.tasks.stores import local_state
@@ -33,7 +33,7 @@ _ROUND = re.compile(r"round-(\d+)")
 
 
 @dataclass(frozen=True)
-class Pruning:
+class Pruning(ParentFile):
     """A checked prune file.
 
     Attributes:
@@ -43,39 +43,10 @@ class Pruning:
             that they share; None: it begins with the unpruned model.
     """
 
-    experiment: Experiment
+    RECORD = PruningRecord
+
     table: PruneTable
     origin: tuple[Path, int] | None = None
-
-    @property
-    def name(self) -> str:
-        """Name of the pruning."""
-        return self.experiment.run.name
-
-    @property
-    def state(self) -> Path:
-        """Folder of the pruning on this machine, with its models."""
-        return local_state(self.experiment.store)
-
-    @property
-    def lock(self) -> Path:
-        """Path of the file that is locked while a process runs it."""
-        return self.state / PruningRecord.LOCK
-
-    @property
-    def page(self) -> Path:
-        """Path of the page about it."""
-        return self.state / PruningRecord.PAGE
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether its store has a record of it."""
-        return LocalStorage(self.state).exists(PruningRecord.KEY)
-
-    @property
-    def fetched_weights(self) -> Path:
-        """Folder of the state to which weights are fetched from MLflow."""
-        return self.state / "weights"
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -130,17 +101,11 @@ def _placed(experiment: Experiment, table: PruneTable, branch: str | None, mark:
     """Return a pruning in its own store."""
     name = experiment.run.name
     if branch is None:
-        return Pruning(_inner(experiment, name, mark), table)
+        return Pruning(with_own_store(experiment, name, mark), table)
     match = _ROUND.fullmatch(branch)
     if match is None:
         raise ConfigError(f'--from {branch}: must name a round of {name}, such as "round-3"')
     origin = local_state(experiment.store / name), int(match[1])
     if not round_folder(*origin).is_dir():
         raise ConfigError(f"--from {branch}: {round_folder(*origin)}: no such round of {name}")
-    return Pruning(_inner(experiment, f"{name}-from-{origin[1]}", mark), table, origin)
-
-
-def _inner(experiment: Experiment, name: str, mark: str) -> Experiment:
-    name = "-".join(filter(None, (name, mark)))
-    run = replace(experiment.run, name=name)
-    return replace(experiment, run=run, store=experiment.store / name)
+    return Pruning(with_own_store(experiment, f"{name}-from-{origin[1]}", mark), table, origin)

@@ -20,7 +20,6 @@ from vinedresser.errors import ConfigError
 from vinedresser.infra.configuration import build, load_toml
 from vinedresser.pruning.rounds.round_run import FOLDER
 from vinedresser.pruning.rounds.settings import PREFIX, PruneTable
-from vinedresser.store.storage import LocalStorage
 from vinedresser.sweeps.dimension import Choice
 from vinedresser.sweeps.settings import SweepTable
 from vinedresser.sweeps.space import Space
@@ -28,13 +27,13 @@ from vinedresser.sweeps.spec import SweepRecord
 from vinedresser.sweeps.study import Study
 from vinedresser.sweeps.trial import Proposal, trial_name
 from vinedresser.tasks.config.experiment import Experiment, experiment_of
+from vinedresser.tasks.config.parent_file import ParentFile, with_own_store
 from vinedresser.tasks.config.run_spec import RunSpec
 from vinedresser.tasks.config.sweep_prunings import (
     as_training,
     shared_table,
     with_settings,
 )
-from vinedresser.tasks.stores import local_state
 
 __all__ = ["Sweep", "load_sweep"]
 
@@ -42,7 +41,7 @@ _OWN = ("sweep", "space", "prune")
 
 
 @dataclass(frozen=True)
-class Sweep:
+class Sweep(ParentFile):
     """A checked sweep file.
 
     Attributes:
@@ -52,35 +51,11 @@ class Sweep:
         table: settings that the prunings share; None: the trials are trainings.
     """
 
-    experiment: Experiment
+    RECORD = SweepRecord
+
     settings: SweepTable
     space: Space
     table: PruneTable | None = None
-
-    @property
-    def name(self) -> str:
-        """Name of the sweep."""
-        return self.experiment.run.name
-
-    @property
-    def state(self) -> Path:
-        """Folder of the sweep's state on this machine."""
-        return local_state(self.experiment.store)
-
-    @property
-    def journal(self) -> Path:
-        """Path of its journal, which is locked while a process runs it."""
-        return self.state / SweepRecord.LOCK
-
-    @property
-    def page(self) -> Path:
-        """Path of the page about it."""
-        return self.state / SweepRecord.PAGE
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether its store has a record of it."""
-        return LocalStorage(self.state).exists(SweepRecord.KEY)
 
     def study(self, path: Path | None = None) -> Study:
         """Return its study.
@@ -96,11 +71,6 @@ class Sweep:
         """
         where = f"{self.experiment.path}: sweep"
         return Study(self.settings, self.space, path, where=where)
-
-    @property
-    def fetched_weights(self) -> Path:
-        """Folder of the state to which weights are fetched from MLflow."""
-        return self.state / "weights"
 
     def models(self, number: int) -> Path:
         """Return the folder of a trial that is a pruning, with its models."""
@@ -160,7 +130,7 @@ def load_sweep(
         rest, path, store=store, max_concurrent=max_concurrent, trials=trials
     )
     _refuse_twice(experiment, space, settings, path)
-    inner = _inner(experiment, mark)
+    inner = with_own_store(experiment, experiment.run.name, mark)
     pruned = shared_table(inner, document["prune"], space) if "prune" in document else None
     if pruned is not None:
         inner = with_settings(inner, pruned, space)
@@ -171,12 +141,6 @@ def load_sweep(
     goal = settings.goals[0]
     suspicions = {"metric": goal.metric, "mode": goal.mode}
     return replace(sweep, experiment=replace(inner, suspicions=suspicions))
-
-
-def _inner(experiment: Experiment, mark: str) -> Experiment:
-    """Return the experiment with the sweep's name and store."""
-    name, store = "-".join(filter(None, (experiment.run.name, mark))), experiment.store
-    return replace(experiment, run=replace(experiment.run, name=name), store=store / name)
 
 
 def _refuse_twice(experiment: Experiment, space: Space, settings: SweepTable, path: Path) -> None:

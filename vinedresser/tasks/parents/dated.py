@@ -5,30 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
-from typing import ClassVar, Protocol, TypeVar
+from typing import ClassVar, TypeVar
 
 from vinedresser.store.records import Record, write_first
 from vinedresser.store.storage import LocalStorage
-from vinedresser.tasks.config.experiment import Experiment
+from vinedresser.tasks.config.parent_file import ParentFile
 from vinedresser.tasks.stores import ensure_store
 
 __all__ = ["FlowClaim", "dated"]
 
 
-class _Parent(Protocol):
-    """A checked file of a sweep or pruning."""
-
-    @property
-    def experiment(self) -> Experiment:
-        """Settings that its runs share."""
-
-    @property
-    def state(self) -> Path:
-        """Folder of its state."""
-
-
-P = TypeVar("P", bound=_Parent)
+P = TypeVar("P", bound=ParentFile)
 
 
 @dataclass(frozen=True)
