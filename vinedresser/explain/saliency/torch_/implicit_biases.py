@@ -219,9 +219,10 @@ def _by_forward_derivative(call: Call, dependent: _Dependent, state: DispatchSta
 
         def dual(tensor: torch.Tensor) -> Any:
             if _is_among(tensor, dependent):
-                primal = tensor.detach()
+                # In place, the operator changes its first argument, a copy, and its tangent.
                 changed = call.in_place and tensor is call.args[0]
-                return forward_ad.make_dual(primal.clone() if changed else primal, primal.clone())
+                tangent = tensor.detach()
+                return forward_ad.make_dual(tangent, tangent.clone() if changed else tangent)
             return tensor
 
         result = _run_with(call, dual)

@@ -31,7 +31,8 @@ class Pictures:
     def add_input(self, inputs: torch.Tensor, gradient: torch.Tensor) -> None:
         """Add the term of the input, both [batch, ...]."""
         if inputs.ndim == 4:
-            values = gradient if self._method == "gradient" else inputs * gradient
+            # A copy, since it is changed.
+            values = gradient.clone() if self._method == "gradient" else inputs * gradient
             self._add(arranged(values, axes_of_input(inputs), inputs.shape[0]))
 
     def add(self, noted: Noted, gradient: torch.Tensor, product: Arranged) -> None:
@@ -40,7 +41,7 @@ class Pictures:
         Args:
             noted: the operator.
             gradient: gradient with respect to its result.
-            product: gradient times implicit bias.
+            product: gradient times implicit bias; it is changed.
         """
         if not product.spatial:
             return
@@ -48,7 +49,7 @@ class Pictures:
             self._add(product)
         elif self._method == "simple_fullgrad":
             batch = product.values.shape[product.places["example"]]
-            self._add(arranged(gradient, noted.axes, batch))
+            self._add(arranged(gradient.clone(), noted.axes, batch))
 
     def _add(self, term: Arranged) -> None:
         picture = _processed(term, self._postprocess)
@@ -69,13 +70,13 @@ class Pictures:
 
 
 def _processed(term: Arranged, postprocess: Postprocess) -> torch.Tensor:
-    """Return a term's picture, [batch, rows, columns]."""
-    if postprocess == "none":
-        return term.picture()
-    positive = term._replace(values=term.values.abs())
-    picture = positive.picture()
-    if postprocess == "abs":
+    """Return a term's picture, [batch, rows, columns]; the term is changed."""
+    if postprocess != "none":
+        # In place: new memory for a large term costs more than the arithmetic.
+        term.values.abs_()
+    picture = term.picture()
+    if postprocess != "rescale":
         return picture
-    least, most = (one.view(-1, 1, 1) for one in positive.ranges())
-    layers = positive.values.numel() // max(1, picture.numel())
+    least, most = (one.view(-1, 1, 1) for one in term.ranges())
+    layers = term.values.numel() // max(1, picture.numel())
     return (picture - layers * least) / (most - least + _EPSILON)
