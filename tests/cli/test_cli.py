@@ -67,6 +67,7 @@ def test_a_crash_shows_the_traceback_unchanged(project: Path) -> None:
     assert (status.state, status.reason) == ("crashed", "ValueError: as asked")
 
 
+@pytest.mark.thorough
 def test_a_run_gets_the_same_findings_offline_as_live(project: Path) -> None:
     live = vinedresser(
         "run", "--rule", "nonfinite", "--name", "n", "train.py", "--nan", cwd=project

@@ -35,6 +35,8 @@ BLOCK = re.compile(
     r"^(?:<!-- not run: (?P<reason>[^\n]+) -->\n)?```(?P<language>\w*)\n(?P<body>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
+# One runs the flow of the quick start, which takes a minute; the others load frameworks many times.
+THOROUGH = ("README.md", "pruning.md", "trees.md")
 FILE = re.compile(r"# (?P<name>[\w./-]+\.(?:py|toml))\n")
 TARGET = re.compile(r"^([a-z-]+):", re.MULTILINE)
 
@@ -133,11 +135,7 @@ def follow_file(block: Block, directory: Path) -> None:
 @pytest.mark.parametrize(
     "document",
     [
-        # One runs the flow of the quick start, which takes a minute; the other loads two frameworks
-        # several times.
-        pytest.param(
-            path, marks=pytest.mark.thorough if path.name in ("README.md", "pruning.md") else ()
-        )
+        pytest.param(path, marks=pytest.mark.thorough if path.name in THOROUGH else ())
         for path in DOCUMENTS
     ],
     ids=lambda path: path.name,

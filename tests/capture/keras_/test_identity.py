@@ -18,8 +18,8 @@ _ALL = ZOO | ZOO_TENSORFLOW
 # tests/capture/keras_/test_limits.py covers trainings whose last bits may differ.
 _EXACT = [name for name in _ALL if name not in ("brain", "jit")]
 # Each training is traced several times, which takes seconds.
-_QUICK = ("cnn", "late", "several", "function")
-_THOROUGH = ("attention", "accumulated", "half", "fused")
+_QUICK = ("cnn",)
+_THOROUGH = ("late", "several", "function", "attention", "accumulated", "half", "fused")
 
 
 def _marks(training: str) -> list[pytest.MarkDecorator]:

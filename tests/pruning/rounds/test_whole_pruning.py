@@ -63,6 +63,7 @@ def test_rounds_are_epochs_and_train_in_runs_of_their_own(prune: Any, tmp_path: 
     assert saved(tmp_path / "models") == {"2/pruned", "2/tuned"}
 
 
+@pytest.mark.thorough
 def test_the_last_values_are_those_of_the_result(prune: Any, tmp_path: Path) -> None:
     figures = prune(rounds=5, max_drop=0.2)
     assert [figure for _, figure in figures] == [20 / 24, 16 / 24, 20 / 24]
