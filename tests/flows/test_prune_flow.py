@@ -325,6 +325,20 @@ def test_runs_on_an_object_store_and_models_here(tmp_path: Path, s3: str) -> Non
     assert sum(functions.filters(served)) == 16
 
 
+def test_a_mistake_that_is_mended_needs_no_other_name(tmp_path: Path) -> None:
+    write(tmp_path, "rounds = 1")
+    path = tmp_path / "prune.toml"
+    right = path.read_text(encoding="utf-8")
+    path.write_text(right.replace(":evaluate", ":evalute"), encoding="utf-8")
+    code, output = prune(tmp_path)
+    assert code == 1
+    assert output.count("has no function evalute; did you mean evaluate?") == 1
+    path.write_text(right, encoding="utf-8")
+    code, output = prune(tmp_path, "--resume")
+    assert code == 0, output
+    assert len(records(tmp_path / "runs" / "small")) == 2
+
+
 def test_the_limits_end_it(tmp_path: Path) -> None:
     write(tmp_path, "max_drop = 0.2")
     code, output = prune(tmp_path)

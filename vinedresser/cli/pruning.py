@@ -74,7 +74,7 @@ def prune(
     for line in pruning_summary(pruned):
         console.print(line, soft_wrap=True)
     for problem in filter(None, (pruned.problem, *pruned.problems)):
-        console.print(f"vinedresser: {problem}", style="red")
+        console.print(f"vinedresser: {problem}", style="red", soft_wrap=True)
     if pruned.chosen is not None:
         folder = relative(pruning.state)
         console.print(f'load it: vinedresser.pruning.load("{folder}", build)', soft_wrap=True)

@@ -55,7 +55,7 @@ def function_named(target: str) -> Callable[..., Any]:
     """Return the function that ``MODULE:FUNCTION`` names.
 
     Raises:
-        ConfigError: there is no such module or function.
+        ConfigError: the module or the function does not exist.
     """
     name, _, attribute = target.partition(":")
     try:

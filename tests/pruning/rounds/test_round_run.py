@@ -192,6 +192,13 @@ def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
         execute(tmp_path, 0, table)
 
 
+def test_an_empty_folder_of_weights_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "weights").mkdir()
+    table = dataclasses.replace(TABLE, weights=str(tmp_path / "weights"))
+    with pytest.raises(PruningError, match="weights: holds no weights: the folder is empty"):
+        execute(tmp_path, 0, table)
+
+
 def test_the_checkpoint_of_a_run_is_a_file_of_weights(tmp_path: Path) -> None:
     model = functions.network()
     torch.save(model.state_dict(), tmp_path / "trained.pth")

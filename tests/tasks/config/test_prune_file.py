@@ -91,6 +91,10 @@ def test_branches_have_names_of_their_own(tmp_path: Path) -> None:
         load_pruning(path, branch="3")
     with pytest.raises(ConfigError, match="no such round of small"):
         load_pruning(path, branch="round-3")
-    round_folder(tmp_path / "runs" / "small", 3).mkdir(parents=True)
+    there = round_folder(tmp_path / "runs" / "small", 3)
+    there.mkdir(parents=True)
+    with pytest.raises(ConfigError, match="or incomplete"):
+        load_pruning(path, branch="round-3")
+    (there / "round.json").touch()
     assert load_pruning(path, branch="round-3").name == "small-from-3"
     assert load_pruning(path, mark="now").name == "small-now"

@@ -98,8 +98,9 @@ def pruning_summary(pruned: PruningResult) -> Iterator[str]:
     """Yield lines about the result, and why the pruning ended."""
     if pruned.chosen is not None:
         yield f"result           round {pruned.chosen.round}: {pruned.chosen.why}"
-    rule = f"{pruned.rule}: " if pruned.rule else ""
-    yield f"ended            {rule}{pruned.over}"
+    if not pruned.problem:
+        rule = f"{pruned.rule}: " if pruned.rule else ""
+        yield f"ended            {rule}{pruned.over}"
 
 
 def sensitivity_table(scanned: dict[str, dict[int, float]]) -> Table:

@@ -33,7 +33,7 @@ def download(uri: str, source: str, folder: Path, *, timeout: float = 60.0) -> P
         The path of the file or folder.
 
     Raises:
-        TrackingError: there is no such artifact, or the server refused or stayed unavailable.
+        TrackingError: MLflow has no such artifact, or refused, or stayed unavailable.
     """
     uri = absolute_uri(uri)
     found: list[str] = []

@@ -59,6 +59,8 @@ class UserFunctions:
             files = [*Path(self._weights).iterdir()]
             if len(files) > 1 or is_saved(Path(self._weights)):
                 return load_with_plans(self._weights, self.build)
+            if not files:
+                raise PruningError(f"{self._weights}: holds no weights: the folder is empty")
             self._weights = str(files[0])
         model = self.build()
         if callable(self._weights):

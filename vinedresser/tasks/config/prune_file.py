@@ -18,6 +18,7 @@ from typing import Any
 from vinedresser.errors import ConfigError
 from vinedresser.infra.configuration import build, load_toml
 from vinedresser.pruning.folders import round_folder
+from vinedresser.pruning.rounds.round_record import RoundRecord
 from vinedresser.pruning.rounds.round_run import ENTRY, FOLDER, NUMBER
 from vinedresser.pruning.rounds.settings import PruneTable
 from vinedresser.pruning.spec import PruningRecord
@@ -106,6 +107,8 @@ def _placed(experiment: Experiment, table: PruneTable, branch: str | None, mark:
     if match is None:
         raise ConfigError(f'--from {branch}: must name a round of {name}, such as "round-3"')
     origin = local_state(experiment.store / name), int(match[1])
-    if not round_folder(*origin).is_dir():
-        raise ConfigError(f"--from {branch}: {round_folder(*origin)}: no such round of {name}")
+    if not (round_folder(*origin) / RoundRecord.KEY).is_file():
+        raise ConfigError(
+            f"--from {branch}: {round_folder(*origin)}: no such round of {name}, or incomplete"
+        )
     return Pruning(with_own_store(experiment, f"{name}-from-{origin[1]}", mark), table, origin)

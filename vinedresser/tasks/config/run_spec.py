@@ -234,7 +234,7 @@ def refuse_missing_package(reference: str, cwd: Path, where: str) -> None:
         where: file and key, for the message.
 
     Raises:
-        ConfigError: there is no such package.
+        ConfigError: the package is not installed.
     """
     package = reference.partition(":")[0].partition(".")[0]
     # Searching for more than the package would import it.

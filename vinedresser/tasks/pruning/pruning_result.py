@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 import uuid
 from collections.abc import Iterable
@@ -15,7 +16,7 @@ from vinedresser.pruning.rounds.ending import choose
 from vinedresser.pruning.rounds.round_record import RoundRecord
 from vinedresser.pruning.spec import PruningRecord
 from vinedresser.store.finding import Finding
-from vinedresser.store.records import TrackingRecord, write_record
+from vinedresser.store.records import TrackingRecord, read_record, write_record
 from vinedresser.store.storage import LocalStorage, Location
 from vinedresser.tasks.config.prune_file import Pruning
 from vinedresser.tasks.interruption import Interruption
@@ -81,11 +82,28 @@ def begin_pruning(pruning: Pruning, *, resume: bool) -> TrackingRecord:
         parameters=dict(pruning.experiment.specs[0].parameters),
         register=pruning.table.register or "",
     )
+    if resume:
+        _update(pruning, record)
     settings = {
         key: json.dumps(value) if isinstance(value, list | dict) else value
         for key, value in pruning.table.to_parameters().items()
     }
     return begin_parent(record, pruning.experiment, settings, resume=resume)
+
+
+def _update(pruning: Pruning, record: PruningRecord) -> None:
+    """Take over what may have changed since a pruning began: anything before its first round."""
+    storage = LocalStorage(pruning.state)
+    before = read_record(storage, PruningRecord)
+    if before is None:
+        return
+    before = replace(before, register=record.register)
+    begun = LocalStorage(round_folder(pruning.state, 0)).exists(RoundRecord.KEY)
+    if not begun and before.differences(record):
+        # A mistake in the file, such as the name of a function, must not need another name.
+        shutil.rmtree(round_folder(pruning.state, 0), ignore_errors=True)
+        before = replace(before, prune=record.prune, parameters=record.parameters)
+    write_record(storage, before)
 
 
 def finish_pruning(

@@ -11,16 +11,16 @@ from vinedresser.pruning.folders import round_folder
 from vinedresser.pruning.rounds.ending import ending
 from vinedresser.pruning.rounds.round_record import RoundRecord
 from vinedresser.pruning.spec import PruningRecord
-from vinedresser.store.storage import Location
 from vinedresser.tasks.config.prune_file import Pruning
 from vinedresser.tasks.interruption import INTERRUPTED
-from vinedresser.tasks.lifecycle.earlier_runs import bring_to_end, runs_of_trial
+from vinedresser.tasks.lifecycle.earlier_runs import bring_to_end
 from vinedresser.tasks.lifecycle.prepare import RunMaker
 from vinedresser.tasks.lifecycle.run_queue import RunQueue
 from vinedresser.tasks.parents.kinds import is_removed
 from vinedresser.tasks.places.run_place import RunPlace
 from vinedresser.tasks.pruning.round_runs import RoundRuns
 from vinedresser.tasks.remedy.remedy_attempts import RemedyAttempts
+from vinedresser.tasks.stores import runs_in
 
 __all__ = ["RoundQueue", "round_observer"]
 
@@ -129,9 +129,10 @@ class RoundQueue(RunQueue[RoundRuns]):
     def _end_earlier(self, item: RoundRuns) -> None:
         """Wait for the end of a round's runs that an earlier process began."""
         experiment = self.pruning.experiment
-        earlier: list[Location] = runs_of_trial(experiment.store, item.name)
-        for location in earlier:
-            bring_to_end(location, experiment.run.grace)
+        for location in runs_in(experiment.store):
+            # Also those that replaced one that a rule had stopped.
+            if location.name == item.name or location.name.startswith(f"{item.name}-"):
+                bring_to_end(location, experiment.run.grace)
 
     def _copy_origin(self) -> None:
         """Copy the rounds that a branch shares with the pruning from which it is branched."""
