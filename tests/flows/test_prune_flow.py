@@ -241,7 +241,11 @@ def test_more_rounds_and_branches(undisturbed: tuple[Path, str], tmp_path: Path)
 
 
 def test_a_fine_tuning_that_goes_wrong(tmp_path: Path, mlflow_runs: Runs) -> None:
-    write(tmp_path, parameters=', kind = "nan"', tables='[rules.nonfinite]\nseverity = "stop"')
+    write(
+        tmp_path,
+        parameters=', steps = 90, kind = "nan"',
+        tables='[rules.nonfinite]\nseverity = "stop"',
+    )
     code, output = prune(tmp_path)
     assert code == 1, output
     assert "result           round 0: no round was completed" in output

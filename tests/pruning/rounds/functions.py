@@ -75,7 +75,7 @@ def train(model: nn.Module, hook: Hook, lr: float = 0.01, steps: int = 5, kind: 
             value = value * math.nan
         value.backward()
         optimizer.step()
-        if kind == "patient" and not value.isfinite():
+        if kind in ("nan", "patient") and not value.isfinite():
             time.sleep(0.5)  # until a rule stops it
     if kind == "crash":
         raise RuntimeError("the data is gone")

@@ -192,6 +192,13 @@ def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
         execute(tmp_path, 0, table)
 
 
+def test_a_fine_tuning_that_leaves_nan_is_refused(two_rounds: Path, tmp_path: Path) -> None:
+    shutil.copytree(two_rounds, tmp_path / "copy")
+    with pytest.raises(PruningError, match=r"train: left a model that is not finite: 0\.weight"):
+        execute(tmp_path / "copy", 3, steps=1, kind="nan")
+    assert not (round_folder(tmp_path / "copy", 3) / TUNED).exists()
+
+
 def test_an_empty_folder_of_weights_is_refused(tmp_path: Path) -> None:
     (tmp_path / "weights").mkdir()
     table = dataclasses.replace(TABLE, weights=str(tmp_path / "weights"))

@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from vinedresser.capture import Hook
 from vinedresser.errors import PruningError
 from vinedresser.pruning.backends import backend_of
@@ -13,7 +15,7 @@ from vinedresser.pruning.cost import cost
 from vinedresser.pruning.latency import measured_latency
 from vinedresser.pruning.rounds.round_record import RoundRecord
 
-__all__ = ["ModelCosts", "costs_of", "evaluated", "report", "report_round"]
+__all__ = ["ModelCosts", "costs_of", "evaluated", "refuse_nonfinite", "report", "report_round"]
 
 
 class ModelCosts(NamedTuple):
@@ -56,6 +58,23 @@ def costs_of(model: Any, original: Any, example: Any) -> ModelCosts:
         original_latency=original_latency,
         channels={group.name: group.size for group in prunable.groups if not group.locked},
     )
+
+
+def refuse_nonfinite(model: Any, example: Any, name: str) -> None:
+    """Refuse a model with a parameter that is NaN or infinite; a buffer may be, such as a mask.
+
+    Args:
+        model: the model.
+        example: an input of it.
+        name: name of the function that trained it, for the message.
+
+    Raises:
+        PruningError: a value is not finite.
+    """
+    prunable = backend_of(model).prunable(model, example)
+    for tensor, values in prunable.tensors().items():
+        if tensor in prunable.parameters and not np.isfinite(values).all():
+            raise PruningError(f"{name}: left a model that is not finite: {tensor}")
 
 
 def evaluated(evaluate: Callable[[Any], Any], model: Any, name: str) -> float:

@@ -17,7 +17,13 @@ from vinedresser.errors import ConfigError, PruningError
 from vinedresser.pruning.folders import PRUNED, TUNED, round_folder
 from vinedresser.pruning.one_round import prune
 from vinedresser.pruning.plan import Plan
-from vinedresser.pruning.rounds.figures import costs_of, evaluated, report, report_round
+from vinedresser.pruning.rounds.figures import (
+    costs_of,
+    evaluated,
+    refuse_nonfinite,
+    report,
+    report_round,
+)
 from vinedresser.pruning.rounds.round_record import RoundRecord
 from vinedresser.pruning.rounds.settings import PREFIX, PruneTable, tuning_of
 from vinedresser.pruning.rounds.user_functions import UserFunctions
@@ -106,6 +112,8 @@ class Round:
         else:
             extra = {"teacher": original} if self._table.teacher else {}
             self._functions.train(model, self._hook, **extra, **tuning)
+            # A short training may end before a rule stops it, and a figure need not show it.
+            refuse_nonfinite(model, self._functions.example(), self._table.train)
             save_model(model, plans, None, self._here / TUNED)
         return self._record(model, original, before=before, figure=self._figure(model))
 
