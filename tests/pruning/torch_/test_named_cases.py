@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -208,6 +210,30 @@ def test_is_locked_with_the_reason(name: str) -> None:
     prunable = pruned(make())
     with pytest.raises(AssertionError, match=message):
         assert not reason(prunable, "first")
+
+
+class ConstantWidth(nn.Module):
+    """Attention whose heads are split as pruning can follow, but not joined so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heads = 4
+        self.qkv = nn.Linear(16, 48)
+        self.project = nn.Linear(16, 16)
+
+    def forward(self, x: Tensor) -> Any:
+        batch, tokens, width = x.shape
+        parts = self.qkv(x).reshape(batch, tokens, 3, self.heads, 4).permute(2, 0, 3, 1, 4)
+        mixed = nn.functional.scaled_dot_product_attention(*parts.unbind(0))
+        joined = mixed.transpose(1, 2).reshape(batch, tokens, width)  # the line to change
+        return x + self.project(joined)
+
+
+def test_the_reason_names_the_line_that_no_way_gets_past() -> None:
+    source, first = inspect.getsourcelines(ConstantWidth)
+    line = first + next(at for at, text in enumerate(source) if "the line to change" in text)
+    prunable = TorchPrunable(ConstantWidth(), torch.randn(2, 5, 16))
+    assert f"{Path(__file__).name}:{line})" in reason(prunable, "qkv")
 
 
 def test_only_the_rest_of_a_constant_slice_is_pruned() -> None:

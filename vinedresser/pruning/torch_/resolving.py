@@ -17,14 +17,15 @@ from vinedresser.pruning.torch_.grouping import Grouping, group
 from vinedresser.pruning.torch_.masking import Masking
 from vinedresser.pruning.torch_.running import (
     RAISED,
+    CallCounter,
     Example,
     arrays,
     copied,
     in_precision,
+    located,
     named_tensors,
     output_tensors,
     redraw,
-    summary,
 )
 from vinedresser.pruning.torch_.surgery import removed
 from vinedresser.pruning.torch_.tracer import Choices, trace
@@ -63,6 +64,20 @@ class Resolved:
         return values
 
 
+@dataclass(frozen=True)
+class _Failure:
+    """Why channels cannot be removed.
+
+    Attributes:
+        reason: in words.
+        reached: number of calls of PyTorch's functions before the model raised an error; 0 if it
+            ran to its end.
+    """
+
+    reason: str
+    reached: int = 0
+
+
 @dataclass
 class _Search:
     """What was found out so far."""
@@ -72,7 +87,7 @@ class _Search:
     locks: list[tuple[Indices, str]] = field(default_factory=list)
     stages: dict[int, int] = field(default_factory=dict)
     counted: dict[int, frozenset[str]] = field(default_factory=dict)
-    reasons: dict[int, str] = field(default_factory=dict)
+    failures: dict[int, _Failure] = field(default_factory=dict)
 
     def trace(self, model: torch.nn.Module, example: Example) -> Resolved:
         """Trace a model, and again until it is known which channels belong to heads."""
@@ -105,12 +120,12 @@ class _Search:
         return [one for one in groups if np.isin(found.grouping.roots[one.name], roots).any()]
 
     def explained(self, found: Resolved) -> Resolved:
-        """Return groups that are locked after several ways were tried with the first failure."""
+        """Return the groups; of several ways that failed, the best one is the reason of a lock."""
         groups = []
         for one in found.grouping.groups:
             own = found.grouping.labels_of(one.name)
             first = [
-                self.reasons[site.order]
+                self.failures[site.order].reason
                 for site in found.ctx.sites.values()
                 if one.locked and self.ways.get(site.order) and np.isin(site.labels, own).any()
             ]
@@ -118,12 +133,15 @@ class _Search:
         grouping = replace(found.grouping, groups=tuple(groups))
         return replace(found, grouping=grouping)
 
-    def advance(self, found: Resolved, name: str, reason: str) -> None:
+    def advance(self, found: Resolved, name: str, failure: _Failure) -> None:
         """Try the next way for the sites that a group passes; lock it if there is none."""
         own = found.grouping.labels_of(name)
         sites = [site for site in found.ctx.sites.values() if np.isin(site.labels, own).any()]
         for site in sites:
-            self.reasons.setdefault(site.order, reason)
+            # What is to be told is the code that no way gets past, not where the first one failed.
+            known = self.failures.setdefault(site.order, failure)
+            if failure.reached > known.reached:
+                self.failures[site.order] = failure
         paths = sorted({one.path for site in sites for one in site.attributes})
         guesses = _guesses(paths)
         stage = 1 + max((self.stages.get(site.order, 0) for site in sites), default=0)
@@ -138,9 +156,8 @@ class _Search:
             self.stages.pop(site.order, None)
             self.counted.pop(site.order, None)
         if not left:
-            # What failed first was the code as it is, before any guess.
-            first = self.reasons[sites[0].order] if sites else reason
-            self.locks.append((own, first))
+            furthest = self.failures[sites[0].order] if sites else failure
+            self.locks.append((own, furthest.reason))
 
 
 def _guesses(paths: Sequence[str]) -> list[frozenset[str]]:
@@ -166,30 +183,30 @@ def resolve(model: torch.nn.Module, example: Example) -> Resolved:
         failures = _failures(trial, found, open_groups)
         if not failures:
             failures = {
-                one.name: reason
+                one.name: failure
                 for one in search.suspects(found, open_groups)
-                if (reason := trial.failure(found, [one]))
+                if (failure := trial.failure(found, [one]))
             }
         if not failures:
             return search.explained(found)
-        for name, reason in failures.items():
-            search.advance(found, name, reason)
+        for name, failure in failures.items():
+            search.advance(found, name, failure)
 
 
-def _failures(trial: _Trial, found: Resolved, groups: Sequence[Group]) -> dict[str, str]:
+def _failures(trial: _Trial, found: Resolved, groups: Sequence[Group]) -> dict[str, _Failure]:
     """Return the groups whose removal fails, with the reason.
 
     All are tried at once; only if that fails, halves, until the culprits are found.
     """
-    reason = trial.failure(found, groups)
-    if not reason:
+    failure = trial.failure(found, groups)
+    if failure is None:
         return {}
     if len(groups) == 1:
-        return {groups[0].name: reason}
+        return {groups[0].name: failure}
     middle = len(groups) // 2
     failures = _failures(trial, found, groups[:middle]) | _failures(trial, found, groups[middle:])
     # Each half can be removed without the other, but not with it.
-    return failures or {groups[-1].name: reason}
+    return failures or {groups[-1].name: failure}
 
 
 class _Trial:
@@ -217,8 +234,8 @@ class _Trial:
             self._is_redrawn = False
         return self._copy
 
-    def failure(self, found: Resolved, groups: Sequence[Group]) -> str:
-        """Return why a quarter of the channels of groups cannot be removed; "" if they can."""
+    def failure(self, found: Resolved, groups: Sequence[Group]) -> _Failure | None:
+        """Return why a quarter of the channels of groups cannot be removed; None if they can."""
         random = np.random.default_rng(0)
         channels = {
             one.name: tuple(
@@ -227,13 +244,13 @@ class _Trial:
             for one in groups
         }
         if not channels:
-            return ""
+            return None
         if not self._is_redrawn:
             redraw(self._copy)
             self._is_redrawn = True
         # Several times faster, and nearly always enough; the rest is decided in float64.
-        if _outcome(self._copy, self._example, found, channels, _SINGLE) == "":
-            return ""
+        if _outcome(self._copy, self._example, found, channels, _SINGLE) is None:
+            return None
         return _outcome(*self._precise, found, channels, _DOUBLE)
 
     @cached_property
@@ -248,20 +265,24 @@ def _outcome(
     found: Resolved,
     channels: dict[str, tuple[int, ...]],
     limit: float,
-) -> str:
-    """Return why channels cannot be removed; "" if outputs differ by no more than the limit."""
+) -> _Failure | None:
+    """Return why channels cannot be removed; None if outputs differ by no more than the limit."""
+    counted = CallCounter()
     try:
-        pruned = arrays(
-            output_tensors(example.fresh().run(removed(model, _plan(model, found, channels))))
-        )
+        smaller = removed(model, _plan(model, found, channels))
+        with counted:
+            pruned = arrays(output_tensors(example.fresh().run(smaller)))
     except RAISED as error:
-        return f"the model does not run without some of its channels ({summary(error)})"
+        told = f"the model does not run without some of its channels ({located(error)})"
+        return _Failure(told, counted.calls)
     masking = Masking(found.grouping.removed_labels(channels))
     masked = arrays(trace(model, example, found.choices, masking)[1])
     difference = relative_difference(masked, pruned)
     if difference <= limit:
-        return ""
-    return f"without some of its channels, the model computes something else (by {difference:.2g})"
+        return None
+    return _Failure(
+        f"without some of its channels, the model computes something else (by {difference:.2g})"
+    )
 
 
 def _plan(model: torch.nn.Module, found: Resolved, channels: dict[str, tuple[int, ...]]) -> Plan:

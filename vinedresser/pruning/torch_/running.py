@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import copy
+import traceback
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import vinedresser
 from vinedresser.errors import PruningError
 from vinedresser.pruning.prunable import Outputs
 
 __all__ = [
     "RAISED",
+    "CallCounter",
     "Example",
     "arrays",
     "copied",
     "in_precision",
     "like",
+    "located",
     "named_tensors",
     "output_tensors",
     "redraw",
@@ -38,6 +44,11 @@ RAISED = (
     ValueError,
 )
 """What the code of a model raises if its sizes do not fit."""
+
+_NOT_OF_THE_MODEL = (
+    str(Path(torch.__file__).parent),
+    str(Path(vinedresser.__file__).parent),
+)
 
 
 @dataclass(frozen=True)
@@ -273,3 +284,27 @@ def summary(error: BaseException) -> str:
     """Return an error as one short line."""
     text = " ".join(f"{type(error).__name__}: {error}".split())
     return text if len(text) <= 200 else f"{text[:199]}…"
+
+
+def located(error: BaseException) -> str:
+    """Return an error as one short line, with the line of the model's code that raised it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    inner = [frame for frame in frames if not frame.filename.startswith(_NOT_OF_THE_MODEL)]
+    place = f", {Path(inner[-1].filename).name}:{inner[-1].lineno}" if inner else ""
+    return f"{summary(error)}{place}"
+
+
+class CallCounter(TorchFunctionMode):
+    """Counts the calls of PyTorch's functions in its context.
+
+    Attributes:
+        calls: how many have begun.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.calls += 1
+        return func(*args, **(kwargs or {}))
