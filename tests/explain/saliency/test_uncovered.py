@@ -74,7 +74,7 @@ ROWS = torch.ones(2, 4)
     ("arguments", "options", "message"),
     [
         (("model", ROWS), {}, "str cannot be explained: it must be a torch.nn.Module"),
-        ((LINEAR, [[1.0]]), {}, "inputs are list; they must be a float32 or float64 tensor"),
+        ((LINEAR, [[1.0]]), {}, "inputs are list; they must be a float32 or float64 tensor, or"),
         ((LINEAR, ROWS.half()), {}, "inputs are torch.float16; they must be a float32 or"),
         ((LINEAR, ROWS[0]), {}, r"inputs have the shape \[4\]; they must be \[batch, ...\]"),
         ((LINEAR, ROWS[:0]), {}, r"inputs have the shape \[0, 4\]; they must be"),

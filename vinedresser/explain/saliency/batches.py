@@ -27,11 +27,13 @@ def joined(parts: Sequence[Saliency]) -> Saliency:
     """
     names = {name: term for part in parts for name, term in part.bias_terms.items()}
     maps = [part.map for part in parts if part.map is not None]
+    attributed = [part.attributions for part in parts if part.attributions is not None]
     return Saliency(
         map=np.concatenate(maps) if maps else None,
         targets=np.concatenate([part.targets for part in parts]),
         outputs=np.concatenate([part.outputs for part in parts]),
         input_term=np.concatenate([part.input_term for part in parts]),
+        attributions=np.concatenate(attributed) if attributed else None,
         bias_terms={name: _joined_term(name, term, parts) for name, term in names.items()},
         tolerance=parts[0].tolerance,
         uncovered=tuple(dict.fromkeys(one for part in parts for one in part.uncovered)),

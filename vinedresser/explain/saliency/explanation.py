@@ -26,17 +26,20 @@ def saliency(
     Args:
         model: a torch.nn.Module that returns [batch, outputs], or [batch]. It is used in
             evaluation mode and is afterwards as it was.
-        inputs: float32 or float64, [batch, ...]; a map is drawn for [batch, C, H, W].
+        inputs: float32 or float64, [batch, ...], or token ids, int64 [batch, tokens]. A map is
+            drawn for images [batch, C, H, W] and for tokens.
         targets: index of the output to explain, one for all examples or one each; None for the
             largest.
         method: "fullgrad": input times gradient and the bias terms; "simple_fullgrad": the same
-            operators, with gradients instead of bias terms; "input_x_gradient"; "gradient".
+            operators, with gradients instead of bias terms; "input_x_gradient"; "gradient"; by
+            Captum "smoothgrad", "integrated_gradients" and "grad_cam".
         postprocess: what is done to each term before its channels are summed. "rescale": absolute
             values, scaled to [0, 1] for each example, as in the paper; "abs": absolute values;
             "none": nothing, so that the map has signs.
 
     Raises:
         SaliencyError: an argument is not valid, or the model's output cannot be explained.
+        MissingDependency: the method needs Captum, which is not installed.
     """
     check_option("method", method, Method)
     check_option("postprocess", postprocess, Postprocess)

@@ -6,9 +6,11 @@ from typing import Any, Literal, get_args
 
 from vinedresser.errors import SaliencyError
 
-__all__ = ["Method", "Postprocess", "check_option"]
+__all__ = ["Method", "Peer", "Postprocess", "check_option"]
 
-Method = Literal["fullgrad", "simple_fullgrad", "gradient", "input_x_gradient"]
+# Methods of Captum.
+Peer = Literal["smoothgrad", "integrated_gradients", "grad_cam"]
+Method = Literal["fullgrad", "simple_fullgrad", "gradient", "input_x_gradient", Peer]
 Postprocess = Literal["rescale", "abs", "none"]
 
 

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from vinedresser.errors import SaliencyError
+
 __all__ = ["BiasTerm", "Saliency"]
 
 _Floats = npt.NDArray[np.floating[Any]]
@@ -21,7 +23,7 @@ class BiasTerm:
         layer: path of the module that called it; "" for the model itself.
         operator: name of the operator, such as "convolution" or "silu".
         sums: sum of gradient times implicit bias, float64 [batch].
-        in_map: whether the term has rows and columns, and so is part of a FullGrad map.
+        in_map: whether its pixels or tokens are known, so that it is part of a FullGrad map.
     """
 
     layer: str
@@ -35,10 +37,15 @@ class Saliency:
     """A saliency map and the decomposition of the output behind it.
 
     Attributes:
-        map: float32 [batch, height, width]; None unless the inputs are [batch, C, H, W].
+        map: float32 [batch, height, width] if the inputs are [batch, C, H, W], or [batch, tokens]
+            if they are token ids; else None.
         targets: index of the output that was explained, int64 [batch].
         outputs: its value, float64 [batch].
-        input_term: input times gradient, [batch, ...] in the shape and precision of the inputs.
+        input_term: input times gradient, [batch, ...] in the shape and precision of the inputs; of
+            token ids that of their embeddings, [batch, tokens, width].
+        attributions: signed contribution of each element of the inputs, in their shape: input times
+            gradient, or what the method gives: gradients ("gradient", "smoothgrad") or integrated
+            gradients. None for "grad_cam".
         bias_terms: terms of the operators, by name, in the order of the calls.
         tolerance: largest completeness error of a complete decomposition.
         uncovered: operations whose implicit bias is unknown, with their layers.
@@ -48,6 +55,7 @@ class Saliency:
     targets: npt.NDArray[np.int64]
     outputs: npt.NDArray[np.float64]
     input_term: _Floats
+    attributions: _Floats | None
     bias_terms: dict[str, BiasTerm]
     tolerance: float
     uncovered: tuple[str, ...]
@@ -66,6 +74,20 @@ class Saliency:
         # Where all terms are zero, so is the difference.
         error: npt.NDArray[np.float64] = difference / np.where(scale == 0, 1, scale)
         return error
+
+    @property
+    def unattributed(self) -> npt.NDArray[np.float64]:
+        """Part of the outputs that `attributions` leave, float64 [batch].
+
+        For input times gradient that is the sum of the bias terms, which belong to layers and not
+        to elements of the input; for integrated gradients the output for an input of zeros.
+
+        Raises:
+            SaliencyError: the method does not distribute the output.
+        """
+        if self.attributions is None:
+            raise SaliencyError("the method does not attribute the output to the inputs")
+        return self.outputs - _per_example(self.attributions)
 
     @property
     def complete(self) -> bool:

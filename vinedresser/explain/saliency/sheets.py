@@ -66,7 +66,7 @@ def tiles(
     Raises:
         SaliencyError: the explanation has no maps, or they do not fit the images.
     """
-    if result.map is None:
+    if result.map is None or result.map.ndim != 3:
         raise SaliencyError("the explanation has no maps: its inputs are not images")
     if len(images) != len(result.map):
         raise SaliencyError(f"{len(images)} images, but {len(result.map)} saliency maps")

@@ -22,10 +22,9 @@ class Arranged(NamedTuple):
     values: torch.Tensor
     places: dict[Role, int]
 
-    @property
-    def spatial(self) -> bool:
-        """Whether there are rows and columns."""
-        return "row" in self.places and "column" in self.places
+    def has(self, *roles: Role) -> bool:
+        """Return whether all these roles have dimensions."""
+        return all(role in self.places for role in roles)
 
     def _others(self, *roles: Role) -> list[int]:
         kept = {self.places[role] for role in roles}
@@ -43,9 +42,9 @@ class Arranged(NamedTuple):
             return self.values, self.values
         return self.values.amin(others), self.values.amax(others)
 
-    def picture(self) -> torch.Tensor:
-        """Return the sums over everything but examples and pixels, [batch, rows, columns]."""
-        roles: tuple[Role, ...] = ("example", "row", "column")
+    def picture(self, *pixels: Role) -> torch.Tensor:
+        """Return the sums over everything but examples and pixels, [batch, pixels...]."""
+        roles: tuple[Role, ...] = ("example", *pixels)
         others = self._others(*roles)
         summed = self.values.sum(others) if others else self.values
         kept = sorted(self.places[role] for role in roles)

@@ -10,7 +10,7 @@ import torch
 from vinedresser.pruning.torch_.call import Call
 from vinedresser.pruning.torch_.rules.table import ATTENTION
 
-__all__ = ["Axes", "Axis", "Role", "axes_of_input", "axes_of_output"]
+__all__ = ["Axes", "Axis", "Role", "axes_of_input", "axes_of_output", "axes_of_tokens"]
 
 Role = Literal["example", "row", "column"]
 
@@ -48,6 +48,12 @@ def axes_of_input(tensor: torch.Tensor) -> Axes:
         axes["row"] = Axis(2, tensor.shape[2], 1)
         axes["column"] = Axis(3, tensor.shape[3], 1)
     return axes
+
+
+def axes_of_tokens(embeddings: torch.Tensor) -> Axes:
+    """Return the axes of embeddings [batch, tokens, width]; tokens are rows without columns."""
+    batch, tokens = embeddings.shape[:2]
+    return {"example": Axis(0, batch, 1), "row": Axis(1, tokens, 1)}
 
 
 def axes_of_output(
