@@ -15,7 +15,7 @@ from vinedresser.tasks.known_tracking import remember_tracking
 from vinedresser.tasks.lifecycle.prepare import RunMaker
 from vinedresser.tasks.lifecycle.run_queue import run_queue
 from vinedresser.tasks.parents.dated import dated as make_dated
-from vinedresser.tasks.parents.lock import parent_lock
+from vinedresser.tasks.process_lock import process_lock
 from vinedresser.tasks.pruning.fetching import fetch_weights
 from vinedresser.tasks.pruning.pruning_result import PruningResult, begin_pruning, finish_pruning
 from vinedresser.tasks.pruning.round_queue import RoundQueue
@@ -76,7 +76,7 @@ def prune(
 def _prune(pruning: Pruning, resume: bool) -> PruningResult:
     experiment = pruning.experiment
     ensure_store(experiment.store)
-    with parent_lock(pruning.lock):
+    with process_lock(pruning.lock, "pruning"):
         remember_tracking(experiment.store, experiment.tracking_uri)
         reconcile(experiment.store)
         with flow_recorded(experiment.store) as flow_id:

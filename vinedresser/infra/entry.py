@@ -10,13 +10,21 @@ import importlib
 import inspect
 import json
 import os
+import re
 import sys
 from collections.abc import Callable
 from typing import Any
 
 from vinedresser.errors import ConfigError, did_you_mean
 
-__all__ = ["function_named", "main", "parameters_as_arguments"]
+__all__ = ["function_named", "is_reference", "main", "parameters_as_arguments"]
+
+_REFERENCE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
+
+
+def is_reference(text: str) -> bool:
+    """Return whether a text has the form ``module:function``."""
+    return _REFERENCE.fullmatch(text) is not None
 
 
 def parameters_as_arguments(parameters: dict[str, Any]) -> list[str]:

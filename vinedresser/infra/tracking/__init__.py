@@ -5,6 +5,7 @@ Importing this package does not import mlflow; the first call that needs it does
 
 from __future__ import annotations
 
+from vinedresser.infra.tracking.artifacts import upload
 from vinedresser.infra.tracking.downloading import download
 from vinedresser.infra.tracking.finishing import RunStatus, finish, reopen, set_tags
 from vinedresser.infra.tracking.location import absolute_uri
@@ -32,4 +33,5 @@ __all__ = [
     "set_tags",
     "start_preparing",
     "thin",
+    "upload",
 ]

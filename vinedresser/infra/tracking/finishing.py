@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from vinedresser.errors import TrackingError
+from vinedresser.infra.tracking.artifacts import check_artifacts, send_artifacts
 from vinedresser.infra.tracking.client import connected
 from vinedresser.infra.tracking.location import absolute_uri
 from vinedresser.infra.tracking.metric_names import clean_key
@@ -55,20 +52,13 @@ def finish(
             unavailable; the message names the file or the URI.
     """
     uri = absolute_uri(uri)
-    for name, path in artifacts.items():
-        if not Path(path).is_file():
-            raise TrackingError(f"{uri}: artifact {name!r}: no such file {os.fspath(path)}")
-        if name.startswith("/") or ".." in name.split("/"):
-            raise TrackingError(f"{uri}: artifact {name!r}: give a relative name without '..'")
-
+    check_artifacts(uri, artifacts)
     clean_tags = _clean(tags)
 
     def settle() -> None:
         with connected(uri) as client:
             _set_tags(client, run_id, clean_tags)
-            if artifacts:
-                with _staged(artifacts) as folder:
-                    client.log_artifacts(run_id, str(folder))
+            send_artifacts(client, run_id, artifacts)
             client.set_terminated(run_id, status, _end_time(client, run_id, ended))
 
     persist(settle, timeout)
@@ -118,17 +108,6 @@ def _set_tags(client: MlflowClient, run_id: str, tags: Mapping[str, str]) -> Non
 
     for batch in in_batches([RunTag(key, value) for key, value in tags.items()]):
         client.log_batch(run_id, tags=batch)
-
-
-@contextmanager
-def _staged(artifacts: Mapping[str, str | os.PathLike[str]]) -> Iterator[Path]:
-    """Provide a folder with links to the files under their artifact names."""
-    with tempfile.TemporaryDirectory(prefix="vinedresser-") as folder:
-        for name, path in artifacts.items():
-            target = Path(folder, name)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.symlink_to(Path(path).absolute())
-        yield Path(folder)
 
 
 def _end_time(client: MlflowClient, run_id: str, ended: float | None) -> int:

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from vinedresser.errors import PruningError
+from vinedresser.infra.entry import is_reference
 from vinedresser.pruning.criteria.registry import criterion_named
 from vinedresser.pruning.selection import Limits
 
@@ -22,7 +23,6 @@ PREFIX = "prune."
 Target = Literal["parameters", "macs", "latency", "size"]
 _TARGETS: tuple[Target, ...] = ("parameters", "macs", "latency", "size")
 
-_FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 _SHARE = re.compile(r"(\d+(?:\.\d+)?)\s*%")
 
 _Amount = int | str | list[int | str] | dict[str, int]
@@ -95,7 +95,7 @@ class PruneTable:
         """Check values that types do not."""
         for key in _FUNCTIONS:
             given = getattr(self, key)
-            if given is not None and not _FUNCTION.fullmatch(given):
+            if given is not None and not is_reference(given):
                 raise ValueError(f'{key}: must be "module:function", not {given!r}')
         self._check_criterion()
         self._check_amounts()
@@ -123,10 +123,10 @@ class PruneTable:
     def functions(self) -> dict[str, str]:
         """The names of the user's functions by key."""
         given = {key: getattr(self, key) for key in (*_FUNCTIONS, "weights", "criterion")}
-        return {key: name for key, name in given.items() if name and _FUNCTION.fullmatch(name)}
+        return {key: name for key, name in given.items() if name and is_reference(name)}
 
     def _check_criterion(self) -> None:
-        if _FUNCTION.fullmatch(self.criterion):
+        if is_reference(self.criterion):
             return
         try:
             criterion = criterion_named(self.criterion)

@@ -8,10 +8,10 @@ from typing import Any
 
 from vinedresser.errors import PruningError
 from vinedresser.infra.entry import function_named
-from vinedresser.pruning.backends import backend_of
 from vinedresser.pruning.criteria.criterion import Criterion
 from vinedresser.pruning.one_round import CustomCriterion
 from vinedresser.pruning.plan import Plan
+from vinedresser.pruning.rounds.loading import load_weights
 from vinedresser.pruning.rounds.settings import PruneTable
 from vinedresser.pruning.saving import is_saved, load_with_plans
 
@@ -66,43 +66,5 @@ class UserFunctions:
         if callable(self._weights):
             self._weights(model)
         elif self._weights is not None:
-            _load_weights(model, Path(self._weights))
+            load_weights(model, Path(self._weights))
         return model, []
-
-
-def _load_weights(model: Any, path: Path) -> None:
-    """Load weights by the suffix of their file."""
-    if path.suffix == ".safetensors":
-        backend_of(model).read_weights(model, path)
-        return
-    readers: dict[str, Callable[[Any, Path], None]] = {
-        ".pt": _load_state_dict,
-        ".pth": _load_state_dict,
-        ".h5": _load_keras,
-    }
-    if path.suffix not in readers:
-        raise PruningError(
-            f"{path}: not a file of weights: expected .safetensors, .pt, .pth or .weights.h5"
-        )
-    readers[path.suffix](model, path)
-
-
-def _load_state_dict(model: Any, path: Path) -> None:
-    """Load a state dict, or the "model" of a hook's checkpoint, without unpickling objects."""
-    import pickle
-
-    import torch
-
-    try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
-        model.load_state_dict(state.get("model", state))
-    except (OSError, pickle.UnpicklingError, RuntimeError, AttributeError, TypeError) as error:
-        reason = str(error).strip().splitlines()
-        raise PruningError(f"{path}: not the weights of this model: {' '.join(reason)}") from error
-
-
-def _load_keras(model: Any, path: Path) -> None:
-    try:
-        model.load_weights(path)
-    except (OSError, ValueError) as error:
-        raise PruningError(f"{path}: not the weights of this model: {error}") from error

@@ -23,19 +23,18 @@ from pathlib import Path
 from typing import Any
 
 from vinedresser.capture.config.capture_config import CaptureConfig
-from vinedresser.errors import ConfigError, LaunchError, did_you_mean
+from vinedresser.errors import ConfigError, did_you_mean
 from vinedresser.infra.clusters.runner_settings import RunnerSettings, runner_settings
 from vinedresser.infra.configuration import build, load_toml
 from vinedresser.infra.gpus import VISIBLE_GPUS, visible_gpus
-from vinedresser.infra.launcher import check_command
-from vinedresser.infra.tracking import absolute_uri
-from vinedresser.masking import MASK, masked_arguments, masked_text
-from vinedresser.rules.actions.plan import ActionPlan
+from vinedresser.masking import MASK, masked_text
 from vinedresser.rules.base import Rule, capture_for
 from vinedresser.rules.custom_rules import absolute_reference
 from vinedresser.rules.presets import preset_table
 from vinedresser.rules.registry import rules_from_table
-from vinedresser.store.storage import Location, parse_location
+from vinedresser.store.storage import Location
+from vinedresser.tasks.config.actions_table import checked_actions
+from vinedresser.tasks.config.locations import store_in, tracking_uri_in
 from vinedresser.tasks.config.remedy_settings import RemedySettings, remedy_settings
 from vinedresser.tasks.config.run_spec import (
     RunSpec,
@@ -201,7 +200,7 @@ def experiment_of(
     run = build(RunTable, document["run"], f"{path}: run")
     run = replace(run, max_concurrent=max_concurrent or run.max_concurrent)
     base = path.absolute().parent
-    place = _store(store or run.store, Path.cwd() if store else base)
+    place = store_in(store or run.store, Path.cwd() if store else base)
     cwd = (base / run.cwd).resolve()
     if not cwd.is_dir():
         raise ConfigError(f"{path}: run.cwd: {cwd}: no such directory")
@@ -238,8 +237,14 @@ def experiment_of(
         remedy=remedy_settings(
             document.get("remedy"), times=remedy, store=place, where=f"{path}: remedy"
         ),
-        actions=_actions(document.get("actions", {}), tables, cwd, path),
-        tracking_uri=_tracking_uri(tracking.uri, base, local_state(place), f"{path}: tracking.uri"),
+        actions=checked_actions(
+            document.get("actions", {}),
+            {name: entry for group in tables.values() for name, entry in group.items()},
+            *(cwd, path),
+        ),
+        tracking_uri=tracking_uri_in(
+            tracking.uri, base, local_state(place), f"{path}: tracking.uri"
+        ),
         tracking_experiment=tracking.experiment or run.name,
     )
 
@@ -250,31 +255,6 @@ def _refuse_both_ways(run: RunTable, specs: Sequence[RunSpec], path: Path) -> No
         raise ConfigError(
             f"{path}: run.gpus: assigns GPUs to each run; remove {VISIBLE_GPUS} from environment"
         )
-
-
-def _actions(
-    table: object, groups: Mapping[str, Mapping[str, Any]], cwd: Path, path: Path
-) -> dict[str, Any]:
-    """Return the checked table of actions, with absolute paths."""
-    rules = {name: entry for group in groups.values() for name, entry in group.items()}
-    where = f"{path}: actions"
-    ActionPlan.from_tables(table, rules, where=where, where_rules=f"{path}: rules")
-    assert isinstance(table, Mapping)
-    actions = dict(table)
-    if "command" in actions:
-        command = dict(actions["command"])
-        command["cwd"] = str(cwd / command.get("cwd", "."))
-        try:
-            if masked_arguments(command["argv"]) != command["argv"]:
-                raise ConfigError(
-                    f"{where}.command: contains what looks like a secret, which would be stored "
-                    "with the run; have the command read it from its environment"
-                )
-            check_command(command["argv"], Path(command["cwd"]), {})
-        except LaunchError as error:
-            raise ConfigError(f"{where}.command: {error}") from error
-        actions["command"] = command
-    return actions
 
 
 def _capture(table: object, where: str) -> CaptureConfig:
@@ -291,22 +271,6 @@ def _capture(table: object, where: str) -> CaptureConfig:
                 f"{where}.{name}.when: only supported in Python, as SaveConfig(when=...)"
             )
     return config
-
-
-def _store(given: str | os.PathLike[str], base: Path) -> Location:
-    """Return a store as an absolute path or a URL."""
-    store = parse_location(given)
-    return (base / store.expanduser()).resolve() if isinstance(store, Path) else store
-
-
-def _tracking_uri(uri: str | None, base: Path, state: Path, where: str) -> str:
-    """Return the tracking URI; default: a SQLite database in the folder of the state."""
-    try:
-        if uri is None:
-            return absolute_uri("sqlite:///mlflow.db", state)
-        return absolute_uri(uri, base)
-    except ConfigError as error:
-        raise ConfigError(f"{where}: {error}") from error
 
 
 def _grouped(table: object, *, where: str, base: Path) -> dict[str, dict[str, dict[str, Any]]]:

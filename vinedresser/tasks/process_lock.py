@@ -1,4 +1,4 @@
-"""The lock that one process holds while it runs a pruning."""
+"""The lock that one process holds while it runs a pruning or a monitor."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from pathlib import Path
 from vinedresser.errors import StillRunning, StoreError
 from vinedresser.store.file_lock import take_lock
 
-__all__ = ["parent_lock"]
+__all__ = ["process_lock"]
 
 
 @contextmanager
-def parent_lock(path: Path) -> Iterator[None]:
+def process_lock(path: Path, word: str) -> Iterator[None]:
     """Hold the lock of a file, which ends with this process at the latest.
 
     Args:
         path: the file, created if missing.
+        word: what it locks, for the message.
 
     Raises:
         StillRunning: another process holds it.
@@ -31,7 +32,7 @@ def parent_lock(path: Path) -> Iterator[None]:
         raise StoreError(f"{path}: cannot be locked: {error.strerror}") from error
     try:
         if not take_lock(descriptor):
-            raise StillRunning(f"{path}: another process runs this pruning")
+            raise StillRunning(f"{path}: another process runs this {word}")
         yield
     finally:
         os.close(descriptor)
