@@ -62,16 +62,33 @@ def show(
             "--as", help="Picture to draw: curve, histogram or images (default: by shape)."
         ),
     ] = None,
+    attention: Annotated[
+        bool,
+        typer.Option(
+            "--attention",
+            help="Write a page of its attention by layer and head; with NAME, of that tensor.",
+        ),
+    ] = False,
+    example: Annotated[int, typer.Option(help="Number of the example to draw.")] = 0,
+    tokens: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Tokens of that example, one per line (UTF-8)."),
+    ] = None,
 ) -> None:
     """Show what a run captured.
 
     With NAME, print the values of that tensor or scalar; with --draw, draw it.
     """
+    from vinedresser.cli.views.pictures import draw_attention
     from vinedresser.cli.views.show import draw_name, show_name, show_run
     from vinedresser.store.reading.reader import open_run
 
     opened = open_run(run)
-    if name is None:
+    if attention:
+        draw_attention(
+            opened, name, draw, step=step, mode=mode, rank=rank, example=example, tokens=tokens
+        )
+    elif name is None:
         if draw is not None:
             raise ConfigError(f"--draw {draw}: give the NAME of a tensor or scalar")
         show_run(opened)

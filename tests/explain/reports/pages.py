@@ -138,6 +138,10 @@ class Page(HTMLParser):
         (figure,) = self.all_figures(kind)
         return figure
 
+    def figure_texts(self, kind: str) -> list[ET.Element]:
+        """Return the text elements of the figures of a class."""
+        return [text for figure in self.all_figures(kind) for text in figure.iter("text")]
+
     def heat(self) -> ET.Element:
         """Return the heat map."""
         return self.figure("chart heat")

@@ -21,7 +21,7 @@ from vinedresser.store.records import lost_records
 from vinedresser.store.reductions import REDUCTIONS, reduce_array
 from vinedresser.store.step_record import MODES, Mode
 
-__all__ = ["draw_name", "show_name", "show_run"]
+__all__ = ["draw_name", "mode_of", "show_name", "show_run"]
 
 # Rows of a long series that are printed; `run.scalars(...).to_pandas()` has all.
 _MOST_ROWS = 20
@@ -118,7 +118,7 @@ def show_name(run: Run, name: str, *, step: int | None, mode: str, rank: int) ->
         UnknownStep: not captured at this step.
         CorruptData: the bytes on disk do not match their checksum.
     """
-    kind = _mode(mode)
+    kind = mode_of(mode)
     scalars, tensors = run.scalar_names(), run.tensor_names()
     if name in scalars:
         _show_scalar(run, name, step, kind, rank)
@@ -200,11 +200,11 @@ def draw_name(
     if kind is not None and kind not in DRAWINGS:
         raise ConfigError(f"--as {kind}: no such picture; choose {', '.join(DRAWINGS)}")
     chosen = DRAWINGS[kind] if kind else None
-    drawn = draw(run, name, target, step=step, mode=_mode(mode), rank=rank, kind=chosen)
+    drawn = draw(run, name, target, step=step, mode=mode_of(mode), rank=rank, kind=chosen)
     console.print(f"{target}   {drawn} of {name}", soft_wrap=True)
 
 
-def _mode(word: str) -> Mode:
+def mode_of(word: str) -> Mode:
     """Return the value of --mode.
 
     Raises:
