@@ -7,7 +7,7 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from vinedresser.errors import ConfigError
 from vinedresser.masking import masked_arguments, masked_text, masked_value
@@ -66,6 +66,7 @@ class RunRecord(Record):
         flow: id of the flow run that launched it, "" if there is none.
         remedy: the stopped run that this one replaces and the changes, as JSON (`RemedyRecord`);
             {} if it replaces none.
+        kind: "training", or "requests" for a process that records the requests of a service.
         format_version: version of the run directory's format.
     """
 
@@ -94,6 +95,7 @@ class RunRecord(Record):
     code: str = ""
     flow: str = ""
     remedy: dict[str, Any] = field(default_factory=dict)
+    kind: Literal["training", "requests"] = "training"
     format_version: int = FORMAT_VERSION
 
     def __post_init__(self) -> None:

@@ -1,0 +1,1 @@
+"""The columns by which requests are compared with a baseline."""

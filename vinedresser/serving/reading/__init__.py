@@ -1,0 +1,1 @@
+"""Reading recorded requests, from any process."""

@@ -1,0 +1,1 @@
+"""Recording requests in the process that serves them."""

@@ -1,0 +1,92 @@
+"""The bounded queue between the threads that serve requests and the worker."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import NamedTuple
+
+from vinedresser.serving.recording.items import Item
+
+__all__ = ["Counts", "Inbox"]
+
+
+class Counts(NamedTuple):
+    """What happened since a recorder began in this process.
+
+    Attributes:
+        seen: number of requests, recorded or not.
+        refused: number of chosen requests that found the queue full.
+        busy: seconds that recording took in the callers' threads.
+    """
+
+    seen: int
+    refused: int
+    busy: float
+
+
+class Inbox:
+    """A queue that never makes a caller wait for the worker.
+
+    Args:
+        most_bytes: bytes of waiting items, above which new ones are refused.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self.wake = threading.Event()
+        self._most_bytes = most_bytes
+        self._items: deque[Item] = deque()
+        # Among callers only: the worker, which may lose the interpreter at any point, never has it.
+        self._lock = threading.Lock()
+        self._put_bytes = 0
+        self._taken_bytes = 0
+        self._seen = 0
+        self._refused = 0
+        self._busy = 0.0
+
+    @property
+    def counts(self) -> Counts:
+        """What happened so far."""
+        return Counts(self._seen, self._refused, self._busy)
+
+    def count(self, seen: int, busy: float) -> None:
+        """Count requests, and the time that recording them took so far in this thread.
+
+        Args:
+            seen: number of requests.
+            busy: seconds.
+        """
+        with self._lock:
+            self._seen += seen
+            self._busy += busy
+
+    def put(self, item: Item, busy: float) -> bool:
+        """Add an item; return False if there is no room for it.
+
+        Args:
+            item: the item, measured.
+            busy: seconds that recording it took in this thread.
+        """
+        with self._lock:
+            self._busy += busy
+            waiting = self._put_bytes - self._taken_bytes
+            if waiting and waiting + item.size > self._most_bytes:
+                self._refused += len(item.ids)
+                return False
+            self._put_bytes += item.size
+            self._items.append(item)
+        # Waking the worker takes the interpreter from the service, so it mostly wakes by itself.
+        if 2 * (waiting + item.size) > self._most_bytes and not self.wake.is_set():
+            self.wake.set()
+        return True
+
+    def take(self) -> list[Item]:
+        """Return all waiting items."""
+        items = []
+        while self._items:
+            items.append(self._items.popleft())
+        return items
+
+    def settle(self, items: list[Item]) -> None:
+        """Count items as no longer in memory."""
+        self._taken_bytes += sum(item.size for item in items)

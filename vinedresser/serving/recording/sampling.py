@@ -1,0 +1,63 @@
+"""Which requests are recorded: a share of them, chosen by a hash of their ids."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+__all__ = ["Sampling", "position"]
+
+_RANGE = float(1 << 64)
+# Factor by which the share may grow per second after it fell.
+_GROWTH = 1.25
+# Weight of the latest second in the mean cost of a request.
+_WEIGHT = 0.3
+
+
+def position(identity: bytes) -> float:
+    """Return the position of an id in [0, 1), uniform over ids and always the same for one id."""
+    return int.from_bytes(blake2b(identity, digest_size=8).digest(), "big") / _RANGE
+
+
+class Sampling:
+    """Adapts the share of recorded requests so that two limits hold.
+
+    The share depends on the load of earlier seconds only, and never on a request, so a request is
+    recorded with a known probability, whatever it contains.
+
+    Args:
+        most: the share without load, from 0 to 1.
+        rate: maximum number of recorded requests per second.
+        cost: maximum share of the time of one processor core.
+
+    Attributes:
+        share: the present share; a request is recorded if its `position` is below.
+    """
+
+    def __init__(self, most: float, rate: float, cost: float) -> None:
+        self.share = most
+        self._most = most
+        self._rate = rate
+        self._cost = cost
+        self._seconds_each: float | None = None
+
+    def update(self, elapsed: float, seen: int, recorded: int, busy: float) -> None:
+        """Set the share after some time of work.
+
+        Args:
+            elapsed: seconds since the last update.
+            seen: number of requests in that time, recorded or not.
+            recorded: number of recorded ones.
+            busy: seconds that recording them took, of all threads together.
+        """
+        if recorded:
+            latest = busy / recorded
+            before = self._seconds_each
+            self._seconds_each = latest if before is None else before + _WEIGHT * (latest - before)
+        if not seen:
+            return
+        allowed = self._rate
+        if self._seconds_each:
+            allowed = min(allowed, self._cost / self._seconds_each)
+        wanted = min(self._most, allowed * elapsed / seen)
+        grown = self.share * _GROWTH**elapsed
+        self.share = min(wanted, grown) if wanted > self.share else wanted

@@ -1,0 +1,1 @@
+"""Requests in a store: names, encoding, writing and removal."""

@@ -1,0 +1,1 @@
+"""Wrappers of models and applications whose requests are recorded."""
