@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -95,7 +95,7 @@ class Call:
         """Return the place of an argument."""
         return self._known.arguments[name].place
 
-    @property
+    @cached_property
     def tensors(self) -> list[torch.Tensor]:
         """Tensors among the arguments, also in lists."""
         return list(tensors_in([*self.args, *self.kwargs.values()]))

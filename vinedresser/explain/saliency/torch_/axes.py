@@ -67,6 +67,11 @@ def axes_of_output(
         place: number of the result among its results.
         output: the result.
     """
+    _, known = sources[0]
+    if call.pointwise and all(
+        tensor.shape == output.shape and axes == known for tensor, axes in sources
+    ):
+        return known
     found: dict[Role, Axis] = {}
     for tensor, axes in sources:
         # An operand of fewer dimensions is broadcast; the first one that has an axis decides.
@@ -119,7 +124,7 @@ def _resized(
     """Return an axis in another dimension, perhaps of another length."""
     length = output.shape[dim]
     if length == source.shape[axis.dim]:
-        return axis._replace(dim=dim)
+        return axis if dim == axis.dim else axis._replace(dim=dim)
     whole = axis.stride == 1 and axis.size == source.shape[axis.dim]
     if whole and axis.dim >= 2 and any(word in call.name for word in _RESIZES):
         return Axis(dim, length, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast, get_args
 
@@ -14,7 +15,7 @@ from vinedresser.explain.saliency.batches import complete_in_total, joined
 from vinedresser.explain.saliency.options import Method, Peer, Postprocess
 from vinedresser.explain.saliency.result import BiasTerm, Saliency
 from vinedresser.explain.saliency.torch_.arrangement import arranged
-from vinedresser.explain.saliency.torch_.axes import axes_of_input
+from vinedresser.explain.saliency.torch_.axes import Axes, axes_of_input
 from vinedresser.explain.saliency.torch_.entry import (
     PRECISIONS,
     check_inputs,
@@ -31,6 +32,7 @@ from vinedresser.explain.saliency.torch_.outputs import (
 )
 from vinedresser.explain.saliency.torch_.peers import attributions
 from vinedresser.explain.saliency.torch_.pictures import Pictures
+from vinedresser.explain.saliency.torch_.terms import Reducer
 from vinedresser.explain.saliency.torch_.tracer import Noted, Tracer
 from vinedresser.pruning.torch_.module_path import following
 
@@ -79,14 +81,11 @@ def _with_peer(
     """Return a decomposition with the map of another method."""
     chosen = torch.tensor(result.targets, device=inputs.device)
     found = attributions(model, lambda x: as_table(model(x), len(x)), inputs, chosen, method)
-    drawn = None
-    if inputs.ndim == 4:
-        pictures = Pictures(method, postprocess, "row", "column")
-        pictures.add_input(found, axes_of_input(found))
-        drawn = pictures.enlarged(*inputs.shape[2:])
+    terms = _Terms(inputs, method, postprocess)
+    terms.show(found, axes_of_input(found))
     return replace(
         result,
-        map=None if drawn is None else _array(drawn),
+        map=terms.map(),
         attributions=None if method == "grad_cam" else _array(found),
     )
 
@@ -115,20 +114,52 @@ def _decomposed(
 
 
 class _Terms:
-    """Collects the terms of operators while gradients are computed."""
+    """Collects the terms of operators while gradients are computed, and adds up their pictures."""
 
-    def __init__(self, batch: int, pictures: Pictures) -> None:
-        self._batch = batch
-        self._pictures = pictures
-        self.found: dict[str, BiasTerm] = {}
+    def __init__(self, inputs: torch.Tensor, method: Method, postprocess: Postprocess) -> None:
+        self.pixels = pixels_of(inputs)
+        self._batch = len(inputs)
+        self._method = method
+        self._reducer = Reducer(inputs, tuple(self.pixels), signed=postprocess == "none")
+        self._pictures = Pictures(rescaled=postprocess == "rescale")
+        self._sums: dict[str, torch.Tensor] = {}
+        self._in_map: set[str] = set()
 
     def add(self, noted: Noted, gradient: torch.Tensor) -> None:
         """Add the term of an operator."""
-        product = arranged(gradient * noted.bias, noted.axes, self._batch)
-        sums = product.sums().double().cpu().numpy()
-        in_map = product.has(*self._pictures.pixels)
-        self.found[noted.name] = BiasTerm(noted.layer, noted.operator, sums, in_map)
-        self._pictures.add(noted, gradient, product)
+        term = self._reducer.term(gradient, noted.bias, noted.axes)
+        self._sums[noted.name] = term.sums
+        if term.picture is not None:
+            self._in_map.add(noted.name)
+        if self._method == "fullgrad":
+            self._pictures.add(term)
+        elif self._method == "simple_fullgrad":
+            self.show(gradient, noted.axes)
+
+    def show(self, values: torch.Tensor, axes: Axes) -> None:
+        """Add values to the map that are no term, such as gradients."""
+        if self.pixels:
+            # A copy, since it is changed.
+            self._pictures.add(
+                self._reducer.of_product(arranged(values.clone(), axes, self._batch))
+            )
+
+    def bias_terms(self, noted: Sequence[Noted]) -> dict[str, BiasTerm]:
+        """Return the terms of those operators that the outputs depend on, in their order."""
+        found = [one for one in noted if one.name in self._sums]
+        if not found:
+            return {}
+        # Together, since copying many small tensors takes time.
+        sums = _array(torch.stack([self._sums[one.name] for one in found]).double())
+        return {
+            one.name: BiasTerm(one.layer, one.operator, row, one.name in self._in_map)
+            for one, row in zip(found, sums, strict=True)
+        }
+
+    def map(self) -> npt.NDArray[np.float32] | None:
+        """Return the map, float32 [batch, pixels...]."""
+        drawn = self._pictures.enlarged(*self.pixels.values())
+        return None if drawn is None else _array(drawn)
 
 
 def _explained(
@@ -144,9 +175,7 @@ def _explained(
         SaliencyError: the model's output or the targets do not allow it.
     """
     batch, path = len(inputs), [""]
-    pixels = pixels_of(inputs)
-    pictures = Pictures(method, postprocess, *pixels)
-    terms = _Terms(batch, pictures)
+    terms = _Terms(inputs, method, postprocess)
     tracer = Tracer(path, terms.add)
     with entered(model, inputs, tracer) as entry, following(dict(model.named_modules()), path):
         with tracer:
@@ -163,17 +192,14 @@ def _explained(
     gradient = torch.cat(torch.autograd.grad(values.sum(), entry.leaves), -1)
     product = torch.cat(entry.leaves, -1).detach() * gradient
     shown = gradient if method == "gradient" else product
-    pictures.add_input(shown, entry.axes)
-    drawn = pictures.enlarged(*pixels.values())
+    terms.show(shown, entry.axes)
     return Saliency(
-        map=None if drawn is None else _array(drawn),
+        map=terms.map(),
         targets=_array(chosen),
         outputs=_array(values.double()),
         input_term=_array(product),
         attributions=_array(shown.sum(-1) if is_tokens(inputs) else shown),
-        bias_terms={
-            one.name: terms.found[one.name] for one in tracer.noted if one.name in terms.found
-        },
+        bias_terms=terms.bias_terms(tracer.noted),
         tolerance=PRECISIONS[table.dtype],
         uncovered=tuple(tracer.uncovered),
     )

@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any, NamedTuple
 
 import torch
 from torch.autograd import forward_ad
 
-from vinedresser.explain.saliency.torch_ import layer_biases
+from vinedresser.explain.saliency.torch_ import activation_biases, layer_biases
+from vinedresser.explain.saliency.torch_.biases import Bias
 from vinedresser.pruning.torch_.call import Call
 from vinedresser.pruning.torch_.rules.table import ATTENTION
 
@@ -49,7 +51,7 @@ def _load_derivatives() -> None:
 
 
 _Dependent = Sequence[torch.Tensor]
-_Biases = list[torch.Tensor | None]
+_Biases = list[Bias | None]
 
 
 def _names(*lists: str) -> frozenset[str]:
@@ -88,7 +90,7 @@ _AFFINE = _names(
 # Of these, those without a constant if all tensors depend on the input.
 _SUMS = _names("add sub cat stack copy")
 # Layers whose only argument that depends on the input is the first.
-_FAMILIES: dict[Callable[[Call], torch.Tensor | None], frozenset[str]] = {
+_FAMILIES: dict[Callable[[Call], Bias | None], frozenset[str]] = {
     layer_biases.convolution: _names("convolution _convolution"),
     layer_biases.batch_norm: _names(
         "native_batch_norm cudnn_batch_norm miopen_batch_norm",
@@ -98,13 +100,19 @@ _FAMILIES: dict[Callable[[Call], torch.Tensor | None], frozenset[str]] = {
     layer_biases.group_norm: _names("native_group_norm"),
     layer_biases.rms_norm: _names("_fused_rms_norm"),
     layer_biases.softmax: _names("_softmax _safe_softmax"),
+    activation_biases.hardtanh: _names("hardtanh"),
+    activation_biases.silu: _names("silu"),
+    activation_biases.sigmoid: _names("sigmoid"),
+    activation_biases.tanh: _names("tanh"),
+    activation_biases.gelu: _names("gelu"),
 }
 _LAYERS = {name: rule for rule, names in _FAMILIES.items() for name in names}
 
 
 def needs_arguments(call: Call, dependent: _Dependent) -> bool:
     """Return whether the implicit bias is computed from the arguments, not only the result."""
-    return not call.operator.is_view and _degree(call, dependent) is None
+    known = call.operator.is_view or call.name == "hardtanh"
+    return not known and _degree(call, dependent) is None
 
 
 def implicit_biases(call: Call, dependent: _Dependent, state: DispatchState) -> _Biases:
@@ -130,8 +138,9 @@ def implicit_biases(call: Call, dependent: _Dependent, state: DispatchState) -> 
         return [layer_biases.attention(call, dependent), *none[1:]]
     rule = _LAYERS.get(call.name)
     if rule is not None and len(dependent) == 1 and dependent[0] is call.args[0]:
-        return [rule(call), *none[1:]]
-    return _by_forward_derivative(call, dependent, state)
+        with suppress(NotImplementedError):
+            return [rule(call), *none[1:]]
+    return [*_by_forward_derivative(call, dependent, state)]
 
 
 def _degree(call: Call, dependent: _Dependent) -> float | None:
@@ -212,7 +221,9 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, bool | int | float | complex)
 
 
-def _by_forward_derivative(call: Call, dependent: _Dependent, state: DispatchState) -> _Biases:
+def _by_forward_derivative(
+    call: Call, dependent: _Dependent, state: DispatchState
+) -> list[torch.Tensor | None]:
     """Return y - J x, with J x by forward-mode differentiation of the operator."""
     guard = torch._C._ForceDispatchKeyGuard(state.included, state.excluded)
     with guard, torch.no_grad(), forward_ad.dual_level():

@@ -41,11 +41,9 @@ def batch_norm(call: Call) -> torch.Tensor:
     if call.has("training") and call["training"]:
         rstd = _per_channel(call.outputs[2], y.ndim)
         return _normalised(y, None if shift is None else _per_channel(shift, y.ndim), rstd, eps)
-    bias = -call["running_mean"] * torch.rsqrt(call["running_var"] + eps)
-    if scale is not None:
-        bias = bias * scale
-    if shift is not None:
-        bias = bias + shift
+    mean, rstd = call["running_mean"], torch.rsqrt(call["running_var"] + eps)
+    scaled = mean if scale is None else mean * scale
+    bias = -scaled * rstd if shift is None else torch.addcmul(shift, scaled, rstd, value=-1)
     return _per_channel(bias.to(y.dtype), y.ndim)
 
 

@@ -20,7 +20,7 @@ def frozen(model: torch.nn.Module, device: torch.device) -> Iterator[None]:
         model: the model.
         device: where it runs.
     """
-    modes = [(module, module.training) for module in model.modules()]
+    in_training = [module for module in model.modules() if module.training]
     tensors = (*model.parameters(), *model.buffers())
     trained = [one for one in tensors if one.is_leaf and one.requires_grad]
     buffers = [(one, one._version, one.clone()) for one in model.buffers()]
@@ -32,11 +32,12 @@ def frozen(model: torch.nn.Module, device: torch.device) -> Iterator[None]:
         try:
             for one in trained:
                 one.requires_grad = False
-            model.eval()
+            if in_training:
+                model.eval()
             yield
         finally:
-            for module, training in modes:
-                module.training = training
+            for module in in_training:
+                module.training = True
             with torch.no_grad():
                 for one, version, values in buffers:
                     if one._version != version:

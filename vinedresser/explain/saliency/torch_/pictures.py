@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from vinedresser.explain.saliency.options import Method, Postprocess
-from vinedresser.explain.saliency.torch_.arrangement import Arranged, arranged
-from vinedresser.explain.saliency.torch_.axes import Axes, Role
-from vinedresser.explain.saliency.torch_.tracer import Noted
+from vinedresser.explain.saliency.torch_.terms import Term
 
 __all__ = ["Pictures"]
 
@@ -19,58 +16,24 @@ class Pictures:
     """Sums pictures of terms; those of one size are added before they are enlarged.
 
     Args:
-        method: what is shown.
-        postprocess: what is done to each term before its channels are summed.
-        pixels: roles of the dimensions of the map; none for no map.
-
-    Attributes:
-        pixels: the same.
+        rescaled: whether each term is scaled to [0, 1] first.
     """
 
-    def __init__(self, method: Method, postprocess: Postprocess, *pixels: Role) -> None:
-        self._method = method
-        self._postprocess = postprocess
-        self.pixels = pixels
+    def __init__(self, *, rescaled: bool) -> None:
+        self._rescaled = rescaled
         self._by_size: dict[torch.Size, torch.Tensor] = {}
 
-    def add_input(self, values: torch.Tensor, axes: Axes) -> None:
-        """Add a term with the axes of the input, [batch, ...]."""
-        if self.pixels:
-            # A copy, since it is changed.
-            self._add(arranged(values.clone(), axes, len(values)))
-
-    def add(self, noted: Noted, gradient: torch.Tensor, product: Arranged) -> None:
-        """Add the term of an operator, if its result has pixels.
-
-        Args:
-            noted: the operator.
-            gradient: gradient with respect to its result.
-            product: gradient times implicit bias; it is changed.
-        """
-        if not (self.pixels and product.has(*self.pixels)):
+    def add(self, term: Term) -> None:
+        """Add a term, if it has pixels."""
+        picture = term.picture
+        if picture is None:
             return
-        if self._method == "fullgrad":
-            self._add(product)
-        elif self._method == "simple_fullgrad":
-            batch = product.values.shape[product.places["example"]]
-            self._add(arranged(gradient.clone(), noted.axes, batch))
-
-    def _add(self, term: Arranged) -> None:
-        picture = self._processed(term)
+        if self._rescaled:
+            shape = [-1, *[1] * (picture.ndim - 1)]
+            least, most = term.least.view(shape), term.most.view(shape)
+            picture = (picture - term.layers * least) / (most - least + _EPSILON)
         size = picture.shape[1:]
         self._by_size[size] = self._by_size.get(size, 0) + picture
-
-    def _processed(self, term: Arranged) -> torch.Tensor:
-        """Return a term's picture, [batch, pixels...]; the term is changed."""
-        if self._postprocess != "none":
-            # In place: new memory for a large term costs more than the arithmetic.
-            term.values.abs_()
-        picture = term.picture(*self.pixels)
-        if self._postprocess != "rescale":
-            return picture
-        least, most = (one.view(-1, *[1] * len(self.pixels)) for one in term.ranges())
-        layers = term.values.numel() // max(1, picture.numel())
-        return (picture - layers * least) / (most - least + _EPSILON)
 
     def enlarged(self, *lengths: int) -> torch.Tensor | None:
         """Return the sum of all pictures, float32 [batch, pixels...]; None if there is no map.

@@ -11,6 +11,7 @@ from torch.autograd.graph import get_gradient_edge
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from vinedresser.explain.saliency.torch_.axes import Axes, axes_of_output
+from vinedresser.explain.saliency.torch_.biases import Bias, dense
 from vinedresser.explain.saliency.torch_.followed import Followed
 from vinedresser.explain.saliency.torch_.implicit_biases import (
     DispatchState,
@@ -29,7 +30,7 @@ class Noted(NamedTuple):
         layer: path of the module that called it; "" for the model itself.
         operator: its name.
         name: both, and the number of the call from the second one on.
-        bias: implicit bias, broadcastable to the result.
+        bias: implicit bias.
         shape: shape of the result.
         axes: where examples and pixels lie in the result.
     """
@@ -37,7 +38,7 @@ class Noted(NamedTuple):
     layer: str
     operator: str
     name: str
-    bias: torch.Tensor
+    bias: Bias
     shape: torch.Size
     axes: Axes
 
@@ -173,9 +174,7 @@ class Tracer(TorchDispatchMode):
     def _miss(self, what: str) -> None:
         self.uncovered[f"{what} in {self._path[-1] or 'the model'}"] = None
 
-    def _note(
-        self, call: Call, output: torch.Tensor, bias: torch.Tensor | None, axes: Axes
-    ) -> None:
+    def _note(self, call: Call, output: torch.Tensor, bias: Bias | None, axes: Axes) -> None:
         if bias is None or not output.is_floating_point():
             return
         layer = self._path[-1]
@@ -190,7 +189,7 @@ class Tracer(TorchDispatchMode):
 def _lifted(
     base: torch.Tensor,
     view: torch.Tensor,
-    bias: torch.Tensor | None,
+    bias: Bias | None,
     before: torch.Tensor | None,
 ) -> torch.Tensor | None:
     """Return the implicit bias of the whole tensor, a part of which an operator has changed.
@@ -205,5 +204,5 @@ def _lifted(
         return None
     whole = torch.zeros_like(base) if before is None else before
     part = whole.as_strided(view.size(), view.stride(), view.storage_offset())
-    part.copy_(torch.zeros_like(view) if bias is None else bias)
+    part.copy_(torch.zeros_like(view) if bias is None else dense(bias, view))
     return whole
