@@ -12,9 +12,8 @@ import safetensors
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
-from vinedresser.capture.adapters.checkpoint import replacing
 from vinedresser.errors import NotAFile, PruningError
-from vinedresser.store.storage.files import open_file
+from vinedresser.store.storage.files import open_file, replacing
 
 __all__ = ["check_shapes", "read_tensors", "reading", "write_tensors"]
 

@@ -12,7 +12,6 @@ from keras.src.backend.common.keras_tensor import any_symbolic_tensors
 from keras.src.backend.common.symbolic_scope import in_symbolic_scope
 
 from vinedresser.capture.adapters.adapter import Adapter
-from vinedresser.capture.adapters.checkpoint import replacing
 from vinedresser.capture.adapters.training_setup import TrainingSetup
 from vinedresser.capture.keras_.loops.builtin_loops import BuiltinLoops
 from vinedresser.capture.keras_.loops.custom_loop import CustomLoop
@@ -24,6 +23,7 @@ from vinedresser.capture.keras_.step_runner import Execution, StepRunner
 from vinedresser.capture.recording.session import Session
 from vinedresser.errors import ConfigError
 from vinedresser.store.collections.modules import ModuleInfo
+from vinedresser.store.storage.files import replacing
 
 
 class KerasAdapter(Adapter):

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
-from vinedresser.capture.adapters.checkpoint import replacing
 from vinedresser.capture.sklearn_.stages import stages_of
+from vinedresser.store.storage.files import replacing
 
 
 def save_checkpoint(estimator: Any, directory: Path, step: int) -> None:

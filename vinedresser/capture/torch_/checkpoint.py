@@ -12,8 +12,8 @@ from safetensors.torch import save_file
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from vinedresser.capture.adapters.checkpoint import replacing
 from vinedresser.capture.torch_.names import unwrapped
+from vinedresser.store.storage.files import replacing
 
 
 def save_checkpoint(model: nn.Module, directory: Path, step: int) -> None:

@@ -10,7 +10,6 @@ import xgboost
 from xgboost.callback import TrainingCallback
 
 from vinedresser.capture.adapters.adapter import Adapter
-from vinedresser.capture.adapters.checkpoint import replacing
 from vinedresser.capture.adapters.training_setup import TrainingSetup
 from vinedresser.capture.recording.session import Session
 from vinedresser.capture.xgboost_.booster_info import training_setup
@@ -18,6 +17,7 @@ from vinedresser.capture.xgboost_.contributions import feature_names
 from vinedresser.capture.xgboost_.data import named_sets
 from vinedresser.capture.xgboost_.round_recorder import EvalsLog, RoundRecorder
 from vinedresser.errors import ConfigError
+from vinedresser.store.storage.files import replacing
 
 __all__ = ["IdleCallback", "XGBoostCallback"]
 

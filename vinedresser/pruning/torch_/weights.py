@@ -8,9 +8,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from vinedresser.capture.adapters.checkpoint import replacing
 from vinedresser.errors import PruningError
 from vinedresser.pruning.weights import check_shapes, reading
+from vinedresser.store.storage.files import replacing
 
 __all__ = ["read_weights", "write_weights"]
 

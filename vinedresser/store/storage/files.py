@@ -7,6 +7,7 @@ that blocks its reader. The root itself may be a link, since the user chose it.
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import stat
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from vinedresser.errors import NotAFile
+from vinedresser.store.storage.base import TEMPORARY
 
 __all__ = [
     "APPEND",
@@ -24,7 +26,14 @@ __all__ = [
     "naming_obstacles",
     "open_file",
     "open_folder",
+    "replacing",
+    "temporary_name",
 ]
+
+# Threads, processes, containers and machines may write the same file at once, each under its own
+# temporary name. Process ids repeat between machines; a fork repeats the token.
+_TOKEN = os.urandom(4).hex()
+_NUMBERS = itertools.count()
 
 # Flags that open or create a file to append to it.
 APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
@@ -100,6 +109,30 @@ def open_folder(root: str | os.PathLike[str], folder: str) -> int:
             os.close(descriptor)
         descriptor = inner
     return descriptor
+
+
+def temporary_name(name: str) -> str:
+    """Return a new name, which nobody can foresee, for a file until it is complete."""
+    return f"{TEMPORARY}{_TOKEN}-{os.getpid()}-{next(_NUMBERS)}-{name}"
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield the path of a temporary file that replaces a file at the end, unless there is an error.
+
+    Args:
+        path: path of the file; its directory is created if missing.
+
+    Raises:
+        OSError: the directory or the file cannot be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(temporary_name(path.name))
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def folder_mode() -> int:

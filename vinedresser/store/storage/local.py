@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import itertools
 import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,12 +17,14 @@ from vinedresser.errors import (
     StoreFull,
 )
 from vinedresser.store.storage.base import TEMPORARY, Buffer, Span, check_key
-from vinedresser.store.storage.files import make_folder, naming_obstacles, open_file, open_folder
+from vinedresser.store.storage.files import (
+    make_folder,
+    naming_obstacles,
+    open_file,
+    open_folder,
+    temporary_name,
+)
 
-# Threads, processes, containers and machines may put the same key at once, each under its own
-# temporary name. Process ids repeat between machines; a fork repeats the token.
-_TOKEN = os.urandom(4).hex()
-_NUMBERS = itertools.count()
 # The kernel takes at most IOV_MAX buffers in one writev.
 _MOST_PARTS = min(os.sysconf("SC_IOV_MAX"), 1024)
 # Bytes that are drawn before they are written: few enough to stay in the processor's cache if the
@@ -88,7 +89,7 @@ class LocalStorage:
                 "more is written to it"
             )
         parent, _, name = key.rpartition("/")
-        temporary = f"{TEMPORARY}{_TOKEN}-{os.getpid()}-{next(_NUMBERS)}-{name}"
+        temporary = temporary_name(name)
         with self._translated(key):
             try:
                 folder = open_folder(self._root, parent)
