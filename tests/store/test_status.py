@@ -11,11 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from vinedresser.errors import CorruptData, NotARun
+from vinedresser.errors import CorruptData, NotARun, StillRunning
+from vinedresser.infra.launcher import settle
 from vinedresser.processes import ProcessIdentity, identify, this_process
 from vinedresser.store.records import (
+    ClaimRecord,
     ExitRecord,
     Heartbeat,
+    LaunchRecord,
     StopRecord,
     SupervisorRecord,
     heartbeat_key,
@@ -216,6 +219,25 @@ def test_when_a_rank_is_over(
     beat(storage, away(here), age=6)
     assert rank_is_over(storage, 0)
     assert not rank_is_over(storage, 1)
+
+
+def test_an_additional_run_ends_with_the_process_that_claimed_it(
+    storage: LocalStorage, gone: ProcessIdentity, here: ProcessIdentity
+) -> None:
+    # Of a job of several ranks, another one may still begin.
+    jobs = ["7", "null", "{}", json.dumps({"parent": asdict(gone)}), json.dumps({"RUN": "a"})]
+    for processes in (*jobs, json.dumps(asdict(here)), json.dumps(asdict(away(gone)))):
+        write_record(storage, ClaimRecord(processes))
+        assert run_status(storage).state == "running"
+        with pytest.raises(StillRunning):
+            settle(storage.location)
+    write_record(storage, ClaimRecord(json.dumps(asdict(gone))))
+    assert run_status(storage).state == "dead"
+    write_record(storage, LaunchRecord(["train"], "/"))
+    assert run_status(storage).state == "running", "another process of the script may train"
+    storage.delete(LaunchRecord.KEY)
+    assert settle(storage.location).cause == "killed"
+    assert run_status(storage).state == "killed"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,13 @@ from typing import Any, TypeVar
 
 from vinedresser.errors import CorruptData
 from vinedresser.processes import ProcessIdentity, is_alive
-from vinedresser.store.records import Heartbeat, Record, read_record
+from vinedresser.store.records import (
+    ClaimRecord,
+    Heartbeat,
+    LaunchRecord,
+    Record,
+    read_record,
+)
 from vinedresser.store.storage import LocalStorage, Storage
 from vinedresser.store.storage.location import is_remote
 from vinedresser.store.storage.spool import read_target, spools
@@ -17,6 +23,7 @@ from vinedresser.store.storage.spool import read_target, spools
 __all__ = [
     "LOST_AFTER",
     "RankLiveness",
+    "claimer_is_gone",
     "process_alive",
     "rank_liveness",
     "read_record_or_none",
@@ -73,6 +80,24 @@ def process_alive(process: dict[str, Any]) -> bool | None:
         process: a `ProcessIdentity` as JSON.
     """
     return is_alive(ProcessIdentity(**process))
+
+
+def claimer_is_gone(storage: Storage) -> bool:
+    """Return whether the only process of a script that could write an additional run has ended.
+
+    It may have been killed before its first heartbeat. A run that was launched is never that one's:
+    another process of the script may still write it.
+
+    Args:
+        storage: the run's storage.
+
+    Raises:
+        StoreError: the storage refused.
+    """
+    claim = read_record_or_none(storage, ClaimRecord, ClaimRecord.KEY, [])
+    if claim is None or claim.process is None or storage.exists(LaunchRecord.KEY):
+        return False
+    return is_alive(claim.process) is False
 
 
 def read_record_or_none(storage: Storage, kind: type[R], key: str, faults: list[str]) -> R | None:

@@ -10,6 +10,7 @@ from vinedresser.errors import NotARun
 from vinedresser.store.liveness import (
     LOST_AFTER,
     RankLiveness,
+    claimer_is_gone,
     process_alive,
     rank_liveness,
     read_record_or_none,
@@ -169,6 +170,8 @@ def _may_start(storage: Storage, started: int, faults: list[str]) -> bool:
     if record is None:
         raise NotARun(f"{storage.location}: not a run: there is no {RunRecord.KEY}")
     if started >= record.world_size:
+        return False
+    if claimer_is_gone(storage):
         return False
     launch = read_record_or_none(storage, LaunchRecord, LaunchRecord.KEY, faults)
     owner = process_alive(launch.owner) if launch is not None and launch.owner else None

@@ -115,4 +115,4 @@ def _processes(environment: Environment) -> str:
     if said:
         return json.dumps(said)
     parent = identify(os.getppid())
-    return json.dumps(asdict(parent) if parent else os.getppid())
+    return json.dumps({"parent": asdict(parent) if parent else os.getppid()})

@@ -17,7 +17,7 @@ from vinedresser.processes import (
     processes_with,
     wait_for_end,
 )
-from vinedresser.store.liveness import read_record_or_none
+from vinedresser.store.liveness import claimer_is_gone, read_record_or_none
 from vinedresser.store.records import (
     ExitRecord,
     LaunchRecord,
@@ -143,7 +143,7 @@ def _continues(path: Path, storage: Storage, run: RunRecord) -> bool:
         return any(is_alive(sign.identity()) for sign in signs)
     if launch is not None and launch.owner:
         return is_alive(ProcessIdentity(**launch.owner)) is not False
-    return time.time() - run.created < _STARTING
+    return time.time() - run.created < _STARTING and not claimer_is_gone(storage)
 
 
 def _end_processes(path: Path, storage: Storage, run: RunRecord, grace: float | None) -> None:

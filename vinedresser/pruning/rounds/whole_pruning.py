@@ -90,23 +90,6 @@ def _end_step(hook: Hook) -> None:
     hook.flush()
 
 
-def _hook() -> Hook:
-    """Return the hook of a round's run.
-
-    Many trials are ended in this moment, by the figures of the last round. A run without a process
-    would be awaited for a minute.
-    """
-    received: list[int] = []
-    # Blocking the signal in this thread would not keep it from the others.
-    handler = signal.signal(signal.SIGTERM, lambda number, _: received.append(number))
-    try:
-        return Hook()
-    finally:
-        signal.signal(signal.SIGTERM, handler or signal.SIG_DFL)
-        for number in received[:1]:
-            signal.raise_signal(number)
-
-
 def _round(
     folder: Path, number: int, table: PruneTable, tuning: Mapping[str, Any]
 ) -> RoundRecord | None:
@@ -117,7 +100,7 @@ def _round(
     record = read_record(LocalStorage(round_folder(folder, number)), RoundRecord)
     if record is not None or read_record(LocalStorage(folder), ResultRecord) is not None:
         return record
-    with _hook() as hook:
+    with Hook() as hook:
         return Round(folder, number, table, hook).execute(tuning)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
+from vinedresser.processes import ProcessIdentity
 from vinedresser.store.records.record import Record
 
 __all__ = [
@@ -69,12 +71,20 @@ class ClaimRecord(Record):
     """The processes that write a run whose script creates no hook; the first ones win.
 
     Attributes:
-        processes: identity of a single process, or id of the job of several ranks.
+        processes: identity of a single process as JSON, or id of the job of several ranks.
     """
 
     KEY: ClassVar[str] = "claim.json"
 
     processes: str
+
+    @property
+    def process(self) -> ProcessIdentity | None:
+        """The single process; None for a job of several ranks."""
+        try:
+            return ProcessIdentity(**json.loads(self.processes))
+        except (ValueError, TypeError, RecursionError):
+            return None
 
 
 @dataclass(frozen=True)
