@@ -102,6 +102,8 @@ kind = { values = ["", "nan"], when = { "prune.amount" = 3 } }""",
     )
     store = tmp_path / "runs" / "search"
     assert "3 finished, 1 stopped" in output
+    table = [one.split() for one in output.splitlines() if one.startswith("trial-")]
+    assert {(one[1], one[2]) for one in table if len(one) > 2} >= {("finished", "2")}
     trials = {one.name: costs(one) for one in (store / "prunings").iterdir()}
     # Of the one that was stopped, no models are kept.
     assert trials.keys() == {"trial-0000", "trial-0002", "trial-0003"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -277,6 +278,27 @@ def test_several_objectives_make_a_front() -> None:
         assert sweep.report(number, 1, values[0]) is None
         sweep.tell(number, FINISHED, values)
     assert sorted(one.result for one in sweep.best()) == [(0.8, 1.0), (0.9, 5.0)]
+
+
+def test_epochs_are_counted_with_several_objectives_too(tmp_path: Path) -> None:
+    goals = [{"metric": one, "direction": "maximize"} for one in ("accuracy", "speed")]
+    path = tmp_path / "journal.log"
+    sweep = study(path, metric="", objectives=goals, pruner="none", sampler="tpe")
+    for end in ("finished", "stopped"):
+        number = begin(sweep).number
+        for epoch, value in ((1, 0.5), (2, 0.7), (2, 0.9), (1, 0.9)):
+            assert sweep.report(number, epoch, value) is None
+        nonfinite = sweep.report(number, 3, math.nan)
+        assert nonfinite is not None
+        assert nonfinite.fault == "nonfinite"
+        sweep.tell(number, TrialEnd(end), [0.7, 1.0] if end == "finished" else [])
+    sweep.close()
+    resumed = study(path, metric="", objectives=goals, pruner="none", sampler="tpe")
+    assert [(one.epochs, one.values) for one in resumed.trials()] == [(2, {1: 0.5, 2: 0.7})] * 2
+    # Optuna's sampler must accept trials that ended early.
+    for _ in range(12):
+        resumed.tell(begin(resumed).number, FINISHED, [0.1, 0.2])
+    resumed.close()
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,8 @@ _NAME = "sweep"
 _FEW = 4
 # Keys of a trial's user attributes in Optuna.
 _ENDING, _CHOSEN, _SUSPECTED = "ending", "parameters", "suspected"
+# And the beginning of those of its values with several objectives, before the number of the epoch.
+_EPOCH = "epoch "
 
 
 class Study:
@@ -151,7 +153,7 @@ class Study:
             reports after that are kept, but no trial is compared with them.
         """
         trial = self._running[number]
-        reported = self._frozen(number).intermediate_values
+        reported = _values(self._frozen(number))
         if epoch <= max(reported, default=0):
             return None
         if not math.isfinite(value):
@@ -159,6 +161,7 @@ class Study:
             return TrialEnd("stopped", f"{metric} is {value} at epoch {epoch}", fault="nonfinite")
         if len(self.settings.goals) > 1:
             # Optuna supports neither intermediate values nor pruning with several objectives.
+            trial.set_user_attr(f"{_EPOCH}{epoch}", value)
             return None
         trial.report(value, epoch)
         if number in self._cut:
@@ -290,7 +293,17 @@ def _trial(found: FrozenTrial) -> Trial:
     return Trial(
         number=found.number,
         parameters=found.user_attrs.get(_CHOSEN, {}),
-        values=dict(found.intermediate_values),
+        values=_values(found),
         result=tuple(found.values) if found.state is OptunaState.COMPLETE else (),
         ending=TrialEnd(**ending) if ending and found.state.is_finished() else TrialEnd("running"),
     )
+
+
+def _values(found: FrozenTrial) -> dict[int, float]:
+    """Return the values of the first objective by epoch."""
+    several = {
+        int(name.removeprefix(_EPOCH)): value
+        for name, value in found.user_attrs.items()
+        if name.startswith(_EPOCH)
+    }
+    return several or dict(found.intermediate_values)
