@@ -7,7 +7,7 @@ KEY: problem; expected value``.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -64,11 +64,18 @@ def build(kind: type[T], table: object, where: str) -> T:
     try:
         return TypeAdapter(kind).validate_python(dict(table))
     except ValidationError as error:
-        raise ConfigError(_message(error.errors()[0], where)) from error
+        raise ConfigError(_message(error.errors(), table, where)) from error
 
 
-def _message(error: ErrorDetails, where: str) -> str:
+def _message(errors: Sequence[ErrorDetails], table: Mapping[str, Any], where: str) -> str:
     """Return a message for pydantic's first error."""
+    error = errors[0]
+    top, *rest = error["loc"] or ("",)
+    given = table.get(str(top))
+    if rest and isinstance(rest[0], str) and not isinstance(given, Mapping):
+        # Of several types, pydantic reports an error for each, under the name of the type.
+        each = dict.fromkeys(one["msg"].lower() for one in errors if one["loc"][:1] == (top,))
+        return f"{where}.{top}: {' or '.join(each)}, not {given!r}"
     key = ".".join(str(part) for part in error["loc"])
     if error["type"] in ("missing", "missing_argument"):
         return f"{where}.{key}: is missing"
