@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import signal
@@ -16,97 +15,16 @@ import psutil
 import pytest
 import torch
 
-from tests.paths import ROOT
+from tests.flows.pruning_flows import MODULE, prune, records, start, weights, write
 from tests.pruning.rounds import functions
 from tests.waiting import until
 from vinedresser import open_run
 from vinedresser.pruning import load
 from vinedresser.pruning.folders import round_folder
-from vinedresser.pruning.rounds.round_record import RoundRecord
-from vinedresser.store.records import read_record
-from vinedresser.store.storage import LocalStorage
 
 pytestmark = [pytest.mark.timeout(400), pytest.mark.thorough]
 
-MODULE = "tests.pruning.rounds.functions"
-PRUNE = f"""
-[prune]
-model = "{MODULE}:network"
-weights = "{MODULE}:pretrain"
-example = "{MODULE}:example"
-train = "{MODULE}:train"
-evaluate = "{MODULE}:evaluate"
-losses = "{MODULE}:losses"
-criterion = "taylor_weight"
-amount = 4
-{{more}}
-
-[run]
-name = "small"
-cwd = "{ROOT}"
-grace = 2.0
-parameters = {{{{ lr = {{lr}}{{parameters}} }}}}
-environment = {{{{ {{environment}} }}}}
-
-{{tables}}
-"""
-
 Runs = Callable[[Path], dict[str, Any]]
-
-
-def write(
-    folder: Path,
-    more: str = "rounds = 2",
-    *,
-    parameters: str = "",
-    environment: str = "",
-    tables: str = "[rules.nonfinite]",
-    lr: float = 0.01,
-) -> None:
-    """Write a prune file."""
-    text = PRUNE.format(
-        more=more, parameters=parameters, environment=environment, tables=tables, lr=lr
-    )
-    (folder / "prune.toml").write_text(text, encoding="utf-8")
-
-
-def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    """Start a pruning."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "vinedresser", "prune", "prune.toml", *arguments],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env={**os.environ, "COLUMNS": "200"},
-    )
-
-
-def prune(folder: Path, *arguments: str) -> tuple[int, str]:
-    """Run a pruning; return its exit code and what it printed."""
-    flow = start(folder, *arguments)
-    output, _ = flow.communicate()
-    return flow.returncode, output
-
-
-def records(store: Path) -> list[RoundRecord]:
-    """Return the records of the rounds, without what differs between machines and moments."""
-    found: list[RoundRecord] = []
-    while (
-        one := read_record(LocalStorage(round_folder(store, len(found))), RoundRecord)
-    ) is not None:
-        same = {"latency": 1.0, "original_latency": 1.0, "run": one.run.partition("-2")[0]}
-        found.append(RoundRecord.from_json(one.to_json() | same))
-    return found
-
-
-def weights(store: Path) -> dict[str, bytes]:
-    """Return all saved weights by path."""
-    return {
-        str(one.relative_to(store)): one.read_bytes()
-        for one in store.rglob("*.safetensors")
-        if "models" in one.parts
-    }
 
 
 @pytest.fixture(scope="module")
@@ -253,6 +171,20 @@ def test_a_fine_tuning_that_goes_wrong(tmp_path: Path, mlflow_runs: Runs) -> Non
     runs = mlflow_runs(tmp_path / "runs")
     assert runs["small"]["status"] == "FAILED"
     assert runs["round-1"]["tags"]["stop.rule"] == "nonfinite"
+
+
+def test_a_fault_in_the_last_step_refuses_the_round(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        parameters=', kind = "last"',
+        tables='[rules.nonfinite]\nseverity = "stop"\nevery = 1',
+    )
+    code, output = prune(tmp_path)
+    assert code == 1, output
+    # Whether the rule is in time to stop the evaluation depends on the machine.
+    assert "round-1 was stopped: " in output or "round-1 is refused: nonfinite found" in output
+    assert "result           round 0: no round was completed" in output
+    assert not (round_folder(tmp_path / "runs" / "small", 1) / "round.json").exists()
 
 
 def test_a_fine_tuning_that_a_rule_stopped_begins_again_corrected(

@@ -2,6 +2,7 @@
 
 NAME/result.json                 which round is the result
 NAME/models/round-2/pruned/      the model before fine-tuning
+NAME/models/round-2/tuning/      weights that a script has saved, while it fine-tunes the model
 NAME/models/round-2/tuned/       the model after it
 NAME/models/round-2/round.json   the record of the round; written last
 """
@@ -15,9 +16,9 @@ from typing import ClassVar
 from vinedresser.store.records import Record, read_record
 from vinedresser.store.storage import LocalStorage
 
-__all__ = ["PRUNED", "TUNED", "ResultRecord", "model_folder", "round_folder"]
+__all__ = ["PRUNED", "TUNED", "TUNING", "ResultRecord", "model_folder", "round_folder"]
 
-PRUNED, TUNED = "pruned", "tuned"
+PRUNED, TUNING, TUNED = "pruned", "tuning", "tuned"
 
 
 @dataclass(frozen=True)

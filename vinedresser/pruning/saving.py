@@ -16,11 +16,11 @@ from vinedresser.pruning.plan import Plan, plan_from_json
 from vinedresser.pruning.proof import Check, Proof
 from vinedresser.store.storage.local import LocalStorage
 
-__all__ = ["is_saved", "load", "load_with_plans", "read_proof", "save", "save_model"]
+__all__ = ["WEIGHTS", "is_saved", "load", "load_with_plans", "read_proof", "save", "save_model"]
 
 Model = TypeVar("Model")
 
-_WEIGHTS, _PROOF = "weights.safetensors", "proof.json"
+WEIGHTS, _PROOF = "weights.safetensors", "proof.json"
 # Largest plan that is read, in bytes: enough for ten million channels.
 _MOST = 256 << 20
 
@@ -62,12 +62,12 @@ def save_model(model: Any, plans: Sequence[Plan], proof: Proof | None, folder: P
     if proof is not None:
         storage.put(_PROOF, [json.dumps(asdict(proof), indent=1).encode(), b"\n"])
     # Last: with the weights, the model is complete.
-    backend_of(model).write_weights(model, folder / _WEIGHTS)
+    backend_of(model).write_weights(model, folder / WEIGHTS)
 
 
 def is_saved(folder: Path) -> bool:
     """Return whether a folder has a complete saved model."""
-    return (folder / _WEIGHTS).exists()
+    return (folder / WEIGHTS).exists()
 
 
 def load(folder: str | Path, build: Callable[[], Model]) -> Model:
@@ -105,7 +105,7 @@ def load_with_plans(folder: str | Path, build: Callable[[], Model]) -> tuple[Mod
             model = backend.removed(model, plan)
         except PruningError as error:
             raise PruningError(f"{folder}/plan-{number}.json: {error}") from error
-    backend.read_weights(model, folder / _WEIGHTS)
+    backend.read_weights(model, folder / WEIGHTS)
     return model, plans
 
 

@@ -224,7 +224,11 @@ def test_the_checkpoint_of_a_run_is_a_file_of_weights(tmp_path: Path) -> None:
         ({"amount": ["10%", "x"]}, "amount: must be a number above 0 or a share"),
         ({"amount": {"conv": -1}}, "amount: must be"),
         ({"latency": "120%"}, "latency: must be"),
-        ({"train": "train.py"}, 'train: must be "module:function"'),
+        ({"train": "train.py"}, 'train: must be "module:function", or a command such as'),
+        ({"train": []}, "train: is empty"),
+        ({"train": [""]}, "train: is empty"),
+        ({"train": ["python", "f.py", "--api-key", "s3cr3t"]}, "train: has what looks like a sec"),
+        ({"train": ["python", "f.py"], "teacher": True}, "teacher: not supported with a command"),
         ({"max_drop": -0.1}, "max_drop: must be at least 0"),
         ({"max_drop": float("nan")}, "max_drop: must be at least 0"),
         ({"rounds": 0}, "rounds: must be at least 1"),
@@ -240,6 +244,10 @@ def test_settings_survive_as_parameters() -> None:
     table = dataclasses.replace(TABLE, ignore=["0"], parameters="50%", teacher=True, max_drop=0.0)
     parameters = json.loads(json.dumps(table.to_parameters()))
     assert PruneTable.from_parameters({**parameters, "lr": 0.1}) == table
+    table = dataclasses.replace(TABLE, train=["python", "finetune.py"])
+    parameters = json.loads(json.dumps(table.to_parameters()))
+    assert PruneTable.from_parameters(parameters) == table
+    assert "train" not in table.functions
 
 
 def test_a_missing_function_is_named() -> None:

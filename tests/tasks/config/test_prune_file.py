@@ -22,6 +22,11 @@ evaluate = "{MODULE}:evaluate"
 RUN = f'[run]\nname = "small"\ncwd = "{ROOT}"\n'
 
 
+def command(train: str) -> str:
+    """Return the keys of a pruning with a command."""
+    return FUNCTIONS.replace(f'"{MODULE}:train"', train)
+
+
 def write(folder: Path, prune: str = FUNCTIONS, rest: str = RUN) -> Path:
     path = folder / "prune.toml"
     path.write_text(f"[prune]\n{prune}\n{rest}", encoding="utf-8")
@@ -71,6 +76,12 @@ def test_weights_are_relative_to_the_file(tmp_path: Path) -> None:
         (f"{FUNCTIONS}weights = 'w.pt'", RUN, "prune.weights: .*w.pt: no such file"),
         (FUNCTIONS.replace("tests.", "tsts."), RUN, "prune.model: no module tsts in"),
         ("model = 'a:b'", RUN, "prune.example: is missing"),
+        (command("[]"), RUN, "prune: train: is empty"),
+        (command("[1]"), RUN, r"prune.train: input should be a valid string, not \[1\]"),
+        (command("1"), RUN, "prune.train: input should be a valid string or .* list, not 1"),
+        (command('["python", "missing.py"]'), RUN, r"prune.train: .*/missing\.py: no such script"),
+        (command('["no-such-program"]'), RUN, "prune.train: no-such-program: no such program"),
+        (command('["true"]'), f"{RUN}attach = false", "run.attach: must be true with a command"),
     ],
 )
 def test_what_is_wrong_is_named(prune: str, rest: str, said: str, tmp_path: Path) -> None:

@@ -13,7 +13,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from vinedresser.capture import Hook
+from vinedresser.capture.run.claims import claim
+from vinedresser.capture.run.environment import Environment
 from vinedresser.errors import ConfigError, PruningError
+from vinedresser.infra.command_line import parameters_as_options, resolved_command
 from vinedresser.pruning.folders import PRUNED, TUNED, round_folder
 from vinedresser.pruning.one_round import prune
 from vinedresser.pruning.plan import Plan
@@ -26,6 +29,7 @@ from vinedresser.pruning.rounds.figures import (
 )
 from vinedresser.pruning.rounds.round_record import RoundRecord
 from vinedresser.pruning.rounds.settings import PREFIX, PruneTable, tuning_of
+from vinedresser.pruning.rounds.tuning_command import fine_tune_by_command
 from vinedresser.pruning.rounds.user_functions import UserFunctions
 from vinedresser.pruning.saving import is_saved, load_with_plans, read_proof, save_model
 from vinedresser.store.records import Record, read_record, write_record
@@ -59,10 +63,13 @@ def main(**parameters: Any) -> None:
             each with a prefix, and the parameters of the fine-tuning.
     """
     folder, number = Path(parameters.pop(FOLDER)), parameters.pop(NUMBER)
+    table = PruneTable.from_parameters(parameters)
+    if table.command is not None:
+        # The hooks of the command then open additional runs.
+        claim(Environment.read())
     try:
         with Hook() as hook:
-            this = Round(folder, number, PruneTable.from_parameters(parameters), hook)
-            this.execute(tuning_of(parameters))
+            Round(folder, number, table, hook).execute(tuning_of(parameters))
     except (PruningError, ConfigError) as error:
         here = LocalStorage(round_folder(folder, number))
         write_record(here, Refusal(str(error)))
@@ -97,7 +104,9 @@ class Round:
             tuning: parameters of the fine-tuning by name.
 
         Raises:
-            PruningError: the model cannot be pruned this way, or its evaluation is not finite.
+            PruningError: the model cannot be pruned this way, or it or its evaluation is not finite
+                after the fine-tuning.
+            SystemExit: the command that fine-tunes the model failed or was stopped.
             OSError: a file cannot be written.
         """
         original = self._original()
@@ -106,16 +115,29 @@ class Round:
             return self._record(original, original, before=figure, figure=figure)
         model, plans = self._load(PRUNED) if is_saved(self._here / PRUNED) else self._prune()
         before = self._figure(model)
-        report(self._hook, before=before)
+        if self._table.command is None:
+            report(self._hook, before=before)
         if is_saved(self._here / TUNED):
             model, plans = self._load(TUNED)
         else:
-            extra = {"teacher": original} if self._table.teacher else {}
-            self._functions.train(model, self._hook, **extra, **tuning)
+            self._fine_tune(model, original, tuning)
             # A short training may end before a rule stops it, and a figure need not show it.
-            refuse_nonfinite(model, self._functions.example(), self._table.train)
+            refuse_nonfinite(model, self._functions.example(), self._table.trainer)
             save_model(model, plans, None, self._here / TUNED)
+        if self._table.command is not None:
+            # Earlier, this run would look stalled while the command trains.
+            report(self._hook, before=before)
         return self._record(model, original, before=before, figure=self._figure(model))
+
+    def _fine_tune(self, model: Any, original: Any, tuning: Mapping[str, Any]) -> None:
+        """Fine-tune a model in place."""
+        if self._functions.train is None:
+            command = resolved_command(self._table.command or [])
+            argv = [*command, *parameters_as_options(tuning)]
+            fine_tune_by_command(argv, model, self._here, self._table.trainer)
+            return
+        extra = {"teacher": original} if self._table.teacher else {}
+        self._functions.train(model, self._hook, **extra, **tuning)
 
     def _original(self) -> Any:
         """Return the unpruned model; it is saved once, as building it need not be repeatable."""

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from vinedresser.errors import PruningError
 from vinedresser.infra.entry import is_reference
+from vinedresser.masking import masked_arguments
 from vinedresser.pruning.criteria.registry import criterion_named
 from vinedresser.pruning.selection import Limits
 
@@ -36,7 +37,8 @@ class PruneTable:
         model: builds the unpruned model, with any weights; called in every round.
         example: returns an example input of the model.
         train: fine-tunes a model; called with the model, a `vinedresser.capture.Hook` and the
-            parameters of the runs by name.
+            parameters of the runs by name; or a command, a program and its arguments, which gets
+            the parameters as options and uses `vinedresser.pruning.fine_tuning`.
         evaluate: returns a figure of a model of which more is better, such as its accuracy.
         losses: yields the losses of some batches of a model, for criteria that measure gradients.
         weights: file with the trained weights (``.safetensors``, ``.pt``, ``.pth`` or, of a Keras
@@ -61,7 +63,8 @@ class PruneTable:
         round_to: numbers of remaining channels are multiples of this.
         kinds: what to choose from.
         ignore: layers to leave alone.
-        teacher: pass the unpruned model to ``train`` as ``teacher``, for knowledge distillation.
+        teacher: pass the unpruned model to the function ``train`` as ``teacher``, for knowledge
+            distillation.
         register: name of a registered model in MLflow, of which the result becomes a version with
             the alias "pruned"; None: of none.
         retries: how often a round begins again whose run crashed or was killed.
@@ -69,7 +72,7 @@ class PruneTable:
 
     model: str
     example: str
-    train: str
+    train: str | list[str]
     evaluate: str
     losses: str | None = None
     weights: str | None = None
@@ -93,10 +96,12 @@ class PruneTable:
 
     def __post_init__(self) -> None:
         """Check values that types do not."""
+        self._check_command()
         for key in _FUNCTIONS:
             given = getattr(self, key)
-            if given is not None and not is_reference(given):
-                raise ValueError(f'{key}: must be "module:function", not {given!r}')
+            if isinstance(given, str) and not is_reference(given):
+                other = ', or a command such as ["python", "finetune.py"]' * (key == "train")
+                raise ValueError(f'{key}: must be "module:function"{other}, not {given!r}')
         self._check_criterion()
         self._check_amounts()
         for key in _TARGETS:
@@ -123,7 +128,35 @@ class PruneTable:
     def functions(self) -> dict[str, str]:
         """The names of the user's functions by key."""
         given = {key: getattr(self, key) for key in (*_FUNCTIONS, "weights", "criterion")}
-        return {key: name for key, name in given.items() if name and is_reference(name)}
+        return {
+            key: name for key, name in given.items() if isinstance(name, str) and is_reference(name)
+        }
+
+    @property
+    def command(self) -> list[str] | None:
+        """The program and its arguments that fine-tune a model; None if a function does."""
+        return self.train if isinstance(self.train, list) else None
+
+    @property
+    def trainer(self) -> str:
+        """What fine-tunes a model, for messages."""
+        return self.train if isinstance(self.train, str) else " ".join(self.train)
+
+    def _check_command(self) -> None:
+        if self.command is None:
+            return
+        if not self.command or not self.command[0]:
+            raise ValueError("train: is empty; give a program and its arguments")
+        if masked_arguments(self.command) != self.command:
+            raise ValueError(
+                "train: has what looks like a secret, and would be stored with each round; pass it "
+                "as an environment variable (run.environment_from)"
+            )
+        if self.teacher:
+            raise ValueError(
+                "teacher: not supported with a command; its script gets the unpruned model from "
+                "vinedresser.pruning.fine_tuning.load_teacher"
+            )
 
     def _check_criterion(self) -> None:
         if is_reference(self.criterion):

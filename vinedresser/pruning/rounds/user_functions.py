@@ -27,7 +27,7 @@ class UserFunctions:
     Attributes:
         build: returns the unpruned model, with any weights.
         example: returns an example input.
-        train: fine-tunes a model.
+        train: fine-tunes a model; None if a command does.
         evaluate: returns the figure of a model.
         losses: yields the losses of some batches of a model; None if the criterion needs none.
         criterion: the criterion.
@@ -39,7 +39,7 @@ class UserFunctions:
     def __init__(self, table: PruneTable) -> None:
         self.build = function_named(table.model)
         self.example = function_named(table.example)
-        self.train = function_named(table.train)
+        self.train = function_named(table.train) if isinstance(table.train, str) else None
         self.evaluate = function_named(table.evaluate)
         self.losses = function_named(table.losses) if table.losses is not None else None
         self.criterion: str | Criterion | CustomCriterion = table.criterion

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from vinedresser.errors import ConfigError
+from vinedresser.errors import ConfigError, LaunchError
+from vinedresser.infra.command_line import resolved_command
+from vinedresser.infra.launcher import check_command
 from vinedresser.pruning.rounds.settings import PREFIX, PruneTable
 from vinedresser.tasks.config.experiment import Experiment
 from vinedresser.tasks.config.run_spec import refuse_missing_package
@@ -42,12 +44,14 @@ def checked_table(table: PruneTable, experiment: Experiment) -> PruneTable:
         experiment: the file's experiment.
 
     Raises:
-        ConfigError: a package or the weights are missing, or the experiment does not suit a
-            pruning.
+        ConfigError: a package, the command's program or script, or the weights are missing, or the
+            experiment does not suit a pruning.
     """
     path = experiment.path
     if experiment.runner.name != "local":
         raise ConfigError(f"{path}: run.runner: a pruning runs on this machine; remove it")
+    if table.command is not None:
+        _check_command(table.command, experiment)
     for key, reference in table.functions.items():
         refuse_missing_package(reference, experiment.cwd, f"{path}: prune.{key}")
     for name in experiment.run.parameters:
@@ -60,3 +64,17 @@ def checked_table(table: PruneTable, experiment: Experiment) -> PruneTable:
     if not weights.exists():
         raise ConfigError(f"{path}: prune.weights: {weights}: no such file or folder")
     return replace(table, weights=str(weights))
+
+
+def _check_command(command: Sequence[str], experiment: Experiment) -> None:
+    """Refuse a command that cannot be started, or that no rule would judge."""
+    if not experiment.run.attach:
+        raise ConfigError(
+            f"{experiment.path}: run.attach: must be true with a command as prune.train: each "
+            "fine-tuning is an additional run"
+        )
+    try:
+        environment = experiment.specs[0].environment
+        check_command(resolved_command(command), experiment.cwd, environment)
+    except LaunchError as error:
+        raise ConfigError(f"{experiment.path}: prune.train: {error}") from error

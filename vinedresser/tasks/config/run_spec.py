@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from vinedresser.errors import ConfigError, LaunchError
+from vinedresser.infra.command_line import parameters_as_options, resolved_command
 from vinedresser.infra.configuration import build
 from vinedresser.infra.entry import parameters_as_arguments
 from vinedresser.infra.gpus import visible_gpus
@@ -144,13 +145,7 @@ class RunSpec:
         """Program and arguments, with the parameters."""
         if self.calls:
             return [*self.program, *parameters_as_arguments(self.parameters)]
-        argv = [*self.program]
-        for key, value in self.parameters.items():
-            if value is True:
-                argv.append(f"--{key}")
-            elif value is not False:
-                argv += [f"--{key}", str(value)]
-        return argv
+        return [*self.program, *parameters_as_options(self.parameters)]
 
 
 def run_specs(
@@ -197,9 +192,7 @@ def _spec(run: RunTable, name: str) -> RunSpec:
     if run.entry is not None:
         command = [sys.executable, "-m", "vinedresser.infra.entry", run.entry]
         return RunSpec(name, command, *shared, calls=True)
-    program, *arguments = run.command
-    command = [sys.executable if program in ("python", "python3") else program, *arguments]
-    return RunSpec(name, command, *shared)
+    return RunSpec(name, resolved_command(run.command), *shared)
 
 
 def masked_keys(specs: Sequence[RunSpec]) -> list[str]:
