@@ -18,7 +18,7 @@ from typing import Protocol
 from vinedresser.rules.actions.stop import StopOnSeverity
 from vinedresser.rules.base import Rule
 from vinedresser.rules.engine import Engine
-from vinedresser.rules.root_cause import root_causes
+from vinedresser.rules.root_cause import cause_of
 from vinedresser.store.finding import Finding
 from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.reading.reader import Run
@@ -89,7 +89,7 @@ def judge(
         fatal = next(filter(ending.stops, new), None)
         if fatal and not (asked or run.finished):
             asked = True
-            ending.stop(fatal, _stop_record(_cause_of(fatal, findings), fatal.step))
+            ending.stop(fatal, _stop_record(cause_of(fatal, findings), fatal.step))
 
     begun = False
 
@@ -118,12 +118,6 @@ def _ended(run: Run) -> float | None:
     # A damaged record is one of the run's problems.
     end = read_record_or_none(run.storage, ExitRecord, ExitRecord.KEY, [])
     return end.ended if end is not None and end.cause in ("finished", "stopped") else None
-
-
-def _cause_of(fatal: Finding, findings: list[Finding]) -> Finding:
-    """Return the root cause of a finding; the finding itself if there is no other."""
-    roots = root_causes(findings)
-    return next(root.finding for root in roots if fatal in (root.finding, *root.symptoms))
 
 
 def _stop_record(finding: Finding, step: int) -> StopRecord:

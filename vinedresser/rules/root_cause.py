@@ -8,7 +8,7 @@ from typing import NamedTuple
 from vinedresser.rules.faults import brings_about
 from vinedresser.store.finding import Finding
 
-__all__ = ["RootCause", "root_causes"]
+__all__ = ["RootCause", "cause_of", "root_causes"]
 
 _SEVERITIES = ("stop", "warning", "info")
 
@@ -49,6 +49,17 @@ def root_causes(findings: Sequence[Finding]) -> list[RootCause]:
         found.append(RootCause(root, tuple(symptoms)))
         left = [one for one in left if one is not root and one not in symptoms]
     return sorted(found, key=_rank)
+
+
+def cause_of(finding: Finding, findings: Sequence[Finding]) -> Finding:
+    """Return the root cause of a finding; the finding itself if there is no other.
+
+    Args:
+        finding: one of the findings.
+        findings: findings of one run.
+    """
+    roots = root_causes(findings)
+    return next(root.finding for root in roots if finding in (root.finding, *root.symptoms))
 
 
 def _explained(cause: Finding, findings: Sequence[Finding]) -> list[Finding]:

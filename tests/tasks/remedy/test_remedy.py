@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import math
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from tests.tasks.remedy.findings import finding
 from vinedresser.cli.views.results import print_remedied
 from vinedresser.errors import ConfigError
 from vinedresser.explain.reports.report import write_report
@@ -36,26 +36,6 @@ from vinedresser.tasks.remedy.remedy_attempts import RemedyAttempts, healthy_che
 from vinedresser.testing.runs import make_run, step_record
 
 LOSSES = [2.0, 1.9, 1.8, 1.7, 1.6, 1.5, 1.4, 1.3, 1.2, 1.1, 9.0, 99.0, 999.0, 9e4, 9e5, 9e6]
-
-
-def finding(correction: dict[str, Any], *, rule: str = "own", since: int = 14) -> Finding:
-    return Finding(
-        rule=rule,
-        severity="stop",
-        step=15,
-        since=since,
-        mode="train",
-        rank=0,
-        tensor="losses/own",
-        statistic="loss",
-        value=math.nan,
-        threshold=0.0,
-        confidence=1.0,
-        seen="the loss rose",
-        cause="too large steps",
-        remedy="smaller ones",
-        correction=correction,
-    )
 
 
 def stopped(

@@ -28,6 +28,7 @@ from vinedresser.infra.clusters.runner_settings import RunnerSettings, runner_se
 from vinedresser.infra.configuration import build, load_toml
 from vinedresser.infra.gpus import VISIBLE_GPUS, visible_gpus
 from vinedresser.masking import MASK, masked_text
+from vinedresser.rules.actions.plan import ActionPlan
 from vinedresser.rules.base import Rule, capture_for
 from vinedresser.rules.custom_rules import absolute_reference
 from vinedresser.rules.presets import preset_table
@@ -105,6 +106,11 @@ class Experiment:
     def max_concurrent(self) -> int:
         """Maximum number of runs that train at the same time."""
         return self.run.slots
+
+    @property
+    def action_plan(self) -> ActionPlan:
+        """Which actions follow which finding."""
+        return ActionPlan.from_tables(self.actions, _all_rules(self.rules))
 
     @property
     def notice(self) -> str:
@@ -239,7 +245,7 @@ def experiment_of(
         ),
         actions=checked_actions(
             document.get("actions", {}),
-            {name: entry for group in tables.values() for name, entry in group.items()},
+            _all_rules(tables),
             *(cwd, path),
         ),
         tracking_uri=tracking_uri_in(
@@ -247,6 +253,11 @@ def experiment_of(
         ),
         tracking_experiment=tracking.experiment or run.name,
     )
+
+
+def _all_rules(groups: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the tables of the rules of all groups by name."""
+    return {name: entry for group in groups.values() for name, entry in group.items()}
 
 
 def _refuse_both_ways(run: RunTable, specs: Sequence[RunSpec], path: Path) -> None:

@@ -13,14 +13,12 @@ from vinedresser.pruning.rounds.round_record import RoundRecord
 from vinedresser.pruning.spec import PruningRecord
 from vinedresser.tasks.config.prune_file import Pruning
 from vinedresser.tasks.interruption import INTERRUPTED
-from vinedresser.tasks.lifecycle.earlier_runs import bring_to_end
 from vinedresser.tasks.lifecycle.prepare import RunMaker
 from vinedresser.tasks.lifecycle.run_queue import RunQueue
 from vinedresser.tasks.parents.kinds import is_removed
 from vinedresser.tasks.places.run_place import RunPlace
 from vinedresser.tasks.pruning.round_runs import RoundRuns
 from vinedresser.tasks.remedy.remedy_attempts import RemedyAttempts
-from vinedresser.tasks.stores import runs_in
 
 __all__ = ["RoundQueue", "round_observer"]
 
@@ -62,7 +60,7 @@ class RoundQueue(RunQueue[RoundRuns]):
         self._busy = False
         self._again: RoundRuns | None = None
         self._copy_origin()
-        while (record := RoundRuns(pruning, len(self.rounds)).record()) is not None:
+        while (record := RoundRuns(pruning, len(self.rounds)).accepted_record()) is not None:
             self._add(record)
         if (observe := round_observer.get()) is not None:
             observe(self)
@@ -85,7 +83,7 @@ class RoundQueue(RunQueue[RoundRuns]):
         """Return the place of a round's next run; None if it cannot be made."""
         try:
             if item.attempts is None:
-                self._end_earlier(item)
+                item.end_earlier()
             place = item.next_place(self._maker)
             place.begin()
         except VinedresserError as error:
@@ -125,14 +123,6 @@ class RoundQueue(RunQueue[RoundRuns]):
     def _fail(self, reason: str) -> None:
         self._busy = False
         self.problem = self.over = reason
-
-    def _end_earlier(self, item: RoundRuns) -> None:
-        """Wait for the end of a round's runs that an earlier process began."""
-        experiment = self.pruning.experiment
-        for location in runs_in(experiment.store):
-            # Also those that replaced one that a rule had stopped.
-            if location.name == item.name or location.name.startswith(f"{item.name}-"):
-                bring_to_end(location, experiment.run.grace)
 
     def _copy_origin(self) -> None:
         """Copy the rounds that a branch shares with the pruning from which it is branched."""

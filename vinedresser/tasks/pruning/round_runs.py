@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from vinedresser.pruning.folders import round_folder
+from vinedresser.pruning.folders import TUNED, round_folder
 from vinedresser.pruning.rounds.round_record import RoundRecord
 from vinedresser.pruning.rounds.round_run import Refusal
-from vinedresser.store.reading.reader import open_run
+from vinedresser.pruning.saving import WEIGHTS
+from vinedresser.store.finding import Finding
+from vinedresser.store.reading.reader import Run, open_run
 from vinedresser.store.records import read_record
-from vinedresser.store.status import Status
 from vinedresser.store.storage import LocalStorage
 from vinedresser.tasks.config.prune_file import Pruning
 from vinedresser.tasks.interruption import INTERRUPTED
+from vinedresser.tasks.lifecycle.earlier_runs import bring_to_end
 from vinedresser.tasks.lifecycle.prepare import RunMaker
 from vinedresser.tasks.places.run_place import RunPlace
+from vinedresser.tasks.remedy.fatal_finding import late_finding, runs_of
 from vinedresser.tasks.remedy.remedy_attempts import RemedyAttempts
+from vinedresser.tasks.stores import runs_in
 
 __all__ = ["RoundEnd", "RoundRuns"]
 
@@ -72,6 +76,39 @@ class RoundRuns:
         """
         return read_record(self._storage, RoundRecord)
 
+    def accepted_record(self) -> RoundRecord | None:
+        """Return the record of a round that an earlier process may have made; None if it has none.
+
+        If that process could not yet ask the rules, a faulty round loses its record here.
+
+        Raises:
+            VinedresserError: the record or a run cannot be read.
+        """
+        record = self.record()
+        following = round_folder(self._pruning.state, self.number + 1)
+        if record is not None and not following.exists():
+            self._drop_if_faulty_run(record.run)
+            record = self.record()
+        return record
+
+    def end_earlier(self) -> None:
+        """Wait for the end of the runs that an earlier process began.
+
+        Raises:
+            StillRunning: one does not end.
+            VinedresserError: a run cannot be read.
+        """
+        experiment = self._pruning.experiment
+        earlier: dict[float, str] = {}
+        for location in runs_in(experiment.store):
+            name = location.name
+            # Also those that replaced one that a rule had stopped, and those of a command.
+            if name == self.name or name.startswith((f"{self.name}-", f"{self.name}.")):
+                bring_to_end(location, experiment.run.grace)
+                earlier |= {} if "." in name else {open_run(location).info.created: name}
+        if earlier:
+            self._drop_if_faulty_run(earlier[max(earlier)])
+
     def next_place(self, maker: RunMaker) -> RunPlace:
         """Return the place of its next run, made now unless a correction has made it.
 
@@ -99,25 +136,69 @@ class RoundRuns:
             VinedresserError: the run cannot be read, or its replacement cannot be made.
         """
         assert self.attempts is not None, "it has begun"
+        runs = runs_of(self.attempts.places[-1])
+        status = runs[0].status
+        self.attempts.late = late = self._drop_if_faulty(runs)
         record = self.record()
         if record is not None or INTERRUPTED.is_set():
             return RoundEnd(record, reason=INTERRUPTED.reason)
+        if status.state == "stopped":
+            return self._begin_corrected(f"{self.name} was stopped: {status.reason}", correct)
+        if late is not None:
+            said = f"{late.rule} found after the training: {late.seen}"
+            return self._begin_corrected(f"{self.name} is refused: {said}", correct)
         if refusal := read_record(self._storage, Refusal):
             return RoundEnd(reason=f"{self.name}: {refusal.reason}", refused=True)
-        status = open_run(self.attempts.places[-1].location).status
-        if status.state == "stopped":
-            return self._stopped(status, correct)
         if status.state == "finished":
-            return RoundEnd(reason=f"{self.name}: {self._pruning.table.train} ended the process")
+            return RoundEnd(reason=f"{self.name}: {self._pruning.table.trainer} ended the process")
         self._crashes += 1
         again = self._crashes <= self._pruning.table.retries
         return RoundEnd(again=again, reason=f"{self.name} {status.state}: {status.reason}")
 
-    def _stopped(self, status: Status, correct: Callable[[RemedyAttempts], bool]) -> RoundEnd:
-        """Return how a round ended whose last run was stopped; replace it if that is possible."""
+    def _drop_if_faulty(self, runs: Sequence[Run]) -> Finding | None:
+        """Remove the results of a run that rules find faulty.
+
+        A rule may see the fault only while the model is evaluated, or after that. The next run
+        would then begin with the weights that the fault has left.
+
+        Args:
+            runs: the last run of the round, which is over, and its additional runs.
+
+        Returns:
+            The finding that would have stopped the run if it had trained longer; None if it was
+            stopped, or there is no such finding.
+        """
+        status = runs[0].status
+        late = None
+        if status.state == "finished" or (status.state != "stopped" and self._tuned):
+            late = late_finding(runs, self._pruning.experiment.action_plan)
+        if late is not None or status.by == "rule":
+            self._storage.delete(f"{TUNED}/{WEIGHTS}")
+            # Last: a round that has a record and no weights is dropped again.
+            self._storage.delete(RoundRecord.KEY)
+        return late
+
+    def _drop_if_faulty_run(self, name: str) -> None:
+        """Remove the results of an earlier run that rules find faulty, unless it was removed."""
+        found = [
+            location
+            for location in runs_in(self._pruning.experiment.store)
+            if location.name == name or location.name.startswith(f"{name}.")
+        ]
+        runs = sorted(map(open_run, found), key=lambda run: run.info.name != name)
+        if runs and runs[0].info.name == name:
+            self._drop_if_faulty(runs)
+
+    @property
+    def _tuned(self) -> bool:
+        """Whether its model is fine-tuned."""
+        return self._storage.exists(f"{TUNED}/{WEIGHTS}")
+
+    def _begin_corrected(self, reason: str, correct: Callable[[RemedyAttempts], bool]) -> RoundEnd:
+        """Replace the last run by a corrected one if that is possible."""
         assert self.attempts is not None, "it has begun"
         if self.attempts.asked_for and correct(self.attempts):
             self._corrected = True
             return RoundEnd(again=True)
         left = f"; {self.attempts.left}" if self.attempts.left else ""
-        return RoundEnd(reason=f"{self.name} was stopped: {status.reason}{left}")
+        return RoundEnd(reason=f"{reason}{left}")

@@ -8,16 +8,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vinedresser.rules.root_cause import root_causes
 from vinedresser.store.finding import Finding
-from vinedresser.store.reading.reader import Run, open_run
+from vinedresser.store.reading.reader import Run
 from vinedresser.store.reading.series import Column
-from vinedresser.store.records import ExitRecord, RemedyRecord, TrackingRecord, read_record
+from vinedresser.store.records import RemedyRecord, TrackingRecord
 from vinedresser.store.status import Status
 from vinedresser.tasks.config.remedy_settings import RemedySettings
 from vinedresser.tasks.config.run_spec import RunSpec
 from vinedresser.tasks.places.checkpoints import SavedCheckpoint, saved_checkpoints
 from vinedresser.tasks.places.run_place import RunPlace
+from vinedresser.tasks.remedy.fatal_finding import is_same, runs_of, stopping_finding
 
 __all__ = ["Attempt", "RemedyAttempts", "healthy_checkpoint"]
 
@@ -49,6 +49,8 @@ class RemedyAttempts:
     Attributes:
         places: places of the run and of the attempts so far.
         tracking: the run's MLflow run.
+        late: finding that would have stopped the last run if it had trained longer; None: the last
+            run counts if it finished.
         left: why there is no other attempt; "" while the last run trains and if it needs none.
     """
 
@@ -57,6 +59,7 @@ class RemedyAttempts:
     ) -> None:
         self.places = [place]
         self.tracking = tracking
+        self.late: Finding | None = None
         self.left = ""
         self._specs = [spec]
         self._settings = settings
@@ -75,6 +78,7 @@ class RemedyAttempts:
         """Add an attempt that was made."""
         self.places.append(place)
         self._specs.append(attempt.spec)
+        self.late = None
         self.left = ""
 
     def next(self) -> Attempt | None:
@@ -85,12 +89,12 @@ class RemedyAttempts:
         """
         # Replaced once the attempt is made.
         self.left = "the next attempt could not be made"
-        run = open_run(self.places[-1].location)
-        status = run.status
-        if status.state != "stopped" or status.by != "rule":
-            self.left = _unstopped(status)
+        runs = runs_of(self.places[-1])
+        run = runs[0]
+        found = self.late or stopping_finding(runs)
+        if found is None:
+            self.left = _unstopped(run.status)
             return None
-        found = _finding(run)
         if why_not := self._why_not(found):
             self.left = why_not
             return None
@@ -147,7 +151,7 @@ class RemedyAttempts:
     def _checkpoint(self, run: Run, finding: Finding) -> SavedCheckpoint | None:
         """Return the checkpoint from which an attempt begins; None for the start."""
         # A finding in an additional run of the script has other steps than this run.
-        own = any(_same(finding, one) for one in run.findings())
+        own = any(is_same(finding, one) for one in run.findings())
         location = self.places[-1].location
         if self._settings.resume is None or not own or not isinstance(location, Path):
             return None
@@ -172,34 +176,6 @@ def _unstopped(status: Status) -> str:
     if status.state == "stopped":
         return f"stopped by {'a person' if status.by == 'person' else 'the end of its flow'}"
     return "" if status.state == "finished" else f"{status.state}: {status.reason}"
-
-
-def _finding(run: Run) -> Finding:
-    """Return the finding for which a run was stopped, or its root cause if only that has a cure.
-
-    Rules may find the cause after the symptom.
-    """
-    end = read_record(run.storage, ExitRecord)
-    document = end.stop.finding if end is not None and end.stop is not None else None
-    assert document is not None, "a rule stopped it"
-    finding = Finding.from_json(document)
-    if finding.correction:
-        return finding
-    for root in root_causes(run.findings()):
-        if root.finding.correction and any(_same(finding, one) for one in root.symptoms):
-            return root.finding
-    return finding
-
-
-def _same(one: Finding, other: Finding) -> bool:
-    """Return whether two findings are the same; their numbers may be NaN, which equals nothing."""
-    return (one.rule, one.step, one.rank, one.mode, one.tensor) == (
-        other.rule,
-        other.step,
-        other.rank,
-        other.mode,
-        other.tensor,
-    )
 
 
 def _like(value: object, old: object) -> object:
