@@ -19,6 +19,7 @@
     │   ├── UnknownTensor (KeyError)        no such tensor; the message suggests similar names
     │   └── UnknownStep (LookupError)       the tensor was not captured at that step
     ├── PruningError (ValueError)           a model or plan does not allow a pruning
+    ├── DriftError (ValueError)             a baseline, window or state does not allow monitoring
     ├── SaliencyError (ValueError)          a model or input does not allow a saliency map
     ├── LaunchError (RuntimeError)          a training could not be started
     └── TrackingError (RuntimeError)        the tracking server or its database refused
@@ -39,6 +40,7 @@ __all__ = [
     "AlreadyARun",
     "ConfigError",
     "CorruptData",
+    "DriftError",
     "KeyMissing",
     "KeyTaken",
     "LaunchError",
@@ -153,6 +155,10 @@ class PruningError(VinedresserError, ValueError):
 
 class SaliencyError(VinedresserError, ValueError):
     """A model, input or target does not allow the saliency map that was asked for."""
+
+
+class DriftError(VinedresserError, ValueError):
+    """A baseline, window or state does not allow the monitoring that was asked for."""
 
 
 class TrackingError(VinedresserError, RuntimeError):

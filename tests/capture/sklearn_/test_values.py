@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.typing import NDArray
-from scipy import sparse  # type: ignore[import-untyped]
+from scipy import sparse
 from sklearn import metrics
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 from sklearn.ensemble import (

@@ -1,0 +1,1 @@
+"""Evidence of drift in streams of values, valid at any time."""
