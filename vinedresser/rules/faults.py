@@ -37,6 +37,7 @@ Fault = Literal[
     "wrong_mode",
     # Internals
     "all_zero",
+    "attention_collapse",
     "dying_relu",
     "exploding_gradient",
     "low_variance",
@@ -76,6 +77,7 @@ _INSIDE: frozenset[Fault] = frozenset(
         "exploding_gradient",
         "dying_relu",
         "saturated_activation",
+        "attention_collapse",
         "nonfinite",
         "unchanged_tensor",
         "mixed_precision",
@@ -95,11 +97,15 @@ CONSEQUENCES: dict[Fault, frozenset[Fault]] = {
     "vanishing_gradient": _OUTCOMES | _NOTHING_LEFT | {"learning_rate_too_low"},
     "oscillating_loss": _OUTCOMES,
     "learning_rate_too_high": _OUTCOMES | _INSIDE | {"oscillating_loss"},
-    "learning_rate_too_low": _OUTCOMES | {"unchanged_tensor"},
+    "learning_rate_too_low": _OUTCOMES | {"unchanged_tensor", "attention_collapse"},
     "scheduler_not_stepped": _OUTCOMES | {"learning_rate_too_low", "oscillating_loss"},
     "gradients_not_cleared": _OUTCOMES | _INSIDE | _UNSTEADY,
-    "over_regularisation": _OUTCOMES | _NOTHING_LEFT | {"vanishing_gradient", "dying_relu"},
-    "untrained_parameters": _OUTCOMES | _NOTHING_LEFT | {"learning_rate_too_low"},
+    "over_regularisation": _OUTCOMES
+    | _NOTHING_LEFT
+    | {"vanishing_gradient", "dying_relu", "attention_collapse"},
+    "untrained_parameters": _OUTCOMES
+    | _NOTHING_LEFT
+    | {"learning_rate_too_low", "attention_collapse"},
     "wrong_mode": _OUTCOMES | {"stale_statistics", "overfitting"},
     "stale_statistics": _OUTCOMES | {"overfitting"},
     "identical_units": _OUTCOMES | _NOTHING_LEFT | {"vanishing_gradient", "learning_rate_too_low"},

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from vinedresser.errors import ConfigError, did_you_mean
+from vinedresser.rules.activations.attention_collapse import AttentionCollapse
 from vinedresser.rules.activations.dying_relu import DyingRelu
 from vinedresser.rules.activations.saturated_activation import SaturatedActivation
 from vinedresser.rules.activations.stale_batch_norm import StaleBatchNorm
@@ -100,6 +101,7 @@ RULES: dict[str, type[Rule]] = {
         VanishingGradient,
         DyingRelu,
         SaturatedActivation,
+        AttentionCollapse,
         AllZero,
         LowVariance,
         UnchangedTensor,

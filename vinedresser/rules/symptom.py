@@ -87,6 +87,10 @@ class SymptomRule(OnceRule):
         """Return whether the rule may fire at a step at which the symptom is confirmed."""
         return True
 
+    def verdict(self, *, ended: bool) -> Verdict:
+        """Return the verdict on the training at the current step, or after its end."""
+        return self.outcome.final() if ended else self.outcome.verdict()
+
     def watch(self, step: Step) -> Finding | None:
         """See `OnceRule.watch`."""
         if not self.looks_at(step):
@@ -98,14 +102,14 @@ class SymptomRule(OnceRule):
             return None
         if self.gate == "none":
             return self._finding(Verdict("open"))
-        verdict = self.outcome.verdict()
+        verdict = self.verdict(ended=False)
         if verdict.kind != "poor" or (self.waits and verdict.plateau):
             return None
         return self._finding(verdict)
 
     def at_end(self) -> Finding | None:
         """Return the symptom if it lasted to the end of a training with a poor outcome."""
-        verdict = self.outcome.final() if self._patience.over else None
+        verdict = self.verdict(ended=True) if self._patience.over else None
         return self._finding(verdict) if verdict and verdict.kind == "poor" else None
 
     def suspicion(self) -> Finding | None:

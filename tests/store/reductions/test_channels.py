@@ -54,6 +54,7 @@ TAKES = pytest.mark.parametrize("take", [compute_statistics, torch_now, torch_la
         ("optimizer_state/lr", 0, False, None),
         ("outputs/conv", 4, False, 1),
         ("attention/block", 4, False, 1),
+        ("attention/block", 4, True, 1),
         ("predictions/batch", 2, False, 1),
         ("labels/batch", 1, False, None),
         ("saved/number", 0, False, None),

@@ -91,7 +91,8 @@ def channel_axis(name: str, dimensions: int, *, last: bool = False) -> int | Non
 
     For weights, biases, gradients, updates, optimizer state and buffers, it is the axis of the
     layer's outputs: the first (PyTorch) or the last (Keras). All other tensors have the batch
-    first, and then channels (or attention heads, classes), or, in Keras, channels last.
+    first, and then channels (or classes), or, in Keras, channels last. Attention has its heads
+    second in all frameworks.
 
     Args:
         name: name of the tensor, including its kind, such as "outputs/conv1".
@@ -107,7 +108,7 @@ def channel_axis(name: str, dimensions: int, *, last: bool = False) -> int | Non
         return dimensions - 1 if last else 0
     if dimensions < 2:
         return None
-    return dimensions - 1 if last else 1
+    return dimensions - 1 if last and not name.startswith("attention/") else 1
 
 
 def _channel_rows(array: NDArray[np.generic], axis: int | None) -> NDArray[np.generic]:
