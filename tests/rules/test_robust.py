@@ -46,6 +46,7 @@ TABLE: dict[str, dict[str, int]] = {
     "vanishing_gradient": {"every": 1, "patience": 1},
     "dying_relu": {"every": 1, "patience": 1},
     "saturated_activation": {"every": 1, "patience": 1},
+    "attention_collapse": {"every": 1, "patience": 1},
     "all_zero": {"every": 1, "patience": 1},
     "low_variance": {"every": 1, "patience": 1},
     "unchanged_tensor": {"every": 1, "patience": 1},

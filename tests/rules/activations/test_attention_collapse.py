@@ -103,7 +103,7 @@ def run_with(path: Path, *layers: NDArray[np.float64], full: bool, loss: float =
     return make_run(path / "run", records, total_steps=600)
 
 
-HARD, SOFT, FLAT = 5000.0, 1.0, 1e-4
+HARD, SOFT, FLAT = 5000.0, 1.0, 1e-6
 
 
 @pytest.mark.parametrize("full", [True, False])
