@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from vinedresser.cli import main
+from vinedresser.store.step_record import Mode
 from vinedresser.testing.runs import make_run, step_record
 
 Said = Callable[..., tuple[object, str]]
@@ -50,10 +51,35 @@ def test_attention(here: Path, said: Said) -> None:
     assert "1 of 2" in page
 
 
+def test_embeddings(here: Path, said: Said) -> None:
+    generator = np.random.default_rng(0)
+    modes: dict[int, Mode] = {0: "eval", 4: "train", 5: "eval"}
+    records = [
+        step_record(
+            step,
+            mode=mode,
+            tensors={"inputs/batch": np.eye(8), "outputs/a": generator.random((8, 3))},
+        )
+        for step, mode in modes.items()
+    ]
+    make_run(here / "run", records)
+    words = "8 examples of outputs/a at"
+    assert said("show", "run", "--embeddings", "outputs/a") == (
+        0,
+        f"run-embeddings.html {words} eval steps 0, 5",
+    )
+    options = ("--mode", "train", "--draw", "a.png")
+    code, output = said("show", "run", "--embeddings", "outputs/a", *options)
+    assert (code, output) == (0, f"a.png {words} train steps 4")
+    assert (here / "a.png").read_bytes().startswith(b"\x89PNG")
+    code, output = said("show", "run", "--embeddings", "outputs/a", "--draw", "a.svg")
+    assert (code, "use .html or .png" in output) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        (["--draw", "a.svg"], "--draw a.svg: the attention is a page; use .html"),
+        (["--draw", "a.svg"], "--draw a.svg: unknown format of attention; use .html"),
         (["--tokens", "none.txt"], "--tokens none.txt: cannot be read"),
         (["--step", "4"], "not captured in full at train step 4; nearest: 5"),
         (["--mode", "test"], "--mode test: no such mode"),

@@ -50,7 +50,12 @@ def show(
     ] = None,
     *,
     step: Annotated[int | None, typer.Option(help="Show this step only.")] = None,
-    mode: Annotated[str, typer.Option(help="Mode: train, eval or predict.")] = "train",
+    mode: Annotated[
+        str | None,
+        typer.Option(
+            help="Mode: train, eval or predict (default: train; --embeddings: eval if captured)."
+        ),
+    ] = None,
     rank: Annotated[int, typer.Option(help="Rank of a distributed run.")] = 0,
     draw: Annotated[
         Path | None,
@@ -69,6 +74,14 @@ def show(
             help="Write a page of its attention by layer and head; with NAME, of that tensor.",
         ),
     ] = False,
+    embeddings: Annotated[
+        str | None,
+        typer.Option(
+            "--embeddings",
+            metavar="NAME",
+            help="Write a page of that activation by PCA and t-SNE, step by step; or a .png.",
+        ),
+    ] = None,
     example: Annotated[int, typer.Option(help="Number of the example to draw.")] = 0,
     tokens: Annotated[
         Path | None,
@@ -79,7 +92,7 @@ def show(
 
     With NAME, print the values of that tensor or scalar; with --draw, draw it.
     """
-    from vinedresser.cli.views.pictures import draw_attention
+    from vinedresser.cli.views.pictures import draw_attention, draw_embeddings
     from vinedresser.cli.views.show import draw_name, show_name, show_run
     from vinedresser.store.reading.reader import open_run
 
@@ -88,11 +101,13 @@ def show(
         draw_attention(
             opened, name, draw, step=step, mode=mode, rank=rank, example=example, tokens=tokens
         )
+    elif embeddings is not None:
+        draw_embeddings(opened, embeddings, draw, mode=mode, rank=rank)
     elif name is None:
         if draw is not None:
             raise ConfigError(f"--draw {draw}: give the NAME of a tensor or scalar")
         show_run(opened)
     elif draw is not None:
-        draw_name(opened, name, draw, step=step, mode=mode, rank=rank, kind=as_)
+        draw_name(opened, name, draw, step=step, mode=mode or "train", rank=rank, kind=as_)
     else:
-        show_name(opened, name, step=step, mode=mode, rank=rank)
+        show_name(opened, name, step=step, mode=mode or "train", rank=rank)

@@ -1,4 +1,4 @@
-"""Pages about a run as a whole: its attention."""
+"""Pages about a run as a whole: its attention, embeddings of its activations."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from vinedresser.cli.views.console import console
 from vinedresser.cli.views.show import mode_of
 from vinedresser.errors import ConfigError
 from vinedresser.store.reading.reader import Run
+from vinedresser.store.storage import LocalStorage
 
-__all__ = ["draw_attention"]
+__all__ = ["draw_attention", "draw_embeddings"]
 
 
 def draw_attention(
@@ -18,7 +19,7 @@ def draw_attention(
     target: Path | None,
     *,
     step: int | None,
-    mode: str,
+    mode: str | None,
     rank: int,
     example: int,
     tokens: Path | None,
@@ -30,7 +31,7 @@ def draw_attention(
         name: name of one tensor; None: the ``attention`` collection.
         target: the .html file; None: NAME-attention.html in the working directory.
         step: the step; None: the last one with attention.
-        mode: "train", "eval" or "predict".
+        mode: "train", "eval" or "predict"; None: "train".
         rank: rank of a distributed run.
         example: number of the example.
         tokens: file with a token per line; None: the captured token ids.
@@ -45,24 +46,68 @@ def draw_attention(
     """
     from vinedresser.explain.attention import read_attention, write_attention
 
-    place = _page(run, target, "attention")
-    found = read_attention(run, name, step=step, mode=mode_of(mode), rank=rank)
+    place = _page(run, target, "attention", ".html")
+    found = read_attention(run, name, step=step, mode=mode_of(mode or "train"), rank=rank)
     words = None if tokens is None else _lines(tokens)
     written = write_attention(found, place, tokens=words, example=example)
     console.print(f"{written}   attention of {found.origin}", soft_wrap=True)
 
 
-def _page(run: Run, target: Path | None, subject: str) -> Path:
-    """Return the page to write.
+def draw_embeddings(
+    run: Run, name: str, target: Path | None, *, mode: str | None, rank: int
+) -> None:
+    """Draw embeddings of an activation over the steps, and print the path of the file.
+
+    Args:
+        run: the run.
+        name: name of the activation.
+        target: the .html or .png file; None: NAME-embeddings.html in the working directory.
+        mode: "train", "eval" or "predict"; None: "eval" if it was captured then, else "train".
+        rank: rank of a distributed run.
 
     Raises:
-        ConfigError: the file is not an HTML file.
+        ConfigError: no such mode, or the activation cannot be drawn, or not there.
+        MissingDependency: scikit-learn is not installed.
+        UnknownTensor: no such tensor; the message names the nearest.
+        UnknownStep: never captured in full in this mode.
+        CorruptData: the bytes on disk do not match their checksum.
+        StoreError: the file cannot be written.
+    """
+    from vinedresser.explain.embeddings import (
+        embed,
+        embeddings_png,
+        read_activations,
+        write_embeddings,
+    )
+
+    place = _page(run, target, "embeddings", ".html", ".png")
+    chosen = None if mode is None else mode_of(mode)
+    found = embed(read_activations(run, name, mode=chosen, rank=rank))
+    if place.suffix.lower() == ".png":
+        LocalStorage(place.parent).put(place.name, [embeddings_png(found, run.info.classes)])
+    else:
+        write_embeddings(found, place, title=run.info.name, classes=run.info.classes)
+    data = found.activations
+    steps = ", ".join(map(str, data.steps))
+    console.print(
+        f"{place}   {len(found.pca[0])} examples of {name} at {data.mode} steps {steps}",
+        soft_wrap=True,
+    )
+
+
+def _page(run: Run, target: Path | None, subject: str, *suffixes: str) -> Path:
+    """Return the file to write.
+
+    Raises:
+        ConfigError: its suffix is not one of these.
     """
     if target is None:
         # The last part of the location: the name in the run's record could be any path.
-        return Path(f"{PurePath(run.path).name}-{subject}.html")
-    if target.suffix.lower() != ".html":
-        raise ConfigError(f"--draw {target}: the {subject} is a page; use .html")
+        return Path(f"{PurePath(run.path).name}-{subject}{suffixes[0]}")
+    if target.suffix.lower() not in suffixes:
+        raise ConfigError(
+            f"--draw {target}: unknown format of {subject}; use {' or '.join(suffixes)}"
+        )
     return target
 
 
