@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +44,17 @@ def test_rounds_of_a_keras_model(tmp_path: Path) -> None:
     served = load(round_folder(tmp_path, 2), keras_functions.network)
     assert served.get_layer("stem").filters == 4
     assert keras_functions.evaluate(served) == pytest.approx(records[2].figure, abs=1e-6)
+
+
+def test_a_command_fine_tunes_a_keras_model(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.scripts.keras_fine_tuning"]
+    table = dataclasses.replace(TABLE, train=command)
+    for number in range(2):
+        with Hook(tmp_path / f"run-{number}") as hook:
+            record = Round(tmp_path, number, table, hook).execute({"epochs": 3})
+    assert record.figure > record.before, "it was trained"
+    served = load(round_folder(tmp_path, 1), keras_functions.network)
+    assert keras_functions.evaluate(served) == pytest.approx(record.figure, abs=1e-6)
 
 
 # Keras reads HDF5 datasets as arrays of NumPy 1.

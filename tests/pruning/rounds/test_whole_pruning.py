@@ -84,6 +84,16 @@ def test_it_ends_when_the_limits_allow_no_further_round(
     assert saved(tmp_path / "models") == {"2/pruned", "2/tuned"}
 
 
+def test_a_round_whose_fine_tuning_fails_does_not_end_it_as_if_nothing_was_left(
+    prune: Any, tmp_path: Path
+) -> None:
+    script = "test -e mark && exit; touch mark; cp -r $VINEDRESSER_ROUND/pruned "
+    command = ["sh", "-c", f"cd {tmp_path}; {script} $VINEDRESSER_ROUND/tuning"]
+    with pytest.raises(SystemExit, match=r"vinedresser: sh -c .* ended without a saved model"):
+        prune(rounds=3, train=command)
+    assert saved(tmp_path / "models") >= {"1/tuned", "2/pruned"}
+
+
 def test_a_pruning_that_cannot_begin_says_why(prune: Any) -> None:
     with pytest.raises(SystemExit, match=r"vinedresser: .*the limits allow 22 of 24"):
         prune(amount=23)

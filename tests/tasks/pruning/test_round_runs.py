@@ -12,6 +12,7 @@ from tests.paths import ROOT
 from tests.tasks.remedy.findings import finding
 from vinedresser.pruning.folders import TUNED, round_folder
 from vinedresser.pruning.rounds.round_record import RoundRecord
+from vinedresser.pruning.rounds.round_run import Refusal
 from vinedresser.rules.findings_file import FindingsFile
 from vinedresser.store.finding import Finding
 from vinedresser.store.records import (
@@ -148,6 +149,20 @@ def test_a_fault_that_is_seen_late_refuses_the_round(
     assert (end.again, end.record) == (True, None)
     assert proposed == [1.0]
     assert not remains(here)
+
+
+@pytest.mark.parametrize("removed", [False, True])
+def test_only_a_model_that_allows_no_removal_ends_a_pruning_well(
+    removed: bool, load: Callable[..., Pruning]
+) -> None:
+    pruning = load()
+    item = begun(pruning, RunPlace(run(pruning.state / "round-1")))
+    here = LocalStorage(round_folder(pruning.state, 1))
+    if removed:
+        here.put("pruned/weights.safetensors", [b""])
+    write_record(here, Refusal("no"))
+    end = item.end(refuse)
+    assert (end.reason, end.refused) == ("round-1: no", not removed)
 
 
 def test_without_a_cure_it_ends_the_pruning(load: Callable[..., Pruning]) -> None:

@@ -25,6 +25,7 @@ from vinedresser.pruning.rounds.figures import report_round
 from vinedresser.pruning.rounds.round_record import RoundRecord
 from vinedresser.pruning.rounds.round_run import FOLDER, Round
 from vinedresser.pruning.rounds.settings import PruneTable, tuning_of
+from vinedresser.pruning.saving import is_saved
 from vinedresser.store.records import read_record, write_record
 from vinedresser.store.storage import LocalStorage
 
@@ -63,7 +64,8 @@ def _execute(
         try:
             record = _round(folder, len(rounds), table, tuning)
         except PruningError as error:
-            if len(rounds) < 2:
+            removed = is_saved(round_folder(folder, len(rounds)) / PRUNED)
+            if len(rounds) < 2 or removed:
                 raise
             # That no further round is possible is how a pruning ends.
             _LOG.warning("no round %d: %s", len(rounds), error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from vinedresser.pruning.folders import TUNED, round_folder
+from vinedresser.pruning.folders import PRUNED, TUNED, round_folder
 from vinedresser.pruning.rounds.round_record import RoundRecord
 from vinedresser.pruning.rounds.round_run import Refusal
 from vinedresser.pruning.saving import WEIGHTS
@@ -32,7 +32,7 @@ class RoundEnd(NamedTuple):
         record: its record; None if it has no result.
         again: whether it is to begin again: its run crashed or was killed, or is replaced.
         reason: why it has no result.
-        refused: the model does not allow the round, which is no failure of it.
+        refused: the model does not allow to remove more, which is no failure.
     """
 
     record: RoundRecord | None = None
@@ -148,7 +148,9 @@ class RoundRuns:
             said = f"{late.rule} found after the training: {late.seen}"
             return self._begin_corrected(f"{self.name} is refused: {said}", correct)
         if refusal := read_record(self._storage, Refusal):
-            return RoundEnd(reason=f"{self.name}: {refusal.reason}", refused=True)
+            # Once filters are removed, what is wrong is the fine-tuning or the evaluation.
+            removed = self._storage.exists(f"{PRUNED}/{WEIGHTS}")
+            return RoundEnd(reason=f"{self.name}: {refusal.reason}", refused=not removed)
         if status.state == "finished":
             return RoundEnd(reason=f"{self.name}: {self._pruning.table.trainer} ended the process")
         self._crashes += 1
