@@ -12,6 +12,7 @@ import pytest
 from tests.flows.pruning_flows import MODULE, prune, records, start, weights, write
 from tests.waiting import until
 from vinedresser import open_run
+from vinedresser.cli.views.parents import parent_line
 
 pytestmark = [pytest.mark.timeout(400), pytest.mark.thorough]
 
@@ -54,6 +55,7 @@ def test_a_command_tunes_as_a_function_does(
     tuning = runs["round-2.2"]
     assert tuning["status"] == "FINISHED"
     assert tuning["tags"]["mlflow.parentRunId"] == runs["small"]["id"]
+    assert "   3 rounds   " in parent_line(undisturbed)
 
 
 def test_a_script_without_a_hook_is_captured(undisturbed: Path, tmp_path: Path) -> None:
@@ -125,3 +127,15 @@ def test_a_script_that_fails_is_tried_again_and_then_reported(tmp_path: Path) ->
     code, output = prune(tmp_path)
     assert code == 1, output
     assert "round-1 crashed: RuntimeError: the data is gone" in output
+
+
+@pytest.mark.slow
+def test_runs_of_a_command_on_an_object_store(tmp_path: Path, s3: str) -> None:
+    write_command(tmp_path, "rounds = 1", tables='[rules.nonfinite]\nseverity = "stop"')
+    code, output = prune(tmp_path, "--store", s3)
+    assert code == 0, output
+    tuning = open_run(f"{s3}/small/round-1.2")
+    assert tuning.status.state == "finished"
+    assert tuning.steps("train").size == 5
+    code, output = prune(tmp_path, "--store", s3, "--resume")
+    assert code == 0, output

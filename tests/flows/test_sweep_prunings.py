@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -61,9 +62,23 @@ def sweep(
     space: str,
     environment: str = "",
     weights: str = f"{MODULE}:pretrain",
+    **others: str,
 ) -> str:
-    """Run a sweep that succeeds; return what it printed."""
+    """Run a sweep that succeeds; return what it printed.
+
+    Args:
+        folder: folder of its file.
+        settings: lines of the table ``[sweep]``.
+        space: lines of the table ``[space]``.
+        environment: content of the table ``run.environment``.
+        weights: where the weights come from.
+        others: lines of the file by key, each instead of the one with that key.
+    """
     text = SWEEP.format(sweep=settings, space=space, environment=environment, weights=weights)
+    for key, value in others.items():
+        text = re.sub(
+            rf"^{key} = .*$", f"{key} = {value}" if value else "", text, flags=re.MULTILINE
+        )
     (folder / "sweep.toml").write_text(text, encoding="utf-8")
     flow = subprocess.run(
         [sys.executable, "-m", "vinedresser", "sweep", "sweep.toml"],
@@ -162,3 +177,36 @@ pruner = { name = "asha", eta = 2 }""",
     assert "best             trial-0000: pruning/figure 0.8333 with prune.amount 2" in output
     assert "2 pruned" in output
     assert [one.name for one in (store / "prunings").iterdir()] == ["trial-0000"]
+
+
+@pytest.mark.slow
+def test_prunings_of_a_keras_model_are_fine_tuned_by_a_command(tmp_path: Path) -> None:
+    module = "tests.pruning.rounds.keras_functions"
+    functions_of = {key: f'"{module}:{key}"' for key in ("example", "evaluate", "losses")}
+    output = sweep(
+        tmp_path,
+        """pruner = "none"
+objectives = [
+    { metric = "pruning/figure", direction = "maximize" },
+    { metric = "pruning/macs", direction = "minimize" },
+]""",
+        """prune.amount = [2, 3]
+prune.criterion = { values = ["taylor_activation"], when = { "prune.amount" = 3 } }""",
+        'KERAS_BACKEND = "torch"',
+        **functions_of,
+        model=f'"{module}:network"',
+        weights="",
+        train='["python", "-m", "tests.scripts.keras_fine_tuning"]',
+        parameters="{ epochs = 2 }",
+    )
+    assert "2 finished" in output
+    store = tmp_path / "runs" / "search"
+    for trial, left in (("trial-0000", 4), ("trial-0001", 2)):
+        record = read_record(LocalStorage(round_folder(store / "prunings" / trial, 2)), RoundRecord)
+        assert record is not None
+        assert [*record.left.values()] == [left]
+        # The runs of round 1, of its fine-tuning, of round 2, and of its fine-tuning.
+        steps = [
+            open_run(store / f"{trial}.{number}").steps("train").size for number in range(3, 7)
+        ]
+        assert steps == [0, 6, 0, 6]

@@ -208,6 +208,13 @@ def test_missing_statistics_are_reported(tmp_path: Path) -> None:
     ]
 
 
+def test_a_run_that_only_evaluates_lacks_nothing(tmp_path: Path) -> None:
+    run = make_run(tmp_path, [step_record(0, mode="eval", scalars={"metrics/figure": 1.0})])
+    (finding,) = judge(run, [RULES["vanishing_gradient"](), Overfitting(), RULES["nonfinite"]()])
+    assert (finding.rule, finding.severity) == ("not_applicable", "info")
+    assert finding.seen.startswith("3 rules do not apply to this run (no train steps): ")
+
+
 def test_rules_that_do_not_apply_are_listed_in_one_finding(tmp_path: Path) -> None:
     # Reported steps, without a network and evaluations.
     run = make_run(tmp_path, losses(1, 1, 1))

@@ -148,6 +148,9 @@ class RuleRunner:
         """
         if need.regex is not None or need.collection in _named_by_user(self.rule) or step is None:
             return ""
+        if "train" not in self._modes:
+            # Rules judge trainings; this run only evaluates, as the first one of a pruning does.
+            return "train steps"
         known = (*step.scalars, *step.tensor_names, *step.reductions)
         if any(name.startswith(f"{need.collection}/") for name in known) and "train" in need.modes:
             return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from shlex import quote
 
 from vinedresser.errors import CorruptData
@@ -29,5 +30,8 @@ def parent_line(store: Location) -> str:
         state = parent_state(store, kind)
     except CorruptData as error:
         state = f"unreadable: {error}"
-    runs = count(len(places_in(store)), "round" if kind is PruningRecord else "trial")
-    return f"{kind.WORD} {store.name}   {state}   {runs}   vinedresser status {quote(str(store))}"
+    word = "round" if kind is PruningRecord else "trial"
+    # One that crashed has several runs, and so has one whose script trains more than once.
+    begun = {found[0] for one in places_in(store) if (found := re.match(rf"{word}-\d+", one.name))}
+    shown = count(len(begun), word)
+    return f"{kind.WORD} {store.name}   {state}   {shown}   vinedresser status {quote(str(store))}"

@@ -38,20 +38,23 @@ def fine_tune_by_command(argv: Sequence[str], model: Any, folder: Path, name: st
         SystemExit: it failed, with its exit code or 128 + the signal that ended it.
         OSError: the program cannot be started.
     """
-    # What a command that was killed has saved may be incomplete.
-    shutil.rmtree(folder / TUNING, ignore_errors=True)
+    given = folder / TUNING
+    if given.exists():
+        # A command that was killed may have saved a model before its training was complete.
+        shutil.rmtree(given)
     code = _run(argv, {**os.environ, ROUND_VARIABLE: str(folder)})
     if code:
         raise SystemExit(code if code > 0 else 128 - code)
-    if not is_saved(folder / TUNING):
+    if not is_saved(given):
         raise PruningError(
             f"{name}: ended without a saved model: call vinedresser.pruning.fine_tuning.save(model)"
         )
     try:
-        backend_of(model).read_weights(model, folder / TUNING / WEIGHTS)
+        backend_of(model).read_weights(model, given / WEIGHTS)
     except PruningError as error:
         raise PruningError(f"{name}: saved a model that is not the pruned one: {error}") from error
-    shutil.rmtree(folder / TUNING)
+    finally:
+        shutil.rmtree(given)
 
 
 def _run(argv: Sequence[str], environment: dict[str, str]) -> int:

@@ -136,12 +136,13 @@ class RoundRuns:
             VinedresserError: the run cannot be read, or its replacement cannot be made.
         """
         assert self.attempts is not None, "it has begun"
-        runs = runs_of(self.attempts.places[-1])
-        status = runs[0].status
-        self.attempts.late = late = self._drop_if_faulty(runs)
+        place = self.attempts.places[-1]
+        late = None if place.removed else self._drop_if_faulty(runs_of(place))
+        self.attempts.late = late
         record = self.record()
         if record is not None or INTERRUPTED.is_set():
             return RoundEnd(record, reason=INTERRUPTED.reason)
+        status = open_run(place.location).status
         if status.state == "stopped":
             return self._begin_corrected(f"{self.name} was stopped: {status.reason}", correct)
         if late is not None:
