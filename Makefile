@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help env demo prune-demo ui test test-all test-thorough test-slow test-random test-gpu chaos \
+.PHONY: help env demo drift-demo prune-demo ui test test-all test-thorough test-slow test-random test-gpu chaos \
         lint format bench clean
 
 BIN := .venv/bin
@@ -49,6 +49,9 @@ env: .venv/.complete  ## create .venv with pinned packages, unless it is up to d
 
 demo: env  ## train five networks on real digits, stop the four that fail, say why
 	@$(BIN)/vinedresser train examples/digits/demo.toml
+
+drift-demo: env  ## serve a classifier whose images begin to turn: alarm, saliency maps, MLflow
+	@$(BIN)/python -m examples.drift.demo
 
 prune-demo: env  ## prune a ResNet on Fashion-MNIST in six rounds, and say which one is the best
 	@$(BIN)/vinedresser prune examples/pruning/prune.toml

@@ -35,8 +35,8 @@ BLOCK = re.compile(
     r"^(?:<!-- not run: (?P<reason>[^\n]+) -->\n)?```(?P<language>\w*)\n(?P<body>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
-# One runs the flow of the quick start, which takes a minute; the others load frameworks many times.
-THOROUGH = ("README.md", "pruning.md", "trees.md")
+# Two run flows, which take a minute; the others load frameworks many times.
+THOROUGH = ("README.md", "monitoring.md", "pruning.md", "trees.md")
 FILE = re.compile(r"# (?P<name>[\w./-]+\.(?:py|toml))\n")
 TARGET = re.compile(r"^([a-z-]+):", re.MULTILINE)
 

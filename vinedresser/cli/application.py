@@ -13,6 +13,7 @@ from vinedresser import __version__
 from vinedresser.cli.capturing import capture
 from vinedresser.cli.deploying import deploy
 from vinedresser.cli.inspecting import judge, show
+from vinedresser.cli.monitoring import explain, monitor
 from vinedresser.cli.pruning import prune
 from vinedresser.cli.rules import rules
 from vinedresser.cli.running import run
@@ -73,7 +74,7 @@ def _version(
 
 app.command(context_settings=_SCRIPT_LINE)(run)
 for _command in (
-    *(init, train, sweep, prune, deploy),
+    *(init, train, sweep, prune, monitor, explain, deploy),
     *(judge, show, capture, status, reconcile, ui, up, down),
 ):
     app.command()(_command)

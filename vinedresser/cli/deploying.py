@@ -12,7 +12,10 @@ from vinedresser.errors import ConfigError
 
 def deploy(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="An experiment.toml, sweep.toml or prune.toml.")
+        Path,
+        typer.Argument(
+            metavar="FILE", help="An experiment.toml, sweep.toml, prune.toml or monitor.toml."
+        ),
     ],
     *,
     cron: Annotated[

@@ -19,16 +19,27 @@ class _Kind(StrEnum):
     EXPERIMENT = "experiment"
     SWEEP = "sweep"
     PRUNE = "prune"
+    MONITOR = "monitor"
 
 
 # The command that runs each, and the script that it needs.
-_COMMANDS = {_Kind.EXPERIMENT: "train", _Kind.SWEEP: "sweep", _Kind.PRUNE: "prune"}
-_SCRIPTS = {_Kind.EXPERIMENT: "train.py", _Kind.SWEEP: "train.py", _Kind.PRUNE: "pruning.py"}
+_COMMANDS = {
+    _Kind.EXPERIMENT: "train",
+    _Kind.SWEEP: "sweep",
+    _Kind.PRUNE: "prune",
+    _Kind.MONITOR: "monitor",
+}
+_SCRIPTS = {
+    _Kind.EXPERIMENT: "train.py",
+    _Kind.SWEEP: "train.py",
+    _Kind.PRUNE: "pruning.py",
+    _Kind.MONITOR: "service.py",
+}
 
 
 def init(
     kind: Annotated[
-        _Kind, typer.Argument(metavar="experiment|sweep|prune", help="Kind of example.")
+        _Kind, typer.Argument(metavar="experiment|sweep|prune|monitor", help="Kind of example.")
     ],
     folder: Annotated[
         Path, typer.Argument(metavar="FOLDER", help="Directory, created if missing.")
@@ -36,8 +47,8 @@ def init(
 ) -> None:
     """Write a runnable example to start from.
 
-    Writes a commented experiment.toml, sweep.toml or prune.toml, and the script that it runs
-    unless one exists.
+    Writes a commented experiment.toml, sweep.toml, prune.toml or monitor.toml, and the script that
+    it names unless one exists.
     """
     from vinedresser.cli.views.console import console, relative
 
@@ -54,4 +65,7 @@ def init(
     except OSError as error:
         raise ConfigError(f"{folder}: cannot be written: {error.strerror}") from error
     command = f"vinedresser {_COMMANDS[kind]} {relative(file)}"
+    if kind is _Kind.MONITOR:
+        # There is nothing to judge before the service has answered requests.
+        command = f"python {relative(folder / _SCRIPTS[kind])} && {command}"
     console.print(f"next: {command}", soft_wrap=True)

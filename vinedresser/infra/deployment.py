@@ -45,10 +45,11 @@ def make_deployment(
     directory: Path,
     schedule: Schedule | None = None,
     pool: str = WORK_POOL,
+    queues: bool = False,
 ) -> Deployed:
     """Create a deployment of a flow on a work pool, or replace the one of the same name.
 
-    It has one run at a time: a run that is due during another one is cancelled.
+    It has one run at a time: a run that is due during another one is cancelled, or waits.
 
     Args:
         entrypoint: ``package.module:flow``.
@@ -57,6 +58,7 @@ def make_deployment(
         directory: working directory of the flow.
         schedule: when to run it; None: on demand only.
         pool: the work pool; the default pool is created if it does not exist.
+        queues: a run that is due during another one waits.
 
     Raises:
         ConfigError: the schedule is invalid, or the work pool does not exist.
@@ -73,7 +75,8 @@ def make_deployment(
     schedules = [schedule.for_prefect()] if schedule else []
     first = schedule.next_time() if schedule and schedule.active else None
     step = "prefect.deployments.steps.set_working_directory"
-    once = ConcurrencyOptions(collision_strategy=ConcurrencyLimitStrategy.CANCEL_NEW)
+    collision = ConcurrencyLimitStrategy.ENQUEUE if queues else ConcurrencyLimitStrategy.CANCEL_NEW
+    once = ConcurrencyOptions(collision_strategy=collision)
     with get_client(sync_client=True) as client:
         server = str(client.api_url)
         try:

@@ -64,6 +64,20 @@ def test_missing_unknown_and_other_columns_are_violations(random: np.random.Gene
     ]
 
 
+def test_values_far_outside_the_range_are_told_but_violate_nothing(
+    random: np.random.Generator,
+) -> None:
+    monitor = DriftMonitor(Baseline.of(requests(random, 200)))
+    rows = requests(random, 100)
+    rows["age"][7] = 1e6
+    verdict = monitor.update(rows)
+    assert not verdict.alarm
+    assert verdict.violations == ()
+    [told] = verdict.outliers
+    assert told.startswith("age: 1 of 100 values far outside ")
+    assert verdict.summary == "no drift"
+
+
 def test_a_column_that_is_suddenly_missing_raises_an_alarm_at_once(
     random: np.random.Generator,
 ) -> None:

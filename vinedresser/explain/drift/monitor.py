@@ -124,7 +124,7 @@ class DriftMonitor:
                 )
             )
         self._windows += 1
-        return self._verdict(window.rows, features, window.violations)
+        return self._verdict(window.rows, features, window.violations, window.outliers)
 
     def add_labels(self, correct: ArrayLike) -> Verdict:
         """Judge the accuracy of predictions whose labels have become known.
@@ -160,7 +160,7 @@ class DriftMonitor:
             needed=self._needed(_ACCURACY),
             since=max(self._windows - 1, 0),
         )
-        return self._verdict(len(values), [feature], ())
+        return self._verdict(len(values), [feature])
 
     def _features(self, window: Window, random: np.random.Generator) -> list[FeatureDrift]:
         """Add a window to the streams of single columns, and return their features."""
@@ -219,7 +219,11 @@ class DriftMonitor:
         )
 
     def _verdict(
-        self, rows: int, features: list[FeatureDrift], violations: tuple[str, ...]
+        self,
+        rows: int,
+        features: list[FeatureDrift],
+        violations: tuple[str, ...] = (),
+        outliers: tuple[str, ...] = (),
     ) -> Verdict:
         features.sort(key=lambda one: (not one.alarm, one.needed - one.evidence))
         new, self._new = self._new, False
@@ -235,6 +239,7 @@ class DriftMonitor:
             since=since,
             features=tuple(features),
             violations=violations,
+            outliers=outliers,
             limits=self._limits(),
             summary=summary_of(
                 [one.text for one in features if one.alarm],

@@ -58,8 +58,10 @@ class Verdict:
         new: whether this window raised the alarm, or a feature was added to it.
         since: index of the window at which the drift probably began; None without alarm.
         features: all features, those with an alarm first, and the most drifted first among them.
-        violations: columns that are missing, unknown or of another type, and values that the
-            baseline excludes. They are certain, and no part of the alarm.
+        violations: columns that are missing, unknown or of another type. They are certain, and no
+            part of the alarm.
+        outliers: numbers of values far outside the range of the baseline. They are no part of the
+            alarm either: with heavy tails they occur without drift.
         limits: why some drift cannot be found, such as requests that depend on each other.
         summary: all this in one line.
     """
@@ -71,6 +73,7 @@ class Verdict:
     since: int | None
     features: tuple[FeatureDrift, ...]
     violations: tuple[str, ...]
+    outliers: tuple[str, ...]
     limits: tuple[str, ...]
     summary: str
 

@@ -22,12 +22,14 @@ class Window:
     Args:
         rows: number of rows.
         columns: values of the columns that the baseline has, too; see `read_column`.
-        violations: what the baseline excludes.
+        violations: columns that do not have the form of the baseline's.
+        outliers: numbers far outside the range of the baseline.
     """
 
     rows: int
     columns: dict[str, NDArray[Any]]
     violations: tuple[str, ...]
+    outliers: tuple[str, ...]
 
 
 def read_window(baseline: Contents, columns: Mapping[str, Any]) -> Window:
@@ -42,6 +44,7 @@ def read_window(baseline: Contents, columns: Mapping[str, Any]) -> Window:
     """
     rows = row_count(columns)
     found: dict[str, NDArray[Any]] = {}
+    outliers: list[str] = []
     violations = [
         f"{name}: not in the baseline"
         for name in columns
@@ -56,7 +59,7 @@ def read_window(baseline: Contents, columns: Mapping[str, Any]) -> Window:
         if read is not None:
             found[column.name] = read
             if column.kind == "number":
-                violations += _out_of_range(column.name, baseline.sample[column.name], read)
+                outliers += _out_of_range(column.name, baseline.sample[column.name], read)
         elif rows:
             expected = f"{column.kind}s" if column.kind == "number" else f"an {column.kind}"
             expected += f" of {column.width} dimensions" if column.kind == "embedding" else ""
@@ -64,7 +67,7 @@ def read_window(baseline: Contents, columns: Mapping[str, Any]) -> Window:
                 f"{column.name}: values of type {values.dtype} and shape {list(values.shape)}; the "
                 f"baseline has {expected}"
             )
-    return Window(rows, found, tuple(violations))
+    return Window(rows, found, tuple(violations), tuple(outliers))
 
 
 def _out_of_range(

@@ -20,7 +20,7 @@ def complete_in_total(result: Saliency) -> bool:
 
 
 def joined(parts: Sequence[Saliency]) -> Saliency:
-    """Return explanations of single examples as that of a batch.
+    """Return explanations of batches as that of one batch.
 
     Args:
         parts: at least one, all of one model and of inputs of one shape.
@@ -43,6 +43,7 @@ def joined(parts: Sequence[Saliency]) -> Saliency:
 def _joined_term(name: str, term: BiasTerm, parts: Sequence[Saliency]) -> BiasTerm:
     """Return a term of all examples; it is zero for those whose forward pass did not have it."""
     sums = [
-        part.bias_terms[name].sums if name in part.bias_terms else np.zeros(1) for part in parts
+        part.bias_terms[name].sums if name in part.bias_terms else np.zeros(len(part.outputs))
+        for part in parts
     ]
     return BiasTerm(term.layer, term.operator, np.concatenate(sums), term.in_map)

@@ -1,0 +1,104 @@
+"""Windows of requests are judged once, whatever is killed in between."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from tests.tasks.monitoring.lives import WINDOW, begin_life, record
+from vinedresser.serving import RequestStore
+from vinedresser.store.records import write_record
+from vinedresser.tasks.monitoring.arming import Life
+from vinedresser.tasks.monitoring.judging_windows import judge_windows, read_progress
+from vinedresser.tasks.monitoring.records import alerts_of
+
+
+def files(life: Life) -> dict[str, bytes]:
+    """Return the records of windows and alerts."""
+    return {
+        path.name: path.read_bytes()
+        for folder in ("windows", "alerts")
+        for path in (life.folder / folder).glob("*.json")
+    }
+
+
+def test_only_complete_windows_are_judged_and_each_once(tmp_path: Path) -> None:
+    life = begin_life(tmp_path)
+    record(tmp_path, 2 * WINDOW + 10)
+    first = judge_windows(life)
+    assert [one.number for one in first.windows] == [0, 1]
+    assert judge_windows(life).windows == []
+    record(tmp_path, WINDOW - 10, seed=2)
+    [third] = judge_windows(life).windows
+    assert third.number == 2
+    assert third.requests == WINDOW
+    assert not third.verdict["alarm"]
+    ids = set[str]()
+    for window in (*first.windows, third):
+        requests, _ = life.requests.after(window.begin, window.requests)
+        ids |= {*requests.ids}
+    assert len(ids) == 3 * WINDOW
+
+
+def test_before_the_first_request_it_is_said_that_there_are_none(tmp_path: Path) -> None:
+    judged = judge_windows(begin_life(tmp_path))
+    assert judged.windows == []
+    [problem] = judged.problems
+    assert f"{tmp_path / 'requests' / 'service'}: no requests were recorded there" in problem
+
+
+def test_a_drift_has_one_alert_with_the_requests_of_its_window(tmp_path: Path) -> None:
+    life = begin_life(tmp_path)
+    record(tmp_path, 4 * WINDOW)
+    judge_windows(life)
+    assert alerts_of(life.storage) == []
+    names = record(tmp_path, 4 * WINDOW, shift=3.0, seed=2)
+    judge_windows(life)
+    [alert] = alerts_of(life.storage)
+    assert alert.window >= alert.since == 4
+    assert {*alert.ids} <= {*names}
+    assert len(alert.ids) == WINDOW
+    assert "x0: median" in alert.text
+
+
+def test_a_kill_before_the_progress_is_written_changes_nothing(tmp_path: Path) -> None:
+    life = begin_life(tmp_path)
+    record(tmp_path, 3 * WINDOW)
+    record(tmp_path, 3 * WINDOW, shift=3.0, seed=2)
+    assert len(judge_windows(life).windows) == 6
+    whole, last = files(life), read_progress(life)
+    # As after a kill before the first progress was written.
+    write_record(life.storage, replace(last, windows=0, cursor=None, state={}))
+    judge_windows(life)
+    # The alert is still the first one, with its time.
+    assert files(life) == whole
+    assert read_progress(life) == last
+
+
+def test_a_column_that_is_missing_raises_an_alert_of_its_own(tmp_path: Path) -> None:
+    life = begin_life(tmp_path, accuracy=True)
+    record(tmp_path, WINDOW)
+    [window] = judge_windows(life).windows
+    assert window.verdict["violations"] == ["prediction: missing"]
+    [alert] = alerts_of(life.storage)
+    assert (alert.text, alert.window) == ("prediction: missing", 0)
+
+
+def test_the_accuracy_of_late_labels_raises_an_alert(tmp_path: Path) -> None:
+    life = begin_life(tmp_path, accuracy=True)
+    names = record(tmp_path, 8 * WINDOW, answers=True)
+    judge_windows(life)
+    store = RequestStore(life.monitor.requests)
+    requests = store.of_ids(names)
+    predictions = requests.columns["prediction"]
+    right = np.random.default_rng(3).random(len(predictions)) < 0.5
+    store.add_labels(requests.ids, np.where(right, predictions, 1 - predictions).tolist())
+    judge_windows(life, settle=0.0)
+    [alert] = alerts_of(life.storage)
+    assert "accuracy" in alert.text
+    progress = read_progress(life)
+    assert progress.batches == 1
+    judge_windows(life, settle=0.0)
+    assert read_progress(life) == progress

@@ -1,0 +1,1 @@
+"""Explanations of drift alerts: what the model sees in the requests, beside the baseline."""

@@ -1,0 +1,129 @@
+"""Making the baseline of a monitor, in a process with the user's model.
+
+The baseline has a bounded sample of the inputs, with which those of an alert are compared.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import load_file, save_file
+
+from vinedresser.errors import DriftError
+from vinedresser.explain.alerts.explained import is_class
+from vinedresser.explain.alerts.matching import spread_sample
+from vinedresser.explain.alerts.served_model import as_input, baseline_data, served_model
+from vinedresser.explain.drift import Baseline
+from vinedresser.serving import describe, describe_model
+from vinedresser.serving.columns.rows import host_array
+
+__all__ = ["InputSample", "main", "read_sample"]
+
+_SAMPLE, _CLASSES = "inputs.safetensors", "inputs.json"
+# Examples of the baseline for each one that is explained, to choose matching ones from.
+_PER_EXAMPLE = 8
+_MOST_BYTES = 64 * 2**20
+
+
+class InputSample(NamedTuple):
+    """Some inputs of the baseline.
+
+    Attributes:
+        inputs: [N, ...].
+        predictions: predicted class of each; of a model that does not classify, all the same.
+    """
+
+    inputs: NDArray[Any]
+    predictions: list[Any]
+
+
+def main(
+    *,
+    model: dict[str, Any],
+    data: str,
+    rows: int,
+    in_time_order: bool,
+    examples: int,
+    destination: str,
+) -> None:
+    """Write a baseline and a sample of its inputs to a folder.
+
+    Args:
+        model: table ``[model]`` of the monitor.
+        data: ``module:function`` that returns the inputs.
+        rows: the most of them that are used, the last ones.
+        in_time_order: whether they are in the order of time.
+        in_time_order: whether they are in the order of time.
+        examples: number of examples to explain later.
+        destination: folder to create.
+
+    Raises:
+        DriftError: the inputs cannot be used.
+    """
+    inputs, labels = baseline_data(data)
+    if isinstance(inputs, list):
+        inputs = np.asarray(inputs)
+    # The last ones, in their order, since neighbours may depend on each other.
+    inputs = inputs[-rows:]
+    told = {"features": model["features"], "classify": model["classify"]}
+    if model["build"] is None:
+        columns = describe(inputs, **told)
+    else:
+        served = served_model(model["build"], model["weights"])
+        columns = describe_model(served, as_input(served, inputs), layer=model["layer"], **told)
+    folder = Path(destination)
+    predictions = columns.get("prediction")
+    classifies = is_class(predictions)
+    correct = None
+    if labels is not None and predictions is not None and classifies:
+        correct = predictions == host_array(labels)[-rows:]
+    baseline = Baseline.of(
+        columns,
+        correct=correct,
+        categories=("prediction",) if classifies else (),
+        rows=rows,
+        in_time_order=in_time_order,
+    )
+    baseline.save(folder)
+    _write_sample(folder, inputs, columns, examples)
+
+
+def _write_sample(
+    folder: Path, inputs: Any, columns: Mapping[str, NDArray[Any]], examples: int
+) -> None:
+    array = inputs if isinstance(inputs, Mapping) else host_array(inputs)
+    if isinstance(array, Mapping) or array.dtype.kind not in "biuf" or not len(array):
+        # Records and texts have no saliency.
+        return
+    most = max(1, min(_PER_EXAMPLE * examples, _MOST_BYTES // max(array[0].nbytes, 1)))
+    places = spread_sample(len(array), most)
+    predictions = columns.get("prediction")
+    classes = [0] * len(places) if predictions is None else predictions[places].tolist()
+    save_file({"inputs": np.ascontiguousarray(array[places])}, folder / _SAMPLE)
+    (folder / _CLASSES).write_text(json.dumps(classes), encoding="utf-8")
+
+
+def read_sample(folder: Path) -> InputSample | None:
+    """Read the sample of inputs of a baseline; None if it has none.
+
+    Args:
+        folder: the folder of the baseline.
+
+    Raises:
+        DriftError: its files are damaged.
+    """
+    if not (folder / _SAMPLE).is_file():
+        return None
+    try:
+        inputs = load_file(folder / _SAMPLE)["inputs"]
+        classes = json.loads((folder / _CLASSES).read_text(encoding="utf-8"))
+    except (OSError, ValueError, KeyError) as error:
+        raise DriftError(f"{folder}: the sample of inputs cannot be read: {error}") from error
+    if not isinstance(classes, list) or len(classes) != len(inputs):
+        raise DriftError(f"{folder}: the sample of inputs does not fit its predictions")
+    return InputSample(inputs, classes)

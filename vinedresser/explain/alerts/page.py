@@ -1,0 +1,189 @@
+"""The page that explains an alert, and its pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vinedresser.explain.alerts.cells import Cell
+from vinedresser.explain.alerts.explained import Explained
+from vinedresser.explain.alerts.files import PAGE, SHEET
+from vinedresser.explain.alerts.map_shift import MapShift, mean_map
+from vinedresser.explain.charts.svg import Svg
+from vinedresser.explain.formatting import number
+from vinedresser.explain.reports.templating import write_page
+from vinedresser.explain.saliency import SheetRow, Tile, sheet, sheet_png, tiles
+from vinedresser.explain.saliency.overlays import overlay
+from vinedresser.store.storage import LocalStorage
+
+__all__ = ["ExplanationPage", "FeatureLine", "write_explanation"]
+
+# Pictures in a row, with room for their text; a multiple of two, and of three.
+_PER_ROW = 6
+_MOST_EXAMPLES, _MOST_IN_CELL = 15, 6
+_MOST_FEATURES = 20
+
+
+@dataclass(frozen=True)
+class FeatureLine:
+    """What a feature contributes to the outputs, of rows without maps.
+
+    Attributes:
+        name: name of the feature.
+        now: mean magnitude in the requests, as a share of all features.
+        before: the same in the baseline.
+    """
+
+    name: str
+    now: float
+    before: float
+
+
+@dataclass(frozen=True, eq=False)
+class ExplanationPage:
+    """Contents of the page.
+
+    Attributes:
+        name: name of the monitor and of the window.
+        text: what has drifted.
+        features: the features that have drifted, in words.
+        shift: whether the model looks elsewhere; None if that is not known.
+        now: requests of the window; None if they could not be explained.
+        before: examples of the baseline.
+        groups: wrong or least confident predictions of the requests.
+        problems: what could not be done.
+        feature_names: names of the features of rows.
+    """
+
+    name: str
+    text: str
+    features: Sequence[str]
+    shift: MapShift | None
+    now: Explained | None
+    before: Explained | None
+    groups: Sequence[Cell]
+    problems: Sequence[str]
+    feature_names: Sequence[str] = ()
+
+    @property
+    def finding(self) -> str:
+        """What was found, one sentence."""
+        if self.now is None:
+            return "could not be explained"
+        return self.shift.text if self.shift is not None else "too few examples to compare"
+
+    @property
+    def completeness(self) -> str:
+        """Whether the saliency accounts for the whole output."""
+        return "" if self.now is None else str(self.now.result)
+
+    @property
+    def means(self) -> Svg | None:
+        """Mean map of the requests beside that of the baseline; None of rows."""
+        if self.now is None or self.before is None or self.now.result.map is None:
+            return None
+        drawn = [
+            Tile(overlay(_mean_image(one.inputs), mean_map(one.looks).astype(np.float32)), (text,))
+            for one, text in ((self.now, "requests"), (self.before, "baseline"))
+        ]
+        return sheet("Mean saliency, over the mean image", [SheetRow("", drawn)])
+
+    @property
+    def contacts(self) -> Svg | None:
+        """Requests above examples of the baseline, each with its map; None of rows."""
+        rows = self.contact_rows()
+        return sheet("Requests and baseline", rows) if rows else None
+
+    @property
+    def cells(self) -> list[tuple[str, Svg]]:
+        """Groups of predictions with their title; [] of rows."""
+        if self.now is None or self.now.result.map is None:
+            return []
+        return [(group.title, self._cell(self.now, group)) for group in self.groups]
+
+    @property
+    def lines(self) -> list[FeatureLine]:
+        """What features contribute, those that changed most first; [] of images."""
+        if self.now is None or self.before is None or self.now.result.map is not None:
+            return []
+        now, before = mean_map(self.now.looks).ravel(), mean_map(self.before.looks).ravel()
+        order = np.argsort(-np.abs(now - before), kind="stable")[:_MOST_FEATURES]
+        return [
+            FeatureLine(self._feature(place), float(now[place]), float(before[place]))
+            for place in order.tolist()
+        ]
+
+    def contact_rows(self) -> list[SheetRow]:
+        """Return rows of images and maps: of the requests, then of the baseline."""
+        if self.now is None or self.now.result.map is None:
+            return []
+        both = [("request", self.now)]
+        if self.before is not None:
+            both.append(("baseline", self.before))
+        return [row for name, one in both for row in _contact(name, one)]
+
+    def _cell(self, now: Explained, group: Cell) -> Svg:
+        pairs = _pairs(now)
+        pictures: list[Tile] = []
+        for place in group.places[:_MOST_IN_CELL]:
+            image, drawn = pairs[place]
+            confidence = now.confidence[place]
+            sure = "" if np.isnan(confidence) else f", {confidence:.0%}"
+            pictures += [
+                Tile(image.pixels, (f"{now.classes[place]}{sure}",)),
+                Tile(drawn.pixels, ("for the prediction", *drawn.lines)),
+            ]
+            if place in now.for_true:
+                [(_, for_true)] = tiles(now.inputs[place : place + 1], now.for_true[place])
+                pictures.append(Tile(for_true.pixels, ("for the true class", *for_true.lines)))
+        rows = [
+            SheetRow("", pictures[start : start + _PER_ROW])
+            for start in range(0, len(pictures), _PER_ROW)
+        ]
+        return sheet(group.title, rows)
+
+    def _feature(self, place: int) -> str:
+        known = place < len(self.feature_names)
+        return self.feature_names[place] if known else f"feature {place}"
+
+
+def write_explanation(page: ExplanationPage, folder: Path) -> None:
+    """Write the page and, of images, the sheet of pictures as PNG.
+
+    Args:
+        page: contents of the page.
+        folder: folder to write to, created if missing.
+
+    Raises:
+        StoreError: a file cannot be written.
+    """
+    write_page(folder / PAGE, "explanation.html.j2", page=page, number=number)
+    rows = page.contact_rows()
+    if rows:
+        LocalStorage(folder).put(SHEET, [sheet_png(rows)])
+
+
+def _contact(name: str, one: Explained) -> list[SheetRow]:
+    pairs = _pairs(one)[:_MOST_EXAMPLES]
+    pictures = [tile for pair in pairs for tile in pair]
+    return [
+        SheetRow(name if start == 0 else "", pictures[start : start + _PER_ROW])
+        for start in range(0, len(pictures), _PER_ROW)
+    ]
+
+
+def _pairs(one: Explained) -> list[tuple[Tile, Tile]]:
+    return [
+        (Tile(image.pixels, (one.classes[place],)), drawn)
+        for place, (image, drawn) in enumerate(tiles(one.inputs, one.result))
+    ]
+
+
+def _mean_image(inputs: NDArray[Any]) -> NDArray[np.float64]:
+    mean: NDArray[np.float64] = inputs.astype(np.float64).mean(0)
+    return mean

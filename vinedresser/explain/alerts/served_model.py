@@ -1,0 +1,72 @@
+"""The served model and its baseline, as functions of the user's make them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from vinedresser.errors import ConfigError
+from vinedresser.infra.entry import function_named
+from vinedresser.pruning.rounds.loading import load_weights
+
+__all__ = ["as_input", "baseline_data", "served_model"]
+
+
+def served_model(build: str, weights: str | None) -> Any:
+    """Return the model of a service.
+
+    Args:
+        build: ``module:function`` that returns it, with any weights.
+        weights: file with its weights; None: it has them.
+
+    Raises:
+        ConfigError: there is no such function.
+        PruningError: the weights cannot be read, or do not fit.
+    """
+    model = function_named(build)()
+    if weights is not None:
+        load_weights(model, Path(weights))
+    return model
+
+
+def baseline_data(data: str) -> tuple[Any, Sequence[Any] | None]:
+    """Return the inputs of a baseline, and their labels.
+
+    Args:
+        data: ``module:function`` that returns inputs, or a pair of inputs and labels.
+
+    Raises:
+        ConfigError: there is no such function, or it returns nothing usable.
+    """
+    returned = function_named(data)()
+    if not isinstance(returned, tuple):
+        return returned, None
+    if len(returned) != 2:
+        raise ConfigError(
+            f"{data}: returned {len(returned)} values; expected inputs, or inputs and labels"
+        )
+    inputs, labels = returned
+    if len(inputs) != len(labels):
+        raise ConfigError(f"{data}: returned {len(inputs)} inputs and {len(labels)} labels")
+    return inputs, labels
+
+
+def as_input(model: Any, values: Any) -> Any:
+    """Return inputs as a model takes them: tensors of its precision and device, if it is torch's.
+
+    Args:
+        model: the model.
+        values: an array [N, ...] of a request's or a baseline's inputs, or anything else, which is
+            returned as it is.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(model, torch.nn.Module):
+        return values
+    tensor = torch.as_tensor(values)
+    parameter = next(model.parameters(), None)
+    if parameter is None:
+        return tensor
+    dtype = parameter.dtype if tensor.is_floating_point() else tensor.dtype
+    return tensor.to(parameter.device, dtype)

@@ -1,0 +1,1 @@
+"""A monitor: windows of requests, their verdicts, alerts, and the explanations of these."""

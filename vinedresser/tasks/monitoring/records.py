@@ -1,0 +1,287 @@
+"""What a monitor keeps in its folder: its lives, its progress, windows and alerts.
+
+    STORE/NAME/
+        lock                        held by the flow that judges windows
+        life-1/                     from one baseline to the next
+            monitor.json
+            baseline/
+            windows/000000.json     the verdict of each window
+            accuracy/000000.json    the verdict of each batch of labels
+            progress.json           where the next window begins
+            alerts/ID.json
+            actions/monitor.jsonl   the actions that were taken
+            explanations/ID/        explanation.json, explain.html, pictures
+            monitor.html
+
+Folder and files are on this machine; the requests may be in an object store.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from vinedresser.errors import ConfigError
+from vinedresser.store.json_values import check_time
+from vinedresser.store.records import Record, read_record
+from vinedresser.store.storage import LocalStorage
+
+__all__ = [
+    "AccuracyRecord",
+    "AlertRecord",
+    "ExplanationRecord",
+    "MonitorRecord",
+    "Progress",
+    "WindowRecord",
+    "accuracy_key",
+    "alert_id",
+    "alert_key",
+    "alerts_of",
+    "explanation_folder",
+    "life_folder",
+    "lives_in",
+    "window_key",
+]
+
+_LIFE = re.compile(r"life-([1-9]\d*)", re.ASCII)
+_ALERT = re.compile(r"[0-9a-f]{32}", re.ASCII)
+
+
+@dataclass(frozen=True)
+class MonitorRecord(Record):
+    """One life of a monitor: it has one baseline, and one budget of false alarms.
+
+    Attributes:
+        id: an id, which identifies its MLflow run.
+        name: name of the monitor.
+        life: number of the life, from 1.
+        created: seconds since the epoch.
+        settings: settings that cannot change in its life.
+        experiment_id: id of the MLflow experiment.
+        run_id: id of its MLflow run; "" until it is created.
+    """
+
+    KEY: ClassVar[str] = "monitor.json"
+
+    id: str
+    name: str
+    life: int
+    created: float
+    settings: dict[str, Any]
+    experiment_id: str
+    run_id: str = ""
+
+    @property
+    def shown(self) -> str:
+        """Name of its MLflow run."""
+        return self.name if self.life == 1 else f"{self.name} (life {self.life})"
+
+
+@dataclass(frozen=True)
+class Progress(Record):
+    """How far the requests have been judged.
+
+    Attributes:
+        windows: number of windows that were judged.
+        cursor: where the next one begins, for `RequestStore.after`; None at the first request.
+        state: state of the drift monitor; {} before the first window.
+        labels: where the next labels begin, for `RequestStore.labelled`; None at the first.
+        batches: number of batches of labels that were judged.
+        told: number of windows that MLflow knows.
+        told_batches: number of batches of labels that MLflow knows.
+    """
+
+    KEY: ClassVar[str] = "progress.json"
+
+    windows: int = 0
+    cursor: dict[str, Any] | None = None
+    state: dict[str, Any] = field(default_factory=dict)
+    told: int = 0
+    told_batches: int = 0
+    labels: dict[str, Any] | None = None
+    batches: int = 0
+
+
+@dataclass(frozen=True)
+class AccuracyRecord(Record):
+    """The accuracy of predictions whose labels have become known.
+
+    Attributes:
+        number: number of the batch of labels, from 0.
+        window: number of the last window before.
+        requests: number of requests with a label.
+        unknown: number of labels of requests that were not recorded.
+        time: seconds since the epoch.
+        verdict: the verdict; see `vinedresser.explain.drift.Verdict`.
+    """
+
+    KEY: ClassVar[str] = "accuracy"
+
+    number: int
+    window: int
+    requests: int
+    unknown: int
+    time: float
+    verdict: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        """Refuse what is not a time."""
+        check_time("time", self.time)
+
+
+@dataclass(frozen=True)
+class WindowRecord(Record):
+    """A judged window.
+
+    Attributes:
+        number: number of the window, from 0.
+        begin: cursor before its first request; None before the first of all.
+        end: cursor after its last request.
+        requests: number of its requests.
+        first: time of its first request, seconds since the epoch.
+        last: time of its last request.
+        verdict: the verdict; see `vinedresser.explain.drift.Verdict`.
+    """
+
+    KEY: ClassVar[str] = "windows"
+
+    number: int
+    begin: dict[str, Any] | None
+    end: dict[str, Any]
+    requests: int
+    first: float
+    last: float
+    verdict: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        """Refuse what is not a time."""
+        check_time("first", self.first)
+        check_time("last", self.last)
+
+
+@dataclass(frozen=True)
+class AlertRecord(Record):
+    """An alarm of a monitor.
+
+    Attributes:
+        id: 32 hexadecimal digits.
+        window: number of the window.
+        since: number of the window since which the requests have drifted.
+        time: seconds since the epoch.
+        text: what has drifted.
+        ids: ids of the requests of the window.
+    """
+
+    KEY: ClassVar[str] = "alerts"
+
+    id: str
+    window: int
+    since: int
+    time: float
+    text: str
+    ids: list[str]
+
+
+@dataclass(frozen=True)
+class ExplanationRecord(Record):
+    """The explanation of an alert or of a window.
+
+    Attributes:
+        alert: id of the alert; for a window that was chosen by hand, an id of its own.
+        window: number of the window.
+        time: seconds since the epoch.
+        text: what was found.
+        run_id: id of its MLflow run; "" until it is created.
+        told: whether MLflow has it.
+        skipped: it was not made, since another alert had been explained a short time before.
+    """
+
+    KEY: ClassVar[str] = "explanation.json"
+
+    alert: str
+    window: int
+    time: float
+    text: str
+    run_id: str = ""
+    told: bool = False
+    skipped: bool = False
+
+
+def alert_id(monitor: MonitorRecord, what: str) -> str:
+    """Return the id of an alert: the same whenever its window is judged.
+
+    Args:
+        monitor: the life of the monitor.
+        what: which of its alerts.
+    """
+    return hashlib.sha256(f"{monitor.id} {what}".encode()).hexdigest()[:32]
+
+
+def accuracy_key(number: int) -> str:
+    """Return the key of the record of a batch of labels."""
+    return f"{AccuracyRecord.KEY}/{number:06d}.json"
+
+
+def window_key(number: int) -> str:
+    """Return the key of the record of a window."""
+    return f"{WindowRecord.KEY}/{number:06d}.json"
+
+
+def alert_key(alert: str) -> str:
+    """Return the key of the record of an alert.
+
+    Raises:
+        ConfigError: it is not the id of an alert.
+    """
+    return f"{AlertRecord.KEY}/{_checked(alert)}.json"
+
+
+def alerts_of(life: LocalStorage) -> list[AlertRecord]:
+    """Return the alerts of a life of a monitor, in the order of their windows.
+
+    Args:
+        life: storage of its folder.
+
+    Raises:
+        CorruptData: one cannot be read.
+        StoreError: the folder cannot be read.
+    """
+    found = [read_record(life, AlertRecord, key=key) for key in life.list(f"{AlertRecord.KEY}/")]
+    return sorted((one for one in found if one is not None), key=lambda one: one.window)
+
+
+def explanation_folder(life: Path, alert: str) -> Path:
+    """Return the folder of the explanation of an alert.
+
+    Raises:
+        ConfigError: it is not the id of an alert.
+    """
+    return life / "explanations" / _checked(alert)
+
+
+def life_folder(state: Path, life: int) -> Path:
+    """Return the folder of a life of a monitor."""
+    return state / f"life-{life}"
+
+
+def lives_in(state: Path) -> list[int]:
+    """Return the numbers of the lives of a monitor, ascending.
+
+    Args:
+        state: folder of its state.
+    """
+    if not state.is_dir():
+        return []
+    found = [_LIFE.fullmatch(one.name) for one in state.iterdir()]
+    lives = sorted(int(one[1]) for one in found if one is not None)
+    return [one for one in lives if (life_folder(state, one) / MonitorRecord.KEY).is_file()]
+
+
+def _checked(alert: str) -> str:
+    # It may come from an event, and becomes part of a path.
+    if _ALERT.fullmatch(alert) is None:
+        raise ConfigError(f"{alert!r}: not the id of an alert, 32 hexadecimal digits")
+    return alert
