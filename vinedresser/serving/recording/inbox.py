@@ -17,7 +17,7 @@ class Counts(NamedTuple):
     Attributes:
         seen: number of requests, recorded or not.
         refused: number of chosen requests that found the queue full.
-        busy: seconds that recording took in the callers' threads.
+        busy: seconds of processor time that recording took in the callers' threads, an estimate.
     """
 
     seen: int
@@ -49,26 +49,19 @@ class Inbox:
         """What happened so far."""
         return Counts(self._seen, self._refused, self._busy)
 
-    def count(self, seen: int, busy: float) -> None:
-        """Count requests, and the time that recording them took so far in this thread.
-
-        Args:
-            seen: number of requests.
-            busy: seconds.
-        """
+    def count(self, seen: int) -> None:
+        """Count requests, recorded or not."""
         with self._lock:
             self._seen += seen
-            self._busy += busy
 
-    def put(self, item: Item, busy: float) -> bool:
-        """Add an item; return False if there is no room for it.
-
-        Args:
-            item: the item, measured.
-            busy: seconds that recording it took in this thread.
-        """
+    def count_busy(self, seconds: float) -> None:
+        """Count processor time of a caller's thread."""
         with self._lock:
-            self._busy += busy
+            self._busy += seconds
+
+    def put(self, item: Item) -> bool:
+        """Add an item, measured; return False if there is no room for it."""
+        with self._lock:
             waiting = self._put_bytes - self._taken_bytes
             if waiting and waiting + item.size > self._most_bytes:
                 self._refused += len(item.ids)
@@ -87,6 +80,6 @@ class Inbox:
             items.append(self._items.popleft())
         return items
 
-    def settle(self, items: list[Item]) -> None:
-        """Count items as no longer in memory."""
-        self._taken_bytes += sum(item.size for item in items)
+    def settle(self, size: int) -> None:
+        """Count taken items of a size in bytes as no longer in memory."""
+        self._taken_bytes += size

@@ -14,10 +14,6 @@ from vinedresser.serving.columns.rows import Parts, host_array, parts_of, row_co
 
 __all__ = ["Batch", "HostItem", "Item", "batches", "host_item"]
 
-# Bytes of inputs and number of requests that are described together.
-_MOST_BYTES = 32 << 20
-_MOST_ROWS = 1024
-
 
 @dataclass(slots=True)
 class Item:
@@ -35,6 +31,7 @@ class Item:
             it is called on the worker's thread. Such an item has one id, from which those of
             several requests are derived.
         size: approximate memory in bytes.
+        timed: whether to measure the time that recording the call takes.
     """
 
     ids: list[bytes]
@@ -46,6 +43,7 @@ class Item:
     rows: list[int] | None = None
     read: Callable[[], tuple[Any, Any]] | None = None
     size: int = 0
+    timed: bool = False
 
     def measure(self) -> None:
         """Set its size."""
@@ -82,7 +80,7 @@ class HostItem(NamedTuple):
         inputs: inputs by name of the part.
         outputs: outputs, likewise; None if there are none.
         embedding: [rows, dimensions] or None.
-        size: approximate memory in bytes.
+        form: names, dtypes and shapes; calls of the same form can be joined.
     """
 
     ids: list[bytes]
@@ -91,7 +89,7 @@ class HostItem(NamedTuple):
     inputs: Parts
     outputs: Parts | None
     embedding: NDArray[Any] | None
-    size: int
+    form: tuple[Any, ...]
 
 
 def host_item(item: Item) -> HostItem:
@@ -100,28 +98,21 @@ def host_item(item: Item) -> HostItem:
     Raises:
         ValueError: inputs, outputs and ids have different numbers of rows.
     """
-    inputs, outputs, ids = item.inputs, item.outputs, item.ids
+    given, answer, ids = item.inputs, item.outputs, item.ids
     if item.read is not None:
-        inputs, outputs = item.read()
-        count = row_count(inputs)
+        given, answer = item.read()
+        count = row_count(given)
         if count != 1:
             ids = [b"%s/%d" % (ids[0], row) for row in range(count)]
-    if (found := row_count(inputs)) != len(ids):
-        raise ValueError(f"{len(ids)} ids for {found} requests")
-    if outputs is not None and (found := row_count(outputs)) != len(ids):
-        raise ValueError(f"{len(ids)} requests, but outputs of {found}")
+    inputs, form = _host_parts(given, len(ids), "inputs")
+    outputs, outputs_form = None, None
+    if answer is not None:
+        outputs, outputs_form = _host_parts(answer, len(ids), "outputs")
     embedding = None if item.embedding is None else host_array(item.embedding)
     if embedding is not None and len(embedding) != len(ids):
         raise ValueError(f"{len(ids)} requests, but {len(embedding)} rows of the recorded layer")
-    return HostItem(
-        ids,
-        item.time,
-        item.probability,
-        _on_host(inputs),
-        None if outputs is None else _on_host(outputs),
-        embedding,
-        item.size,
-    )
+    forms = form, outputs_form, None if embedding is None else embedding.shape[1:]
+    return HostItem(ids, item.time, item.probability, inputs, outputs, embedding, forms)
 
 
 def batches(items: Iterable[HostItem]) -> list[Batch]:
@@ -131,30 +122,28 @@ def batches(items: Iterable[HostItem]) -> list[Batch]:
         items: the calls, in the order of time.
     """
     groups: dict[Any, list[HostItem]] = defaultdict(list)
-    full: list[list[HostItem]] = []
     for item in items:
-        key = (_form(item.inputs), item.outputs and _form(item.outputs), _shape(item.embedding))
-        group = groups[key]
-        group.append(item)
-        rows = sum(len(one.ids) for one in group)
-        if rows >= _MOST_ROWS or sum(one.size for one in group) >= _MOST_BYTES:
-            full.append(groups.pop(key))
-    return [_joined(group) for group in [*full, *groups.values()]]
+        groups[item.form].append(item)
+    return [_joined(group) for group in groups.values()]
 
 
-def _on_host(value: Any) -> Parts:
-    return {
+def _host_parts(value: Any, count: int, what: str) -> tuple[Parts, tuple[Any, ...]]:
+    """Return inputs or outputs by name of the part, and their form."""
+    array = host_array(value) if hasattr(value, "detach") else value
+    # Most models take and return one array: the time of this path is the interpreter's.
+    if isinstance(array, np.ndarray) and array.ndim and len(array) == count:
+        return {"": array}, (array.dtype, array.shape[1:])
+    if (found := row_count(array)) != count:
+        raise ValueError(f"{count} requests, but {what} of {found}")
+    parts = {
         name: part if isinstance(part, list) else host_array(part)
-        for name, part in parts_of(value).items()
+        for name, part in parts_of(array).items()
     }
-
-
-def _form(parts: Parts) -> tuple[Any, ...]:
-    return tuple((name, None if isinstance(p, list) else _shape(p)) for name, p in parts.items())
-
-
-def _shape(array: NDArray[Any] | None) -> tuple[Any, ...] | None:
-    return None if array is None else (array.dtype.str, array.shape[1:])
+    form = (
+        (name, None if isinstance(part, list) else (part.dtype, part.shape[1:]))
+        for name, part in parts.items()
+    )
+    return parts, tuple(form)
 
 
 def _joined(group: Sequence[HostItem]) -> Batch:

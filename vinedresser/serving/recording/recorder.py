@@ -19,12 +19,15 @@ from vinedresser.serving.recording.faults import Faults
 from vinedresser.serving.recording.items import Item
 from vinedresser.serving.recording.limits import Limits
 from vinedresser.serving.recording.sampling import position
-from vinedresser.serving.recording.worker import Settings, Worker
+from vinedresser.serving.recording.settings import Settings
+from vinedresser.serving.recording.worker import Worker
 from vinedresser.serving.storing.encoding import stored_id
 from vinedresser.serving.storing.layout import ServiceFolder
 
 __all__ = ["RequestRecorder", "request_ids"]
 
+# One call in so many is timed, since reading the clock of a thread takes a microsecond.
+_TIMED = 16
 # Seconds to write what is left when the process ends.
 _AT_EXIT = 5.0
 
@@ -85,6 +88,7 @@ class RequestRecorder:
         self._worker: Worker | None = None
         self._lock = threading.Lock()
         self._token = b""
+        self._numbers = self._calls = itertools.count()
         self._begin_process()
         _recorders.add(self)
         # An ordinary method call would go through the wrapper at every request.
@@ -157,13 +161,17 @@ class RequestRecorder:
         """
         if self._closed:
             return None
-        began = time.perf_counter()
+        timed = next(self._calls) % _TIMED == 0
+        began = time.thread_time() if timed else 0.0
         worker = self._working()
         count = row_count(inputs)
         item = self._chosen(worker, count, ids)
+        worker.inbox.count(count)
         if item is not None:
             item.inputs = copied(inputs, item.rows)
-        worker.inbox.count(count, time.perf_counter() - began)
+            item.timed = timed
+            if timed:
+                worker.inbox.count_busy(_TIMED * (time.thread_time() - began))
         return item
 
     def _finish(self, item: Item, outputs: Any, embedding: Any = None) -> None:
@@ -174,10 +182,10 @@ class RequestRecorder:
             outputs: see `record`.
             embedding: output of a layer, [requests of the call, dimensions], or None.
         """
-        began = time.perf_counter()
         worker = self._worker
         if worker is None or self._closed:
             return
+        began = time.thread_time() if item.timed else 0.0
         if outputs is not None:
             item.outputs = fetched(copied(outputs, item.rows))
         if embedding is not None:
@@ -185,13 +193,15 @@ class RequestRecorder:
         # Not before the model has answered, so that its device need not wait.
         item.inputs = fetched(item.inputs)
         item.measure()
-        worker.inbox.put(item, time.perf_counter() - began)
+        worker.inbox.put(item)
+        if item.timed:
+            worker.inbox.count_busy(_TIMED * (time.thread_time() - began))
 
     def _record_later(self, item: Item) -> None:
         """Record the requests of an item that reads its messages on the worker's thread."""
         worker = self._worker
         if worker is not None and not self._closed:
-            worker.inbox.put(item, 0.0)
+            worker.inbox.put(item)
 
     def choose(self, ids: object = None) -> Item | None:
         """Decide whether to record a call whose inputs are not known yet; never raises.
@@ -209,7 +219,7 @@ class RequestRecorder:
             return None
         worker = self._working()
         item = self._chosen(worker, 1, ids)
-        worker.inbox.count(1, 0.0)
+        worker.inbox.count(1)
         return item
 
     def _chosen(self, worker: Worker, count: int, ids: object = None) -> Item | None:
@@ -250,6 +260,7 @@ class RequestRecorder:
         self._lock = threading.Lock()
         self._token = os.urandom(4).hex().encode() + b"-"
         self._numbers = itertools.count()
+        self._calls = itertools.count()
         self.faults.begin_process()
 
 

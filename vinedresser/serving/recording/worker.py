@@ -6,75 +6,45 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from vinedresser.errors import CorruptData, RunRemoved, StoreError
 from vinedresser.processes import this_process
-from vinedresser.serving.columns.describing import describe
-from vinedresser.serving.columns.outputs import Classify
-from vinedresser.serving.columns.values import joined
 from vinedresser.serving.recording.alert_watch import AlertWatch
+from vinedresser.serving.recording.backlog import Backlog
+from vinedresser.serving.recording.describing import Described, Describer, Throttle
 from vinedresser.serving.recording.faults import Faults
 from vinedresser.serving.recording.inbox import Inbox
 from vinedresser.serving.recording.input_ring import InputRing
-from vinedresser.serving.recording.items import Batch, Item, batches, host_item
-from vinedresser.serving.recording.limits import Limits
 from vinedresser.serving.recording.sampling import Sampling
-from vinedresser.serving.storing.encoding import (
-    PROBABILITIES,
-    encode_columns,
-    request_step,
-    tensor_of,
-)
-from vinedresser.serving.storing.layout import REQUESTS, ServiceFolder, process_name
+from vinedresser.serving.recording.settings import Settings
+from vinedresser.serving.storing.layout import REQUESTS, process_name
 from vinedresser.serving.storing.request_log import RequestLog
 from vinedresser.serving.storing.retention import enforce_limits
-from vinedresser.store.step_record import StepRecord
 from vinedresser.store.storage.location import is_remote
 
-__all__ = ["Settings", "Worker"]
+__all__ = ["Worker"]
 
 # A run directory is closed at this share of the limits of the store, so that removing the oldest
 # one never removes much.
 _RUNS = 32
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What to record and where.
-
-    Attributes:
-        folder: folder of the service.
-        features: names of features; see `describe`.
-        classify: how to read predictions; see `describe`.
-        sample: share of the requests to record.
-        limits: the limits.
-    """
-
-    folder: ServiceFolder
-    features: tuple[str, ...] | None
-    classify: Classify | None
-    sample: float
-    limits: Limits
-
-
-class _Described(NamedTuple):
-    """Requests and the columns that describe them."""
-
-    batch: Batch
-    columns: dict[str, NDArray[Any]]
+# Seconds after which requests are taken from the queue.
+_TICK = 0.1
 
 
 class _Pace(NamedTuple):
-    """Seconds between writes, between looks for alerts, and between checks of the limits."""
+    """Seconds between certain actions.
+
+    Attributes:
+        flush: between two writes.
+        look: between two looks for alerts.
+        check: between two checks of the limits of the store.
+        beat: between two heartbeats.
+    """
 
     flush: float
     look: float
     check: float
+    beat: float
 
 
 class Worker:
@@ -89,16 +59,19 @@ class Worker:
     def __init__(self, settings: Settings, faults: Faults, token: str) -> None:
         limits = settings.limits
         remote = is_remote(str(settings.folder.location))
-        flush = limits.flush_seconds or (10.0 if remote else 1.0)
+        flush = limits.flush_seconds or (10.0 if remote else 2.0)
         self.inbox = Inbox(limits.queue_bytes)
         self.sampling = Sampling(settings.sample, limits.rate, limits.cost)
         self._settings = settings
         self._faults = faults
-        self._pace = _Pace(flush, *((10.0, 600.0) if remote else (flush, 60.0)))
-        self._remote = remote
+        # Each request to an object store costs money.
+        slow, fast = _Pace(flush, 10.0, 600.0, 20.0), _Pace(flush, flush, 60.0, 2.0)
+        self._pace = slow if remote else fast
         self._process = this_process()
         self._label = process_name(self._process, token)
         self._log = self._new_log(REQUESTS)
+        self._backlog = Backlog(self._log, limits.queue_bytes)
+        self._describer = Describer(settings, Throttle(limits.cost, self.inbox.wake), faults)
         self._ring = InputRing(limits.input_bytes)
         self._alerts = AlertWatch(
             settings.folder,
@@ -108,28 +81,19 @@ class Worker:
             most_bytes=limits.input_bytes,
             faults=faults,
         )
-        self._unwritten: list[tuple[StepRecord, int]] = []
-        self._lost = 0
-        self._ready = False
-        self._stopping = False
+        self._ready = self._stopping = self._asked = False
         self._turning = threading.Condition()
         self._begun = self._ended = 0
-        self._looked = self._checked = -float("inf")
+        self._flushed = self._looked = self._checked = -float("inf")
         self._updated = time.monotonic()
         self._before = (self.inbox.counts, 0, 0.0)
-        self._written = 0
         self._thread = threading.Thread(target=self._run, name="vinedresser-serving", daemon=True)
         self._thread.start()
 
     @property
     def dropped(self) -> int:
         """Number of chosen requests that were lost."""
-        return self.inbox.counts.refused + self._lost
-
-    @property
-    def written(self) -> int:
-        """Number of committed requests."""
-        return self._written
+        return self.inbox.counts.refused + self._describer.lost + self._backlog.lost
 
     def flush(self, timeout: float) -> bool:
         """Wait until all requests recorded so far are committed or lost; return False on timeout.
@@ -142,11 +106,12 @@ class Worker:
         with self._turning:
             # A turn that has begun may have taken its requests already.
             target = self._begun + 1
+            self._asked = True
             self.inbox.wake.set()
             done = self._turning.wait_for(
                 lambda: self._ended >= target or not self._thread.is_alive(), timeout
             )
-        return done and not self._unwritten
+        return done and not self._backlog
 
     def close(self, timeout: float) -> bool:
         """Write what is left and end the thread; return False on timeout.
@@ -168,116 +133,50 @@ class Worker:
         turn = self._faults.guard("recording requests", self._turn)
         last = False
         while not last:
-            self.inbox.wake.wait(self._pace.flush)
+            self.inbox.wake.wait(min(_TICK, self._pace.flush))
             with self._turning:
                 self.inbox.wake.clear()
                 self._begun += 1
                 # Read before the requests are taken: none can arrive later that is not taken below.
                 last = self._stopping
-            turn(last)
+                hurry, self._asked = last or self._asked, False
+            turn(hurry=hurry)
             with self._turning:
                 self._ended = self._begun
                 self._turning.notify_all()
+        self._guarded("writing requests", self._alerts.close)
+        self._guarded("writing requests", self._log.close)
 
-    def _turn(self, last: bool) -> None:
-        items = self.inbox.take()
-        described: list[_Described] = []
+    def _turn(self, *, hurry: bool) -> None:
+        if hurry:
+            # No rests.
+            self.inbox.wake.set()
+        self._describer.add(self.inbox.take())
+        if hurry or time.monotonic() >= self._flushed + self._pace.flush:
+            self._flush()
+            self._flushed = time.monotonic()
+
+    def _flush(self) -> None:
+        described, size = self._describer.take()
         try:
-            described = self._described(items)
-            self._keep(described)
+            self._guarded("writing requests", lambda: self._write(described))
+            self._guarded("limiting the store", self._check)
+            self._guarded("looking for alerts", lambda: self._look(described))
         finally:
-            self.inbox.settle(items)
-        self._guarded("writing requests", self._write)
-        self._guarded("limiting the store", self._check)
-        self._guarded("looking for alerts", lambda: self._look(described))
+            self.inbox.settle(size)
         self._adapt()
-        if last:
-            self._guarded("writing requests", self._alerts.close)
-            self._guarded("writing requests", self._log.close)
 
     def _guarded(self, doing: str, action: Callable[[], None]) -> None:
         self._faults.guard(doing, action)()
 
-    def _described(self, items: Sequence[Item]) -> list[_Described]:
-        host = self._faults.guard("reading a request", host_item)
-        read = [(item, host(item)) for item in items]
-        self._lost += sum(len(item.ids) for item, plain in read if plain is None)
-        found = []
-        columns_of = self._faults.guard("describing requests", self._columns)
-        for batch in batches(plain for _, plain in read if plain is not None):
-            columns = columns_of(batch)
-            if columns is None:
-                self._lost += len(batch.ids)
-            else:
-                found.append(_Described(batch, columns))
-            # Let a thread that serves a request have the interpreter.
-            time.sleep(0)
-        return found
-
-    def _columns(self, batch: Batch) -> dict[str, NDArray[Any]]:
-        settings = self._settings
-        return describe(
-            batch.inputs,
-            batch.outputs,
-            settings.features,
-            batch.embedding,
-            classify=settings.classify,
-        )
-
-    def _keep(self, described: Sequence[_Described]) -> None:
-        """Keep described requests for the next write."""
-        forms: dict[tuple[Any, ...], list[_Described]] = {}
-        for one in described:
-            form = tuple((name, values.shape[1:]) for name, values in one.columns.items())
-            forms.setdefault(form, []).append(one)
-        for group in forms.values():
-            counts = [len(one.batch.ids) for one in group]
-            names = group[0].columns
-            columns = {name: joined([one.columns[name] for one in group], counts) for name in names}
-            tensors = encode_columns(columns)
-            probabilities = np.concatenate([one.batch.probabilities for one in group])
-            ids = [identity for one in group for identity in one.batch.ids]
-            times = np.concatenate([one.batch.times for one in group])
-            tensors[PROBABILITIES] = tensor_of(probabilities)
-            self._unwritten.append((request_step(0, ids, times, tensors), len(ids)))
-
-    def _write(self) -> None:
-        """Commit what is unwritten; if the store refuses, keep it for later, within the limit."""
+    def _write(self, described: Sequence[Described]) -> None:
+        self._backlog.add(described)
         self._log.dropped = self.dropped
-        if self._unwritten:
-            self._prepare()
-            first = self._log.next_step
-            records = [
-                replace(record, step=first + place)
-                for place, (record, _) in enumerate(self._unwritten)
-            ]
-            count = sum(requests for _, requests in self._unwritten)
-            try:
-                self._log.append(records, count)
-            except StoreError as error:
-                self._shorten(0 if isinstance(error, RunRemoved) else None)
-                raise
-            except (CorruptData, MemoryError, TypeError, ValueError):
-                # They would fail again.
-                self._shorten(0)
-                raise
-            self._written += count
-            self._unwritten.clear()
-        self._log.beat()
-
-    def _prepare(self) -> None:
-        if not self._ready:
+        if self._backlog and not self._ready:
             self._settings.folder.ensure()
             self._ready = True
-
-    def _shorten(self, most: int | None) -> None:
-        """Drop the oldest unwritten requests, those above a number of bytes."""
-        limit = self._settings.limits.queue_bytes if most is None else most
-        size = sum(record.nbytes() for record, _ in self._unwritten)
-        while self._unwritten and size > limit:
-            record, requests = self._unwritten.pop(0)
-            size -= record.nbytes()
-            self._lost += requests
+        self._backlog.write()
+        self._log.beat()
 
     def _check(self) -> None:
         limits = self._settings.limits
@@ -293,10 +192,9 @@ class Worker:
             own={self._log.run, *self._alerts.runs},
         )
 
-    def _look(self, described: Sequence[_Described]) -> None:
-        kept = [self._ring.add(one.batch) for one in described]
-        for one in kept:
-            self._alerts.offer(one)
+    def _look(self, described: Sequence[Described]) -> None:
+        for kept in [self._ring.add(one.batch) for one in described]:
+            self._alerts.offer(kept)
         now = time.monotonic()
         if self._ready and now >= self._looked + self._pace.look:
             self._looked = now
@@ -316,10 +214,10 @@ class Worker:
         self.sampling.update(
             now - self._updated,
             present.seen - counts.seen,
-            self._written - done,
+            self._backlog.written - done,
             present.busy - counts.busy + used - spent,
         )
-        self._before = (present, self._written, used)
+        self._before = (present, self._backlog.written, used)
         self._updated = now
 
     def _new_log(self, kind: str) -> RequestLog:
@@ -328,5 +226,5 @@ class Worker:
             *(self._settings.folder, kind, self._process, self._label),
             most_bytes=max(limits.store_bytes // _RUNS, 1),
             most_seconds=limits.store_seconds / _RUNS,
-            beat_seconds=20.0 if self._remote else 2.0,
+            beat_seconds=self._pace.beat,
         )

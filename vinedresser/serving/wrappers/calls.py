@@ -33,7 +33,7 @@ def call_inputs(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     named = {str(place): value for place, value in enumerate(args)} | dict(kwargs)
     rows = {name: value for name, value in named.items() if has_rows(value)}
     chosen = rows or named
-    return next(iter(chosen.values())) if len(chosen) == 1 or len(args) == 1 else chosen
+    return next(iter(chosen.values())) if len(chosen) == 1 else chosen
 
 
 def watch_function(function: Callable[..., Any], sink: Sink) -> Callable[..., Any]:

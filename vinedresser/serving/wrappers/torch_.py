@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -50,10 +51,10 @@ class TorchWatch:
                 raise ConfigError(
                     f"layer: the model has no module {layer!r}{did_you_mean(layer, modules)}"
                 )
-            self._handles.append(modules[layer].register_forward_hook(self._in_layer))
+            self._handles.append(modules[layer].register_forward_hook(_eager(self._in_layer)))
         self._handles += [
-            model.register_forward_pre_hook(self._before, with_kwargs=True),
-            model.register_forward_hook(self._after),
+            model.register_forward_pre_hook(_eager(self._before), with_kwargs=True),
+            model.register_forward_hook(_eager(self._after)),
         ]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -68,7 +69,7 @@ class TorchWatch:
 
     def _before(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self._calls.embedding = None
-        self._calls.item = _begin(self._sink, args, kwargs)
+        self._calls.item = self._sink.begin(call_inputs(args, kwargs))
 
     def _in_layer(self, layer: nn.Module, _: Any, output: Any) -> None:
         if getattr(self._calls, "item", None) is not None:
@@ -79,23 +80,18 @@ class TorchWatch:
         if item is not None:
             embedding, self._calls.embedding = self._calls.embedding, None
             self._calls.item = None
-            _finish(self._sink, item, output, embedding)
+            self._sink.finish(item, output, embedding)
 
 
-# The functions below stay out of graphs that torch.compile makes of the module.
+def _eager(hook: Callable[..., None]) -> Callable[..., None]:
+    """Keep a hook out of graphs that torch.compile makes of the module."""
+    # Importing the compiler takes seconds; without it, nothing is compiled.
+    if "torch._dynamo" not in sys.modules:
+        return hook
+    kept: Callable[..., None] = torch.compiler.disable(hook)
+    return kept
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]
-def _begin(sink: Sink, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Item | None:
-    return sink.begin(call_inputs(args, kwargs))
-
-
-@torch.compiler.disable  # type: ignore[untyped-decorator]
-def _finish(sink: Sink, item: Item, output: Any, embedding: Any) -> None:
-    sink.finish(item, output, embedding)
-
-
-@torch.compiler.disable  # type: ignore[untyped-decorator]
 def _embedding(layer: nn.Module, output: Any) -> torch.Tensor | None:
     """Return the output of a layer as [requests, dimensions]."""
     value = output[0] if isinstance(output, tuple) else output

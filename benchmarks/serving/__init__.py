@@ -1,0 +1,1 @@
+"""Cost of recording the requests of a served model."""
