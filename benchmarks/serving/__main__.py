@@ -143,7 +143,7 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=400, help="requests in a block")
     options = parser.parse_args()
     generator = np.random.default_rng(0)
-    forms = {
+    forms: dict[str, NDArray[Any]] = {
         "20 features": generator.normal(size=(1, 20)),
         "image 3 x 224 x 224": generator.random((1, 3, 224, 224), np.float32),
     }

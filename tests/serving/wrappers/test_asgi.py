@@ -154,7 +154,7 @@ def test_a_client_that_disconnects_is_not_recorded(recorder: RequestRecorder) ->
     async def receive() -> dict[str, Any]:
         return {"type": "http.disconnect"}
 
-    async def send(message: dict[str, Any]) -> None: ...
+    async def send(message: Any) -> None: ...
 
     scope = {"type": "http", "method": "POST", "path": "/", "headers": []}
     asyncio.run(app(scope, receive, send))

@@ -23,7 +23,7 @@ from vinedresser.serving import (
 )
 
 
-def network() -> nn.Module:
+def network() -> nn.Sequential:
     return nn.Sequential(
         nn.Conv2d(3, 8, 3),
         nn.ReLU(inplace=True),
@@ -49,8 +49,8 @@ def test_a_function_is_recorded_with_the_ids_of_its_requests(tmp_path: Path) -> 
     recorder = RequestRecorder(tmp_path, "service")
 
     @lambda function: watch(function, recorder)
-    def predict(rows: NDArray[Any]) -> NDArray[Any]:
-        return rows.sum(1)
+    def predict(rows: NDArray[Any]) -> Any:
+        return np.sum(rows, axis=1)
 
     with request_ids(["a", "b"]):
         result = predict(np.ones((2, 3)))

@@ -73,4 +73,5 @@ def _sharpness(numbers: NDArray[np.float32]) -> NDArray[np.float64]:
     laplacian += numbers[..., 1:-1, :-2]
     laplacian += numbers[..., 1:-1, 2:]
     np.square(laplacian, out=laplacian)
-    return laplacian.reshape(len(numbers), -1).mean(1).astype(np.float64)
+    energy: NDArray[np.float64] = laplacian.reshape(len(numbers), -1).mean(1).astype(np.float64)
+    return energy

@@ -30,12 +30,10 @@ class Backlog:
 
     Attributes:
         lost: number of dropped requests.
-        written: number of committed requests.
     """
 
     def __init__(self, log: RequestLog, most_bytes: int) -> None:
         self.lost = 0
-        self.written = 0
         self._log = log
         self._most_bytes = most_bytes
         self._steps: list[tuple[StepRecord, int]] = []
@@ -75,9 +73,8 @@ class Backlog:
         numbered = [
             replace(step, step=first + place) for place, (step, _) in enumerate(self._steps)
         ]
-        count = sum(requests for _, requests in self._steps)
         try:
-            self._log.append(numbered, count)
+            self._log.append(numbered, sum(requests for _, requests in self._steps))
         except StoreError as error:
             self._shorten(0 if isinstance(error, RunRemoved) else self._most_bytes)
             raise
@@ -85,7 +82,6 @@ class Backlog:
             # They would fail again.
             self._shorten(0)
             raise
-        self.written += count
         self._steps.clear()
 
     def _shorten(self, most_bytes: int) -> None:

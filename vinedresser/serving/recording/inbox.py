@@ -68,9 +68,6 @@ class Inbox:
                 return False
             self._put_bytes += item.size
             self._items.append(item)
-        # Waking the worker takes the interpreter from the service, so it mostly wakes by itself.
-        if 2 * (waiting + item.size) > self._most_bytes and not self.wake.is_set():
-            self.wake.set()
         return True
 
     def take(self) -> list[Item]:
@@ -80,6 +77,6 @@ class Inbox:
             items.append(self._items.popleft())
         return items
 
-    def settle(self, size: int) -> None:
-        """Count taken items of a size in bytes as no longer in memory."""
-        self._taken_bytes += size
+    def settle(self, items: list[Item]) -> None:
+        """Count taken items as no longer in memory."""
+        self._taken_bytes += sum(item.size for item in items)

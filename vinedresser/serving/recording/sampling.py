@@ -47,7 +47,7 @@ class Sampling:
             elapsed: seconds since the last update.
             seen: number of requests in that time, recorded or not.
             recorded: number of recorded ones.
-            busy: seconds that recording them took, of all threads together.
+            busy: seconds of processor time that copying and describing them took, of all threads.
         """
         if recorded:
             latest = busy / recorded
@@ -58,6 +58,7 @@ class Sampling:
         allowed = self._rate
         if self._seconds_each:
             allowed = min(allowed, self._cost / self._seconds_each)
-        wanted = min(self._most, allowed * elapsed / seen)
+        # The first request takes longest; a second without many others bears it.
+        wanted = min(self._most, allowed * max(elapsed, 1.0) / seen)
         grown = self.share * _GROWTH**elapsed
         self.share = min(wanted, grown) if wanted > self.share else wanted

@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from vinedresser.processes import this_process
+from vinedresser.retrying import backoff
 from vinedresser.serving.recording.alert_watch import AlertWatch
 from vinedresser.serving.recording.backlog import Backlog
-from vinedresser.serving.recording.describing import Described, Describer, Throttle
+from vinedresser.serving.recording.describing import Described, Describer
 from vinedresser.serving.recording.faults import Faults
 from vinedresser.serving.recording.inbox import Inbox
 from vinedresser.serving.recording.input_ring import InputRing
@@ -27,8 +28,8 @@ __all__ = ["Worker"]
 # A run directory is closed at this share of the limits of the store, so that removing the oldest
 # one never removes much.
 _RUNS = 32
-# Seconds after which requests are taken from the queue.
-_TICK = 0.1
+# Seconds to the first write: it shows what recording costs.
+_FIRST = 0.1
 
 
 class _Pace(NamedTuple):
@@ -49,6 +50,10 @@ class _Pace(NamedTuple):
 
 class Worker:
     """Describes and writes the requests of one process, on its own thread.
+
+    It works in one go and then rests until the next write, so that few requests meet it: a thread
+    of Python keeps the interpreter for milliseconds, and a model that computes outside of it needs
+    it again many times.
 
     Args:
         settings: what to record and where.
@@ -71,7 +76,7 @@ class Worker:
         self._label = process_name(self._process, token)
         self._log = self._new_log(REQUESTS)
         self._backlog = Backlog(self._log, limits.queue_bytes)
-        self._describer = Describer(settings, Throttle(limits.cost, self.inbox.wake), faults)
+        self._describer = Describer(settings, faults)
         self._ring = InputRing(limits.input_bytes)
         self._alerts = AlertWatch(
             settings.folder,
@@ -81,11 +86,13 @@ class Worker:
             most_bytes=limits.input_bytes,
             faults=faults,
         )
-        self._ready = self._stopping = self._asked = False
+        self._ready = self._stopping = False
         self._turning = threading.Condition()
         self._begun = self._ended = 0
-        self._flushed = self._looked = self._checked = -float("inf")
+        self._looked = self._checked = -float("inf")
         self._updated = time.monotonic()
+        # Seconds of describing, and number of described requests.
+        self._busy, self._described = 0.0, 0
         self._before = (self.inbox.counts, 0, 0.0)
         self._thread = threading.Thread(target=self._run, name="vinedresser-serving", daemon=True)
         self._thread.start()
@@ -106,7 +113,6 @@ class Worker:
         with self._turning:
             # A turn that has begun may have taken its requests already.
             target = self._begun + 1
-            self._asked = True
             self.inbox.wake.set()
             done = self._turning.wait_for(
                 lambda: self._ended >= target or not self._thread.is_alive(), timeout
@@ -131,39 +137,34 @@ class Worker:
 
     def _run(self) -> None:
         turn = self._faults.guard("recording requests", self._turn)
+        pauses = backoff(min(_FIRST, self._pace.flush), self._pace.flush)
         last = False
         while not last:
-            self.inbox.wake.wait(min(_TICK, self._pace.flush))
+            self.inbox.wake.wait(next(pauses))
             with self._turning:
                 self.inbox.wake.clear()
                 self._begun += 1
                 # Read before the requests are taken: none can arrive later that is not taken below.
                 last = self._stopping
-                hurry, self._asked = last or self._asked, False
-            turn(hurry=hurry)
+            turn()
             with self._turning:
                 self._ended = self._begun
                 self._turning.notify_all()
         self._guarded("writing requests", self._alerts.close)
         self._guarded("writing requests", self._log.close)
 
-    def _turn(self, *, hurry: bool) -> None:
-        if hurry:
-            # No rests.
-            self.inbox.wake.set()
-        self._describer.add(self.inbox.take())
-        if hurry or time.monotonic() >= self._flushed + self._pace.flush:
-            self._flush()
-            self._flushed = time.monotonic()
-
-    def _flush(self) -> None:
-        described, size = self._describer.take()
+    def _turn(self) -> None:
+        items = self.inbox.take()
         try:
+            began = time.thread_time()
+            described = self._describer.describe(items)
+            self._busy += time.thread_time() - began
+            self._described += sum(len(one.batch.ids) for one in described)
             self._guarded("writing requests", lambda: self._write(described))
             self._guarded("limiting the store", self._check)
             self._guarded("looking for alerts", lambda: self._look(described))
         finally:
-            self.inbox.settle(size)
+            self.inbox.settle(items)
         self._adapt()
 
     def _guarded(self, doing: str, action: Callable[[], None]) -> None:
@@ -201,7 +202,7 @@ class Worker:
             self._alerts.poll()
 
     def _adapt(self) -> None:
-        now, used = time.monotonic(), time.thread_time()
+        now = time.monotonic()
         counts, done, spent = self._before
         present = self.inbox.counts
         if present.refused > counts.refused:
@@ -209,15 +210,15 @@ class Worker:
                 "dropped",
                 "requests arrive faster than they are written; some are dropped and counted",
             )
-        if now - self._updated < min(1.0, self._pace.flush):
+        if now - self._updated < min(_FIRST, self._pace.flush):
             return
         self.sampling.update(
             now - self._updated,
             present.seen - counts.seen,
-            self._backlog.written - done,
-            present.busy - counts.busy + used - spent,
+            self._described - done,
+            present.busy - counts.busy + self._busy - spent,
         )
-        self._before = (present, self._backlog.written, used)
+        self._before = (present, self._described, self._busy)
         self._updated = now
 
     def _new_log(self, kind: str) -> RequestLog:
