@@ -165,6 +165,17 @@ def test_only_a_model_that_allows_no_removal_ends_a_pruning_well(
     assert (end.reason, end.refused) == ("round-1: no", not removed)
 
 
+def test_weights_that_are_not_finite_are_cured_if_a_rule_knows_how(
+    load: Callable[..., Pruning],
+) -> None:
+    pruning = load()
+    place = RunPlace(run(pruning.state / "round-1", BROKEN))
+    crashed = ExitRecord("crashed", "left a model that is not finite", 2.0, code=1)
+    write_record(LocalStorage(place.directory), crashed)
+    write_record(LocalStorage(round_folder(pruning.state, 1)), Refusal(crashed.reason))
+    assert begun(pruning, place).end(lambda attempts: attempts.next() is not None).again
+
+
 def test_without_a_cure_it_ends_the_pruning(load: Callable[..., Pruning]) -> None:
     pruning = load()
     item = begun(pruning, RunPlace(run(pruning.state / "round-1", BROKEN)))

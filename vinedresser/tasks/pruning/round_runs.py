@@ -173,7 +173,7 @@ class RoundRuns:
         """
         status = runs[0].status
         late = None
-        if status.state == "finished" or (status.state != "stopped" and self._tuned):
+        if status.state == "finished" or (status.state != "stopped" and self._trained):
             late = late_finding(runs, self._pruning.experiment.action_plan)
         if late is not None or status.by == "rule":
             self._storage.delete(f"{TUNED}/{WEIGHTS}")
@@ -193,9 +193,9 @@ class RoundRuns:
             self._drop_if_faulty(runs)
 
     @property
-    def _tuned(self) -> bool:
-        """Whether its model is fine-tuned."""
-        return self._storage.exists(f"{TUNED}/{WEIGHTS}")
+    def _trained(self) -> bool:
+        """Whether a run completed its fine-tuning, or the round refused what that has left."""
+        return any(map(self._storage.exists, (f"{TUNED}/{WEIGHTS}", Refusal.KEY)))
 
     def _begin_corrected(self, reason: str, correct: Callable[[RemedyAttempts], bool]) -> RoundEnd:
         """Replace the last run by a corrected one if that is possible."""
