@@ -12,7 +12,6 @@ from vinedresser.processes import ProcessIdentity, is_alive
 from vinedresser.store.records import (
     ClaimRecord,
     Heartbeat,
-    LaunchRecord,
     Record,
     read_record,
 )
@@ -85,19 +84,17 @@ def process_alive(process: dict[str, Any]) -> bool | None:
 def claimer_is_gone(storage: Storage) -> bool:
     """Return whether the only process of a script that could write an additional run has ended.
 
-    It may have been killed before its first heartbeat. A run that was launched is never that one's:
-    another process of the script may still write it.
+    It may have been killed before its first heartbeat.
 
     Args:
-        storage: the run's storage.
+        storage: the run's storage. Of a launched run, another process of the script may write it.
 
     Raises:
         StoreError: the storage refused.
     """
     claim = read_record_or_none(storage, ClaimRecord, ClaimRecord.KEY, [])
-    if claim is None or claim.process is None or storage.exists(LaunchRecord.KEY):
-        return False
-    return is_alive(claim.process) is False
+    process = claim.process if claim is not None else None
+    return process is not None and is_alive(process) is False
 
 
 def read_record_or_none(storage: Storage, kind: type[R], key: str, faults: list[str]) -> R | None:

@@ -171,9 +171,9 @@ def _may_start(storage: Storage, started: int, faults: list[str]) -> bool:
         raise NotARun(f"{storage.location}: not a run: there is no {RunRecord.KEY}")
     if started >= record.world_size:
         return False
-    if claimer_is_gone(storage):
-        return False
     launch = read_record_or_none(storage, LaunchRecord, LaunchRecord.KEY, faults)
+    if launch is None and claimer_is_gone(storage):
+        return False
     owner = process_alive(launch.owner) if launch is not None and launch.owner else None
     # Prepared runs wait for their start as long as the process that will start them is alive.
     return time.time() - record.created < _START_TIMEOUT if owner is None else owner

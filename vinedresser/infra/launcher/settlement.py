@@ -143,7 +143,8 @@ def _continues(path: Path, storage: Storage, run: RunRecord) -> bool:
         return any(is_alive(sign.identity()) for sign in signs)
     if launch is not None and launch.owner:
         return is_alive(ProcessIdentity(**launch.owner)) is not False
-    return time.time() - run.created < _STARTING and not claimer_is_gone(storage)
+    abandoned = launch is None and claimer_is_gone(storage)
+    return not abandoned and time.time() - run.created < _STARTING
 
 
 def _end_processes(path: Path, storage: Storage, run: RunRecord, grace: float | None) -> None:
