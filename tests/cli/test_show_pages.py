@@ -76,6 +76,21 @@ def test_embeddings(here: Path, said: Said) -> None:
     assert (code, "use .html or .png" in output) == (2, True)
 
 
+def test_mispredictions(here: Path, said: Said) -> None:
+    tensors = {
+        "labels/CrossEntropyLoss": np.array([0, 1, 1]),
+        "predictions/CrossEntropyLoss": np.array([[2.0, 0.0], [3.0, 0.0], [0.0, 1.0]]),
+        "inputs/batch": np.random.default_rng(0).random((3, 8, 8)),
+    }
+    make_run(here / "run", [step_record(5, mode="eval", tensors=tensors)])
+    told = "1 wrong among 3 rows of the last evaluation, at step 5"
+    assert said("show", "run", "--mispredictions") == (0, f"run-mispredictions.html {told}")
+    options = ("--step", "5", "--draw", "wrong.png")
+    assert said("show", "run", "--mispredictions", *options) == (0, f"wrong.png {told}")
+    code, output = said("show", "run", "--mispredictions", "--step", "6")
+    assert (code, "at step 6; set [capture.labels]" in output) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("options", "problem"),
     [

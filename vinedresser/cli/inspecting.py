@@ -82,6 +82,13 @@ def show(
             help="Write a page of that activation by PCA and t-SNE, step by step; or a .png.",
         ),
     ] = None,
+    mispredictions: Annotated[
+        bool,
+        typer.Option(
+            "--mispredictions",
+            help="Write a page of the wrong predictions by true and predicted class; or a .png.",
+        ),
+    ] = False,
     example: Annotated[int, typer.Option(help="Number of the example to draw.")] = 0,
     tokens: Annotated[
         Path | None,
@@ -92,7 +99,7 @@ def show(
 
     With NAME, print the values of that tensor or scalar; with --draw, draw it.
     """
-    from vinedresser.cli.views.pictures import draw_attention, draw_embeddings
+    from vinedresser.cli.views.pictures import draw_attention, draw_embeddings, draw_mispredictions
     from vinedresser.cli.views.show import draw_name, show_name, show_run
     from vinedresser.store.reading.reader import open_run
 
@@ -103,6 +110,8 @@ def show(
         )
     elif embeddings is not None:
         draw_embeddings(opened, embeddings, draw, mode=mode, rank=rank)
+    elif mispredictions:
+        draw_mispredictions(opened, draw, step=step)
     elif name is None:
         if draw is not None:
             raise ConfigError(f"--draw {draw}: give the NAME of a tensor or scalar")

@@ -1,4 +1,4 @@
-"""Pages about a run as a whole: its attention, embeddings of its activations."""
+"""Pages about a run as a whole: attention, embeddings, wrong predictions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from vinedresser.errors import ConfigError
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.storage import LocalStorage
 
-__all__ = ["draw_attention", "draw_embeddings"]
+__all__ = ["draw_attention", "draw_embeddings", "draw_mispredictions"]
 
 
 def draw_attention(
@@ -93,6 +93,34 @@ def draw_embeddings(
         f"{place}   {len(found.pca[0])} examples of {name} at {data.mode} steps {steps}",
         soft_wrap=True,
     )
+
+
+def draw_mispredictions(run: Run, target: Path | None, *, step: int | None) -> None:
+    """Draw wrong predictions by confusion cell, and print the path of the file.
+
+    Args:
+        run: the run.
+        target: the .html or .png file; None: NAME-mispredictions.html in the working directory.
+        step: the evaluation or train step; None: the last evaluation.
+
+    Raises:
+        ConfigError: labels and predictions were not captured, or the file cannot be drawn.
+        StoreError: the file cannot be written.
+    """
+    from vinedresser.explain.reports.mispredictions import (
+        mispredictions,
+        mispredictions_png,
+        write_mispredictions,
+    )
+
+    place = _page(run, target, "mispredictions", ".html", ".png")
+    found = mispredictions(run, step=step)
+    if place.suffix.lower() == ".png":
+        LocalStorage(place.parent).put(place.name, [mispredictions_png(found)])
+    else:
+        write_mispredictions(found, place)
+    shown = "highest losses" if found.wrong is None else f"{found.wrong:,} wrong"
+    console.print(f"{place}   {shown} among {found.seen.where}", soft_wrap=True)
 
 
 def _page(run: Run, target: Path | None, subject: str, *suffixes: str) -> Path:

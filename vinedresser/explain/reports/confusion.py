@@ -13,7 +13,7 @@ from vinedresser.explain.formatting import shortened
 from vinedresser.explain.reports.last_batches import Batch, LastBatches
 from vinedresser.rules.signals.losses.loss_formulas import class_indices
 
-__all__ = ["Confusion", "confusion", "confusion_chart"]
+__all__ = ["Confusion", "class_pairs", "confusion", "confusion_chart"]
 
 _MOST_CLASSES = 16
 _WIDEST_CELL, _MOST_WIDTH = 40.0, 520.0
@@ -58,7 +58,7 @@ def confusion(seen: LastBatches, names: Sequence[str]) -> Confusion | None:
     """
     if seen.task not in ("classes", "binary"):
         return None
-    pairs = [pair for batch in seen.batches if (pair := _pair(seen, batch)) is not None]
+    pairs = [pair for batch in seen.batches if (pair := class_pairs(seen, batch)) is not None]
     if not pairs:
         return None
     widths = [batch.compared.predictions.shape[-1] for batch in seen.batches]
@@ -83,8 +83,18 @@ def confusion(seen: LastBatches, names: Sequence[str]) -> Confusion | None:
     )
 
 
-def _pair(seen: LastBatches, batch: Batch) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
-    """Return the true and predicted classes, int64 [N] each; None if they cannot be compared."""
+def class_pairs(
+    seen: LastBatches, batch: Batch
+) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+    """Return the true and predicted classes of a batch of classes.
+
+    Args:
+        seen: the batches; their task is "classes" or "binary".
+        batch: one of them.
+
+    Returns:
+        int64 [N] each; None if they cannot be compared.
+    """
     labels, predictions = batch.compared.labels, batch.compared.predictions
     if not np.isfinite(predictions).all():
         return None

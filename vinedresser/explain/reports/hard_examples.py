@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,16 @@ from vinedresser.explain.formatting import number
 from vinedresser.explain.reports.last_batches import Batch, LastBatches
 from vinedresser.rules.signals.losses.loss_formulas import class_indices, row_losses
 
-__all__ = ["Example", "HardExamples", "hard_examples"]
+__all__ = [
+    "Example",
+    "HardExamples",
+    "RankedRow",
+    "class_name",
+    "described",
+    "example_tiles",
+    "hard_examples",
+    "ranked_rows",
+]
 
 _MOST_EXAMPLES = 8
 _MOST_FEATURES = 8
@@ -22,6 +31,20 @@ _MOST_PIXELS = 48
 _FEWEST_PIXELS = 8
 _MOST_NUMBERS = 3
 _CHANNELS = (1, 3)
+
+
+class RankedRow(NamedTuple):
+    """A row of a batch with its loss.
+
+    Attributes:
+        loss: loss of the row.
+        batch: the batch.
+        row: number of the row.
+    """
+
+    loss: float
+    batch: Batch
+    row: int
 
 
 @dataclass(frozen=True)
@@ -79,12 +102,32 @@ def hard_examples(
     Returns:
         None if the loss of a row cannot be computed.
     """
-    ranked = _ranked(seen)
+    ranked = ranked_rows(seen)
     if not ranked:
         return None
-    chosen = ranked[:_MOST_EXAMPLES]
-    values = _inputs(seen, [(batch, row) for _, batch, row in chosen])
-    pictures = _pictures(values, channels_last=channels_last)
+    return described(seen, ranked[:_MOST_EXAMPLES], classes, features, channels_last=channels_last)
+
+
+def described(
+    seen: LastBatches,
+    rows: Sequence[RankedRow],
+    classes: Sequence[str],
+    features: Sequence[str],
+    *,
+    channels_last: bool,
+) -> HardExamples:
+    """Return rows with their pictures or features.
+
+    Args:
+        seen: the batches.
+        rows: the rows, at least one.
+        classes: class names by class number.
+        features: feature names in the order of the last input axis.
+        channels_last: the channels of images are the last axis.
+    """
+    values = _inputs(seen, rows)
+    tiles = _tiles(values, channels_last=channels_last)
+    pictures = [data_url(colour_png(mosaic([[tile]]))) for tile in tiles]
     names, texts = ([], []) if pictures else _features(seen, values, features)
     examples = [
         Example(
@@ -95,14 +138,28 @@ def hard_examples(
             picture=pictures[place] if pictures else "",
             features=texts[place] if texts else [],
         )
-        for place, (loss, batch, row) in enumerate(chosen)
+        for place, (loss, batch, row) in enumerate(rows)
     ]
     width = 0 if values is None else int(values.shape[-1])
     return HardExamples(examples, names, width)
 
 
-def _ranked(seen: LastBatches) -> list[tuple[float, Batch, int]]:
-    found: list[tuple[float, Batch, int]] = []
+def example_tiles(
+    seen: LastBatches, rows: Sequence[RankedRow], *, channels_last: bool
+) -> list[NDArray[np.float64]]:
+    """Return rows as images, float64 [H, W] or [H, W, 3] from 0 to 1; [] if they are not images.
+
+    Args:
+        seen: the batches.
+        rows: the rows.
+        channels_last: the channels of images are the last axis.
+    """
+    return _tiles(_inputs(seen, rows), channels_last=channels_last)
+
+
+def ranked_rows(seen: LastBatches) -> list[RankedRow]:
+    """Return the rows of all batches by decreasing loss; those that are not finite come first."""
+    found: list[RankedRow] = []
     for batch in seen.batches:
         # Extreme predictions give losses that are not finite, which are shown as such.
         with np.errstate(all="ignore"):
@@ -110,17 +167,17 @@ def _ranked(seen: LastBatches) -> list[tuple[float, Batch, int]]:
                 seen.identity.formula, batch.compared.labels, batch.compared.predictions
             )
         if losses is not None:
-            found += [(float(loss), batch, row) for row, loss in enumerate(losses)]
-    return sorted(found, key=lambda one: -one[0] if np.isfinite(one[0]) else -np.inf)
+            found += [RankedRow(float(loss), batch, row) for row, loss in enumerate(losses)]
+    return sorted(found, key=lambda one: -one.loss if np.isfinite(one.loss) else -np.inf)
 
 
-def _inputs(seen: LastBatches, rows: Sequence[tuple[Batch, int]]) -> NDArray[np.float64] | None:
+def _inputs(seen: LastBatches, rows: Sequence[RankedRow]) -> NDArray[np.float64] | None:
     """Return the model input of these rows, float64 [rows, ...]; None if not captured."""
     name = _input_name(seen.batches)
     if name is None:
         return None
     found = []
-    for batch, row in rows:
+    for _, batch, row in rows:
         value = batch.inputs.get(name)
         if value is None or len(value) != len(batch.compared.labels):
             return None
@@ -138,8 +195,8 @@ def _input_name(batches: Sequence[Batch]) -> str | None:
     return None
 
 
-def _pictures(values: NDArray[np.float64] | None, *, channels_last: bool) -> list[str]:
-    """Return a ``data:`` URL per row of float64 [rows, ...]; [] if these are not images."""
+def _tiles(values: NDArray[np.float64] | None, *, channels_last: bool) -> list[NDArray[np.float64]]:
+    """Return an image per row of float64 [rows, ...]; [] if these are not images."""
     if values is None or values.ndim not in (3, 4):
         return []
     last = values.ndim == 4 and values.shape[-1] in _CHANNELS
@@ -154,7 +211,7 @@ def _pictures(values: NDArray[np.float64] | None, *, channels_last: bool) -> lis
     fine = (slice(None, None, stride), slice(None, None, stride))
     thin = values[(slice(None), *fine)] if last else values[(..., *fine)]
     rows = tile_images(thin, channels_last=last)
-    return [data_url(colour_png(mosaic([[tile]]))) for row in rows for tile in row]
+    return [tile for row in rows for tile in row]
 
 
 def _features(
@@ -188,7 +245,8 @@ def _features(
     return [names[place] for place in shown.tolist()], texts
 
 
-def _named(place: int, classes: Sequence[str]) -> str:
+def class_name(place: int, classes: Sequence[str]) -> str:
+    """Return the name of a class, or its number if it has none."""
     return classes[place] if place < len(classes) else str(place)
 
 
@@ -204,9 +262,9 @@ def _truth(seen: LastBatches, batch: Batch, row: int, classes: Sequence[str]) ->
     if seen.task == "classes":
         numbers = class_indices(labels, batch.compared.predictions.shape[-1])
         if numbers is not None and numbers.ndim == 1:
-            return _named(int(numbers[row]), classes)
+            return class_name(int(numbers[row]), classes)
     elif seen.task == "binary":
-        return _named(int(np.asarray(labels[row], np.float64).item() > 0.5), classes)
+        return class_name(int(np.asarray(labels[row], np.float64).item() > 0.5), classes)
     return _listed(labels[row])
 
 
@@ -216,12 +274,12 @@ def _predicted(seen: LastBatches, batch: Batch, row: int, classes: Sequence[str]
         return "not finite"
     if seen.task == "classes" and prediction.ndim == 1:
         place = int(prediction.argmax())
-        return f"{_named(place, classes)} ({_share(seen, prediction)[place]:.0%})"
+        return f"{class_name(place, classes)} ({_share(seen, prediction)[place]:.0%})"
     if seen.task == "binary":
         value = float(prediction.item())
         chance = 1 / (1 + np.exp(-np.clip(value, -500, 500)))
         chance = chance if seen.identity.takes == "logits" else value
-        return f"{_named(int(chance > 0.5), classes)} ({max(chance, 1 - chance):.0%})"
+        return f"{class_name(int(chance > 0.5), classes)} ({max(chance, 1 - chance):.0%})"
     return _listed(prediction)
 
 

@@ -69,13 +69,14 @@ class LastBatches:
         return f"{rows:,} training rows, {steps}"
 
 
-def last_batches(run: Run) -> LastBatches | None:
+def last_batches(run: Run, *, at: int | None = None) -> LastBatches | None:
     """Return the last batches of rank 0 for the first known loss.
 
     Reads at most the last 24 batches, and the first 6 to identify the loss.
 
     Args:
         run: the run.
+        at: only the batches of this step; None: the last ones.
 
     Returns:
         None if labels and predictions were not captured or the loss is unknown.
@@ -85,6 +86,7 @@ def last_batches(run: Run) -> LastBatches | None:
     looks: tuple[tuple[Mode, int], ...] = (("eval", 1), ("train", _LAST))
     for mode, most in looks:
         steps = _captured(run, mode)
+        steps = steps if at is None else steps[steps == at]
         found = reading.batches(mode, steps[len(steps) - min(most, len(steps)) :])
         for loss in dict.fromkeys(batch.compared.loss for batch in found):
             identity = reading.identities.of(loss)
