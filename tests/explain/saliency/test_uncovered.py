@@ -81,7 +81,7 @@ ROWS = torch.ones(2, 4)
         ((LINEAR, ROWS / ROWS[:, :1].sub(1).triu()), {}, "inputs.0. contains NaN or infinity"),
         ((LINEAR, ROWS, 3), {}, "targets must be between 0 and 2, the model's outputs"),
         ((LINEAR, ROWS, [0, 1, 2]), {}, r"targets have the shape \[3\]; .* the 2 examples"),
-        ((LINEAR, ROWS, 0.5), {}, "targets are torch.float32; they must be integers"),
+        ((LINEAR, ROWS, 0.5), {}, "targets are float64; they must be integers"),
         ((nn.Flatten(0), ROWS), {}, r"the model returns torch.float32 \[8\]; it must return"),
         ((Computed(lambda x: {"y": x}), ROWS), {}, "the model returns dict; it must return a"),
         ((Computed(lambda x: x.detach()), ROWS), {}, "does not depend differentiably"),

@@ -2,16 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from vinedresser.explain.saliency.result import BiasTerm, Saliency
+from vinedresser.explain.saliency.targets import Targets, target_of_each
 
-__all__ = ["complete_in_total", "joined"]
+__all__ = ["explained_in_batches", "joined"]
 
 
-def complete_in_total(result: Saliency) -> bool:
+def explained_in_batches(
+    explain: Callable[[slice, Targets], Saliency | None], batch: int, targets: Targets
+) -> Saliency:
+    """Explain a batch, one example at a time if need be.
+
+    Args:
+        explain: explains some of the examples with their targets; None if these cannot be told
+            apart somewhere, never for a single one.
+        batch: number of examples.
+        targets: of the batch.
+    """
+    together = explain(slice(None), targets)
+    if together is not None and (together.complete or not _complete_in_total(together)):
+        return together
+    # Some term could not be shared out, or was shared out wrongly.
+    parts = (
+        explain(slice(place, place + 1), target)
+        for place, target in enumerate(target_of_each(targets, batch))
+    )
+    alone = joined([part for part in parts if part is not None])
+    if together is None or np.allclose(alone.outputs, together.outputs):
+        return alone
+    mixing = "examples that change the outputs of others, such as by statistics of the batch"
+    return replace(together, uncovered=(*together.uncovered, mixing))
+
+
+def _complete_in_total(result: Saliency) -> bool:
     """Return whether the terms of all examples together add up to the sum of their outputs."""
     terms = [result.input_term, *(one.sums for one in result.bias_terms.values())]
     sums = np.array([one.sum(dtype=np.float64) for one in terms])

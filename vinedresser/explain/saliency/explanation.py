@@ -24,10 +24,12 @@ def saliency(
     """Decompose outputs of a model into input and bias terms, and draw a saliency map.
 
     Args:
-        model: a torch.nn.Module that returns [batch, outputs], or [batch]. It is used in
-            evaluation mode and is afterwards as it was.
+        model: a torch.nn.Module, or a keras.Model with the backend tensorflow or torch, that
+            returns [batch, outputs], or [batch]. It is used in evaluation mode and is afterwards
+            as it was.
         inputs: float32 or float64, [batch, ...], or token ids, int64 [batch, tokens]. A map is
-            drawn for images [batch, C, H, W] and for tokens.
+            drawn for images [batch, C, H, W], or in the image data format of Keras, and for
+            tokens. They are tensors of PyTorch, or arrays for TensorFlow.
         targets: index of the output to explain, one for all examples or one each; None for the
             largest.
         method: "fullgrad": input times gradient and the bias terms; "simple_fullgrad": the same
@@ -43,11 +45,20 @@ def saliency(
     """
     check_option("method", method, Method)
     check_option("postprocess", postprocess, Postprocess)
+    keras = sys.modules.get("keras")
+    last = False
+    if keras is not None and isinstance(model, keras.Model):
+        last = keras.config.image_data_format() == "channels_last"
+        if keras.backend.backend() == "tensorflow":
+            from vinedresser.explain.saliency.keras_.fullgrad import fullgrad as of_keras
+
+            return of_keras(model, inputs, targets, method, postprocess, channels_last=last)
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(model, torch.nn.Module):
         raise SaliencyError(
-            f"{type(model).__name__} cannot be explained: it must be a torch.nn.Module"
+            f"{type(model).__name__} cannot be explained: it must be a torch.nn.Module, or a "
+            "keras.Model with the backend tensorflow or torch"
         )
     from vinedresser.explain.saliency.torch_.fullgrad import fullgrad
 
-    return fullgrad(model, inputs, targets, method, postprocess)
+    return fullgrad(model, inputs, targets, method, postprocess, channels_last=last)

@@ -10,7 +10,10 @@ import numpy.typing as npt
 
 from vinedresser.errors import SaliencyError
 
-__all__ = ["BiasTerm", "Saliency"]
+__all__ = ["TOLERANCES", "BiasTerm", "Saliency"]
+
+# Largest completeness error of a complete decomposition, by the precision of the outputs.
+TOLERANCES = {"float32": 1e-5, "float64": 1e-12}
 
 _Floats = npt.NDArray[np.floating[Any]]
 

@@ -12,7 +12,7 @@ from vinedresser.pruning.torch_.call import Call
 __all__ = ["gelu", "hardtanh", "sigmoid", "silu", "tanh"]
 
 
-def hardtanh(call: Call) -> Bias | None:
+def hardtanh(call: Call) -> Bias:
     """Return the value where the activation, such as ReLU6, saturates; else zero.
 
     It is computed from the result alone, since the argument may have been overwritten.
@@ -24,7 +24,7 @@ def hardtanh(call: Call) -> Bias | None:
     # In a trained network few elements are saturated, and most channels have none.
     planes = y.reshape(y.shape[:2].numel(), -1)
     saturated = (planes.amax(1) >= high).nonzero().flatten()
-    return Planes(saturated, planes[saturated] < high, float(high)) if len(saturated) else None
+    return Planes(saturated, planes[saturated] < high, float(high))
 
 
 def silu(call: Call) -> torch.Tensor:

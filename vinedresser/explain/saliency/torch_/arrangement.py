@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import torch
 
-from vinedresser.explain.saliency.torch_.axes import Axes, Role
+from vinedresser.explain.saliency.axes import Axes, Role, arrangement
 
 __all__ = ["Arranged", "arranged"]
 
@@ -59,28 +59,5 @@ def arranged(tensor: torch.Tensor, axes: Axes, batch: int) -> Arranged:
         axes: where the examples and pixels lie.
         batch: number of examples; if it is 1, all elements belong to the only one.
     """
-    given = dict(axes)
-    if batch == 1:
-        # Where an axis of length 1 lies says nothing.
-        given.pop("example", None)
-        tensor = tensor.unsqueeze(-1)
-    shape: list[int] = []
-    places: dict[Role, int] = {}
-    for dim, length in enumerate(tensor.shape):
-        here = sorted(
-            ((axis, role) for role, axis in given.items() if axis.dim == dim),
-            key=lambda one: -one[0].stride,
-        )
-        left = length
-        for axis, role in here:
-            if left % (axis.size * axis.stride):
-                continue
-            outer = left // (axis.size * axis.stride)
-            shape += [outer, axis.size] if outer > 1 else [axis.size]
-            places[role] = len(shape) - 1
-            left = axis.stride
-        if left > 1 or not here:
-            shape.append(left)
-    if batch == 1:
-        places["example"] = len(shape) - 1
+    shape, places = arrangement(tensor.shape, axes, batch)
     return Arranged(tensor.reshape(shape), places)

@@ -2,34 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 
+from vinedresser.explain.saliency.axes import Axes, Axis, Role, reshaped
 from vinedresser.pruning.torch_.call import Call
 from vinedresser.pruning.torch_.rules.table import ATTENTION
 
-__all__ = ["Axes", "Axis", "Role", "axes_of_input", "axes_of_output", "axes_of_tokens"]
-
-Role = Literal["example", "row", "column"]
-
-
-class Axis(NamedTuple):
-    """Part of a dimension: at position i of it, the index is (i // stride) % size.
-
-    Attributes:
-        dim: the dimension.
-        size: number of examples, rows or columns.
-        stride: number of consecutive positions with the same index.
-    """
-
-    dim: int
-    size: int
-    stride: int
-
-
-Axes = Mapping[Role, Axis]
+__all__ = ["axes_of_input", "axes_of_output", "axes_of_tokens"]
 
 _RESHAPES = frozenset(("view", "_unsafe_view", "reshape", "_reshape_alias"))
 _PRODUCTS = frozenset(("mm", "bmm", "addmm", "baddbmm"))
@@ -41,12 +23,18 @@ _MOVES = frozenset(
 )
 
 
-def axes_of_input(tensor: torch.Tensor) -> Axes:
-    """Return the axes of an input [batch, ...]; those of pixels if it is [batch, C, H, W]."""
+def axes_of_input(tensor: torch.Tensor, *, channels_last: bool = False) -> Axes:
+    """Return the axes of an input [batch, ...].
+
+    Args:
+        tensor: the input; [batch, C, H, W] has pixels.
+        channels_last: images are [batch, H, W, C].
+    """
     axes: dict[Role, Axis] = {"example": Axis(0, tensor.shape[0], 1)}
     if tensor.ndim == 4:
-        axes["row"] = Axis(2, tensor.shape[2], 1)
-        axes["column"] = Axis(3, tensor.shape[3], 1)
+        row = 1 if channels_last else 2
+        axes["row"] = Axis(row, tensor.shape[row], 1)
+        axes["column"] = Axis(row + 1, tensor.shape[row + 1], 1)
     return axes
 
 
@@ -96,7 +84,7 @@ def _moved(
     """Return where an axis of an argument lies in a result."""
     output = result.tensor
     if call.name in _RESHAPES:
-        return _reshaped(source, role, axis, output)
+        return reshaped(source.shape, role, axis, output.shape)
     if call.operator.is_view and call.name != "as_strided":
         return _viewed(call, source, axis, result)
     elsewhere = call.name in ATTENTION and source is not call["query"]
@@ -141,21 +129,6 @@ def _reduced(call: Call, source: torch.Tensor, dim: int, output: torch.Tensor) -
     if dim in dims or source.ndim - len(dims) != output.ndim:
         return None
     return dim - sum(one < dim for one in dims)
-
-
-def _reshaped(source: torch.Tensor, role: Role, axis: Axis, output: torch.Tensor) -> Axis | None:
-    """Return an axis after the elements, in their order, got another shape."""
-    if axis.size == 1 and role != "example" and output.ndim != source.ndim:
-        return None
-    stride = axis.stride * source.shape[axis.dim + 1 :].numel()
-    inner = 1
-    for dim in reversed(range(output.ndim)):
-        outer = inner * output.shape[dim]
-        whole = outer % (stride * axis.size) == 0 and stride % inner == 0
-        if whole and stride < outer:
-            return Axis(dim, axis.size, stride // inner)
-        inner = outer
-    return None
 
 
 def _viewed(call: Call, source: torch.Tensor, axis: Axis, result: _Result) -> Axis | None:

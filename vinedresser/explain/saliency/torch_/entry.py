@@ -9,13 +9,18 @@ from typing import Any, NamedTuple
 import torch
 
 from vinedresser.errors import SaliencyError
-from vinedresser.explain.saliency.torch_.axes import Axes, Role, axes_of_input, axes_of_tokens
+from vinedresser.explain.saliency.axes import Axes, Role
+from vinedresser.explain.saliency.result import TOLERANCES
+from vinedresser.explain.saliency.torch_.axes import axes_of_input, axes_of_tokens
 from vinedresser.explain.saliency.torch_.tracer import Tracer
 
 __all__ = ["PRECISIONS", "Entry", "check_inputs", "entered", "is_tokens", "pixels_of"]
 
 # Of inputs and outputs, with the largest completeness error of a complete decomposition.
-PRECISIONS = {torch.float32: 1e-5, torch.float64: 1e-12}
+PRECISIONS = {
+    torch.float32: TOLERANCES["float32"],
+    torch.float64: TOLERANCES["float64"],
+}
 _IDS = (torch.int64, torch.int32)
 
 
@@ -39,11 +44,12 @@ def is_tokens(inputs: torch.Tensor) -> bool:
     return inputs.dtype in _IDS
 
 
-def pixels_of(inputs: torch.Tensor) -> dict[Role, int]:
+def pixels_of(inputs: torch.Tensor, *, channels_last: bool) -> dict[Role, int]:
     """Return the roles of the dimensions of a map, with their lengths; none if there is no map."""
     if is_tokens(inputs):
         return {"row": inputs.shape[1]}
-    return {"row": inputs.shape[2], "column": inputs.shape[3]} if inputs.ndim == 4 else {}
+    axes = axes_of_input(inputs, channels_last=channels_last)
+    return {role: axis.size for role, axis in axes.items() if role != "example"}
 
 
 def check_inputs(inputs: torch.Tensor) -> None:
@@ -73,13 +79,16 @@ def check_inputs(inputs: torch.Tensor) -> None:
 
 
 @contextmanager
-def entered(model: torch.nn.Module, inputs: torch.Tensor, tracer: Tracer) -> Iterator[Entry]:
+def entered(
+    model: torch.nn.Module, inputs: torch.Tensor, tracer: Tracer, *, channels_last: bool
+) -> Iterator[Entry]:
     """Prepare an input for a run of the model, which takes place inside.
 
     Args:
         model: the model; token ids get their gradients at the outputs of its `nn.Embedding`s.
         inputs: float32 or float64 [batch, ...], or token ids [batch, tokens].
         tracer: follows the input.
+        channels_last: images are [batch, H, W, C].
 
     Raises:
         SaliencyError: the model did not look up the embeddings of the token ids.
@@ -88,7 +97,7 @@ def entered(model: torch.nn.Module, inputs: torch.Tensor, tracer: Tracer) -> Ite
         leaf = inputs.detach().clone().requires_grad_()
         # The model may change its input in place, but not a leaf.
         given = leaf.clone()
-        axes = axes_of_input(given)
+        axes = axes_of_input(given, channels_last=channels_last)
         tracer.start(given, axes)
         yield Entry(given, [leaf], axes)
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from vinedresser.explain.saliency.torch_.axes import Axes
+from vinedresser.explain.saliency.axes import Axes
 
 __all__ = ["Followed"]
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, cast, get_args
+from typing import Any, NamedTuple, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from vinedresser.errors import SaliencyError
-from vinedresser.explain.saliency.batches import complete_in_total, joined
+from vinedresser.explain.saliency.axes import Axes
+from vinedresser.explain.saliency.batches import explained_in_batches
 from vinedresser.explain.saliency.options import Method, Peer, Postprocess
 from vinedresser.explain.saliency.result import BiasTerm, Saliency
+from vinedresser.explain.saliency.targets import Targets
 from vinedresser.explain.saliency.torch_.arrangement import arranged
-from vinedresser.explain.saliency.torch_.axes import Axes, axes_of_input
+from vinedresser.explain.saliency.torch_.axes import axes_of_input
 from vinedresser.explain.saliency.torch_.entry import (
     PRECISIONS,
     check_inputs,
@@ -24,12 +26,7 @@ from vinedresser.explain.saliency.torch_.entry import (
     pixels_of,
 )
 from vinedresser.explain.saliency.torch_.model_state import frozen
-from vinedresser.explain.saliency.torch_.outputs import (
-    Targets,
-    as_table,
-    chosen_targets,
-    target_of_each,
-)
+from vinedresser.explain.saliency.torch_.outputs import as_table, chosen_targets
 from vinedresser.explain.saliency.torch_.peers import attributions
 from vinedresser.explain.saliency.torch_.pictures import Pictures
 from vinedresser.explain.saliency.torch_.terms import Reducer
@@ -45,6 +42,8 @@ def fullgrad(
     targets: Targets,
     method: Method,
     postprocess: Postprocess,
+    *,
+    channels_last: bool,
 ) -> Saliency:
     """Decompose outputs of a model and draw the saliency map.
 
@@ -55,6 +54,7 @@ def fullgrad(
         targets: index of the output to explain, of all examples or one each; None for the largest.
         method: what the map shows.
         postprocess: what is done to each term of the map.
+        channels_last: images are [batch, H, W, C], as in Keras.
 
     Raises:
         SaliencyError: the inputs, the model's output or the targets do not allow it.
@@ -64,11 +64,25 @@ def fullgrad(
     if is_tokens(inputs) and method in get_args(Peer):
         raise SaliencyError(f"method={method!r} needs floating-point inputs, not token ids")
     original = getattr(model, "_orig_mod", model)  # torch.compile hides its operators
+    peer = method in get_args(Peer)
+    drawn = _Drawn("input_x_gradient" if peer else method, postprocess, channels_last)
     with frozen(original, inputs.device):
-        if method not in get_args(Peer):
-            return _decomposed(original, inputs, targets, method, postprocess)
-        result = _decomposed(original, inputs, targets, "input_x_gradient", postprocess)
-        return _with_peer(result, original, inputs, cast(Peer, method), postprocess)
+        result = explained_in_batches(
+            lambda part, of_part: _explained(original, inputs[part], of_part, drawn),
+            len(inputs),
+            targets,
+        )
+        if not peer:
+            return result
+        return _with_peer(result, original, inputs, cast(Peer, method), drawn)
+
+
+class _Drawn(NamedTuple):
+    """How a map is drawn: the arguments of `fullgrad`."""
+
+    method: Method
+    postprocess: Postprocess
+    channels_last: bool
 
 
 def _with_peer(
@@ -76,13 +90,15 @@ def _with_peer(
     model: torch.nn.Module,
     inputs: torch.Tensor,
     method: Peer,
-    postprocess: Postprocess,
+    shown: _Drawn,
 ) -> Saliency:
     """Return a decomposition with the map of another method."""
     chosen = torch.tensor(result.targets, device=inputs.device)
     found = attributions(model, lambda x: as_table(model(x), len(x)), inputs, chosen, method)
-    terms = _Terms(inputs, method, postprocess)
-    terms.show(found, axes_of_input(found))
+    terms = _Terms(inputs, shown)
+    # Grad-CAM's layer has its channels before rows and columns in any model.
+    last = shown.channels_last and method != "grad_cam"
+    terms.show(found, axes_of_input(found, channels_last=last))
     return replace(
         result,
         map=terms.map(),
@@ -90,38 +106,15 @@ def _with_peer(
     )
 
 
-def _decomposed(
-    model: torch.nn.Module,
-    inputs: torch.Tensor,
-    targets: Targets,
-    method: Method,
-    postprocess: Postprocess,
-) -> Saliency:
-    """Decompose outputs of a frozen model, one example at a time if need be."""
-    together = _explained(model, inputs, targets, method, postprocess)
-    if together is not None and (together.complete or not complete_in_total(together)):
-        return together
-    # Some term could not be shared out, or was shared out wrongly.
-    parts = (
-        _explained(model, inputs[place : place + 1], target, method, postprocess)
-        for place, target in enumerate(target_of_each(targets, len(inputs)))
-    )
-    alone = joined([part for part in parts if part is not None])
-    if together is None or np.allclose(alone.outputs, together.outputs):
-        return alone
-    mixing = "examples that change the outputs of others, such as by statistics of the batch"
-    return replace(together, uncovered=(*together.uncovered, mixing))
-
-
 class _Terms:
     """Collects the terms of operators while gradients are computed, and adds up their pictures."""
 
-    def __init__(self, inputs: torch.Tensor, method: Method, postprocess: Postprocess) -> None:
-        self.pixels = pixels_of(inputs)
+    def __init__(self, inputs: torch.Tensor, drawn: _Drawn) -> None:
+        self.pixels = pixels_of(inputs, channels_last=drawn.channels_last)
         self._batch = len(inputs)
-        self._method = method
-        self._reducer = Reducer(inputs, tuple(self.pixels), signed=postprocess == "none")
-        self._pictures = Pictures(rescaled=postprocess == "rescale")
+        self._method = drawn.method
+        self._reducer = Reducer(inputs, tuple(self.pixels), signed=drawn.postprocess == "none")
+        self._pictures = Pictures(rescaled=drawn.postprocess == "rescale")
         self._sums: dict[str, torch.Tensor] = {}
         self._in_map: set[str] = set()
 
@@ -166,8 +159,7 @@ def _explained(
     model: torch.nn.Module,
     inputs: torch.Tensor,
     targets: Targets,
-    method: Method,
-    postprocess: Postprocess,
+    drawn: _Drawn,
 ) -> Saliency | None:
     """Decompose outputs of a frozen model; None if examples cannot be told apart somewhere.
 
@@ -175,9 +167,12 @@ def _explained(
         SaliencyError: the model's output or the targets do not allow it.
     """
     batch, path = len(inputs), [""]
-    terms = _Terms(inputs, method, postprocess)
+    terms = _Terms(inputs, drawn)
     tracer = Tracer(path, terms.add)
-    with entered(model, inputs, tracer) as entry, following(dict(model.named_modules()), path):
+    with (
+        entered(model, inputs, tracer, channels_last=drawn.channels_last) as entry,
+        following(dict(model.named_modules()), path),
+    ):
         with tracer:
             output = model(entry.given)
         tracer.settle()
@@ -191,7 +186,7 @@ def _explained(
     # Token ids may be looked up in several embeddings.
     gradient = torch.cat(torch.autograd.grad(values.sum(), entry.leaves), -1)
     product = torch.cat(entry.leaves, -1).detach() * gradient
-    shown = gradient if method == "gradient" else product
+    shown = gradient if drawn.method == "gradient" else product
     terms.show(shown, entry.axes)
     return Saliency(
         map=terms.map(),

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import torch
 
+from vinedresser.explain.saliency.axes import Axes, Axis, Role
 from vinedresser.explain.saliency.torch_.arrangement import Arranged, arranged
-from vinedresser.explain.saliency.torch_.axes import Axes, Axis, Role
 from vinedresser.explain.saliency.torch_.biases import Bias, Planes, dense
 
 __all__ = ["Reducer", "Term"]

@@ -10,7 +10,8 @@ import torch
 from torch.autograd.graph import get_gradient_edge
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from vinedresser.explain.saliency.torch_.axes import Axes, axes_of_output
+from vinedresser.explain.saliency.axes import Axes
+from vinedresser.explain.saliency.torch_.axes import axes_of_output
 from vinedresser.explain.saliency.torch_.biases import Bias, dense
 from vinedresser.explain.saliency.torch_.followed import Followed
 from vinedresser.explain.saliency.torch_.implicit_biases import (

@@ -1,0 +1,1 @@
+"""FullGrad of Keras 3 models on TensorFlow."""
