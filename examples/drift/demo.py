@@ -57,7 +57,7 @@ def serve(model: nn.Module) -> None:
     say(f"{TURNED} requests turned by {DEGREES:g} degrees: {alarm()}")
     page = explained()
     say(f"explained by itself: {page}")
-    say(f"next: vinedresser ui {FOLDER}")
+    say(f"next: XDG_STATE_HOME={FOLDER / 'servers'} vinedresser ui {FOLDER}")
     watched.close()
     recorder.close()
 

@@ -83,7 +83,10 @@ def test_another_life_has_another_run_and_settings_are_fixed_in_a_life(
     said = vinedresser(tmp_path, "monitor", "monitor.toml", code=2)
     assert f"{path.name}: differs from the monitor in " in said
     assert "alarm.budget: was 0.01, is 0.05" in said
+    record(tmp_path, 60, seed=2)
+    # What the first life has judged is past.
     said = vinedresser(tmp_path, "monitor", "monitor.toml", "--rearm")
+    assert "1 window judged" in said
     runs = mlflow_runs(tmp_path / "monitors")
     assert {name: run["status"] for name, run in runs.items()} == {
         "small": "FINISHED",

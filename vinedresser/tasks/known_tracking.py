@@ -99,14 +99,14 @@ def with_known_uri(location: Location, record: TrackingRecord) -> TrackingRecord
 
 
 def tracking(store: Location) -> TrackingRecord:
-    """Return the tracking record of a run in a store, which says where MLflow keeps them all.
+    """Return the tracking record of a run or monitor in a store: where MLflow keeps them all.
 
     Raises:
         ConfigError: no run is tracked, or MLflow's database is not on this machine.
         UntrustedTracking: see `require_known`.
         StoreError: the store refused a request.
     """
-    for location in runs_in(store):
+    for location in (*runs_in(store), *_monitored(store)):
         try:
             record = read_tracking(location)
         except CorruptData as error:
@@ -116,6 +116,13 @@ def tracking(store: Location) -> TrackingRecord:
             _check_database(record.uri, store)
             return record
     raise ConfigError(f"{store}: no run in it is tracked by MLflow; `vinedresser train` does that")
+
+
+def _monitored(store: Location) -> list[Path]:
+    """Return the lives of monitors in a folder of monitors, or of one monitor."""
+    if not isinstance(store, Path):
+        return []
+    return [*sorted(store.glob("life-*")), *sorted(store.glob("*/life-*"))]
 
 
 def _check_database(uri: str, store: Location) -> None:

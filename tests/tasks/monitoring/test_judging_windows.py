@@ -6,10 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from tests.tasks.monitoring.lives import WINDOW, begin_life, record
+from vinedresser.errors import UntrustedTracking
 from vinedresser.serving import RequestStore
-from vinedresser.store.records import write_record
+from vinedresser.store.records import TrackingRecord, write_record
+from vinedresser.tasks.known_tracking import remember_tracking, tracking
 from vinedresser.tasks.monitoring.arming import Life
 from vinedresser.tasks.monitoring.judging_windows import judge_windows, read_progress
 from vinedresser.tasks.monitoring.records import alerts_of
@@ -84,6 +87,21 @@ def test_a_column_that_is_missing_raises_an_alert_of_its_own(tmp_path: Path) -> 
     assert window.verdict["violations"] == ["prediction: missing"]
     [alert] = alerts_of(life.storage)
     assert (alert.text, alert.window) == ("prediction: missing", 0)
+
+
+def test_mlflow_is_found_by_the_folder_of_a_monitor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    life = begin_life(tmp_path)
+    monitors, uri = life.monitor.state.parent, f"sqlite:///{tmp_path / 'mlflow.db'}"
+    (tmp_path / "mlflow.db").touch()
+    write_record(life.storage, TrackingRecord(uri, "3", "run"))
+    with pytest.raises(UntrustedTracking):
+        tracking(monitors)
+    remember_tracking(life.monitor.state, uri)
+    for place in (monitors, life.monitor.state):
+        assert tracking(place) == TrackingRecord(uri, "3", "run")
 
 
 def test_the_accuracy_of_late_labels_raises_an_alert(tmp_path: Path) -> None:

@@ -149,7 +149,7 @@ class ExplanationPage:
 
     def _feature(self, place: int) -> str:
         known = place < len(self.feature_names)
-        return self.feature_names[place] if known else f"feature {place}"
+        return self.feature_names[place] if known else f"x{place}"
 
 
 def write_explanation(page: ExplanationPage, folder: Path) -> None:

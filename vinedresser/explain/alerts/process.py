@@ -69,7 +69,15 @@ def main(
     shift = _shift(now, before) if now is not None and before is not None else None
     groups = [] if now is None else cells(now.classes, now.confidence, now.true)
     page = ExplanationPage(
-        alert["name"], alert["text"], alert["features"], shift, now, before, groups, problems
+        alert["name"],
+        alert["text"],
+        alert["features"],
+        shift,
+        now,
+        before,
+        groups,
+        problems,
+        model["features"] or (),
     )
     folder = Path(destination)
     write_explanation(page, folder)

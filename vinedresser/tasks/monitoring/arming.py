@@ -20,12 +20,18 @@ from vinedresser.infra.tracking import (
     prepare_tracking,
 )
 from vinedresser.serving import RequestStore
-from vinedresser.store.records import read_record, write_record
+from vinedresser.store.records import TrackingRecord, read_record, write_record
 from vinedresser.store.storage import LocalStorage
 from vinedresser.store.storage.files import make_folders
 from vinedresser.tasks.config.monitor_file import Monitor
+from vinedresser.tasks.known_tracking import remember_tracking
 from vinedresser.tasks.monitoring.model_process import run_with_model
-from vinedresser.tasks.monitoring.records import MonitorRecord, life_folder, lives_in
+from vinedresser.tasks.monitoring.records import (
+    MonitorRecord,
+    Progress,
+    life_folder,
+    lives_in,
+)
 
 __all__ = ["Life", "arm", "current_life"]
 
@@ -80,9 +86,7 @@ def arm(monitor: Monitor, *, anew: bool = False) -> Life:
     """
     life = current_life(monitor)
     if life is None or anew:
-        if life is not None:
-            finish(monitor.tracking_uri, life.record.run_id, "FINISHED", {}, {})
-        life = _begun(monitor, 1 if life is None else life.record.life + 1)
+        life = _begun(monitor) if life is None else _after(life)
     _refuse_differences(life)
     if not life.baseline.exists():
         _make_baseline(life)
@@ -105,7 +109,16 @@ def current_life(monitor: Monitor) -> Life | None:
     return Life(monitor, record)
 
 
-def _begun(monitor: Monitor, number: int) -> Life:
+def _after(life: Life) -> Life:
+    """Begin the life after another one, with the requests that it has not judged."""
+    before = read_record(life.storage, Progress) or Progress()
+    if life.record.run_id:
+        finish(life.monitor.tracking_uri, life.record.run_id, "FINISHED", {}, {})
+    progress = Progress(cursor=before.cursor, labels=before.labels)
+    return _begun(life.monitor, life.record.life + 1, progress)
+
+
+def _begun(monitor: Monitor, number: int = 1, progress: Progress | None = None) -> Life:
     uri = monitor.tracking_uri
     record = MonitorRecord(
         id=uuid.uuid4().hex,
@@ -117,6 +130,8 @@ def _begun(monitor: Monitor, number: int) -> Life:
     )
     life = Life(monitor, record)
     make_folders(life.folder)
+    if progress is not None:
+        write_record(life.storage, progress)
     write_record(life.storage, record)
     return life
 
@@ -179,5 +194,9 @@ def _with_mlflow_run(life: Life) -> Life:
         started=record.created,
     )
     record = replace(record, run_id=run_id)
+    # By these, `vinedresser ui` finds MLflow.
+    remember_tracking(monitor.state, monitor.tracking_uri)
+    tracking = TrackingRecord(monitor.tracking_uri, record.experiment_id, run_id)
+    write_record(life.storage, tracking)
     write_record(life.storage, record)
     return Life(monitor, record)
