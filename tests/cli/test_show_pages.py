@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
+from vinedresser.capture import Hook, SaveConfig
 from vinedresser.cli import main
+from vinedresser.infra.tracking.preparation import prepare_tracking
+from vinedresser.infra.tracking.runs import create_run
+from vinedresser.store.records import TrackingRecord, write_record
 from vinedresser.store.step_record import Mode
 from vinedresser.testing.runs import make_run, step_record
 
@@ -89,6 +96,55 @@ def test_mispredictions(here: Path, said: Said) -> None:
     assert said("show", "run", "--mispredictions", *options) == (0, f"wrong.png {told}")
     code, output = said("show", "run", "--mispredictions", "--step", "6")
     assert (code, "at step 6; set [capture.labels]" in output) == (2, True)
+
+
+def test_saliency(here: Path, said: Said) -> None:
+    torch.manual_seed(0)
+    model = nn.Linear(3, 2)
+    names = ("weights", "biases", "model_inputs")
+    collections = dict.fromkeys(names, SaveConfig(every=1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with Hook(here / "run", collections=collections) as hook:
+        hook.watch(model, optimizer=optimizer)
+        model(torch.rand(4, 3)).sum().backward()
+        optimizer.step()
+    module = f"net_{os.getpid()}"
+    source = "from torch import nn\ndef build():\n    return nn.Linear(3, 2)\n"
+    (here / f"{module}.py").write_text(source, encoding="utf-8")
+    options = ("--saliency", "--model", f"{module}:build")
+    assert said("show", "run", *options) == (0, "run-saliency.html 4 examples at steps 0")
+    code, output = said("show", "run", "--saliency")
+    assert (code, "give --model MODULE:FUNCTION" in output) == (2, True)
+
+
+@pytest.mark.thorough
+def test_pages_in_mlflow(here: Path, said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
+    from mlflow import MlflowClient
+
+    uri = f"sqlite:///{here}/mlflow.db"
+    tensors = {"attention/a": np.full((1, 1, 2, 2), 0.5)}
+    run = make_run(here / "runs" / "one", [step_record(5, tensors=tensors)])
+    options = ("show", "runs/one", "--attention", "--log")
+    code, output = said(*options)
+    assert (code, "MLflow does not track this run" in output) == (2, True)
+
+    experiment = prepare_tracking(uri, "pages")
+    id_ = create_run(uri, experiment, "one", {}, {})
+    write_record(run.storage, TrackingRecord(uri, experiment, id_))
+    code, output = said(*options)
+    assert (code, "none of your flows has kept the runs" in output) == (2, True)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    code, output = said(*options)
+    assert (code, output.endswith(f"mlflow run {id_} artifact one-attention.html")) == (0, True)
+    client = MlflowClient(uri)
+    assert [one.path for one in client.list_artifacts(id_)] == ["one-attention.html"]
+    assert client.get_run(id_).info.status == "RUNNING"
+
+
+def test_only_pages_are_logged(here: Path, said: Said) -> None:
+    make_run(here / "run", [step_record(5, scalars={"losses/a": 1.0})])
+    code, output = said("show", "run", "--log")
+    assert (code, "--log: give --attention, --embeddings" in output) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -89,6 +89,23 @@ def show(
             help="Write a page of the wrong predictions by true and predicted class; or a .png.",
         ),
     ] = False,
+    log: Annotated[
+        bool, typer.Option("--log", help="Also upload that page to the MLflow run of the run.")
+    ] = False,
+    saliency: Annotated[
+        bool,
+        typer.Option(
+            "--saliency",
+            help="Write a page of saliency maps of captured examples, step by step; or a .png.",
+        ),
+    ] = False,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODULE:FUNCTION",
+            help="With --saliency: function that returns the torch model, with any weights.",
+        ),
+    ] = None,
     example: Annotated[int, typer.Option(help="Number of the example to draw.")] = 0,
     tokens: Annotated[
         Path | None,
@@ -99,19 +116,30 @@ def show(
 
     With NAME, print the values of that tensor or scalar; with --draw, draw it.
     """
-    from vinedresser.cli.views.pictures import draw_attention, draw_embeddings, draw_mispredictions
+    from vinedresser.cli.views.pictures import (
+        draw_attention,
+        draw_embeddings,
+        draw_mispredictions,
+        draw_saliency,
+        log_page,
+    )
     from vinedresser.cli.views.show import draw_name, show_name, show_run
     from vinedresser.store.reading.reader import open_run
 
+    if log and not (attention or embeddings or mispredictions or saliency):
+        raise ConfigError("--log: give --attention, --embeddings, --mispredictions or --saliency")
     opened = open_run(run)
+    page: Path | None = None
     if attention:
-        draw_attention(
+        page = draw_attention(
             opened, name, draw, step=step, mode=mode, rank=rank, example=example, tokens=tokens
         )
     elif embeddings is not None:
-        draw_embeddings(opened, embeddings, draw, mode=mode, rank=rank)
+        page = draw_embeddings(opened, embeddings, draw, mode=mode, rank=rank)
     elif mispredictions:
-        draw_mispredictions(opened, draw, step=step)
+        page = draw_mispredictions(opened, draw, step=step)
+    elif saliency:
+        page = draw_saliency(opened, draw, model=model)
     elif name is None:
         if draw is not None:
             raise ConfigError(f"--draw {draw}: give the NAME of a tensor or scalar")
@@ -120,3 +148,5 @@ def show(
         draw_name(opened, name, draw, step=step, mode=mode or "train", rank=rank, kind=as_)
     else:
         show_name(opened, name, step=step, mode=mode or "train", rank=rank)
+    if log and page is not None:
+        log_page(run, page)

@@ -1,16 +1,18 @@
-"""Pages about a run as a whole: attention, embeddings, wrong predictions."""
+"""Pages about a run as a whole: attention, embeddings, wrong predictions, saliency."""
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path, PurePath
 
 from vinedresser.cli.views.console import console
 from vinedresser.cli.views.show import mode_of
 from vinedresser.errors import ConfigError
 from vinedresser.store.reading.reader import Run
-from vinedresser.store.storage import LocalStorage
+from vinedresser.store.storage import LocalStorage, parse_location
 
-__all__ = ["draw_attention", "draw_embeddings", "draw_mispredictions"]
+__all__ = ["draw_attention", "draw_embeddings", "draw_mispredictions", "draw_saliency", "log_page"]
 
 
 def draw_attention(
@@ -23,7 +25,7 @@ def draw_attention(
     rank: int,
     example: int,
     tokens: Path | None,
-) -> None:
+) -> Path:
     """Write the page of a run's attention, and print its path.
 
     Args:
@@ -35,6 +37,9 @@ def draw_attention(
         rank: rank of a distributed run.
         example: number of the example.
         tokens: file with a token per line; None: the captured token ids.
+
+    Returns:
+        Path of the file.
 
     Raises:
         ConfigError: no such mode, example or file, the tokens do not fit, or the page cannot be
@@ -51,11 +56,12 @@ def draw_attention(
     words = None if tokens is None else _lines(tokens)
     written = write_attention(found, place, tokens=words, example=example)
     console.print(f"{written}   attention of {found.origin}", soft_wrap=True)
+    return written
 
 
 def draw_embeddings(
     run: Run, name: str, target: Path | None, *, mode: str | None, rank: int
-) -> None:
+) -> Path:
     """Draw embeddings of an activation over the steps, and print the path of the file.
 
     Args:
@@ -64,6 +70,9 @@ def draw_embeddings(
         target: the .html or .png file; None: NAME-embeddings.html in the working directory.
         mode: "train", "eval" or "predict"; None: "eval" if it was captured then, else "train".
         rank: rank of a distributed run.
+
+    Returns:
+        Path of the file.
 
     Raises:
         ConfigError: no such mode, or the activation cannot be drawn, or not there.
@@ -93,15 +102,19 @@ def draw_embeddings(
         f"{place}   {len(found.pca[0])} examples of {name} at {data.mode} steps {steps}",
         soft_wrap=True,
     )
+    return place
 
 
-def draw_mispredictions(run: Run, target: Path | None, *, step: int | None) -> None:
+def draw_mispredictions(run: Run, target: Path | None, *, step: int | None) -> Path:
     """Draw wrong predictions by confusion cell, and print the path of the file.
 
     Args:
         run: the run.
         target: the .html or .png file; None: NAME-mispredictions.html in the working directory.
         step: the evaluation or train step; None: the last evaluation.
+
+    Returns:
+        Path of the file.
 
     Raises:
         ConfigError: labels and predictions were not captured, or the file cannot be drawn.
@@ -121,6 +134,65 @@ def draw_mispredictions(run: Run, target: Path | None, *, step: int | None) -> N
         write_mispredictions(found, place)
     shown = "highest losses" if found.wrong is None else f"{found.wrong:,} wrong"
     console.print(f"{place}   {shown} among {found.seen.where}", soft_wrap=True)
+    return place
+
+
+def draw_saliency(run: Run, target: Path | None, *, model: str | None) -> Path:
+    """Draw the saliency of captured examples over the steps, and print the path of the file.
+
+    Args:
+        run: the run.
+        target: the .html or .png file; None: NAME-saliency.html in the working directory.
+        model: ``module:function`` that returns the model.
+
+    Returns:
+        Path of the file.
+
+    Raises:
+        ConfigError: there is no such function, no inputs were captured, the model does not fit, or
+            the file cannot be drawn.
+        UnknownStep: the weights were not captured in full.
+        SaliencyError: the model's output cannot be explained.
+        CorruptData: the bytes on disk do not match their checksum.
+        StoreError: the file cannot be written.
+    """
+    if model is None:
+        raise ConfigError("--saliency: give --model MODULE:FUNCTION, which returns the model")
+    from vinedresser.explain.saliency.over_steps import saliency_over_steps, write_saliency_steps
+    from vinedresser.infra.entry import function_named
+
+    place = _page(run, target, "saliency", ".html", ".png")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    found = saliency_over_steps(run, function_named(model)())
+    write_saliency_steps(run, found, place)
+    steps = ", ".join(map(str, found.steps))
+    console.print(f"{place}   {len(found.inputs)} examples at steps {steps}", soft_wrap=True)
+    return place
+
+
+def log_page(run: str, page: Path) -> None:
+    """Upload a file to the MLflow run of a run, and print its id.
+
+    Args:
+        run: location of the run.
+        page: the file.
+
+    Raises:
+        ConfigError: MLflow does not track the run.
+        UntrustedTracking: only the run's record names the tracking URI.
+        CorruptData: the tracking record cannot be read.
+        TrackingError: MLflow's database or server refused or is unavailable.
+        StoreError: the storage refused.
+    """
+    from vinedresser.infra.tracking.artifacts import upload
+    from vinedresser.tasks.known_tracking import read_tracking
+
+    record = read_tracking(parse_location(run))
+    if record is None:
+        raise ConfigError(f"{run}: --log: MLflow does not track this run")
+    upload(record.uri, record.run_id, {page.name: page})
+    console.print(f"mlflow run {record.run_id}   artifact {page.name}", soft_wrap=True)
 
 
 def _page(run: Run, target: Path | None, subject: str, *suffixes: str) -> Path:

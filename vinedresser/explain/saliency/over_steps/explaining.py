@@ -1,0 +1,97 @@
+"""Saliency of the same examples with the weights of several steps."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vinedresser.errors import ConfigError
+from vinedresser.explain.saliency.explanation import saliency
+from vinedresser.explain.saliency.over_steps.weights import captured_steps, load_step
+from vinedresser.explain.saliency.result import Saliency
+from vinedresser.store.reading.reader import Run
+from vinedresser.store.step_record import Mode
+
+__all__ = ["SaliencyOverSteps", "saliency_over_steps"]
+
+# With the image itself, as many as a sheet has in a row.
+_MOST_STEPS = 7
+_EXAMPLES = 6
+
+
+@dataclass(frozen=True, eq=False)
+class SaliencyOverSteps:
+    """Explanations of the same examples and targets at several steps.
+
+    Attributes:
+        inputs: the examples, [N, ...].
+        origin: where the examples were captured, as text.
+        steps: the steps, ascending.
+        results: explanation of the examples with the weights of each step; the targets are the
+            classes that the model predicts at the last step.
+    """
+
+    inputs: NDArray[Any]
+    origin: str
+    steps: Sequence[int]
+    results: Sequence[Saliency]
+
+
+def saliency_over_steps(run: Run, model: Any) -> SaliencyOverSteps:
+    """Explain up to 6 captured examples with the weights of up to 7 captured steps.
+
+    Args:
+        run: the run.
+        model: a torch.nn.Module like the trained one; its weights are overwritten.
+
+    Raises:
+        ConfigError: no inputs of the model were captured, the model is not a torch.nn.Module, or
+            does not fit the captured weights.
+        UnknownStep: the weights were not captured in full.
+        SaliencyError: the model's output cannot be explained.
+        CorruptData: the bytes on disk do not match their checksum.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(model, torch.nn.Module):
+        raise ConfigError(f"--model returned {type(model).__name__}; return a torch.nn.Module")
+    inputs, origin = _examples(run)
+    mode, captured = captured_steps(run, model)
+    places = np.linspace(0, len(captured) - 1, min(len(captured), _MOST_STEPS)).round().astype(int)
+    steps = [int(captured[place]) for place in places]
+    floats = next((one.dtype for one in model.parameters()), torch.float32)
+    whole = inputs.dtype.kind in "iu"
+    given = torch.tensor(inputs.astype(np.int64 if whole else np.float64))
+    given = given if whole else given.to(floats)
+    results: list[Saliency] = []
+    targets: list[int] | None = None
+    for step in reversed(steps):
+        load_step(run, model, mode, step)
+        results.append(saliency(model, given, targets))
+        targets = results[0].targets.tolist()
+    return SaliencyOverSteps(inputs, origin, steps, results[::-1])
+
+
+def _examples(run: Run) -> tuple[NDArray[Any], str]:
+    """Return rows of the first input of the model, of the last evaluation or else train step.
+
+    Raises:
+        ConfigError: none were captured.
+    """
+    modes: tuple[Mode, ...] = ("eval", "train")
+    for mode in modes:
+        for name in run.tensor_names(collection="model_inputs"):
+            view = run.tensor(name)
+            steps = view.steps(mode)
+            if len(steps):
+                value = view.value(int(steps[-1]), mode)
+                if value.ndim > 1 and len(value):
+                    return np.array(value[:_EXAMPLES]), f"{mode} step {int(steps[-1]):,}"
+    raise ConfigError(
+        f"{run.path}: no inputs of the model were captured; set [capture.model_inputs] "
+        "every = 100, rows = 6"
+    )
