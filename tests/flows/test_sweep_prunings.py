@@ -71,14 +71,13 @@ def sweep(
         settings: lines of the table ``[sweep]``.
         space: lines of the table ``[space]``.
         environment: content of the table ``run.environment``.
-        weights: where the weights come from.
+        weights: where the weights come from; "": the model has them.
         others: lines of the file by key, each instead of the one with that key.
     """
     text = SWEEP.format(sweep=settings, space=space, environment=environment, weights=weights)
+    text = text.replace('weights = ""\n', "")
     for key, value in others.items():
-        text = re.sub(
-            rf"^{key} = .*$", f"{key} = {value}" if value else "", text, flags=re.MULTILINE
-        )
+        text = re.sub(rf"^{key} = .*$", f"{key} = {value}", text, flags=re.MULTILINE)
     (folder / "sweep.toml").write_text(text, encoding="utf-8")
     flow = subprocess.run(
         [sys.executable, "-m", "vinedresser", "sweep", "sweep.toml"],

@@ -225,6 +225,7 @@ def test_the_checkpoint_of_a_run_is_a_file_of_weights(tmp_path: Path) -> None:
         ({"amount": {"conv": -1}}, "amount: must be"),
         ({"latency": "120%"}, "latency: must be"),
         ({"train": "train.py"}, 'train: must be "module:function", or a command such as'),
+        ({"weights": ""}, "weights: is empty; leave it out"),
         ({"train": []}, "train: is empty"),
         ({"train": [""]}, "train: is empty"),
         ({"train": ["python", "f.py", "--api-key", "s3cr3t"]}, "train: has what looks like a sec"),

@@ -102,6 +102,8 @@ class PruneTable:
             if isinstance(given, str) and not is_reference(given):
                 other = ', or a command such as ["python", "finetune.py"]' * (key == "train")
                 raise ValueError(f'{key}: must be "module:function"{other}, not {given!r}')
+        if self.weights == "":
+            raise ValueError("weights: is empty; leave it out if the model has them")
         self._check_criterion()
         self._check_amounts()
         for key in _TARGETS:
