@@ -17,7 +17,7 @@ from vinedresser.explain.drift.evidence.streams import Streams
 from vinedresser.explain.drift.together import groups_of
 from vinedresser.explain.drift.verdict import FeatureDrift, Verdict, summary_of
 from vinedresser.explain.drift.windows import Window, read_window
-from vinedresser.explain.drift.wording import Change, change_of
+from vinedresser.explain.drift.wording import Change, Reference
 
 __all__ = ["DriftMonitor"]
 
@@ -48,6 +48,9 @@ class DriftMonitor:
         distances = np.array([column.distance for column, _ in baseline.streams], np.int64)
         self._streams = Streams(baseline.edges, distances, len(distances))
         self._together = groups_of(baseline)
+        self._references = {
+            one.name: Reference(one, baseline.sample[one.name]) for one in baseline.columns
+        }
         self._accuracy = None
         if baseline.correct is not None:
             self._accuracy = Streams(baseline.correct, np.ones(1, np.int64), 1)
@@ -179,12 +182,10 @@ class DriftMonitor:
         features = []
         for column in self.baseline.columns:
             streams = [at for at, name in enumerate(names) if name == column.name]
-            if not streams or not present[streams[0]]:
+            if not streams or not present[streams[0]] or not window.rows:
                 continue
             most = max(streams, key=evidence.__getitem__)
-            change = change_of(
-                column, self.baseline.sample[column.name], window.columns[column.name]
-            )
+            change = self._references[column.name].change(window.columns[column.name])
             needed = self._needed(_COLUMNS / len(names))
             features.append(
                 self._feature(

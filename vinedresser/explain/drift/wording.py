@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.explain.drift import distances
 from vinedresser.explain.drift.contents import Column
+from vinedresser.explain.drift.distances import (
+    SortedSample,
+    kolmogorov_smirnov,
+    population_stability,
+    wasserstein,
+)
 
-__all__ = ["Change", "change_of", "change_together"]
+__all__ = ["Change", "Reference", "change_together"]
 
 
 @dataclass(frozen=True)
@@ -27,23 +34,121 @@ class Change:
     reported: dict[str, float] = field(default_factory=dict)
 
 
-def change_of(column: Column, baseline: NDArray[Any], window: NDArray[Any]) -> Change:
-    """Return the largest change of a column.
+class Reference:
+    """The sample of a column that windows are compared with.
 
     Args:
         column: the column.
-        baseline: sample of the baseline; see `read_column` for arrays of each kind.
-        window: values of a window, at least one.
+        sample: its values in the baseline; see `read_column` for arrays of each kind.
     """
-    missing = _missing(column, baseline), _missing(column, window)
-    known = baseline[~missing[0]], window[~missing[1]]
-    gone = _missing_change(column.name, missing[0], missing[1])
-    if min(map(len, known)) == 0:
-        return gone
-    found = {"number": _of_numbers, "category": _of_categories, "embedding": _of_embeddings}[
-        column.kind
-    ](column.name, *known)
-    return gone if _surprise_of_missing(*missing) > found[0] else found[1]
+
+    def __init__(self, column: Column, sample: NDArray[Any]) -> None:
+        self._column = column
+        missing = _missing(column, sample)
+        self._missing, self._rows = float(missing.mean()), len(sample)
+        known = sample[~missing]
+        self._known = len(known)
+        if column.kind == "number" and len(known):
+            self._sorted = SortedSample(known)
+        elif column.kind == "category":
+            self._counts = Counter(known.tolist())
+        elif len(known):
+            self._centre = known.mean(0)
+            self._distance = float(np.linalg.norm(known - self._centre, axis=1).mean())
+
+    def change(self, values: NDArray[Any]) -> Change:
+        """Return the largest change of the column.
+
+        Args:
+            values: of a window, at least one.
+        """
+        missing = _missing(self._column, values)
+        share, known = float(missing.mean()), values[~missing]
+        name = self._column.name
+        text = f"{name}: missing in {share:.1%} of the rows, {self._missing:.1%} in the baseline"
+        far = abs(share - self._missing)
+        gone = Change("missing", far, "share of rows", self._missing, share, text)
+        if len(known) == 0 or self._known == 0:
+            return gone
+        compare = {
+            "number": self._of_numbers,
+            "category": self._of_categories,
+            "embedding": self._of_embeddings,
+        }[self._column.kind]
+        surprise, change = compare(known)
+        errors = _share_errors(self._missing, self._rows, share, len(values))
+        return gone if errors > surprise else change
+
+    def _of_numbers(self, values: NDArray[Any]) -> tuple[float, Change]:
+        """Return the largest change of numbers, and how many standard errors it is."""
+        name, before, after = self._column.name, self._sorted, SortedSample(values)
+        middle, spread = before.quantile(0.5), before.spread
+        reported = {
+            "ks": kolmogorov_smirnov(before, after),
+            "psi": population_stability(before.decile_shares(before), before.decile_shares(after)),
+        }
+        if spread == 0:
+            other = float((after.values != middle).mean())
+            text = f"{name}: {other:.1%} of the values are not {middle:.4g}, as all in the baseline"
+            change = Change("constant", other, "share of rows", 0.0, other, text, reported)
+            return _share_errors(0.0, self._known, other, len(values)), change
+        reported["wasserstein"] = wasserstein(before, after) / spread
+        shift, stretch = (after.quantile(0.5) - middle) / spread, after.spread / spread
+        # In standard errors of a normal distribution.
+        root = math.sqrt(1 / self._known + 1 / len(values))
+        errors = {
+            "median": abs(shift) / (1.2533 * root),
+            "spread": abs(math.log(max(stretch, 1e-9))) / (1.17 * root),
+            "distribution": reported["ks"] / (0.87 * root),
+        }
+        most = max(errors, key=errors.__getitem__)
+        if most == "median":
+            far, unit, was, now = shift, "standard deviations", middle, after.quantile(0.5)
+            way = "higher" if shift > 0 else "lower"
+            words = f"({abs(shift):.2f} standard deviations {way})"
+        elif most == "spread":
+            far, unit, was, now = stretch, "times", spread, after.spread
+            words = f"({stretch:.2f} times)"
+        else:
+            far, unit, was, now = reported["ks"], "share of rows", 0.0, reported["ks"]
+            text = f"{name}: another distribution (largest difference of shares {far:.1%})"
+            return errors[most], Change(most, far, unit, was, now, text, reported)
+        text = f"{name}: {most} {now:.4g}, {was:.4g} in the baseline {words}"
+        return errors[most], Change(most, far, unit, was, now, text, reported)
+
+    def _of_categories(self, values: NDArray[Any]) -> tuple[float, Change]:
+        """Return the largest change of the shares of categories, and its standard errors."""
+        name, counts = self._column.name, Counter(values.tolist())
+        shares = {
+            one: (self._counts[one] / self._known, counts[one] / len(values))
+            for one in sorted({*self._counts, *counts})
+        }
+        errors = {
+            one: _share_errors(p, self._known, q, len(values)) for one, (p, q) in shares.items()
+        }
+        most = max(errors, key=errors.__getitem__)
+        p, q = shares[most]
+        both = np.array(list(shares.values()))
+        reported = {
+            "psi": population_stability(both[:, 0], both[:, 1]),
+            "total_variation": float(abs(both[:, 0] - both[:, 1]).sum() / 2),
+        }
+        new = ", a new category" if p == 0 else ""
+        text = f"{name}: {most!r} in {q:.1%} of the rows, {p:.1%} in the baseline{new}"
+        return errors[most], Change("share", abs(q - p), "share of rows", p, q, text, reported)
+
+    def _of_embeddings(self, values: NDArray[Any]) -> tuple[float, Change]:
+        """Return by how much an embedding moved, and its standard errors."""
+        size = self._distance or 1.0
+        moved = float(np.linalg.norm(values.mean(0) - self._centre)) / size
+        far = float(np.linalg.norm(values - self._centre, axis=1).mean()) / size
+        text = (
+            f"{self._column.name}: mean moved by {moved:.2f} times the mean distance to the centre "
+            f"of the baseline; rows are {far:.2f} times as far from it"
+        )
+        root = math.sqrt(1 / self._known + 1 / len(values))
+        unit = "mean distances to the centre"
+        return moved / root, Change("mean", moved, unit, 0.0, moved, text)
 
 
 def _missing(column: Column, values: NDArray[Any]) -> NDArray[np.bool_]:
@@ -53,114 +158,10 @@ def _missing(column: Column, values: NDArray[Any]) -> NDArray[np.bool_]:
     return np.asarray(missing.any(1) if missing.ndim == 2 else missing)
 
 
-def _share_surprise(before: float, rows: int, after: float, more: int) -> float:
+def _share_errors(before: float, rows: int, after: float, more: int) -> float:
     """Return the difference of two shares in standard errors."""
     pooled = (before * rows + after * more) / (rows + more)
-    error = np.sqrt(max(pooled * (1 - pooled), 1e-9) * (1 / rows + 1 / more))
-    return float(abs(after - before) / error)
-
-
-def _surprise_of_missing(before: NDArray[np.bool_], after: NDArray[np.bool_]) -> float:
-    return _share_surprise(float(before.mean()), len(before), float(after.mean()), len(after))
-
-
-def _missing_change(name: str, before: NDArray[np.bool_], after: NDArray[np.bool_]) -> Change:
-    first, second = float(before.mean()), float(after.mean())
-    text = f"{name}: missing in {second:.1%} of the rows, {first:.1%} in the baseline"
-    return Change("missing", abs(second - first), "share of rows", first, second, text)
-
-
-def _of_numbers(
-    name: str, before: NDArray[np.float64], after: NDArray[np.float64]
-) -> tuple[float, Change]:
-    before, after = (
-        np.nan_to_num(one, nan=0.0, posinf=1e300, neginf=-1e300) for one in (before, after)
-    )
-    centre = float(np.median(before))
-    spread = _spread(before, centre)
-    reported = {"ks": distances.kolmogorov_smirnov(before, after)}
-    reported["psi"] = distances.population_stability(*distances.decile_shares(before, after))
-    if spread == 0:
-        other = float((after != centre).mean())
-        text = (
-            f"{name}: {other:.1%} of the values are not {centre:.4g}, the only one in the baseline"
-        )
-        return _share_surprise(0.0, len(before), other, len(after)), Change(
-            "constant", other, "share of rows", 0.0, other, text, reported
-        )
-    reported["wasserstein"] = distances.wasserstein(before, after) / spread
-    root = np.sqrt(1 / len(before) + 1 / len(after))
-    middle, wide = float(np.median(after)), _spread(after, float(np.median(after)))
-    shift, stretch = (middle - centre) / spread, wide / spread
-    # In standard errors of a normal distribution.
-    surprises = {
-        "median": abs(shift) / (1.2533 * root),
-        "spread": abs(np.log(max(stretch, 1e-9))) / (1.17 * root),
-        "distribution": reported["ks"] / (0.87 * root),
-    }
-    most = max(surprises, key=surprises.__getitem__)
-    if most == "median":
-        way = "higher" if shift > 0 else "lower"
-        text = (
-            f"{name}: median {middle:.4g}, {centre:.4g} in the baseline "
-            f"({abs(shift):.2f} standard deviations {way})"
-        )
-        change = Change(
-            "median", float(shift), "standard deviations", centre, middle, text, reported
-        )
-    elif most == "spread":
-        text = f"{name}: spread {wide:.4g}, {spread:.4g} in the baseline ({stretch:.2f} times)"
-        change = Change("spread", float(stretch), "times", spread, wide, text, reported)
-    else:
-        text = (
-            f"{name}: distributed otherwise, with shares of values below some point that differ by "
-            f"{reported['ks']:.1%}"
-        )
-        change = Change(
-            "distribution", reported["ks"], "share of rows", 0.0, reported["ks"], text, reported
-        )
-    return surprises[most], change
-
-
-def _spread(values: NDArray[np.float64], centre: float) -> float:
-    """Return the standard deviation that a normal distribution with these quartiles has."""
-    low, high = np.quantile(values, [0.25, 0.75])
-    # Of values most of which are equal, the quartiles say nothing.
-    return float((high - low) / 1.349) or float(
-        np.sqrt(np.mean((values - centre).clip(-1e150, 1e150) ** 2))
-    )
-
-
-def _of_categories(name: str, before: NDArray[Any], after: NDArray[Any]) -> tuple[float, Change]:
-    shares = distances.category_shares(before, after)
-    surprises = {
-        one: _share_surprise(p, len(before), q, len(after)) for one, (p, q) in shares.items()
-    }
-    most = max(surprises, key=surprises.__getitem__)
-    p, q = shares[most]
-    both = np.array(list(shares.values()))
-    reported = {
-        "psi": distances.population_stability(both[:, 0], both[:, 1]),
-        "total_variation": float(abs(both[:, 0] - both[:, 1]).sum() / 2),
-    }
-    new = ", a new category" if p == 0 else ""
-    text = f"{name}: {most!r} in {q:.1%} of the rows, {p:.1%} in the baseline{new}"
-    return surprises[most], Change("share", abs(q - p), "share of rows", p, q, text, reported)
-
-
-def _of_embeddings(
-    name: str, before: NDArray[np.float64], after: NDArray[np.float64]
-) -> tuple[float, Change]:
-    centre = before.mean(0)
-    near, far = (np.linalg.norm(one - centre, axis=1) for one in (before, after))
-    spread = float(np.sqrt(np.mean(near**2))) or 1.0
-    moved = float(np.linalg.norm(after.mean(0) - centre)) / spread
-    root = np.sqrt(1 / len(before) + 1 / len(after))
-    text = (
-        f"{name}: mean moved by {moved:.2f} times the spread of the baseline; rows are "
-        f"{far.mean() / (near.mean() or 1.0):.2f} times as far from its centre"
-    )
-    return moved / root, Change("mean", moved, "times the spread", 0.0, moved, text)
+    return abs(after - before) / math.sqrt(max(pooled * (1 - pooled), 1e-9) * (1 / rows + 1 / more))
 
 
 def change_together(
