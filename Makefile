@@ -116,6 +116,7 @@ bench: env  ## run the benchmarks and print them beside their budgets
 	$(BIN)/python -m benchmarks.pruning
 	$(BIN)/python -m benchmarks.saliency
 	$(BIN)/python -m benchmarks.serving
+	$(BIN)/python -m benchmarks.drift
 
 clean:  ## remove generated files and .venv; keep runs/
 	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -24,7 +24,7 @@ _LEAST_ROWS = 40
 # Rows of the baseline in which dependence is estimated at a time.
 _CHUNK = 500
 # Standard errors that are no evidence of dependence, with many columns.
-_ERRORS = 4.0
+_ERRORS = 5.0
 
 
 class Baseline(Contents):

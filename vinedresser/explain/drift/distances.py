@@ -47,12 +47,12 @@ class SortedSample:
     def decile_shares(self, other: SortedSample) -> NDArray[np.float64]:
         """Return the shares of another sample between the deciles of this one, float64 [10]."""
         below = np.searchsorted(other.values, self._deciles)
-        return np.diff([0, *below, len(other.values)]) / len(other.values)
+        return np.asarray(np.diff([0, *below, len(other.values)]) / len(other.values))
 
     def area_below(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the integral of the distribution function up to each point, float64 [points]."""
         count = np.searchsorted(self.values, points, side="right")
-        return (points * count - self._sums[count]) / len(self.values)
+        return np.asarray((points * count - self._sums[count]) / len(self.values))
 
 
 def kolmogorov_smirnov(first: SortedSample, second: SortedSample) -> float:

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from vinedresser.errors import DriftError
 from vinedresser.explain.drift.baseline import Baseline, read_correct
+from vinedresser.explain.drift.budget import evidence_needed
 from vinedresser.explain.drift.evidence.dependence import TOO_FAR
 from vinedresser.explain.drift.evidence.streams import Streams
 from vinedresser.explain.drift.together import groups_of
@@ -22,8 +23,6 @@ from vinedresser.explain.drift.wording import Change, Reference
 __all__ = ["DriftMonitor"]
 
 _VERSION = 1
-# Shares of the budget.
-_COLUMNS, _TOGETHER, _ACCURACY = 0.6, 0.2, 0.2
 _NATS_PER_DECADE = math.log(10)
 
 
@@ -112,17 +111,18 @@ class DriftMonitor:
         random = np.random.default_rng([self.baseline.seed, self._windows])
         features = self._features(window, random)
         spacing = self._streams.spacing
+        needed = evidence_needed(self.budget, "together", max(len(self._together), 1))
         for group in self._together:
-            found = group.update(window, random, spacing.shared)
+            found = group.update(window, random, int(spacing.shared[0]))
             if found is None:
                 continue
             features.append(
                 self._feature(
                     group.name,
                     "columns together",
-                    found.change,
+                    group.change(found, window),
                     evidence=found.evidence,
-                    needed=self._needed(_TOGETHER / len(self._together)) + found.handicap,
+                    needed=needed + found.handicap,
                     since=found.since,
                 )
             )
@@ -160,7 +160,7 @@ class DriftMonitor:
             "accuracy",
             change,
             evidence=fallen,
-            needed=self._needed(_ACCURACY),
+            needed=evidence_needed(self.budget, "accuracy", 1),
             since=max(self._windows - 1, 0),
         )
         return self._verdict(len(values), [feature])
@@ -179,6 +179,7 @@ class DriftMonitor:
             start += width
         evidence = self._streams.update(values, random.random(values.shape), present)
         starts = self._streams.changes.starts()
+        needed = evidence_needed(self.budget, "columns", max(len(names), 1))
         features = []
         for column in self.baseline.columns:
             streams = [at for at, name in enumerate(names) if name == column.name]
@@ -186,7 +187,6 @@ class DriftMonitor:
                 continue
             most = max(streams, key=evidence.__getitem__)
             change = self._references[column.name].change(window.columns[column.name])
-            needed = self._needed(_COLUMNS / len(names))
             features.append(
                 self._feature(
                     column.name,
@@ -198,10 +198,6 @@ class DriftMonitor:
                 )
             )
         return features
-
-    def _needed(self, share: float) -> float:
-        """Return the evidence that a share of the budget requires for an alarm, in nats."""
-        return -math.log(self.budget * share)
 
     def _feature(
         self, name: str, test: str, change: Change, *, evidence: float, needed: float, since: int
@@ -275,9 +271,9 @@ class DriftMonitor:
                 f"{', '.join(far)}: no drift can be found within the budget, since successive "
                 "requests depend on each other over too many rows; use windows of more rows"
             )
-        elif spacing.shared > 1:
+        elif spacing.shared[0] > 1:
             limits.append(
-                f"successive requests depend on each other: only one in {spacing.shared} counts"
+                f"successive requests depend on each other: only one in {spacing.shared[0]} counts"
             )
         return tuple(limits)
 

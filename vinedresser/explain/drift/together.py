@@ -24,13 +24,13 @@ class Found(NamedTuple):
         evidence: of drift, in nats.
         handicap: part of the evidence that is needed because of the number of directions, in nats.
         since: index of the window at which the drift probably began.
-        change: in which way.
+        axis: float64 [columns], the direction along which there is the most evidence.
     """
 
     evidence: float
     handicap: float
     since: int
-    change: Change
+    axis: NDArray[np.float64]
 
 
 class Group:
@@ -69,11 +69,15 @@ class Group:
         if len(ratios) == 0:
             return None
         most = int(ratios.argmax())
+        return Found(float(ratios[most]), -math.log(share), since, axes[:, most])
+
+    def change(self, found: Found, window: Window) -> Change:
+        """Return the change that was found in a window."""
+        rows = self._rows(window.columns)
         names = self._columns
         if len(names) == 1:
             names = [f"{names[0]}[{at}]" for at in range(rows.shape[1])]
-        change = change_together(names, axes[:, most], self._sample, rows)
-        return Found(float(ratios[most]), -math.log(share), since, change)
+        return change_together(names, found.axis, self._sample, rows)
 
     def _rows(self, columns: Mapping[str, NDArray[Any]]) -> NDArray[np.float64]:
         return np.column_stack([columns[name] for name in self._columns])

@@ -31,17 +31,17 @@ _LENGTHS = np.diff([*_SPANS, _LAGS + 1])
 # Segments go to these in turn, and their median counts: a change within a segment looks like
 # dependence, but is in one of them only.
 _GROUPS = 5
-# How much more a median of groups varies than the mean.
-_MEDIAN = 1.25
+# How much more a median of groups varies than the mean, if one of them has such a change.
+_MEDIAN = 1.6
 # Correlation times that a segment has to contain for them to be estimated.
 _TIMES = 5
 
 
-def _scores() -> NDArray[np.float64]:
+def _scores() -> NDArray[np.float32]:
     """Return what is correlated, [scores, BINS]: location, spread, and whether it is rare."""
     middle = (np.arange(BINS) + 0.5) / BINS - 0.5
     spread = abs(middle)
-    return np.stack([middle, spread, (spread > 0.3).astype(float)])
+    return np.stack([middle, spread, (spread > 0.3).astype(float)]).astype(np.float32)
 
 
 _SCORES = _scores()
@@ -63,6 +63,9 @@ class Dependence:
         self._sums = np.zeros((_GROUPS, len(_SCORES), streams, len(_SPANS) + 1))
         self._products = np.zeros((_GROUPS, len(_SPANS) + 1))
         self._rows = self._segments = 0
+        # By the segments so far: correlations, [scores, streams, spans], and distances.
+        self._usual = np.zeros((len(_SCORES), streams, len(_SPANS)))
+        self._distances = np.ones(streams, np.int64)
 
     @property
     def rows(self) -> int:
@@ -79,44 +82,45 @@ class Dependence:
             Number of rows between rows that are nearly independent, int64 [streams]: 1 if all are,
             `TOO_FAR` if none in reach are.
         """
-        known = self._known()
-        distances = _distances(*known)
         self._pending = np.concatenate([self._pending, bins])
         rows = len(self._pending)
         if rows < 3:
-            return distances
+            return self._distances
         sums, products = _products(self._pending)
         now = _correlations(sums, products, rows)
         # As known, unless these rows clearly depend on each other more.
-        more = _exceeds(now, known[0], rows, self._errors).any(0)
-        distances = np.where(
-            more, np.maximum(distances, _distances(now, rows, rows, self._errors)), distances
-        )
+        usual = self._usual - (_time(self._usual)[..., None] - 1) / rows
+        more = _exceeds(now, usual, rows, self._errors).any(0)
+        distances = self._distances
+        if more.any():
+            at_most = _distances(now[:, more], rows, rows, self._errors)
+            distances = distances.copy()
+            distances[more] = np.maximum(distances[more], at_most)
         if rows >= _SEGMENT:
             group = self._segments % _GROUPS
             self._sums[group] += sums
             self._products[group] += products
             self._rows, self._segments = self.rows, self._segments + 1
             self._pending = self._pending[:0]
+            self._learn()
         return distances
 
     def distances(self) -> NDArray[np.int64]:
         """Return the distances by the rows so far, except the last few; see `update`."""
-        return _distances(*self._known())
+        return self._distances
 
-    def _known(self) -> tuple[NDArray[np.float64], int, float, float]:
-        """Return the arguments of `_distances` by the segments so far."""
+    def _learn(self) -> None:
+        """Estimate correlations and distances from the segments so far."""
         if self._segments == 0:
-            return np.zeros((*self._sums.shape[1:3], len(_SPANS))), 1, 1.0, self._errors
-        segment = self._rows / self._segments
+            return
+        segment, errors = self._rows / self._segments, self._errors
         if self._segments < _GROUPS:
             found = _correlations(self._sums.sum(0), self._products.sum(0), segment)
-            return found, self._rows, segment, self._errors
-        groups = [
-            _correlations(sums, products, segment)
-            for sums, products in zip(self._sums, self._products, strict=True)
-        ]
-        return np.median(groups, axis=0), self._rows, segment, _MEDIAN * self._errors
+        else:
+            groups = _correlations(self._sums, self._products[:, None, None], segment)
+            found, errors = np.median(groups, axis=0), _MEDIAN * errors
+        self._usual = _unbiased(found, segment)
+        self._distances = _distances(found, self._rows, segment, errors)
 
     def state(self) -> dict[str, Any]:
         """Return what `resume` needs, JSON-able."""
@@ -141,6 +145,7 @@ class Dependence:
         self._sums = array_of(state, "sums", self._sums.shape)
         self._products = array_of(state, "products", self._products.shape)
         self._rows, self._segments = int(state["rows"]), int(state["segments"])
+        self._learn()
 
 
 def _products(bins: NDArray[np.uint8]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -148,13 +153,15 @@ def _products(bins: NDArray[np.uint8]) -> tuple[NDArray[np.float64], NDArray[np.
     rows = len(bins)
     scores = _SCORES[:, bins.T]
     scores -= scores.mean(-1, keepdims=True)
-    size = 1 << (rows + _LAGS).bit_length()
+    # A product of small primes for most numbers of rows, which is fast.
+    size = -(-(rows + _LAGS) // _LAGS) * _LAGS
     spectrum = np.fft.rfft(scores, size)
     power = spectrum.real**2 + spectrum.imag**2
     lags = np.fft.irfft(power, size)[..., : _LAGS + 1]
     starts = np.concatenate([[0], _SPANS])
     numbers = np.maximum(rows - np.arange(_LAGS + 1.0), 0.0)
-    return np.add.reduceat(lags, starts, axis=-1), np.add.reduceat(numbers, starts)
+    sums = np.add.reduceat(lags, starts, axis=-1, dtype=np.float64)
+    return sums, np.add.reduceat(numbers, starts)
 
 
 def _correlations(
@@ -163,20 +170,32 @@ def _correlations(
     """Return the mean autocorrelation in each span, [scores, streams, spans].
 
     Args:
-        sums: float64 [scores, streams, 1 + spans], of products of centred scores.
-        products: float64 [1 + spans], their numbers.
+        sums: float64 [..., scores, streams, 1 + spans], of products of centred scores.
+        products: float64 [..., 1 + spans], their numbers.
         segment: mean number of rows that were centred together.
     """
     means = sums / np.maximum(products, 1)
     variance = means[..., :1]
     raw = np.zeros_like(means[..., 1:])
     # Not of rounding errors of a constant.
-    np.divide(means[..., 1:], variance, out=raw, where=variance > 1e-9)
-    # Centring by the mean of the segment lowers all correlations by the variance of that mean.
-    found = raw + 1 / segment
+    np.divide(means[..., 1:], variance, out=raw, where=variance > 1e-6)
+    # Centring by the mean of the segment lowers those of independent rows by this.
+    return np.where(variance > 1e-6, raw + 1 / segment, 0.0)
+
+
+def _unbiased(correlations: NDArray[np.float64], segment: float) -> NDArray[np.float64]:
+    """Return correlations without what centring takes from those of dependent rows.
+
+    Args:
+        correlations: float64 [scores, streams, spans]; see `_correlations`.
+        segment: mean number of rows that were centred together.
+    """
+    found = correlations
     for _ in range(3):
-        found = raw + (1 - raw) * np.minimum(_time(found)[..., None] / segment, 0.5)
-    return np.where(variance > 1e-9, found, 0.0)
+        # The variance of the mean of a segment, beyond that of independent rows.
+        lost = np.minimum((_time(found)[..., None] - 1) / segment, 0.5)
+        found = correlations + (1 - correlations) * lost
+    return found
 
 
 def _time(correlations: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -204,6 +223,7 @@ def _distances(
         errors: number of standard errors that may be chance.
     """
     dependent = _exceeds(correlations, np.zeros_like(correlations), rows, errors)
+    correlations = _unbiased(correlations, segment)
     # Relative to the largest, since ties and noise weaken all correlations alike.
     peak = np.maximum(correlations.max(-1), 1e-9)
     length = np.maximum((_time(correlations) - 1) / peak - 1, 1.0)

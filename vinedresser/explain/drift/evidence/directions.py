@@ -114,7 +114,7 @@ class Directions:
         self._windows = self._recent_from = 0
         self._axes = np.empty((dimensions, 0))
         self._edges = Edges.of(np.empty((len(self._held_out), 0)), np.empty((len(held_out), 0)))
-        self._total = self._edges.gaps
+        self._urn, self._total = urn_before(self._edges.gaps), self._edges.gaps
         self._spacing = Spacing(np.ones(0, np.int64), 1)
 
     @property
@@ -147,7 +147,7 @@ class Directions:
             bins = self._edges.bins(mapped @ self._axes, ties)
             used = self._spacing.chosen(bins, distance)
             self._total += counted(bins, used)
-            ratios = log_ratio(urn_before(self._edges.gaps), self._total)
+            ratios = log_ratio(self._urn, self._total)
         self._recent.add(mapped)
         self._windows += 1
         enough = max(_ROWS, _ROWS_PER_DIMENSION * mapped.shape[1])
@@ -194,6 +194,7 @@ class Directions:
         values = self._held_out @ axes
         ties = np.random.default_rng([self._seed, self.epoch]).random(values.shape)
         self._edges = Edges.of(values, ties)
+        self._urn = urn_before(self._edges.gaps)
         self._total = self._edges.gaps.copy()
         self._spacing = Spacing(np.ones(_PER_EPOCH, np.int64), _PER_EPOCH)
 

@@ -33,8 +33,8 @@ class Spacing:
         self._since = np.full(len(least), TOO_FAR)
         self.distances = least.copy()
         """int64 [streams], distance between chosen rows now; `TOO_FAR` where none are."""
-        self.shared = 1
-        """Distance that the streams have in common; the largest, if there are several groups."""
+        self.shared = np.ones(len(least) // max(together, 1), np.int64)
+        """int64 [groups], distance that the streams of a group have in common."""
 
     @property
     def waiting(self) -> bool:
@@ -53,7 +53,7 @@ class Spacing:
         """
         found = self._dependence.update(bins).reshape(-1, self._together)
         shared = np.quantile(found, SHARED, axis=1, keepdims=True, method="higher")
-        self.shared = int(shared.max(initial=1))
+        self.shared = shared[:, 0].astype(np.int64)
         self.distances = np.maximum(np.maximum(found, shared).ravel(), self._least).clip(least)
         rows = np.arange(len(bins))[:, None]
         first = np.maximum(self.distances - self._since - 1, 0)
@@ -70,7 +70,7 @@ class Spacing:
             "dependence": self._dependence.state(),
             "since": self._since.tolist(),
             "distances": self.distances.tolist(),
-            "shared": self.shared,
+            "shared": self.shared.tolist(),
         }
 
     def resume(self, state: dict[str, Any]) -> None:
@@ -83,7 +83,7 @@ class Spacing:
         self._dependence.resume(state["dependence"])
         self._since = array_of(state, "since", shape).astype(np.int64)
         self.distances = array_of(state, "distances", shape).astype(np.int64)
-        self.shared = int(state["shared"])
+        self.shared = array_of(state, "shared", self.shared.shape).astype(np.int64)
 
 
 class Streams:
