@@ -39,11 +39,11 @@ def without_drift(alarms: dict[str, NDArray[np.int64]]) -> list[str]:
     for name in NAMES:
         found = alarms.get(name)
         if found is None or len(found) == 0:
-            cells.append("refused" if name == "vinedresser" else "not installed")
+            cells.append("all refused" if name == "vinedresser" else "not installed")
             continue
         count = int((found < NEVER).sum())
         interval = binomtest(count, len(found)).proportion_ci(method="exact")
-        cells.append(f"{count / len(found):.3f} [{interval.low:.3f}, {interval.high:.3f}]")
+        cells.append(f"{count} of {len(found)} [{interval.low:.3f}, {interval.high:.3f}]")
     return cells
 
 
@@ -53,7 +53,7 @@ def with_drift(alarms: dict[str, NDArray[np.int64]], change: int) -> list[str]:
     for name in NAMES:
         found = alarms.get(name)
         if found is None or len(found) == 0:
-            cells.append("refused" if name == "vinedresser" else "not installed")
+            cells.append("all refused" if name == "vinedresser" else "not installed")
             continue
         late = found[found >= change]
         delays = [int(one) - change + 1 for one in late if one < NEVER]

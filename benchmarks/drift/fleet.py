@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from benchmarks.drift.noise import independent
 from benchmarks.drift.worlds import Values, World
-from vinedresser.explain.drift import Baseline, DriftMonitor
+from vinedresser.explain.drift import Baseline, DriftError, DriftMonitor
 from vinedresser.explain.drift.budget import evidence_needed
 from vinedresser.explain.drift.encoders import CategoryEncoder
 from vinedresser.explain.drift.evidence.bins import Edges
@@ -59,10 +59,17 @@ class Fleet:
 
     def __init__(self, world: World, baseline: Values, budget: float) -> None:
         self._world, self._budget = world, budget
-        baselines = [
-            Baseline.of(columns_of(world, baseline[:, one]), seed=one)
-            for one in range(baseline.shape[1])
-        ]
+        baselines = []
+        self.lives: list[int] = []
+        """Numbers of the monitors whose baseline was not refused."""
+        for one in range(baseline.shape[1]):
+            try:
+                baselines.append(Baseline.of(columns_of(world, baseline[:, one]), seed=one))
+            except DriftError:
+                continue
+            self.lives.append(one)
+        if not baselines:
+            return
         self._each = max(len(one.streams) for one in baselines)
         # A column of a baseline may look dependent by chance; such monitors are updated singly.
         self._singly = {
@@ -80,11 +87,14 @@ class Fleet:
         self._codes = np.array([_places(one) for one in self._baselines])
 
     def update(self, values: Values) -> NDArray[np.bool_]:
-        """Add a window, and return which monitors raise an alarm in it, bool [monitors].
+        """Add a window, and return which monitors raise an alarm in it, bool [lives].
 
         Args:
             values: float64 [rows, monitors, columns].
         """
+        if not self.lives:
+            return np.zeros(0, bool)
+        values = values[:, self.lives]
         found = np.zeros(values.shape[1], bool)
         for number, monitor in self._singly.items():
             columns = columns_of(self._world, values[:, number])
@@ -105,7 +115,7 @@ class Fleet:
             needed = evidence_needed(self._budget, "together", max(len(groups), 1))
             columns = columns_of(self._world, values[:, number]) if groups else {}
             for group in groups:
-                found = group.update(Window(rows, columns, ()), random, int(shared[number]))
+                found = group.update(Window(rows, columns, (), ()), random, int(shared[number]))
                 if found is not None:
                     alarms[number] |= found.evidence >= needed + found.handicap
         return np.asarray(alarms)

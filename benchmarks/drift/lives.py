@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from benchmarks.drift.fleet import Fleet, baseline_values
 from benchmarks.drift.peers import Peer, adwin, kolmogorov_smirnov, psi
 from benchmarks.drift.worlds import World
-from vinedresser.explain.drift import DriftError
 
 __all__ = ["NEVER", "PEERS", "Scale", "first_alarms"]
 
@@ -55,16 +54,13 @@ def first_alarms(
         seed: of everything.
 
     Returns:
-        int64 [lives] for the monitor, as "vinedresser", and each peer. No entry for a peer that
-        cannot run; an empty array for a monitor that refuses the baseline.
+        int64 [lives] for the monitor, as "vinedresser", and each peer. Monitors that refused their
+        baseline have no life, and peers that cannot run have no entry.
     """
     random = np.random.default_rng(seed)
     baseline = baseline_values(world, random, scale.monitors)
-    found = {"vinedresser": np.full(scale.monitors, NEVER)}
-    try:
-        fleet = Fleet(world, baseline, budget)
-    except DriftError:
-        return {"vinedresser": np.empty(0, np.int64)}
+    fleet = Fleet(world, baseline, budget)
+    found = {"vinedresser": np.full(len(fleet.lives), NEVER)}
     peers = _peers(world, baseline, scale)
     found |= {name: np.full(len(one), NEVER) for name, one in peers.items()}
     noise = world.noise()

@@ -104,3 +104,21 @@ def test_requests_that_depend_on_each_other_too_long_are_a_limit() -> None:
     verdicts = [monitor.update({"x": walk[at : at + 200]}) for at in range(0, 2000, 200)]
     assert not any(one.alarm for one in verdicts)
     assert "use windows of more rows" in verdicts[-1].limits[0]
+
+
+def test_labels_that_are_all_unknown_are_refused_in_a_baseline_and_ignored_later() -> None:
+    with pytest.raises(DriftError, match="unknown for all rows"):
+        Baseline.of({"x": ROWS}, correct=np.full(200, np.nan))
+    monitor = DriftMonitor(Baseline.of({"x": ROWS}, correct=np.ones(200)))
+    assert not monitor.add_labels(np.full(300, np.nan)).alarm
+
+
+def test_one_column_of_a_baseline_that_depends_on_its_neighbours_is_left_out() -> None:
+    random = np.random.default_rng(3)
+    rows: dict[str, Any] = {f"x{column}": random.normal(size=400) for column in range(5)}
+    rows |= {"counter": np.arange(400), "city": np.repeat(["Bonn", "Kiel"], 200)}
+    baseline = Baseline.of(rows)
+    assert [one.name for one in baseline.columns if not one.monitored] == ["counter", "city"]
+    verdict = DriftMonitor(baseline).update(rows | {"counter": np.arange(400, 800)})
+    assert not verdict.alarm
+    assert [one.split(":")[0] for one in verdict.limits] == ["counter", "city"]

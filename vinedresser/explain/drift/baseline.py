@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ __all__ = ["Baseline", "read_correct"]
 
 # Fewer say too little for any test.
 _LEAST_ROWS = 40
+# Of one column that depends on its neighbours more than the others do.
+_LEAST_COMPARED = 20
 # Rows of the baseline in which dependence is estimated at a time.
 _CHUNK = 500
 # Standard errors that are no evidence of dependence, with many columns.
@@ -69,39 +72,33 @@ class Baseline(Contents):
         distances = dict.fromkeys(read, 1)
         if in_time_order:
             distances = _distances(read, kinds, random)
-        apart = _apart(count, distances, [one for one, kind in kinds.items() if kind != "number"])
+        apart = _apart(count, list(distances.values()))
         if len(apart) > rows:
             apart = random.choice(apart, rows, replace=False)
         apart = random.permutation(apart)
         sample = {name: values[apart] for name, values in read.items()}
-        found = tuple(
-            Column(
-                name,
-                kinds[name],
-                np.shape(values)[1] if np.ndim(values) == 2 else 1,
-                distances[name],
-            )
-            for name, values in read.items()
-        )
         half = len(apart) // 2
-        encoders = {one.name: make_encoder(one.kind, sample[one.name][:half]) for one in found}
-        parts = []
-        for column in found:
-            if not column.monitored:
-                continue
+        held_out = np.sort(apart[half:])
+        found, encoders, parts = [], {}, []
+        for name, values in read.items():
+            encoders[name] = make_encoder(kinds[name], sample[name][:half])
             # Numbers need no encoder, so that all their rows are of use.
-            number = column.kind == "number"
-            values = read[column.name][:: column.distance] if number else sample[column.name][half:]
-            encoded = encoders[column.name].encode(values)
-            parts.append(Edges.of(encoded, random.random(encoded.shape)))
-        right = None if correct is None else read_correct(correct, count)[apart]
+            compared = np.arange(count) if kinds[name] == "number" else held_out
+            compared = _at_distance(compared, distances[name])
+            distance = distances[name] if len(compared) >= _LEAST_COMPARED else TOO_FAR
+            width = values.shape[1] if values.ndim == 2 else 1
+            found.append(Column(name, kinds[name], width, distance))
+            if found[-1].monitored:
+                encoded = encoders[name].encode(values[compared])
+                parts.append(Edges.of(encoded, random.random(encoded.shape)))
+        right = None if correct is None else _known(read_correct(correct, count)[apart])
         return cls(
-            columns=found,
+            columns=tuple(found),
             sample=sample,
             encoders=encoders,
             edges=Edges.joined(parts),
             correct=None if right is None else Edges.of(right, random.random(right.shape)),
-            accuracy=float("nan") if right is None else float(np.nanmean(right)),
+            accuracy=float("nan") if right is None else float(right.mean()),
             seed=seed,
         )
 
@@ -131,18 +128,17 @@ class Baseline(Contents):
         return cls(**vars(saving.load(folder)))
 
 
-def _apart(count: int, distances: Mapping[str, int], others: Sequence[str]) -> NDArray[np.int64]:
-    """Return rows that are nearly independent.
+def _apart(count: int, distances: Sequence[int]) -> NDArray[np.int64]:
+    """Return rows that are nearly independent, in ascending order.
 
     Args:
         count: number of rows.
-        distances: between independent rows, by column.
-        others: columns that are not numbers.
+        distances: between independent rows, of each column.
 
     Raises:
         DriftError: there are too few.
     """
-    reached = [one for one in distances.values() if one < TOO_FAR]
+    reached = sorted(one for one in distances if one < TOO_FAR)
     order = (
         "Give more rows, or in_time_order=False if the rows are sorted rather than in time order"
     )
@@ -152,13 +148,7 @@ def _apart(count: int, distances: Mapping[str, int], others: Sequence[str]) -> N
             f"false alarms can be held. {order}"
         )
     # What most columns show, as in a monitor; a single one may differ by chance.
-    shared = int(np.quantile(reached, SHARED, method="higher"))
-    # Those other than numbers are compared with the sample.
-    apart = np.arange(
-        0,
-        count,
-        max([shared, *(one for one in (distances[name] for name in others) if one < TOO_FAR)]),
-    )
+    apart = np.arange(0, count, reached[math.ceil(SHARED * (len(reached) - 1))])
     if len(apart) < _LEAST_ROWS:
         raise DriftError(
             f"neighbouring rows of the baseline depend on each other: of {count}, only "
@@ -166,6 +156,16 @@ def _apart(count: int, distances: Mapping[str, int], others: Sequence[str]) -> N
             f"alarms. {order}"
         )
     return apart
+
+
+def _at_distance(rows: NDArray[np.int64], distance: int) -> NDArray[np.int64]:
+    """Return some of the rows, given in ascending order, between which there is a distance."""
+    if distance == 1:
+        return rows
+    kept = [0]
+    while kept[-1] < len(rows):
+        kept.append(int(np.searchsorted(rows, rows[kept[-1]] + distance)))
+    return rows[kept[:-1]]
 
 
 def _distances(
@@ -194,6 +194,18 @@ def read_correct(correct: ArrayLike, rows: int) -> NDArray[np.float64]:
     if array.shape != (rows,) or not np.isin(array[~np.isnan(array)], (0, 1)).all():
         raise DriftError(f"correct: expected {rows} booleans, one for each row")
     return array[:, None]
+
+
+def _known(correct: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the rows with a label, at least one.
+
+    Raises:
+        DriftError: there are none.
+    """
+    found = correct[~np.isnan(correct[:, 0])]
+    if len(found) == 0:
+        raise DriftError("correct: unknown for all rows; leave it out")
+    return found
 
 
 def _read(name: str, values: Any, coded: bool) -> tuple[Kind, NDArray[Any]]:

@@ -133,7 +133,8 @@ class DriftMonitor:
         """Judge the accuracy of predictions whose labels have become known.
 
         Args:
-            correct: bool [rows], whether predictions were correct, in the order of the requests.
+            correct: bool [rows], whether predictions were correct, in the order of the requests;
+                NaN where that is unknown.
 
         Returns:
             A verdict on the accuracy, with the index of the last window.
@@ -144,12 +145,13 @@ class DriftMonitor:
         if self._accuracy is None:
             raise DriftError("the baseline has no accuracy; give it `correct`, too")
         values = read_correct(correct, np.size(correct))
+        values = values[~np.isnan(values[:, 0])]
         random = np.random.default_rng([self.baseline.seed, self._labels, 1])
         evidence = float(self._accuracy.update(values, random.random(values.shape))[0])
         self._labels += 1
         before, after = (
             self.baseline.accuracy,
-            float(np.nanmean(values)) if values.size else math.nan,
+            float(values.mean()) if values.size else math.nan,
         )
         text = f"accuracy {after:.1%}, {before:.1%} in the baseline"
         change = Change("accuracy", after - before, "share of rows", before, after, text)

@@ -66,6 +66,7 @@ class Dependence:
         # By the segments so far: correlations, [scores, streams, spans], and distances.
         self._usual = np.zeros((len(_SCORES), streams, len(_SPANS)))
         self._distances = np.ones(streams, np.int64)
+        self._stale = False
 
     @property
     def rows(self) -> int:
@@ -82,6 +83,7 @@ class Dependence:
             Number of rows between rows that are nearly independent, int64 [streams]: 1 if all are,
             `TOO_FAR` if none in reach are.
         """
+        self._learn()
         self._pending = np.concatenate([self._pending, bins])
         rows = len(self._pending)
         if rows < 3:
@@ -102,17 +104,19 @@ class Dependence:
             self._products[group] += products
             self._rows, self._segments = self.rows, self._segments + 1
             self._pending = self._pending[:0]
-            self._learn()
+            self._stale = True
         return distances
 
     def distances(self) -> NDArray[np.int64]:
         """Return the distances by the rows so far, except the last few; see `update`."""
+        self._learn()
         return self._distances
 
     def _learn(self) -> None:
-        """Estimate correlations and distances from the segments so far."""
-        if self._segments == 0:
+        """Estimate correlations and distances from the segments so far, if there are new ones."""
+        if not self._stale:
             return
+        self._stale = False
         segment, errors = self._rows / self._segments, self._errors
         if self._segments < _GROUPS:
             found = _correlations(self._sums.sum(0), self._products.sum(0), segment)
@@ -145,7 +149,7 @@ class Dependence:
         self._sums = array_of(state, "sums", self._sums.shape)
         self._products = array_of(state, "products", self._products.shape)
         self._rows, self._segments = int(state["rows"]), int(state["segments"])
-        self._learn()
+        self._stale = self._segments > 0
 
 
 def _products(bins: NDArray[np.uint8]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

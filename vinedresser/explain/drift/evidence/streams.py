@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,7 @@ class Spacing:
             bool [rows, streams].
         """
         found = self._dependence.update(bins).reshape(-1, self._together)
-        shared = np.quantile(found, SHARED, axis=1, keepdims=True, method="higher")
+        shared = np.sort(found, axis=1)[:, math.ceil(SHARED * (self._together - 1)), None]
         self.shared = shared[:, 0].astype(np.int64)
         self.distances = np.maximum(np.maximum(found, shared).ravel(), self._least).clip(least)
         rows = np.arange(len(bins))[:, None]
