@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from numpy.typing import NDArray
@@ -60,6 +61,22 @@ def test_a_function_is_recorded_with_the_ids_of_its_requests(tmp_path: Path) -> 
     assert found.ids[:2] == ("a", "b")
     assert found.columns["prediction"].tolist() == [3.0, 3.0, 0.0]
     assert predict.__name__ == "predict"
+    recorder.close()
+
+
+def test_a_frame_is_recorded_beside_other_arguments(tmp_path: Path) -> None:
+    recorder = RequestRecorder(tmp_path, "service")
+
+    def predict(frame: pd.DataFrame, params: dict[str, int] | None = None) -> Any:
+        return frame["age"] > 40
+
+    frame = pd.DataFrame({"age": [3.0, 50.0], "city": ["x", "y"]})
+    result = watch(predict, recorder)(frame, params=None)
+    frame.loc[0, "age"] = 99.0
+    result.iloc[0] = True
+    found = recorded(recorder)
+    assert found.columns["age"].tolist() == [3.0, 50.0]
+    assert found.columns["prediction"].tolist() == [False, True]
     recorder.close()
 
 

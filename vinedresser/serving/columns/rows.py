@@ -30,10 +30,10 @@ _ITEM_BYTES = 64
 
 
 def has_rows(value: Any) -> bool:
-    """Return whether a value is an array with at least one axis, or a list."""
+    """Return whether a value is an array with at least one axis, a DataFrame or a list."""
     if _is_array(value):
         return len(value.shape) > 0
-    return isinstance(value, list | tuple)
+    return isinstance(value, list | tuple) or is_frame(value)
 
 
 def is_frame(value: Any) -> bool:
@@ -101,7 +101,7 @@ def copied(value: Any, rows: Sequence[int] | None) -> Any:
     if hasattr(value, "detach"):
         kept = value.detach()
         return kept.clone() if rows is None else kept[list(rows)]
-    if is_frame(value):
+    if hasattr(value, "iloc"):
         return _copied_frame(value, rows)
     if isinstance(value, Mapping):
         single = not any(has_rows(one) for one in value.values())
@@ -113,6 +113,7 @@ def copied(value: Any, rows: Sequence[int] | None) -> Any:
 
 
 def _copied_frame(frame: Any, rows: Sequence[int] | None) -> Any:
+    """Return a copy of some rows of a DataFrame or Series of pandas."""
     if rows is not None:
         return frame.iloc[list(rows)]
     # Since version 3, pandas copies when either of the two is modified.
