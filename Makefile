@@ -114,7 +114,7 @@ bench: env  ## run the benchmarks and print them beside their budgets
 	$(BIN)/python -m benchmarks.sweep
 	$(BIN)/python -m benchmarks.orchestration
 	$(BIN)/python -m benchmarks.pruning
-	$(BIN)/python -m benchmarks.saliency
+	$(BIN)/python -m benchmarks.fullgrad
 	$(BIN)/python -m benchmarks.serving
 	$(BIN)/python -m benchmarks.drift
 

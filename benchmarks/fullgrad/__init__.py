@@ -1,0 +1,1 @@
+"""Cost and completeness of FullGrad: `python -m benchmarks.fullgrad`."""

@@ -1,1 +1,0 @@
-"""Cost and completeness of saliency maps."""
