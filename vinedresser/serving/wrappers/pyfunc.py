@@ -6,10 +6,23 @@ import os
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 from vinedresser.serving.recording.recorder import RequestRecorder
+from vinedresser.serving.wrappers.calls import watch_function
 from vinedresser.store.storage.location import is_remote
+
+__all__ = ["log_recorded", "recorded_model"]
+
+# MLflow keeps this program with the model and runs it when the model is loaded ("models from
+# code"), so nothing is pickled.
+_CODE = """\
+import mlflow
+from vinedresser.serving.wrappers.pyfunc import recorded_model
+
+mlflow.models.set_model(recorded_model())
+"""
 
 
 def log_recorded(
@@ -55,13 +68,43 @@ def log_recorded(
     }
     # It refuses what would fail only where the model is served.
     RequestRecorder(**settings).close()
-    logged = mlflow.pyfunc.log_model(
-        name=name,
-        python_model=str(Path(__file__).with_name("recorded_pyfunc.py")),
-        artifacts={"model": model_uri},
-        model_config=settings,
-        signature=mlflow.models.get_model_info(model_uri).signature,
-        pip_requirements=[f"vinedresser=={version('vinedresser')}"],
-        registered_model_name=registered_model_name,
-    )
+    with TemporaryDirectory() as folder:
+        code = Path(folder) / "recorded.py"
+        code.write_text(_CODE, encoding="utf-8")
+        logged = mlflow.pyfunc.log_model(
+            name=name,
+            python_model=str(code),
+            artifacts={"model": model_uri},
+            model_config=settings,
+            signature=mlflow.models.get_model_info(model_uri).signature,
+            pip_requirements=[f"vinedresser=={version('vinedresser')}"],
+            registered_model_name=registered_model_name,
+        )
     return str(logged.model_uri)
+
+
+def recorded_model() -> Any:
+    """Return the model that `log_recorded` logs, a `mlflow.pyfunc.PythonModel`."""
+    from mlflow.pyfunc import PythonModel  # type: ignore[attr-defined]
+
+    class RecordedModel(PythonModel):
+        """Calls the model in the artifact "model"; the model configuration is the recorder's."""
+
+        def load_context(self, context: Any) -> None:
+            """Load the model, and begin to record."""
+            import mlflow
+
+            inner = mlflow.pyfunc.load_model(context.artifacts["model"])
+            recorder = RequestRecorder(**context.model_config)
+            self._predict = watch_function(inner.predict, recorder)
+
+        def predict(
+            self,
+            context: Any,  # noqa: ARG002 (MLflow passes it)
+            model_input: Any,
+            params: dict[str, Any] | None = None,
+        ) -> Any:
+            """Return the predictions of the model."""
+            return self._predict(model_input, params=params)
+
+    return RecordedModel()
