@@ -36,6 +36,19 @@ def test_the_share_falls_with_the_cost() -> None:
     assert sampling.share * 1000 * 0.001 == pytest.approx(0.02, rel=0.3)
 
 
+def test_requests_without_ids_are_chosen_at_random(tmp_path: Path) -> None:
+    recorder = RequestRecorder(tmp_path, "service", sample=0.25, limits=Limits(rate=1e9, cost=1.0))
+    for number in range(2000):
+        recorder.record(np.full((1, 1), number))
+    assert recorder.flush()
+    found = RequestStore(recorder.location).after(None)[0]
+    # Five standard deviations.
+    assert abs(len(found) - 500) < 5 * np.sqrt(2000 * 0.25 * 0.75)
+    assert set(found.probabilities) == {0.25}
+    assert len(set(found.ids)) == len(found)
+    recorder.close()
+
+
 def test_a_sample_is_chosen_by_id_and_its_probability_is_recorded(tmp_path: Path) -> None:
     recorder = RequestRecorder(tmp_path, "service", sample=0.25, limits=Limits(rate=1e9, cost=1.0))
     ids = [f"request-{number}" for number in range(400)]

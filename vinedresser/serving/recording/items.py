@@ -14,6 +14,9 @@ from vinedresser.serving.columns.rows import Parts, host_array, parts_of, row_co
 
 __all__ = ["Batch", "HostItem", "Item", "batches", "host_item"]
 
+# Bytes of a call, such as an image, above which joining it with others costs more than it saves.
+_LARGE = 1 << 16
+
 
 @dataclass(slots=True)
 class Item:
@@ -80,7 +83,8 @@ class HostItem(NamedTuple):
         inputs: inputs by name of the part.
         outputs: outputs, likewise; None if there are none.
         embedding: [rows, dimensions] or None.
-        form: names, dtypes and shapes; calls of the same form can be joined.
+        form: names, dtypes and shapes; calls of the same form are joined. A large call has a form
+            of its own.
     """
 
     ids: list[bytes]
@@ -111,7 +115,8 @@ def host_item(item: Item) -> HostItem:
     embedding = None if item.embedding is None else host_array(item.embedding)
     if embedding is not None and len(embedding) != len(ids):
         raise ValueError(f"{len(ids)} requests, but {len(embedding)} rows of the recorded layer")
-    forms = form, outputs_form, None if embedding is None else embedding.shape[1:]
+    large = id(item) if item.size > _LARGE else None
+    forms = form, outputs_form, None if embedding is None else embedding.shape[1:], large
     return HostItem(ids, item.time, item.probability, inputs, outputs, embedding, forms)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import random
 import threading
 import time
 import weakref
@@ -26,7 +27,8 @@ from vinedresser.serving.storing.layout import ServiceFolder
 
 __all__ = ["RequestRecorder", "request_ids"]
 
-# One call in so many is timed, since reading the clock of a thread takes a microsecond.
+# One call in so many is timed, since reading the clock of a thread takes a microsecond; not the
+# first one, which starts the worker.
 _TIMED = 16
 # Seconds to write what is left when the process ends.
 _AT_EXIT = 5.0
@@ -161,7 +163,7 @@ class RequestRecorder:
         """
         if self._closed:
             return None
-        timed = next(self._calls) % _TIMED == 0
+        timed = next(self._calls) % _TIMED == _TIMED - 1
         began = time.thread_time() if timed else 0.0
         worker = self._working()
         count = row_count(inputs)
@@ -224,7 +226,14 @@ class RequestRecorder:
 
     def _chosen(self, worker: Worker, count: int, ids: object = None) -> Item | None:
         share = worker.sampling.share
-        names = self._named(count, _ids.get() if ids is None else ids)
+        if ids is None:
+            ids = _ids.get()
+        # A new id is made for a recorded request only: its hash would be a random number as well.
+        if ids is None and count == 1 and share < 1.0:
+            if self._random.random() >= share:
+                return None
+            return Item(self._named(1, None), time.time(), share, None)
+        names = self._named(count, ids)
         if share >= 1.0:
             return Item(names, time.time(), 1.0, None)
         rows = [row for row, name in enumerate(names) if position(name) < share]
@@ -261,6 +270,8 @@ class RequestRecorder:
         self._token = os.urandom(4).hex().encode() + b"-"
         self._numbers = itertools.count()
         self._calls = itertools.count()
+        # The service's own sequence of random numbers stays as it is.
+        self._random = random.Random()  # noqa: S311 (nothing secret)
         self.faults.begin_process()
 
 
