@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binomtest
 
+from benchmarks.drift.images import IMAGE_DRIFTS, IMAGE_NULL
 from benchmarks.drift.lives import NEVER, PEERS, Scale, first_alarms
 from benchmarks.drift.sealed import SEALED_DRIFTS, SEALED_NULLS
 from benchmarks.drift.worlds import COLUMNS, DRIFTS, NULLS
@@ -26,8 +27,8 @@ from vinedresser.explain.drift import Baseline, DriftMonitor
 BUDGET = 0.01
 NAMES = ["vinedresser", *PEERS]
 PARTS = {
-    "nulls": NULLS,
-    "drifts": DRIFTS,
+    "nulls": [*NULLS, IMAGE_NULL],
+    "drifts": [*DRIFTS, *IMAGE_DRIFTS],
     "sealed nulls": SEALED_NULLS,
     "sealed drifts": SEALED_DRIFTS,
 }
