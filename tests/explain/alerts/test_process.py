@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch import nn
 
+from tests.serving.unlimited import UNLIMITED
 from vinedresser.explain.alerts import baseline as baseline_process
 from vinedresser.explain.alerts import process
 from vinedresser.explain.alerts.baseline import read_sample
@@ -58,7 +59,7 @@ def answered(
     folder: Path, model: nn.Module, inputs: torch.Tensor
 ) -> tuple[RequestStore, list[str]]:
     """Have a service answer requests and hand over their inputs."""
-    recorder = RequestRecorder(folder, "service")
+    recorder = RequestRecorder(folder, "service", limits=UNLIMITED)
     watched = watch(model.eval(), recorder)
     with torch.no_grad():
         model(inputs)

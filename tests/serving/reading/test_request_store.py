@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.serving.unlimited import UNLIMITED
 from vinedresser.errors import ConfigError, NotARun
 from vinedresser.serving import Limits, RequestRecorder, RequestStore
 
@@ -66,7 +67,7 @@ def test_each_request_is_read_once_whatever_the_limit(tmp_path: Path, limit: int
 
 
 def test_columns_that_some_requests_lack_are_missing_values(tmp_path: Path) -> None:
-    recorder = RequestRecorder(tmp_path, "service")
+    recorder = RequestRecorder(tmp_path, "service", limits=UNLIMITED)
     recorder.record({"age": 3, "city": "Bern"})
     recorder.record({"age": 4, "new": True})
     recorder.flush()
@@ -78,7 +79,7 @@ def test_columns_that_some_requests_lack_are_missing_values(tmp_path: Path) -> N
 
 
 def test_texts_of_all_kinds_are_read_back(tmp_path: Path) -> None:
-    recorder = RequestRecorder(tmp_path, "service")
+    recorder = RequestRecorder(tmp_path, "service", limits=UNLIMITED)
     texts = ["", "Zürich", "日本", "a\0b", None, "x" * 100, "\ud800"]
     recorder.record({"text": texts}, None, [*"abcdef", "é" * 40])
     recorder.flush()
@@ -90,7 +91,7 @@ def test_texts_of_all_kinds_are_read_back(tmp_path: Path) -> None:
 
 
 def test_labels_are_joined_by_id(tmp_path: Path) -> None:
-    recorder = RequestRecorder(tmp_path, "service")
+    recorder = RequestRecorder(tmp_path, "service", limits=UNLIMITED)
     record(recorder, "a", "b", "c")
     store = RequestStore(recorder.location)
     store.add_labels(["b", "nobody"], [np.int64(1), 0])
@@ -109,7 +110,7 @@ def test_labels_are_joined_by_id(tmp_path: Path) -> None:
 
 
 def test_young_labels_wait_for_their_requests(tmp_path: Path) -> None:
-    recorder = RequestRecorder(tmp_path, "service")
+    recorder = RequestRecorder(tmp_path, "service", limits=UNLIMITED)
     record(recorder, "a")
     store = RequestStore(recorder.location)
     store.add_labels(["a"], [1])
@@ -118,7 +119,7 @@ def test_young_labels_wait_for_their_requests(tmp_path: Path) -> None:
 
 
 def test_damaged_segments_are_reported_and_the_others_read(tmp_path: Path) -> None:
-    recorder = RequestRecorder(tmp_path, "service")
+    recorder = RequestRecorder(tmp_path, "service", limits=UNLIMITED)
     for name in ("a", "b", "c"):
         record(recorder, name)
     recorder.close()
@@ -135,7 +136,7 @@ def test_damaged_segments_are_reported_and_the_others_read(tmp_path: Path) -> No
 
 
 def test_a_missing_segment_of_a_closed_run_is_reported(tmp_path: Path) -> None:
-    recorder = RequestRecorder(tmp_path, "service")
+    recorder = RequestRecorder(tmp_path, "service", limits=UNLIMITED)
     for name in ("a", "b", "c"):
         record(recorder, name)
     recorder.close()
@@ -148,7 +149,7 @@ def test_a_missing_segment_of_a_closed_run_is_reported(tmp_path: Path) -> None:
 
 
 def test_removed_runs_leave_the_cursor(tmp_path: Path) -> None:
-    recorder = RequestRecorder(tmp_path, "service")
+    recorder = RequestRecorder(tmp_path, "service", limits=UNLIMITED)
     record(recorder, "a")
     recorder.close()
     store = RequestStore(tmp_path / "service")
@@ -161,7 +162,7 @@ def test_removed_runs_leave_the_cursor(tmp_path: Path) -> None:
     "cursor", [{}, {"runs": []}, {"runs": {"a": [0]}, "x": 1}, {"runs": {"a": ["0", 0, True]}}]
 )
 def test_an_invalid_cursor_is_refused(tmp_path: Path, cursor: dict[str, object]) -> None:
-    recorder = RequestRecorder(tmp_path, "service")
+    recorder = RequestRecorder(tmp_path, "service", limits=UNLIMITED)
     record(recorder, "a")
     if cursor == {"runs": {"a": [0]}, "x": 1}:
         # Positions have defaults.
@@ -183,7 +184,7 @@ def test_a_place_without_a_service_is_refused(tmp_path: Path) -> None:
 
 
 def test_labels_that_are_none_are_refused(tmp_path: Path) -> None:
-    recorder = RequestRecorder(tmp_path, "service")
+    recorder = RequestRecorder(tmp_path, "service", limits=UNLIMITED)
     record(recorder, "a")
     store = RequestStore(recorder.location)
     with pytest.raises(ConfigError, match="1 ids for 2 labels"):

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.serving.unlimited import UNLIMITED
 from tests.waiting import until
 from vinedresser.errors import ConfigError
 from vinedresser.serving import Limits, RequestRecorder, Requests, RequestStore, describe
@@ -28,7 +29,7 @@ def recorded(recorder: RequestRecorder) -> Requests:
 
 
 def test_requests_are_read_back_with_the_columns_of_describe(tmp_path: Path) -> None:
-    recorder = RequestRecorder(tmp_path, "service")
+    recorder = RequestRecorder(tmp_path, "service", limits=UNLIMITED)
     inputs = np.random.default_rng(0).normal(size=(30, 4))
     outputs = inputs @ np.ones((4, 3))
     for first in range(0, 30, 5):
@@ -44,7 +45,7 @@ def test_requests_are_read_back_with_the_columns_of_describe(tmp_path: Path) -> 
 
 
 def test_a_later_change_of_the_inputs_is_not_recorded(tmp_path: Path) -> None:
-    recorder = RequestRecorder(tmp_path, "service")
+    recorder = RequestRecorder(tmp_path, "service", limits=UNLIMITED)
     array, record = np.zeros((1, 2)), [{"age": 1}]
     recorder.record(array, ids=["array"])
     recorder.record(record, ids=["record"])
@@ -71,7 +72,7 @@ def test_a_later_change_of_the_inputs_is_not_recorded(tmp_path: Path) -> None:
 def test_nothing_is_raised_into_the_service(
     tmp_path: Path, inputs: Any, outputs: Any, ids: Any, message: str
 ) -> None:
-    recorder = RequestRecorder(tmp_path, "service")
+    recorder = RequestRecorder(tmp_path, "service", limits=UNLIMITED)
     recorder.record(inputs, outputs, ids)
     recorder.record(np.zeros((1, 3)), np.zeros(1), ["last"])
     assert recorded(recorder).ids[-1] == "last"
@@ -80,7 +81,7 @@ def test_nothing_is_raised_into_the_service(
 
 
 def test_a_problem_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    recorder = RequestRecorder(tmp_path, "service")
+    recorder = RequestRecorder(tmp_path, "service", limits=UNLIMITED)
     with caplog.at_level(logging.WARNING, "vinedresser.serving"):
         for _ in range(50):
             recorder.record(np.zeros((2, 3)), None, ["only one"])
@@ -173,7 +174,7 @@ def test_a_removed_run_directory_is_replaced(tmp_path: Path) -> None:
 
 
 def test_a_fork_records_into_a_run_directory_of_its_own(tmp_path: Path) -> None:
-    recorder = RequestRecorder(tmp_path, "service")
+    recorder = RequestRecorder(tmp_path, "service", limits=UNLIMITED)
     recorder.record(np.zeros((1, 2)), None, ["parent"])
     child = os.fork()
     if not child:

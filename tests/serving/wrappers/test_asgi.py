@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.serving.unlimited import UNLIMITED
 from vinedresser.errors import ConfigError
 from vinedresser.serving import RequestMiddleware, RequestRecorder, RequestStore
 
@@ -65,7 +66,7 @@ def exchange(
 
 @pytest.fixture
 def recorder(tmp_path: Path) -> Any:
-    recorder = RequestRecorder(tmp_path, "service")
+    recorder = RequestRecorder(tmp_path, "service", limits=UNLIMITED)
     yield recorder
     recorder.close()
 

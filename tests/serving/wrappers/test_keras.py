@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.serving.unlimited import UNLIMITED
 from vinedresser.errors import ConfigError
 from vinedresser.serving import RequestRecorder, RequestStore, describe_model, watch
 
@@ -25,7 +26,7 @@ def network(keras: Any) -> Any:
 def test_outputs_are_bit_for_bit_the_same(tmp_path: Path, layer: str | None) -> None:
     import keras
 
-    recorder = RequestRecorder(tmp_path, "service")
+    recorder = RequestRecorder(tmp_path, "service", limits=UNLIMITED)
     model = network(keras)
     images = np.random.default_rng(0).normal(size=(5, 8, 8, 1)).astype(np.float32)
     called, predicted = np.asarray(model(images)), model.predict(images, verbose=0)
@@ -64,7 +65,7 @@ def test_a_layer_that_cannot_be_recorded_is_refused(tmp_path: Path) -> None:
         def call(self, inputs: Any) -> Any:
             return self.dense(inputs)
 
-    recorder = RequestRecorder(tmp_path, "service")
+    recorder = RequestRecorder(tmp_path, "service", limits=UNLIMITED)
     with pytest.raises(ConfigError, match="no layer 'con'; did you mean conv"):
         watch(network(keras), recorder, layer="con")
     model = Custom()

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from tests.serving.unlimited import UNLIMITED
 from vinedresser.errors import ConfigError
 from vinedresser.serving import (
     RequestRecorder,
@@ -47,7 +48,7 @@ def hooks(model: nn.Module) -> int:
 
 
 def test_a_function_is_recorded_with_the_ids_of_its_requests(tmp_path: Path) -> None:
-    recorder = RequestRecorder(tmp_path, "service")
+    recorder = RequestRecorder(tmp_path, "service", limits=UNLIMITED)
 
     @lambda function: watch(function, recorder)
     def predict(rows: NDArray[Any]) -> Any:
@@ -65,7 +66,7 @@ def test_a_function_is_recorded_with_the_ids_of_its_requests(tmp_path: Path) -> 
 
 
 def test_a_frame_is_recorded_beside_other_arguments(tmp_path: Path) -> None:
-    recorder = RequestRecorder(tmp_path, "service")
+    recorder = RequestRecorder(tmp_path, "service", limits=UNLIMITED)
 
     def predict(frame: pd.DataFrame, params: dict[str, int] | None = None) -> Any:
         return frame["age"] > 40
@@ -81,7 +82,7 @@ def test_a_frame_is_recorded_beside_other_arguments(tmp_path: Path) -> None:
 
 
 def test_coroutines_are_recorded_each_with_its_own_ids(tmp_path: Path) -> None:
-    recorder = RequestRecorder(tmp_path, "service")
+    recorder = RequestRecorder(tmp_path, "service", limits=UNLIMITED)
 
     async def predict(value: float) -> float:
         await asyncio.sleep(0)
@@ -104,7 +105,7 @@ def test_coroutines_are_recorded_each_with_its_own_ids(tmp_path: Path) -> None:
 
 
 def test_a_failed_call_is_not_recorded_and_its_error_is_the_models(tmp_path: Path) -> None:
-    recorder = RequestRecorder(tmp_path, "service")
+    recorder = RequestRecorder(tmp_path, "service", limits=UNLIMITED)
 
     def fails(rows: object) -> None:
         raise LookupError("from the model")
@@ -122,7 +123,7 @@ def test_a_failed_call_is_not_recorded_and_its_error_is_the_models(tmp_path: Pat
 
 
 def test_the_outputs_of_a_module_are_bit_for_bit_the_same(tmp_path: Path) -> None:
-    recorder = RequestRecorder(tmp_path, "service")
+    recorder = RequestRecorder(tmp_path, "service", limits=UNLIMITED)
     model = network()
     images = torch.randn(4, 3, 16, 16)
     with torch.no_grad():
@@ -141,7 +142,7 @@ def test_the_outputs_of_a_module_are_bit_for_bit_the_same(tmp_path: Path) -> Non
 
 
 def test_gradients_flow_through_a_watched_module(tmp_path: Path) -> None:
-    recorder = RequestRecorder(tmp_path, "service")
+    recorder = RequestRecorder(tmp_path, "service", limits=UNLIMITED)
     model = network()
     images = torch.randn(2, 3, 8, 8, requires_grad=True)
     (expected,) = torch.autograd.grad(model(images).sum(), images)
@@ -157,7 +158,7 @@ def test_an_operation_in_place_does_not_reach_the_recorded_inputs(tmp_path: Path
         def forward(self, rows: torch.Tensor) -> torch.Tensor:
             return rows.mul_(2.0)
 
-    recorder = RequestRecorder(tmp_path, "service")
+    recorder = RequestRecorder(tmp_path, "service", limits=UNLIMITED)
     model = Doubles()
     watched = watch(model, recorder)
     model(torch.ones(1, 3))
@@ -172,7 +173,7 @@ def test_named_arguments_and_named_outputs_are_parts(tmp_path: Path) -> None:
         def forward(self, tokens: torch.Tensor, *, mask: torch.Tensor, scale: float) -> Any:
             return {"logits": (tokens * mask).float() * scale, "hidden": torch.zeros(2, 3, 4)}
 
-    recorder = RequestRecorder(tmp_path, "service")
+    recorder = RequestRecorder(tmp_path, "service", limits=UNLIMITED)
     model = Two()
     watched = watch(model, recorder)
     model(torch.tensor([[1, 5], [7, 2]]), mask=torch.ones(2, 2, dtype=torch.bool), scale=1.0)
@@ -185,7 +186,7 @@ def test_named_arguments_and_named_outputs_are_parts(tmp_path: Path) -> None:
 
 
 def test_half_precision_is_recorded(tmp_path: Path) -> None:
-    recorder = RequestRecorder(tmp_path, "service")
+    recorder = RequestRecorder(tmp_path, "service", limits=UNLIMITED)
     model = nn.Linear(2, 2).bfloat16()
     watched = watch(model, recorder)
     rows = torch.tensor([[1.5, 2.0]], dtype=torch.bfloat16)
@@ -196,7 +197,7 @@ def test_half_precision_is_recorded(tmp_path: Path) -> None:
 
 
 def test_a_baseline_has_the_columns_of_the_requests(tmp_path: Path) -> None:
-    recorder = RequestRecorder(tmp_path, "service")
+    recorder = RequestRecorder(tmp_path, "service", limits=UNLIMITED)
     model = network().train()
     images = torch.randn(6, 3, 8, 8)
     baseline = describe_model(model, images, layer="3", batch_size=3)
@@ -217,7 +218,7 @@ def test_a_baseline_has_the_columns_of_the_requests(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_watched_is_refused(tmp_path: Path) -> None:
-    recorder = RequestRecorder(tmp_path, "service")
+    recorder = RequestRecorder(tmp_path, "service", limits=UNLIMITED)
     with pytest.raises(ConfigError, match="no module 'conv'"):
         watch(network(), recorder, layer="conv")
     with pytest.raises(ConfigError, match="only torch modules and Keras models"):
@@ -232,7 +233,7 @@ def test_what_cannot_be_watched_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 def test_a_compiled_module_is_recorded(tmp_path: Path, fresh_compiler: None) -> None:
-    recorder = RequestRecorder(tmp_path, "service")
+    recorder = RequestRecorder(tmp_path, "service", limits=UNLIMITED)
     model = torch.compile(network(), backend="eager")
     images = torch.randn(4, 3, 16, 16)
     with torch.no_grad():

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from tests.serving.unlimited import UNLIMITED
 from vinedresser.explain.drift import Baseline
 from vinedresser.serving import RequestRecorder
 from vinedresser.store.records import write_record
@@ -65,7 +66,7 @@ def record(
     folder: Path, count: int, *, shift: float = 0.0, seed: int = 1, answers: bool = False
 ) -> list[str]:
     """Record requests; return their ids."""
-    recorder = RequestRecorder(folder / "requests", "service", limits=None)
+    recorder = RequestRecorder(folder / "requests", "service", limits=UNLIMITED)
     rows = np.random.default_rng(seed).normal(size=(count, 3)) + shift
     names = [f"{seed}-{place}" for place in range(count)]
     recorder.record(rows, (rows[:, 0] > 0).astype(np.int64) if answers else None, names)
