@@ -106,7 +106,9 @@ def test_a_sqlite_uri_means_the_same_in_every_directory(
 def test_only_the_client_is_used_never_the_fluent_api() -> None:
     # Functions such as `mlflow.log_metric` open a stray run in a thread without one.
     allowed = {"MlflowClient", "Metric", "MlflowException", "Param", "RunTag"}
-    for path in PACKAGE.rglob("*.py"):
+    # The user calls it in a process and a run of their own, and models have no other interface.
+    served = PACKAGE / "serving" / "wrappers" / "pyfunc.py"
+    for path in {*PACKAGE.rglob("*.py")} - {served}:
         tree = ast.parse(path.read_text(encoding="utf-8"))
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("mlflow"):
