@@ -33,6 +33,21 @@ def test_a_correlation_is_found_where_it_is() -> None:
     assert set(np.argsort(axis)[-2:]) == {1, 4}
 
 
+@pytest.mark.thorough
+def test_evidence_by_chance_before_a_drift_does_not_hide_it() -> None:
+    """A direction whose evidence stops growing is replaced."""
+    random = np.random.default_rng(4)
+    for seed in range(60):
+        directions = with_halves(random.normal(size=(2, 300, COLUMNS)), seed)
+        best = 0.0
+        for window in range(24):
+            rows = random.normal(size=(200, COLUMNS))
+            if window >= 12:
+                rows[:, 1] = 0.7 * rows[:, 4] + np.sqrt(0.51) * rows[:, 1]
+            best = max(best, *ratios(directions, rows, window), 0.0)
+        assert best > 20
+
+
 def test_ratios_hold_the_budget() -> None:
     random = np.random.default_rng(1)
     reached = lives = 0

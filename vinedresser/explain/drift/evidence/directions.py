@@ -22,7 +22,9 @@ __all__ = ["Directions", "Moments"]
 _MOST_DIMENSIONS = 64
 # Rows to learn from, at least, and per dimension.
 _ROWS, _ROWS_PER_DIMENSION = 400, 6
-# Evidence in nats above which a direction is kept.
+# Rows before these to compare with, at most, in multiples of the rows to learn from.
+_MOST_BEFORE = 5
+# Evidence in nats that a direction has to gain with so many rows, or it is replaced.
 _PROMISING = 1.0
 # Values count up to so many standard deviations, so that no single one decides.
 _MOST_DEVIATIONS = 5.0
@@ -112,7 +114,7 @@ class Directions:
         self.since = 0
         """Index of the first window from which the present directions were learned."""
         self._windows = self._recent_from = 0
-        self._axes = np.empty((dimensions, 0))
+        self._axes, self._best = np.empty((dimensions, 0)), 0.0
         self._edges = Edges.of(np.empty((len(self._held_out), 0)), np.empty((len(held_out), 0)))
         self._urn, self._total = urn_before(self._edges.gaps), self._edges.gaps
         self._spacing = Spacing(np.ones(0, np.int64), 1)
@@ -150,13 +152,26 @@ class Directions:
             ratios = log_ratio(self._urn, self._total)
         self._recent.add(mapped)
         self._windows += 1
-        enough = max(_ROWS, _ROWS_PER_DIMENSION * mapped.shape[1])
-        if self._recent.rows >= enough and (ratios < _PROMISING).all():
-            self._begin(_differences(self._before, self._recent))
-            self._before.absorb(self._recent)
-            self._recent = Moments(mapped.shape[1])
-            self.since, self._recent_from = self._recent_from, self._windows
+        if self._recent.rows >= (enough := max(_ROWS, _ROWS_PER_DIMENSION * mapped.shape[1])):
+            self._learn(float(ratios.max(initial=0.0)), enough)
         return ratios
+
+    def _learn(self, evidence: float, rows: int) -> None:
+        """Keep the present directions if their evidence has grown, or learn others.
+
+        Args:
+            evidence: of the better one, in nats.
+            rows: number of rows to learn from.
+        """
+        if evidence >= self._best + _PROMISING:
+            self._best = evidence
+        else:
+            self._begin(_differences(self._before, self._recent))
+            self.since = self._recent_from
+            # Not for ever: rows after a drift would hide it.
+            if self._before.rows < _MOST_BEFORE * rows:
+                self._before.absorb(self._recent)
+        self._recent, self._recent_from = Moments(len(self._axes)), self._windows
 
     def state(self) -> dict[str, Any]:
         """Return what `resume` needs, JSON-able."""
@@ -164,6 +179,7 @@ class Directions:
         if self.epoch >= 0:
             tested = {
                 "axes": self._axes.tolist(),
+                "best": self._best,
                 "total": self._total.astype(int).tolist(),
                 "spacing": self._spacing.state(),
             }
@@ -184,13 +200,14 @@ class Directions:
         if int(state["epoch"]) >= 0:
             self.epoch = int(state["epoch"]) - 1
             self._begin(array_of(state, "axes", (self._project.shape[1], _PER_EPOCH)))
+            self._best = float(state["best"])
             self._total = array_of(state, "total", self._total.shape)
             self._spacing.resume(state["spacing"])
 
     def _begin(self, axes: NDArray[np.float64]) -> None:
         """Test other directions from the next window on."""
         self.epoch += 1
-        self._axes = axes
+        self._axes, self._best = axes, 0.0
         values = self._held_out @ axes
         ties = np.random.default_rng([self._seed, self.epoch]).random(values.shape)
         self._edges = Edges.of(values, ties)
