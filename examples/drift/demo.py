@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 (its usual name)
 
 from examples.drift.service import build, data, train
-from vinedresser.serving import RequestRecorder, watch
+from vinedresser.serving import Limits, RequestRecorder, watch
 
 HERE = Path(__file__).parent
 FOLDER = HERE.parents[1] / "runs" / "drift-demo"
@@ -44,7 +44,9 @@ def main() -> None:
 
 def serve(model: nn.Module) -> None:
     """Answer requests, and let the monitor judge them twice: before and after they change."""
-    recorder = RequestRecorder(FOLDER / "requests", "clothes")
+    # The demo's requests come faster than those of a service, and all of them are to count.
+    limits = Limits(rate=1e6, cost=1.0)
+    recorder = RequestRecorder(FOLDER / "requests", "clothes", limits=limits)
     watched = watch(model, recorder, layer="9")
     images = data()[2]
     answer(model, images.x[:ORDINARY])

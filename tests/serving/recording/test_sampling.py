@@ -49,6 +49,26 @@ def test_requests_without_ids_are_chosen_at_random(tmp_path: Path) -> None:
     recorder.close()
 
 
+def test_a_few_expensive_requests_do_not_lower_the_share() -> None:
+    sampling = Sampling(1.0, rate=200.0, cost=0.005)
+    for _ in range(3):
+        sampling.update(1.0, seen=5, recorded=5, busy=0.05)
+    assert sampling.share == 1.0
+    sampling.update(1.0, seen=5, recorded=5, busy=0.05)
+    assert sampling.share == pytest.approx(0.1)
+
+
+def test_the_share_grows_while_there_are_no_requests() -> None:
+    sampling = Sampling(0.9, rate=200.0, cost=1.0)
+    sampling.update(1.0, seen=2000, recorded=1800, busy=0.0)
+    assert sampling.share == pytest.approx(0.1)
+    for _ in range(3):
+        sampling.update(1.0, seen=0, recorded=0, busy=0.0)
+    assert sampling.share == pytest.approx(0.1 * 1.25**3)
+    sampling.update(86400.0, seen=0, recorded=0, busy=0.0)
+    assert sampling.share == 0.9
+
+
 def test_a_sample_is_chosen_by_id_and_its_probability_is_recorded(tmp_path: Path) -> None:
     recorder = RequestRecorder(tmp_path, "service", sample=0.25, limits=Limits(rate=1e9, cost=1.0))
     ids = [f"request-{number}" for number in range(400)]

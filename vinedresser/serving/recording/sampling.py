@@ -9,6 +9,10 @@ __all__ = ["Sampling", "position"]
 _RANGE = float(1 << 64)
 # Factor by which the share may grow per second after it fell.
 _GROWTH = 1.25
+# Seconds after which any share has grown enough; the power of a day is no float.
+_LONGEST = 100.0
+# Requests by which their cost is judged: the first ones take longest.
+_ENOUGH = 20
 # Weight of the latest second in the mean cost of a request.
 _WEIGHT = 0.3
 
@@ -39,6 +43,8 @@ class Sampling:
         self._rate = rate
         self._cost = cost
         self._seconds_each: float | None = None
+        # Since the cost was last judged: number of recorded requests, and seconds.
+        self._recorded, self._busy = 0, 0.0
 
     def update(self, elapsed: float, seen: int, recorded: int, busy: float) -> None:
         """Set the share after some time of work.
@@ -49,16 +55,20 @@ class Sampling:
             recorded: number of recorded ones.
             busy: seconds of processor time that copying and describing them took, of all threads.
         """
-        if recorded:
-            latest = busy / recorded
+        self._recorded += recorded
+        self._busy += busy
+        if self._recorded >= _ENOUGH:
+            latest = self._busy / self._recorded
+            self._recorded, self._busy = 0, 0.0
             before = self._seconds_each
             self._seconds_each = latest if before is None else before + _WEIGHT * (latest - before)
+        grown = min(self._most, self.share * _GROWTH ** min(elapsed, _LONGEST))
         if not seen:
+            self.share = grown
             return
         allowed = self._rate
         if self._seconds_each:
             allowed = min(allowed, self._cost / self._seconds_each)
-        # The first request takes longest; a second without many others bears it.
+        # Limits are per second: a shorter burst may use that of a whole one.
         wanted = min(self._most, allowed * max(elapsed, 1.0) / seen)
-        grown = self.share * _GROWTH**elapsed
         self.share = min(wanted, grown) if wanted > self.share else wanted
