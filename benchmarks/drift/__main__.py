@@ -22,7 +22,7 @@ from benchmarks.drift.lives import NEVER, PEERS, Scale, first_alarms
 from benchmarks.drift.sealed import SEALED_DRIFTS, SEALED_NULLS
 from benchmarks.drift.worlds import COLUMNS, DRIFTS, NULLS
 from benchmarks.measure import table
-from vinedresser.explain.drift import Baseline, DriftMonitor
+from vinedresser.drift import Baseline, DriftMonitor
 
 BUDGET = 0.01
 NAMES = ["vinedresser", *PEERS]

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 from benchmarks.drift.noise import independent
 from benchmarks.drift.worlds import Values, World
-from vinedresser.explain.drift import Baseline, DriftError, DriftMonitor
-from vinedresser.explain.drift.budget import evidence_needed
-from vinedresser.explain.drift.encoders import CategoryEncoder
-from vinedresser.explain.drift.evidence.bins import Edges
-from vinedresser.explain.drift.evidence.streams import Streams
-from vinedresser.explain.drift.together import groups_of
-from vinedresser.explain.drift.windows import Window
+from vinedresser.drift import Baseline, DriftError, DriftMonitor
+from vinedresser.drift.budget import evidence_needed
+from vinedresser.drift.encoders import CategoryEncoder
+from vinedresser.drift.evidence.bins import Edges
+from vinedresser.drift.evidence.streams import Streams
+from vinedresser.drift.together import groups_of
+from vinedresser.drift.windows import Window
 
 __all__ = ["Fleet", "baseline_values", "columns_of"]
 

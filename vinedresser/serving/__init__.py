@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vinedresser.serving.columns.describing import describe
+from vinedresser.columns.describing import describe
 from vinedresser.serving.reading.request_store import RequestStore
 from vinedresser.serving.reading.requests import Requests
 from vinedresser.serving.recording.limits import Limits

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.drift.fleet import Fleet, baseline_values, columns_of
 from benchmarks.drift.worlds import DRIFTS, World
-from vinedresser.explain.drift import Baseline, DriftMonitor
+from vinedresser.drift import Baseline, DriftMonitor
 
 WORLDS = {one.name: one for one in DRIFTS}
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.serving.unlimited import UNLIMITED
-from vinedresser.explain.drift import Baseline
+from vinedresser.drift import Baseline
 from vinedresser.serving import RequestRecorder
 from vinedresser.store.records import write_record
 from vinedresser.tasks.config.monitor_file import load_monitor

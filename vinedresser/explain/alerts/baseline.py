@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
+from vinedresser.columns.rows import host_array
+from vinedresser.drift import Baseline
 from vinedresser.errors import DriftError
 from vinedresser.explain.alerts.explained import is_class
 from vinedresser.explain.alerts.matching import spread_sample
 from vinedresser.explain.alerts.served_model import as_input, baseline_data, served_model
-from vinedresser.explain.drift import Baseline
 from vinedresser.serving import describe, describe_model
-from vinedresser.serving.columns.rows import host_array
 
 __all__ = ["InputSample", "main", "read_sample"]
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.serving.columns.values import joined
+from vinedresser.columns.values import joined
 
 __all__ = ["Requests", "concatenated"]
 

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from vinedresser.columns.rows import size_of
 from vinedresser.errors import CorruptData
 from vinedresser.processes import ProcessIdentity
-from vinedresser.serving.columns.rows import size_of
 from vinedresser.serving.recording.faults import Faults
 from vinedresser.serving.recording.input_ring import InputRing, KeptInputs
 from vinedresser.serving.storing.encoding import encode_inputs, request_step

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from vinedresser.columns.values import joined
 from vinedresser.errors import CorruptData, RunRemoved, StoreError
-from vinedresser.serving.columns.values import joined
 from vinedresser.serving.recording.describing import Described
 from vinedresser.serving.storing.encoding import (
     PROBABILITIES,

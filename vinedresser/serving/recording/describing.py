@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from vinedresser.serving.columns.describing import describe
+from vinedresser.columns.describing import describe
 from vinedresser.serving.recording.faults import Faults
 from vinedresser.serving.recording.items import Batch, Item, batches, host_item
 from vinedresser.serving.recording.settings import Settings

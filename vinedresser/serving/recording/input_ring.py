@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from vinedresser.serving.columns.rows import Parts, size_of, taken
+from vinedresser.columns.rows import Parts, size_of, taken
 from vinedresser.serving.recording.items import Batch
 
 __all__ = ["InputRing", "KeptInputs"]

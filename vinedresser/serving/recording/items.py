@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.serving.columns.rows import Parts, host_array, parts_of, row_count, size_of
+from vinedresser.columns.rows import Parts, host_array, parts_of, row_count, size_of
 
 __all__ = ["Batch", "HostItem", "Item", "batches", "host_item"]
 

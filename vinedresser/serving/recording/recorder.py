@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, cast
 
+from vinedresser.columns.outputs import Classify, check_classify
+from vinedresser.columns.rows import copied, fetched, row_count
 from vinedresser.errors import ConfigError
-from vinedresser.serving.columns.outputs import Classify, check_classify
-from vinedresser.serving.columns.rows import copied, fetched, row_count
 from vinedresser.serving.recording.faults import Faults
 from vinedresser.serving.recording.items import Item
 from vinedresser.serving.recording.limits import Limits

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vinedresser.serving.columns.outputs import Classify
+from vinedresser.columns.outputs import Classify
 from vinedresser.serving.recording.limits import Limits
 from vinedresser.serving.storing.layout import ServiceFolder
 

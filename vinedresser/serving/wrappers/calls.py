@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from vinedresser.serving.columns.rows import has_rows
+from vinedresser.columns.rows import has_rows
 from vinedresser.serving.recording.items import Item
 
 __all__ = ["Sink", "call_inputs", "watch_function"]

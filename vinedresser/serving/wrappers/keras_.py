@@ -8,8 +8,8 @@ from typing import Any
 import keras
 import numpy as np
 
+from vinedresser.columns.rows import host_array
 from vinedresser.errors import ConfigError, did_you_mean
-from vinedresser.serving.columns.rows import host_array
 from vinedresser.serving.wrappers.calls import Sink, call_inputs
 
 __all__ = ["KerasWatch"]

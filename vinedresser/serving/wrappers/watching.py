@@ -9,11 +9,11 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from vinedresser.columns.describing import describe
+from vinedresser.columns.outputs import Classify
+from vinedresser.columns.rows import copied, has_rows, is_frame, row_count
+from vinedresser.columns.values import joined
 from vinedresser.errors import ConfigError
-from vinedresser.serving.columns.describing import describe
-from vinedresser.serving.columns.outputs import Classify
-from vinedresser.serving.columns.rows import copied, has_rows, is_frame, row_count
-from vinedresser.serving.columns.values import joined
 from vinedresser.serving.recording.items import Item
 from vinedresser.serving.wrappers.calls import Sink, watch_function
 

@@ -8,8 +8,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from vinedresser.drift import Baseline, DriftMonitor, Verdict
 from vinedresser.errors import KeyTaken, NotARun
-from vinedresser.explain.drift import Baseline, DriftMonitor, Verdict
 from vinedresser.serving import Requests
 from vinedresser.store.records import read_record, write_record
 from vinedresser.tasks.monitoring.arming import Life

@@ -115,7 +115,7 @@ class AccuracyRecord(Record):
         requests: number of requests with a label.
         unknown: number of labels of requests that were not recorded.
         time: seconds since the epoch.
-        verdict: the verdict; see `vinedresser.explain.drift.Verdict`.
+        verdict: the verdict; see `vinedresser.drift.Verdict`.
     """
 
     KEY: ClassVar[str] = "accuracy"
@@ -143,7 +143,7 @@ class WindowRecord(Record):
         requests: number of its requests.
         first: time of its first request, seconds since the epoch.
         last: time of its last request.
-        verdict: the verdict; see `vinedresser.explain.drift.Verdict`.
+        verdict: the verdict; see `vinedresser.drift.Verdict`.
     """
 
     KEY: ClassVar[str] = "windows"

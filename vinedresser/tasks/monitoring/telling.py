@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from vinedresser.drift import Baseline
 from vinedresser.errors import TrackingError
-from vinedresser.explain.drift import Baseline
 from vinedresser.explain.reports.monitor.report import (
     MOST_WINDOWS,
     MonitorPage,

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vinedresser.drift import Baseline
+from vinedresser.drift.columns import read_column
 from vinedresser.explain.charts.axes import Size
 from vinedresser.explain.charts.svg import Svg
-from vinedresser.explain.drift import Baseline
-from vinedresser.explain.drift.columns import read_column
 from vinedresser.explain.reports.monitor.charts import (
     categories_chart,
     evidence_chart,
@@ -38,7 +38,7 @@ class MonitorPage:
         name: name of the monitor.
         baseline: its baseline.
         windows: number of windows that were judged.
-        verdicts: verdicts of the last windows, as JSON; see `vinedresser.explain.drift.Verdict`.
+        verdicts: verdicts of the last windows, as JSON; see `vinedresser.drift.Verdict`.
         columns: columns of the last window.
         alerts: texts of the alerts.
     """

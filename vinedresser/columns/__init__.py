@@ -1,0 +1,1 @@
+"""Inputs and outputs of models, described by named columns with one row per example."""

@@ -1,1 +1,0 @@
-"""The columns by which requests are compared with a baseline."""
