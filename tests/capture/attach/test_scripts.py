@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.capture.attach.runs import Both, alone, attached, both, script, split_stderr
+from vinedresser.store.reading.reader import open_run
 
 # Without a framework, since importing one takes seconds.
 ORDINARY = """
@@ -150,6 +151,53 @@ def test_a_python_without_dependencies_runs_uncaptured(tmp_path: Path) -> None:
     done = attached(*command, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "1\n")
     assert "torch trainings are not captured: " in done.stderr
+
+
+# A library that looks for optional packages and imports them when they are used.
+PROBING = """
+    import importlib
+    import importlib.util
+
+    AVAILABLE = {name: importlib.util.find_spec(name) for name in ("torch", "keras", "xgboost")}
+
+
+    def load(name):
+        assert AVAILABLE[name] is not None
+        return importlib.import_module(name)
+"""
+
+
+def test_a_framework_that_was_looked_up_before_its_import_is_noticed(tmp_path: Path) -> None:
+    script(tmp_path, "value = 1", "torch.py")
+    script(tmp_path, PROBING, "library.py")
+    script(tmp_path, "import library; print(library.load('torch').value)")
+    # The attempt to attach fails without site packages, which shows that it was made.
+    command = (sys.executable, "-c", "import sys; sys.path.append('.'); import train")
+    done = attached(*command, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "1\n")
+    assert done.stderr.count("torch trainings are not captured: ") == 1
+
+
+@pytest.mark.thorough
+def test_a_training_of_a_library_that_looks_packages_up_is_captured(tmp_path: Path) -> None:
+    script(tmp_path, PROBING, "library.py")
+    script(
+        tmp_path,
+        """
+        import library
+
+        torch = library.load("torch")
+        model = torch.nn.Linear(2, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(3):
+            model(torch.ones(4, 2)).square().mean().backward()
+            optimizer.step()
+        """,
+    )
+    done = attached("train.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    run = open_run(tmp_path / "runs" / "run")
+    assert run.scalars("losses")["losses/loss"].steps.tolist() == [0, 1, 2]
 
 
 def test_no_additional_modules_are_imported_at_the_start(tmp_path: Path) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import copy
 import io
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -133,18 +131,51 @@ def test_torchscript_compiles_a_watched_model_with_the_users_hooks(
             torch.jit.script(model)
 
 
-def test_a_pickle_is_readable_without_vinedresser(tmp_path: Path) -> None:
-    model = net()
-    hook = Hook(tmp_path / "run", collections=ALL).watch(model)
-    model(torch.zeros(5, 2))
-    (tmp_path / "model.pt").write_bytes(saved(model))
-    hook.close()
-    program = (
-        "import sys; sys.modules['vinedresser'] = None\n"
-        "import torch\n"
-        "model = torch.load(sys.argv[1], weights_only=False)\n"
-        "print(model(torch.zeros(5, 2)).shape[0])"
-    )
-    command = [sys.executable, "-c", program, str(tmp_path / "model.pt")]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert done.stdout == "5\n", done.stderr
+@pytest.mark.filterwarnings("ignore:.torch.jit.*is deprecated")
+def test_what_is_saved_holds_nothing_of_the_hook(tmp_path: Path) -> None:
+    def saves(hook: Hook | None) -> list[bytes]:
+        files: list[bytes] = []
+
+        def save(model: nn.Module) -> None:
+            training = model.training
+            traced = torch.jit.trace(model.eval(), torch.zeros(5, 2))
+            model.train(training)
+            exported = torch.export.export(model, (torch.zeros(5, 2),))
+            files.append(saved(model) + saved(copy.deepcopy(model)) + saved(copy.copy(model)))
+            files.append(f"{traced.code} {exported.graph_module.code}".encode())
+
+        train(hook, save)
+        return files
+
+    with Hook(tmp_path / "run", collections=ALL) as hook:
+        assert saves(hook) == saves(None)
+    assert hook.problems == []
+
+
+def test_saving_keeps_the_hooks_of_the_user(tmp_path: Path) -> None:
+    model, loss = net(), nn.MSELoss()
+    for one in (model, loss):
+        one.register_forward_hook(print, with_kwargs=True, always_call=True)
+        one.register_forward_pre_hook(print)
+    with Hook(tmp_path / "run", collections=ALL) as hook:
+        hook.watch(model, loss)
+        both = saved(model), saved(loss)
+        assert len(model._forward_pre_hooks) == 2
+    # Keys of hooks are counted over the whole process.
+    assert both == (saved(model), saved(loss))
+
+
+class Distributed(nn.Linear):
+    """A module that copies its attributes itself, like torch's wrapper of data parallelism."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return copy.copy(self.__dict__)
+
+
+def test_a_model_with_its_own_state_is_saved_without_the_hook(tmp_path: Path) -> None:
+    with Hook(tmp_path / "run", collections=ALL) as hook:
+        hook.watch(model := Distributed(2, 1))
+        model(torch.zeros(5, 2))
+        assert not copy.deepcopy(model)._forward_pre_hooks
+        with torch.serialization.safe_globals([Distributed]):
+            torch.load(io.BytesIO(saved(model)), weights_only=True)

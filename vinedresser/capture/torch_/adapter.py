@@ -24,6 +24,7 @@ from vinedresser.capture.torch_.forward.forward_hooks import (
     is_elsewhere,
 )
 from vinedresser.capture.torch_.forward.forward_modes import ForwardModes, Running
+from vinedresser.capture.torch_.hidden_hooks import hide_hooks
 from vinedresser.capture.torch_.losses import Losses, batch_size
 from vinedresser.capture.torch_.model_state import ModelState
 from vinedresser.capture.torch_.modules import activation_name
@@ -31,7 +32,6 @@ from vinedresser.capture.torch_.names import Names, own_class, unwrapped
 from vinedresser.capture.torch_.optimizers.missing_steps import Overdue, UnseenSteps, described
 from vinedresser.capture.torch_.optimizers.optimizer_steps import OptimizerHooks
 from vinedresser.capture.torch_.plain_steps import PlainSteps, ProgressOf
-from vinedresser.capture.torch_.scripting import let_script
 from vinedresser.capture.torch_.setup import SetupNotes
 from vinedresser.capture.torch_.training_state import TrainingState
 from vinedresser.capture.torch_.watch_arguments import check_loss, given_optimizers
@@ -100,7 +100,7 @@ class TorchAdapter(Adapter):
         # torch.compile must not trace the hooks.
         skip = torch.compiler.is_compiling
         before = guard("the start of a forward", self._before_forward, skip=skip)
-        let_script()
+        hide_hooks()
         self._handles: list[Removable] = [
             before_calls(model, before, guard("the end of a forward", self._hooks.end))
         ]

@@ -23,6 +23,8 @@ _FINDERS = {
     "keras": "keras_training",
     "xgboost": "xgboost_training",
 }
+# Frameworks that have not been imported yet.
+_waiting = set(_FINDERS)
 _Spec: type = type(sys.__spec__)
 
 
@@ -30,7 +32,8 @@ class _WatchedSpec(_Spec):  # type: ignore[misc]
     """The spec of a module that reports the end of its import.
 
     The import system signals it by setting ``_initializing``. A custom loader would add a frame to
-    the traceback of every failed import.
+    the traceback of every failed import. A spec that is only looked up, as by
+    `importlib.util.find_spec`, reports nothing.
     """
 
     name: str
@@ -51,14 +54,10 @@ class _WatchedSpec(_Spec):  # type: ignore[misc]
 class _Imports:
     """The first finder on `sys.meta_path`; delegates to the others."""
 
-    def __init__(self) -> None:
-        self._waiting = set(_FINDERS)
-
     def find_spec(self, name: str, path: object = None, target: object = None) -> object:
         """Return a watched spec for a framework; None for any other module."""
-        if name not in self._waiting:
+        if name not in _waiting:
             return None
-        self._waiting.discard(name)
         for finder in sys.meta_path:
             own = finder is self  # type: ignore[comparison-overlap]
             find = None if own else getattr(finder, "find_spec", None)
@@ -67,13 +66,12 @@ class _Imports:
                 if type(spec) is _Spec:
                     spec.__class__ = _WatchedSpec
                 return spec
-        # A later import may succeed.
-        self._waiting.add(name)
         return None
 
 
 def _attach(framework: str) -> None:
     """Start looking for trainings of a framework."""
+    _waiting.discard(framework)
     try:
         _import_package()
         name = f"{_PACKAGE}.{_FINDERS[framework]}"

@@ -17,8 +17,9 @@ __all__ = ["CompiledCalls", "ModuleHook", "Removable", "before_calls"]
 class ModuleHook:
     """A hook on a user's module.
 
-    Modules are copied and pickled with their hooks. A copy of this hook is a no-op of the standard
-    library, so pickles can be read without vinedresser.
+    Copies and pickles of modules do not have it (see `vinedresser.capture.torch_.hidden_hooks`). In
+    those of a class with its own `__reduce__`, it is a no-op of the standard library, so that they
+    can be read without vinedresser.
 
     Args:
         call: called with the module and the other arguments of the hook.
