@@ -80,6 +80,7 @@ DOES_NOT_APPLY: dict[str, dict[str, str]] = {
         "unnormalised_inputs": "trees split between values of any scale",
         "unnormalised_targets": "trees begin with the mean of the targets, of any scale",
         "token_ratio": "a matrix holds features, not tokens",
+        "drift": "all rows are there before the first round",
         "perfect_at_once": "a single round has seen all rows",
         "loss_output_mismatch": _MADE_TO_FIT,
         "initial_loss": _AFTER,

@@ -47,6 +47,7 @@ TABLE: dict[str, dict[str, int]] = {
     "dying_relu": {"every": 1, "patience": 1},
     "saturated_activation": {"every": 1, "patience": 1},
     "attention_collapse": {"every": 1, "patience": 1},
+    "drift": {"patience": 2},
     "all_zero": {"every": 1, "patience": 1},
     "low_variance": {"every": 1, "patience": 1},
     "unchanged_tensor": {"every": 1, "patience": 1},

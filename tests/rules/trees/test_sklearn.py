@@ -115,6 +115,7 @@ class Learning:
         steps: calls of ``partial_fit``; 0 for one call of ``fit``.
         batch: rows per call.
         evaluate: whether to evaluate after each call.
+        later: changes the rows of the second half of the calls.
     """
 
     make: Callable[[], Any] = sgd
@@ -122,6 +123,7 @@ class Learning:
     steps: int = 220
     batch: int = 32
     evaluate: bool = True
+    later: Callable[[Any], Any] = lambda rows: rows
 
     def run(self, directory: Path) -> Run:
         """See `Training.run`."""
@@ -134,9 +136,10 @@ class Learning:
             model = hook.sklearn(self.make(), validation=held)
             if not self.steps:
                 model.fit(x[:split], y[:split])
-            for _ in range(self.steps):
+            for step in range(self.steps):
                 chosen = rng.choice(split, min(self.batch, split), replace=False)
-                model.partial_fit(x[chosen], y[chosen], **classes)
+                rows = self.later(x[chosen]) if 2 * step >= self.steps else x[chosen]
+                model.partial_fit(rows, y[chosen], **classes)
         assert not [one for one in hook.problems if "failed" in one]
         return open_run(directory)
 
@@ -146,6 +149,11 @@ def rules(*names: str) -> frozenset[str]:
 
 
 FAULTY = {
+    "inputs that are inverted later": Case(
+        Learning(network, steps=300, later=lambda rows: digits()[0].max() - rows),
+        rules("drift"),
+        "drift",
+    ),
     "labels of other rows": Case(
         Learning(rows=of_others, steps=200), rules("corrupt_labels"), "corrupt_labels"
     ),
@@ -248,7 +256,10 @@ SOUND = {
     ),
     "a network": Case(
         Learning(lambda: network(1e-2)),
-        rules("over_regularisation", "constant_predictions", "underfitting", "overfitting"),
+        rules(
+            *("over_regularisation", "constant_predictions", "underfitting", "overfitting"),
+            "drift",
+        ),
     ),
     "values as they should be": Case(
         Learning(lambda: network(3e-3, MLPRegressor), patients, 60),
@@ -272,6 +283,7 @@ SOUND = {
 THOROUGH = (
     "a learning rate far too small",
     "a penalty far too strong",
+    "inputs that are inverted later",
     "inputs that are lost",
     "labels of other rows",
     "one class",

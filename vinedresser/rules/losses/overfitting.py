@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from statistics import NormalDist
 
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_above, require_at_least
 from vinedresser.rules.need import Need
-from vinedresser.rules.signals.bounded import bounded
+from vinedresser.rules.signals.bounded import finite_scalars
 from vinedresser.rules.signals.outcomes.evaluation_series import (
     Evaluation,
     EvaluationSeries,
@@ -58,14 +57,14 @@ class Overfitting(OnceRule):
 
     def watch(self, step: Step) -> Finding | None:
         """See `OnceRule.watch`."""
-        losses = _finite(step.scalars_of("losses"))
+        losses = finite_scalars(step.scalars_of("losses"))
         if step.mode == "train":
             for name, value in losses.items():
                 total, count = self._train.get(name, (0.0, 0))
                 self._train[name] = (total + value, count + 1)
                 self._start.setdefault(name, value)
             return None
-        metrics = _finite(step.scalars_of("metrics"))
+        metrics = finite_scalars(step.scalars_of("metrics"))
         for name, value in losses.items():
             series = self._series.setdefault(name, EvaluationSeries(name))
             series.add(Evaluation(step.step, value, self._mean(self._paired(name)), metrics))
@@ -117,8 +116,3 @@ class Overfitting(OnceRule):
                 "noise": parting.noise,
             },
         )
-
-
-def _finite(scalars: Mapping[str, float]) -> dict[str, float]:
-    """Return the finite scalars, `bounded`."""
-    return {name: bounded(value) for name, value in scalars.items() if math.isfinite(value)}

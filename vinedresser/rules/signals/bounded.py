@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["bounded", "bounded_array"]
+__all__ = ["bounded", "bounded_array", "finite_scalars"]
 
 # The sum of many squares of it is finite.
 _GREATEST = 1e100
@@ -30,3 +32,8 @@ def bounded_array(values: NDArray[Any]) -> NDArray[Any]:
     if values.dtype != np.float64 or not (abs(values) > _GREATEST).any():
         return values
     return np.where(np.isfinite(values), values.clip(-_GREATEST, _GREATEST), values)
+
+
+def finite_scalars(scalars: Mapping[str, float]) -> dict[str, float]:
+    """Return the finite values by name, `bounded`."""
+    return {name: bounded(value) for name, value in scalars.items() if math.isfinite(value)}
