@@ -18,12 +18,9 @@ from vinedresser.capture.recording.session import Session
 from vinedresser.capture.torch_.checkpoint import save_checkpoint
 from vinedresser.capture.torch_.copies.torch_copier import TorchCopier
 from vinedresser.capture.torch_.forward.calls import ModuleHook, Removable, before_calls
-from vinedresser.capture.torch_.forward.forward_hooks import (
-    FORWARD_KINDS,
-    ForwardHooks,
-    is_elsewhere,
-)
+from vinedresser.capture.torch_.forward.forward_hooks import ForwardHooks, is_elsewhere
 from vinedresser.capture.torch_.forward.forward_modes import ForwardModes, Running
+from vinedresser.capture.torch_.forward.hook_selection import FORWARD_KINDS
 from vinedresser.capture.torch_.hidden_hooks import hide_hooks
 from vinedresser.capture.torch_.losses import Losses, batch_size
 from vinedresser.capture.torch_.model_state import ModelState
@@ -334,6 +331,7 @@ class TorchAdapter(Adapter):
                 self._state.take_gradients(recording, optimizer)
         self._state.take_rest(recording, progress.stepped, known)
         self._running.end(recording, progress.forwards)
+        self._hooks.finish(recording)
 
     def _report_no_forward(self, recording: Recording) -> None:
         asked = [kind for kind in FORWARD_KINDS if kind in recording.due.collections()]

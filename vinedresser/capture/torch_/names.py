@@ -185,7 +185,7 @@ class Names:
             *(name for name, _ in self.buffers()),
             *(
                 f"{kind}/{path}"
-                for kind in ("inputs", "outputs", "input_taylor")
+                for kind in ("inputs", "outputs", "input_taylor", "loss_terms")
                 for path, _ in self.modules()
             ),
         ]

@@ -30,6 +30,7 @@ KINDS = (
     "attention",
     "input_taylor",
     "weight_taylor",
+    "loss_terms",
     "labels",
     "predictions",
     "feature_importance",

@@ -24,7 +24,7 @@ _OWNED = {
     **dict.fromkeys(("weights", "biases", "gradients", "updates", "buffers", "weight_taylor"), 1),
     "optimizer_state": 2,
 }
-_CALLED = frozenset({"inputs", "outputs", "attention", "input_taylor"})
+_CALLED = frozenset({"inputs", "outputs", "attention", "input_taylor", "loss_terms"})
 # The rest after a module's path: number of the call, position in a nesting, statistic.
 _REST = re.compile(r"[#\[|].*", re.DOTALL)
 _FUNCTION = re.compile(r"(?:^|\.)(\w+)\(\)$")

@@ -84,8 +84,11 @@ def test_checkpointing_changes_nothing(way: str, tmp_path: Path) -> None:
         if way == "sequential" and name.endswith("/blocks"):
             # It calls the blocks, not their sequence.
             continue
-        if way == "reentrant" and name.startswith("input_taylor/blocks."):
+        if way == "reentrant" and name.startswith(("input_taylor/blocks.", "loss_terms/blocks.")):
             # Inside, the first computation has no gradients.
+            continue
+        if name.endswith("[rest]"):
+            # What is left to the caller differs.
             continue
         one, other = usual.tensor(name), run.tensor(name)
         assert other.steps().tolist() == one.steps().tolist(), name

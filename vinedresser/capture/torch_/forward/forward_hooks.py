@@ -21,20 +21,21 @@ from vinedresser.capture.torch_.forward.attention import ATTENTION, attention_pr
 from vinedresser.capture.torch_.forward.calls import ModuleHook
 from vinedresser.capture.torch_.forward.function_calls import FunctionCalls, functions_can_be_seen
 from vinedresser.capture.torch_.forward.hook_selection import (
+    FORWARD_KINDS,
     fused_modules,
     needs_hooks,
     only_activations,
     runs_only_known_code,
 )
 from vinedresser.capture.torch_.forward.input_taylor import InputTaylor
+from vinedresser.capture.torch_.forward.loss_terms.call import TermCall
+from vinedresser.capture.torch_.forward.loss_terms.recorder import LossTerms
+from vinedresser.capture.torch_.losses import batch_size
 from vinedresser.capture.torch_.modules import activation_name
 from vinedresser.capture.torch_.names import Names
 from vinedresser.capture.torch_.nesting import argument_leaves, leaves
 
-__all__ = ["FORWARD_KINDS", "ForwardHooks", "is_elsewhere"]
-
-# The kinds of tensors captured during a forward.
-FORWARD_KINDS = ("inputs", "outputs", "attention", "input_taylor")
+__all__ = ["ForwardHooks", "is_elsewhere"]
 
 
 class _Call(NamedTuple):
@@ -44,11 +45,13 @@ class _Call(NamedTuple):
         path: path of the module.
         name: name of the call, such as "conv1" or "conv1#1".
         is_activation: the module is an activation, so the functions it calls are not captured.
+        terms: the call as part of the loss's decomposition; None if it is no part of it.
     """
 
     path: str
     name: str
     is_activation: bool
+    terms: TermCall | None
 
 
 class _Calls(threading.local):
@@ -89,6 +92,9 @@ class ForwardHooks:
         self._keep = keep
         self._shield = shield
         self._taylor = InputTaylor(keep, is_open, shield)
+        self._terms = LossTerms(keep, shield)
+        # By name of a function's call.
+        self._of_functions: dict[str, TermCall] = {}
         guard = shield.guard
         self._guarded_end = guard("the end of a forward", self.end)
         self._guarded_before = guard("the input of", self._before, names=0)
@@ -129,8 +135,10 @@ class ForwardHooks:
             return
         self.there = True
         self._recording = recording
+        self._terms.begin(recording, batch_size((args, kwargs)))
         self._counts.clear()
         self._calls.open.clear()
+        self._of_functions.clear()
         modules = self._names.modules()
         fused = fused_modules(module for _, module in modules)
         closed = _parts(one for one in fused if not isinstance(one, nn.MultiheadAttention))
@@ -163,6 +171,10 @@ class ForwardHooks:
         if self._kinds != {"inputs"} or is_elsewhere():
             return False
         return recording.due.only_at("inputs") == frozenset({self._names.root})
+
+    def finish(self, recording: Recording) -> None:
+        """Capture what needs the gradients of the forward, at the end of the step."""
+        self._terms.finish(recording)
 
     def clear(self) -> None:
         """Remove all hooks; must not be called from a hook."""
@@ -216,7 +228,10 @@ class ForwardHooks:
         if recording is None or is_elsewhere():
             return
         name = self._counted(path)
-        self._calls.open.append(_Call(path, name, bool(activation_name(module))))
+        terms = None
+        if "loss_terms" in self._kinds:
+            terms = self._entered(name, module, args, kwargs)
+        self._calls.open.append(_Call(path, name, bool(activation_name(module)), terms))
         if "inputs" in self._kinds:
             self._take(recording, argument_leaves(args, kwargs, f"inputs/{name}"))
         if "input_taylor" in self._kinds:
@@ -231,10 +246,12 @@ class ForwardHooks:
             return
         calls = self._calls.open
         if calls and calls[-1].path == path:
-            name = calls.pop().name
+            _, name, _, terms = calls.pop()
             # A call that raised an error has no output.
             if "outputs" in self._kinds:
                 self._take(recording, leaves(output, f"outputs/{name}"))
+            if terms is not None:
+                self._terms.leave(terms, output)
 
     def _before_function(
         self,
@@ -257,15 +274,19 @@ class ForwardHooks:
         if calls and calls[-1].is_activation:
             return None
         name = self._counted(f"{path}.{spelled}()")
+        given = {key: value for key, value in kwargs.items() if key != "out"}
         if "inputs" in self._kinds:
-            given = {key: value for key, value in kwargs.items() if key != "out"}
             self._take(recording, argument_leaves(args, given, f"inputs/{name}"))
+        if "loss_terms" in self._kinds and (terms := self._entered(name, None, args, given)):
+            self._of_functions[name] = terms
         return name
 
     def _after_function(self, name: str, result: Any) -> None:
         """Capture a function's outputs."""
         if self._recording is not None and "outputs" in self._kinds:
             self._take(self._recording, leaves(result, f"outputs/{name}"))
+        if terms := self._of_functions.pop(name, None):
+            self._terms.leave(terms, result)
 
     def _take_attention(
         self,
@@ -281,6 +302,16 @@ class ForwardHooks:
         if ask:
             with WithoutModes():
                 self._keep(recording, name, attention_probabilities(function, args, kwargs), ask)
+
+    def _entered(
+        self, name: str, module: nn.Module | None, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> TermCall | None:
+        """Note the start of a call as part of the loss's decomposition."""
+        calls = self._calls.open
+        parent = calls[-1].terms if calls else None
+        if calls and parent is None:
+            return None
+        return self._terms.enter(name, module, argument_leaves(args, kwargs, name), parent)
 
     def _take(self, recording: Recording, named: Iterable[tuple[str, Tensor]]) -> None:
         for name, tensor in named:

@@ -12,8 +12,16 @@ from torch.nn.modules import module as modules_of_torch
 from vinedresser.capture.config.capture_config import Due
 from vinedresser.capture.torch_.forward.calls import ModuleHook
 
-__all__ = ["fused_modules", "needs_hooks", "only_activations", "runs_only_known_code"]
+__all__ = [
+    "FORWARD_KINDS",
+    "fused_modules",
+    "needs_hooks",
+    "only_activations",
+    "runs_only_known_code",
+]
 
+# The kinds of tensors captured during a forward.
+FORWARD_KINDS = ("inputs", "outputs", "attention", "input_taylor", "loss_terms")
 # Collections for which a call is not needed to know whether they hold a module's tensors.
 _KNOWN = frozenset({"activations", "model_inputs", "model_outputs"})
 # Modules of torch that call no activation function, except through child modules.
@@ -45,8 +53,7 @@ def only_activations(due: Due) -> bool:
         due: what is due.
     """
     return not modules_of_torch._has_any_global_hook() and all(
-        (one.name in _KNOWN and one.regex is None)
-        or not any(map(one.reaches, ("inputs", "outputs", "attention", "input_taylor")))
+        (one.name in _KNOWN and one.regex is None) or not any(map(one.reaches, FORWARD_KINDS))
         for one, _ in due.parts
     )
 
