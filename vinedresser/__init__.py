@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from vinedresser.explain.comparison.comparing import compare as compare
     from vinedresser.store.reading.reader import open_run as open_run
 
-__all__ = ["__version__", "open_run"]
+__all__ = ["__version__", "compare", "open_run"]
 
 __version__ = "0.1.0"
 
@@ -18,4 +19,8 @@ def __getattr__(name: str) -> Any:
         from vinedresser.store.reading.reader import open_run
 
         return open_run
+    if name == "compare":
+        from vinedresser.explain.comparison.comparing import compare
+
+        return compare
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

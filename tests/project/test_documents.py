@@ -36,7 +36,7 @@ BLOCK = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 # Two run flows, which take a minute; the others load frameworks many times.
-THOROUGH = ("README.md", "monitoring.md", "pruning.md", "trees.md")
+THOROUGH = ("comparing.md", "README.md", "monitoring.md", "pruning.md", "trees.md")
 FILE = re.compile(r"# (?P<name>[\w./-]+\.(?:py|toml))\n")
 TARGET = re.compile(r"^([a-z-]+):", re.MULTILINE)
 

@@ -11,6 +11,7 @@ import typer
 
 from vinedresser import __version__
 from vinedresser.cli.capturing import capture
+from vinedresser.cli.comparing import compare
 from vinedresser.cli.deploying import deploy
 from vinedresser.cli.inspecting import judge, show
 from vinedresser.cli.monitoring import explain, monitor
@@ -75,7 +76,7 @@ def _version(
 app.command(context_settings=_SCRIPT_LINE)(run)
 for _command in (
     *(init, train, sweep, prune, monitor, explain, deploy),
-    *(judge, show, capture, status, reconcile, ui, up, down),
+    *(judge, show, compare, capture, status, reconcile, ui, up, down),
 ):
     app.command()(_command)
 app.add_typer(rules, name="rules")

@@ -17,9 +17,9 @@ def status(store: StoreArgument = str(DEFAULT_STORE)) -> None:
     from vinedresser.cli.views.console import console, say
     from vinedresser.cli.views.parents import parent_line
     from vinedresser.cli.views.results import results_table
+    from vinedresser.store.reading.store_runs import runs_in
     from vinedresser.tasks.lifecycle.run_result import result_or_damage
     from vinedresser.tasks.parents.kinds import parents_in
-    from vinedresser.tasks.stores import runs_in
 
     place = parse_location(store)
     _check_directory(place)

@@ -15,9 +15,10 @@ from pathlib import Path
 from vinedresser.errors import ConfigError, CorruptData, UntrustedTracking
 from vinedresser.infra.tracking.location import absolute_uri, sqlite_path
 from vinedresser.masking import masked_text
+from vinedresser.store.reading.store_runs import runs_in
 from vinedresser.store.records import TrackingRecord, read_record
 from vinedresser.store.storage import LocalStorage, Location, Storage, open_storage
-from vinedresser.tasks.stores import private_state, runs_in
+from vinedresser.tasks.stores import private_state
 
 __all__ = [
     "TRACKING_VARIABLE",

@@ -10,13 +10,14 @@ from pathlib import Path
 from vinedresser.errors import CorruptData
 from vinedresser.infra.state_folder import private_folder, state_folder, store_state_folder
 from vinedresser.processes import ProcessIdentity, is_alive, this_process
+from vinedresser.store.reading.store_runs import run_directories
 from vinedresser.store.records import (
     ClaimRecord,
     LaunchRecord,
     RunRecord,
     owner_of,
 )
-from vinedresser.store.storage import Location, StoreUrl, open_storage
+from vinedresser.store.storage import Location, open_storage
 from vinedresser.store.storage.files import make_folders
 from vinedresser.store.storage.spool import spools
 
@@ -28,9 +29,6 @@ __all__ = [
     "owner_is_gone",
     "places_in",
     "private_state",
-    "remote_runs",
-    "run_directories",
-    "runs_in",
 ]
 
 
@@ -71,46 +69,6 @@ def ensure_store(store: Location) -> None:
         # Listing fails without a bucket; asking for one object does not.
         open_storage(store).list(RunRecord.KEY)
     make_folders(local_state(store))
-
-
-def run_directories(store: Path) -> list[Path]:
-    """Return the run directories in a store, sorted; the store itself if it is a run."""
-    # A link or a FIFO in place of a record is a damaged record, not a missing one.
-    if os.path.lexists(store / RunRecord.KEY):
-        return [store]
-    try:
-        inner = [store / name for name in os.listdir(store)]
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    return sorted(one for one in inner if os.path.lexists(one / RunRecord.KEY))
-
-
-def remote_runs(store: StoreUrl) -> list[StoreUrl]:
-    """Return the runs in a store on an object store, sorted; the store itself if it is a run.
-
-    Args:
-        store: ``s3://bucket/prefix``.
-
-    Raises:
-        StoreError: the store refused.
-    """
-    storage = open_storage(store)
-    if storage.exists(RunRecord.KEY):
-        return [store]
-    folders = storage.folders()
-    found = storage.get_many([f"{folder}/{RunRecord.KEY}" for folder in folders])
-    return [
-        store / folder for folder, record in zip(folders, found, strict=True) if record is not None
-    ]
-
-
-def runs_in(store: Location) -> Sequence[Location]:
-    """Return the runs in a store, sorted; the store itself if it is a run.
-
-    Raises:
-        StoreError: the store refused.
-    """
-    return run_directories(store) if isinstance(store, Path) else remote_runs(store)
 
 
 def places_in(store: Location) -> Sequence[Location]:

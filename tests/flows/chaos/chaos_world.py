@@ -21,13 +21,13 @@ from tests.flows.chaos.chaos_trainer import EPOCH, accuracy
 from tests.waiting import until
 from vinedresser.processes import marked_processes
 from vinedresser.store.reading.reader import Run, open_run
+from vinedresser.store.reading.store_runs import runs_in
 from vinedresser.store.records import Heartbeat, heartbeat_key, read_record
 from vinedresser.store.storage import LocalStorage, Location
 from vinedresser.store.storage.spool import spools
 from vinedresser.tasks.config.sweep_file import Sweep, load_sweep
 from vinedresser.tasks.lifecycle.earlier_runs import runs_of_trial
 from vinedresser.tasks.places.checkpoints import SavedCheckpoint
-from vinedresser.tasks.stores import runs_in
 from vinedresser.testing.s3_server import BUCKET
 
 __all__ = ["SCRIPT", "BrokenOff", "Size", "World", "until"]

@@ -25,6 +25,7 @@ from vinedresser.infra.clusters.runner_settings import RunnerSettings, runner_se
 from vinedresser.infra.launcher import prepare_run
 from vinedresser.processes import marked_processes, this_process
 from vinedresser.store.reading.reader import open_run
+from vinedresser.store.reading.store_runs import runs_in
 from vinedresser.store.records import (
     RUN_ID_VARIABLE,
     ExitRecord,
@@ -36,7 +37,6 @@ from vinedresser.store.storage import StoreUrl, open_storage, parse_location
 from vinedresser.store.storage.spool import spools
 from vinedresser.tasks.lifecycle.worker_run import run_shipment
 from vinedresser.tasks.places.shipment import Shipment, pack, unpack
-from vinedresser.tasks.stores import runs_in
 
 SCRIPT = SCRIPTS / "cluster_trainer.py"
 SWEEP = f"""

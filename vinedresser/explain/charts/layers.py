@@ -18,11 +18,11 @@ from vinedresser.explain.charts.axes import (
     nice_scale,
     step_axis,
 )
+from vinedresser.explain.charts.layer_map import ratio_columns
 from vinedresser.explain.charts.markers import Marker, draw_markers, marker_room
 from vinedresser.explain.charts.svg import Svg, chart, element, path_data
 from vinedresser.explain.formatting import number
 from vinedresser.store.reading.reader import Run
-from vinedresser.store.reading.series import Column
 
 __all__ = [
     "MOST_LINES",
@@ -64,20 +64,8 @@ class LayerSeries:
 
 
 def update_ratios(run: Run) -> LayerSeries | None:
-    """Return |update| / |weight| (Euclidean norms) of each weight; None if not captured.
-
-    Uses training steps of rank 0 with both norms. About 1e-3 is usual (Karpathy, "A Recipe for
-    Training Neural Networks", 2019).
-    """
-    updates = run.reductions("l2", "updates", mode="train")
-    weights = run.reductions("l2", "weights", mode="train")
-    ratios = []
-    for column in updates.values():
-        name = column.name.removeprefix("updates/")
-        below = weights.get(f"weights/{name}")
-        if below is not None:
-            ratios.append(_ratio(name, column, below))
-    return _series(ratios)
+    """Return the ratios of `ratio_columns`; None if not captured."""
+    return _series([(one.name, one.steps, one.values) for one in ratio_columns(run)])
 
 
 def layer_statistic(run: Run, reduction: str, collection: str) -> LayerSeries | None:
@@ -98,13 +86,6 @@ def layer_statistic(run: Run, reduction: str, collection: str) -> LayerSeries | 
             for column in columns.values()
         ]
     )
-
-
-def _ratio(name: str, above: Column, below: Column) -> _Points:
-    steps, places, others = np.intersect1d(above.steps, below.steps, return_indices=True)
-    # Weights that are all zero, or overflow, have no ratio.
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        return name, steps, above.values[places] / below.values[others]
 
 
 def _series(points: Sequence[_Points]) -> LayerSeries | None:

@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from vinedresser.explain.formatting import count, duration, number, plain
+from vinedresser.explain.verdicts import steps_done
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.reading.series import Columns
 from vinedresser.store.records import RemedyRecord, lost_records
@@ -70,7 +71,7 @@ def overview(run: Run, losses: Columns) -> Overview:
         losses: losses of the run.
     """
     status = run.status
-    steps_run = _steps_run(run, status)
+    steps_run = steps_done(run, status)
     remedy = RemedyRecord.from_json(run.info.remedy) if run.info.remedy else None
     first = quote(remedy.first, errors="replace") if remedy else ""
     return Overview(
@@ -89,14 +90,6 @@ def overview(run: Run, losses: Columns) -> Overview:
         remedy=remedy,
         first_report=f"../{first}/report.html" if remedy else "",
     )
-
-
-def _steps_run(run: Run, status: Status) -> int:
-    seen = [
-        int(run.steps("train", rank)[-1]) for rank in run.ranks if len(run.steps("train", rank))
-    ]
-    last = [] if status.step is None else [status.step]
-    return max([*seen, *last], default=-1) + 1
 
 
 def _headline(status: Status) -> str:

@@ -10,11 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from vinedresser.explain.charts.figure import Figure, Section
-from vinedresser.explain.charts.gradient_map import (
-    colour_scale,
-    gradient_map,
-    heat_map,
-)
+from vinedresser.explain.charts.heat_map import colour_scale, heat_map, value_range
+from vinedresser.explain.charts.layer_map import GRADIENT_SIZES, gradient_map
 from vinedresser.explain.charts.markers import Marker
 from vinedresser.explain.charts.svg import Svg
 from vinedresser.explain.formatting import count
@@ -128,18 +125,21 @@ def _extent(head: Overview, columns: Sequence[Column], cards: Sequence[Card]) ->
 
 
 def _heat(run: Run, markers: Sequence[Marker]) -> HeatFigure | None:
-    data = gradient_map(run)
-    if data is None:
+    found = gradient_map(run)
+    if found is None:
         return None
-    what = {"l2": "Euclidean norm", "abs_mean": "mean absolute value"}[data.reduction]
-    note = f"{what} · {count(len(data.names), 'parameter')} · {count(data.steps, 'captured step')}"
+    reduction, data = found
+    note = f"{GRADIENT_SIZES[reduction]} · {count(len(data.names), 'parameter')}"
+    note += f" · {count(data.steps, 'captured step')}"
     if data.merged:
         note += ", neighbours merged by geometric mean"
+    label = f"Size of the gradients of {len(data.names)} parameters by step"
+    drawable = bool(np.isfinite(data.log10).any())
     return HeatFigure(
         title="Gradients by layer",
         note=note,
-        svg=heat_map(data, markers, WIDE.width),
-        scale=colour_scale(data, _SCALE_WIDTH) if np.isfinite(data.log10).any() else Svg(),
+        svg=heat_map(data, markers, WIDE.width, label),
+        scale=colour_scale(value_range(data.log10), _SCALE_WIDTH) if drawable else Svg(),
     )
 
 

@@ -13,6 +13,7 @@ from vinedresser.errors import StillRunning, TrackingError, VinedresserError
 from vinedresser.infra.launcher import adopt
 from vinedresser.infra.tracking import directory_of
 from vinedresser.store.liveness import read_record_or_none
+from vinedresser.store.reading.store_runs import run_directories
 from vinedresser.store.records import (
     ExitRecord,
     RunRecord,
@@ -26,7 +27,6 @@ from vinedresser.tasks.lifecycle.additional_runs import equip_additional
 from vinedresser.tasks.lifecycle.mlflow_run import send_metrics
 from vinedresser.tasks.lifecycle.run_notes import stored_tracking
 from vinedresser.tasks.lifecycle.settle import end_of_run, settle_run
-from vinedresser.tasks.stores import run_directories
 
 __all__ = ["adopt_living", "bring_to_end", "runs_of_trial", "settle_left"]
 

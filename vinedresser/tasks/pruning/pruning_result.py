@@ -16,6 +16,7 @@ from vinedresser.pruning.rounds.ending import choose
 from vinedresser.pruning.rounds.round_record import RoundRecord
 from vinedresser.pruning.spec import PruningRecord
 from vinedresser.store.finding import Finding
+from vinedresser.store.reading.store_runs import runs_in
 from vinedresser.store.records import TrackingRecord, read_record, write_record
 from vinedresser.store.storage import LocalStorage, Location
 from vinedresser.tasks.config.prune_file import Pruning
@@ -25,7 +26,6 @@ from vinedresser.tasks.parents.beginning import begin_parent
 from vinedresser.tasks.parents.ending import tell_end
 from vinedresser.tasks.parents.kinds import is_removed
 from vinedresser.tasks.pruning.round_queue import RoundQueue
-from vinedresser.tasks.stores import runs_in
 
 __all__ = ["PruningResult", "begin_pruning", "finish_pruning"]
 

@@ -11,6 +11,7 @@ from vinedresser.pruning.rounds.round_run import Refusal
 from vinedresser.pruning.saving import WEIGHTS
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import Run, open_run
+from vinedresser.store.reading.store_runs import runs_in
 from vinedresser.store.records import read_record
 from vinedresser.store.storage import LocalStorage
 from vinedresser.tasks.config.prune_file import Pruning
@@ -20,7 +21,6 @@ from vinedresser.tasks.lifecycle.prepare import RunMaker
 from vinedresser.tasks.places.run_place import RunPlace
 from vinedresser.tasks.remedy.fatal_finding import late_finding, runs_of
 from vinedresser.tasks.remedy.remedy_attempts import RemedyAttempts
-from vinedresser.tasks.stores import runs_in
 
 __all__ = ["RoundEnd", "RoundRuns"]
 

@@ -22,6 +22,7 @@ from vinedresser.capture.run.claims import additional_location
 from vinedresser.errors import CorruptData, StillRunning, UntrustedTracking, VinedresserError
 from vinedresser.infra.launcher import end_processes
 from vinedresser.processes import kill_marked
+from vinedresser.store.reading.store_runs import remote_runs, run_directories
 from vinedresser.store.records import FLOW_VARIABLE, TrackingRecord
 from vinedresser.store.relay_process import recover_spools
 from vinedresser.store.storage import Location, StoreUrl, open_storage
@@ -44,12 +45,7 @@ from vinedresser.tasks.reconcile.flow_record import (
     is_within_reach,
     mark_crashed,
 )
-from vinedresser.tasks.stores import (
-    is_owned,
-    owner_is_gone,
-    remote_runs,
-    run_directories,
-)
+from vinedresser.tasks.stores import is_owned, owner_is_gone
 
 __all__ = ["Reconciled", "reconcile", "reconcile_spools"]
 

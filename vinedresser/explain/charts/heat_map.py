@@ -1,16 +1,16 @@
-"""Sizes of gradients by parameter and captured step, as data and as a heat map."""
+"""Heat maps of the layers over the steps."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vinedresser.explain.charts.axes import TICK_ROOM, Scale
+from vinedresser.explain.charts.layer_map import LayerMap
 from vinedresser.explain.charts.markers import Marker, draw_markers, marker_room
 from vinedresser.explain.charts.palette import (
     FIRST_LEVEL,
@@ -23,13 +23,9 @@ from vinedresser.explain.charts.palette import (
 )
 from vinedresser.explain.charts.svg import Svg, chart, element
 from vinedresser.explain.formatting import decade, number
-from vinedresser.store.reading.reader import Run
-from vinedresser.store.reading.series import Column, Columns
 
-__all__ = ["GradientMap", "colour_scale", "gradient_map", "heat_map", "value_range"]
+__all__ = ["colour_scale", "heat_map", "value_range"]
 
-_PREFERENCE = ("l2", "abs_mean")
-_MOST_COLUMNS = 240
 _RIGHT = 12.0
 _TALLEST_ROW, _LOWEST_ROW, _MOST_HEIGHT = 23.0, 2.5, 620.0
 _LABEL_HEIGHT, _CHARACTER, _LONGEST_NAME = 11.0, 6.1, 34
@@ -38,89 +34,6 @@ _PIXELS_PER_TICK = 90.0
 _MOST_DECADES = 12.0
 # Rows at least this high are separated by thin lines.
 _PARTED_FROM = 8.0
-
-
-@dataclass(frozen=True, eq=False)
-class GradientMap:
-    """Logarithms of gradient sizes.
-
-    Shape legend: L parameters with a gradient; C columns, each of one or more captured steps.
-
-    Attributes:
-        reduction: the statistic, "l2" (Euclidean norm) or "abs_mean".
-        names: names of the parameters [L], in model order.
-        starts: first step of each column, int64 [C].
-        last: last captured step.
-        steps: number of captured steps.
-        log10: mean over the steps of a column, float64 [L, C]; -inf if the gradient was zero at
-            all of them, NaN if it was not finite at one of them or not captured.
-        captured: bool [L, C]; False if no step of the column has the parameter.
-    """
-
-    reduction: str
-    names: tuple[str, ...]
-    starts: NDArray[np.int64]
-    last: int
-    steps: int
-    log10: NDArray[np.float64]
-    captured: NDArray[np.bool_]
-
-    @property
-    def merged(self) -> bool:
-        """Whether a column contains more than one captured step."""
-        return len(self.starts) < self.steps
-
-
-def gradient_map(run: Run) -> GradientMap | None:
-    """Return the map of rank 0 and training steps; None if neither statistic was captured.
-
-    If both were captured, use the one with more parameters, and the norm in a tie.
-    """
-    best: tuple[str, Columns] | None = None
-    for reduction in _PREFERENCE:
-        columns = run.reductions(reduction, "gradients", mode="train")
-        if len(columns) > (0 if best is None else len(best[1])):
-            best = (reduction, columns)
-    if best is None:
-        return None
-    reduction, columns = best
-    present = [column for column in columns.values() if len(column)]
-    return _matrix(reduction, present) if present else None
-
-
-def _matrix(reduction: str, columns: Sequence[Column]) -> GradientMap:
-    steps = np.unique(np.concatenate([column.steps for column in columns]))
-    # The same number of steps per column keeps evenly captured steps evenly spaced.
-    starts = steps[:: -(-len(steps) // _MOST_COLUMNS)]
-    rows = [_row(column, starts) for column in columns]
-    return GradientMap(
-        reduction=reduction,
-        names=tuple(column.name.removeprefix("gradients/") for column in columns),
-        starts=starts,
-        last=int(steps[-1]),
-        steps=len(steps),
-        log10=np.array([row for row, _ in rows]),
-        captured=np.array([captured for _, captured in rows]),
-    )
-
-
-def _row(
-    column: Column, starts: NDArray[np.int64]
-) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return the logarithms of one parameter, float64 [C], and where it was captured, bool [C]."""
-    size = len(starts)
-    place = np.searchsorted(starts, column.steps, side="right") - 1
-    values = np.abs(column.values)
-    usable = np.isfinite(values) & (values > 0)
-    seen = np.bincount(place, minlength=size) > 0
-    broken = np.bincount(place, ~np.isfinite(values), minlength=size) > 0
-    count = np.bincount(place, usable, minlength=size)
-    logs = np.log10(values, out=np.zeros_like(values), where=usable)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        mean = np.bincount(place, logs, minlength=size) / count
-    row = np.where(count > 0, mean, -np.inf)
-    row[broken | ~seen] = np.nan
-    return row, seen
 
 
 class _Frame(NamedTuple):
@@ -133,13 +46,22 @@ class _Frame(NamedTuple):
     bottom: float
 
 
-def heat_map(data: GradientMap, markers: Sequence[Marker], width: float) -> Svg:
+def heat_map(
+    data: LayerMap,
+    markers: Sequence[Marker],
+    width: float,
+    label: str,
+    *,
+    ends: tuple[float, float] | None = None,
+) -> Svg:
     """Return the map as SVG; the cells are an image with one pixel per cell.
 
     Args:
         data: data to draw.
         markers: findings to mark.
         width: pixels, before the page scales it.
+        label: accessible name of the chart.
+        ends: logarithms at both ends of the colour scale; None: `value_range` of the data.
     """
     left = 14.0 + _CHARACTER * min(_LONGEST_NAME, max(map(len, data.names)))
     right = width - _RIGHT
@@ -148,10 +70,10 @@ def heat_map(data: GradientMap, markers: Sequence[Marker], width: float) -> Svg:
     row = min(_TALLEST_ROW, max(_LOWEST_ROW, _MOST_HEIGHT / len(data.names)))
     frame = _Frame(left, right, top, row, top + row * len(data.names))
     return chart(
-        f"Size of the gradients of {len(data.names)} parameters by step",
+        label,
         width,
         frame.bottom + TICK_ROOM,
-        _cells(data, frame),
+        _cells(data, frame, value_range(data.log10) if ends is None else ends),
         *_row_labels(data, frame),
         *_step_labels(data, frame),
         *draw_markers(markers, places, frame.bottom),
@@ -159,18 +81,18 @@ def heat_map(data: GradientMap, markers: Sequence[Marker], width: float) -> Svg:
     )
 
 
-def colour_scale(data: GradientMap, width: float) -> Svg:
+def colour_scale(ends: tuple[float, float], width: float) -> Svg:
     """Return the colour bar with its decades.
 
     Args:
-        data: data of the heat map.
+        ends: logarithms at both ends.
         width: pixels.
     """
-    low, high = value_range(data)
+    low, high = ends
     scale = Scale(low, high, 22.0, width - 22.0, whole=True)
     ticks = [(tick.value, decade(round(tick.value))) for tick in scale.ticks(6)]
     if len(ticks) < 2:
-        ticks = [(end, number(_power(end), 2)) for end in (low, high)]
+        ticks = [(end, number(_power(end), 2)) for end in ends]
     return colour_bar(
         width,
         [(float(scale(value)), label) for value, label in ticks],
@@ -179,9 +101,13 @@ def colour_scale(data: GradientMap, width: float) -> Svg:
     )
 
 
-def value_range(data: GradientMap) -> tuple[float, float]:
-    """Return the logarithms at both ends of the colour scale."""
-    values = data.log10[np.isfinite(data.log10)]
+def value_range(log10: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the logarithms at both ends of a colour scale.
+
+    Args:
+        log10: logarithms, float64 of any shape; those that are not finite do not count.
+    """
+    values = log10[np.isfinite(log10)]
     if not values.size:
         return -1.0, 1.0
     low, high = float(values.min()), float(values.max())
@@ -190,8 +116,8 @@ def value_range(data: GradientMap) -> tuple[float, float]:
     return (low, high) if high - low > 1e-9 else (low - 0.5, high + 0.5)
 
 
-def _cells(data: GradientMap, frame: _Frame) -> Svg:
-    low, high = value_range(data)
+def _cells(data: LayerMap, frame: _Frame, ends: tuple[float, float]) -> Svg:
+    low, high = ends
     height = frame.bottom - frame.top
     box = {"x": frame.left, "y": frame.top, "width": frame.right - frame.left, "height": height}
     image = element(
@@ -209,7 +135,7 @@ def _cells(data: GradientMap, frame: _Frame) -> Svg:
     return element("g", element("rect", class_="nothing", **box), image, lines)
 
 
-def _indices(data: GradientMap, low: float, high: float) -> NDArray[np.uint8]:
+def _indices(data: LayerMap, low: float, high: float) -> NDArray[np.uint8]:
     """Return palette indices, uint8 [L, C]."""
     finite = np.where(np.isfinite(data.log10), data.log10, low)
     level = np.clip(np.round((finite - low) / (high - low) * (LEVELS - 1)), 0, LEVELS - 1)
@@ -220,7 +146,7 @@ def _indices(data: GradientMap, low: float, high: float) -> NDArray[np.uint8]:
     return indices
 
 
-def _row_labels(data: GradientMap, frame: _Frame) -> list[Svg]:
+def _row_labels(data: LayerMap, frame: _Frame) -> list[Svg]:
     """Return the names that fit, and a tooltip for every row."""
     every = math.ceil(_LABEL_HEIGHT / frame.row)
     drawn = []
@@ -262,7 +188,7 @@ def _shortened(name: str) -> str:
     return f"…{name[1 - _LONGEST_NAME :]}"
 
 
-def _step_labels(data: GradientMap, frame: _Frame) -> list[Svg]:
+def _step_labels(data: LayerMap, frame: _Frame) -> list[Svg]:
     first, last = float(data.starts[0]), float(data.last)
     most = int((frame.right - frame.left) / _PIXELS_PER_TICK)
     drawn: list[Svg] = []
@@ -278,7 +204,7 @@ def _step_labels(data: GradientMap, frame: _Frame) -> list[Svg]:
     return drawn
 
 
-def _place(data: GradientMap, step: float, left: float, right: float) -> float:
+def _place(data: LayerMap, step: float, left: float, right: float) -> float:
     """Return the pixel of a step: columns are equally wide, whatever steps they contain."""
     count = len(data.starts)
     gap = float(data.starts[-1] - data.starts[-2]) if count > 1 else 1.0

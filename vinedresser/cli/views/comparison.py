@@ -1,0 +1,84 @@
+"""A comparison of runs: its table, and its page in MLflow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from vinedresser.cli.views.console import console, figure, plain_table, relative, say
+from vinedresser.errors import ConfigError
+from vinedresser.explain.comparison import Comparison
+from vinedresser.explain.formatting import count, plain, shortened
+from vinedresser.explain.reports.comparison.tables import part_words
+from vinedresser.store.storage import parse_location
+
+__all__ = ["log_comparison", "print_comparison"]
+
+# The page has all runs and settings.
+_MOST_RUNS, _MOST_SETTINGS, _MOST_PARTINGS = 20, 3, 3
+_LONGEST = 24
+
+
+def print_comparison(comparison: Comparison, page: Path) -> None:
+    """Print the table of runs, the best first, then the winner and where runs part."""
+    goal = comparison.goal
+    table = plain_table()
+    table.add_column("run", no_wrap=True)
+    if goal is not None:
+        table.add_column(goal.metric, justify="right", no_wrap=True)
+    table.add_column("steps", justify="right", no_wrap=True)
+    settings = dict(list(comparison.settings.items())[:_MOST_SETTINGS])
+    for name in settings:
+        table.add_column(shortened(name, _LONGEST), no_wrap=True)
+    table.add_column("verdict")
+    for place, run in enumerate(comparison.runs[:_MOST_RUNS]):
+        known = goal is not None and goal.metric in run.results
+        table.add_row(
+            run.name,
+            *([] if goal is None else [figure(run.result(goal.metric)) if known else ""]),
+            str(run.steps),
+            *(_setting(values[place]) for values in settings.values()),
+            run.verdict,
+        )
+    console.print(table)
+    more = len(comparison.runs) - _MOST_RUNS
+    if more > 0:
+        say(f"and {count(more, 'more run')} in the page")
+    say(comparison.winner)
+    for entry in comparison.partings[:_MOST_PARTINGS]:
+        names, exact, noise = part_words(comparison.drawn[0], *entry)
+        say(f"{names} part   bit for bit: {exact}   beyond noise: {noise}")
+    for problem in comparison.problems:
+        say(problem, style="red")
+    drawn, runs = len(comparison.drawn), len(comparison.runs)
+    of = f"   curves of {drawn} of {runs} runs" if drawn < runs else ""
+    say(f"{relative(page.absolute())}{of}")
+
+
+def log_comparison(comparison: Comparison, page: Path) -> None:
+    """Upload the page to the MLflow run that is the parent of the runs, and print its id.
+
+    Raises:
+        ConfigError: MLflow does not track the runs, or they do not have one parent there.
+        UntrustedTracking: only a run's record names the tracking URI.
+        CorruptData: a tracking record cannot be read.
+        TrackingError: MLflow's database or server refused or is unavailable.
+        StoreError: the storage refused.
+    """
+    from vinedresser.infra.tracking.artifacts import upload
+    from vinedresser.tasks.known_tracking import read_tracking
+
+    records = [read_tracking(parse_location(run.run.path)) for run in comparison.runs]
+    parents = {(one.uri, one.parent) for one in records if one is not None and one.parent}
+    if len(parents) != 1:
+        why = "have several parents" if parents else "have no parent"
+        raise ConfigError(
+            f"--log: the runs {why} in MLflow; compare the trials of one sweep or the rounds of "
+            "one pruning"
+        )
+    uri, parent = parents.pop()
+    upload(uri, parent, {page.name: page})
+    say(f"mlflow run {parent}   artifact {page.name}")
+
+
+def _setting(value: object) -> str:
+    return "" if value is None else shortened(plain(value), _LONGEST)

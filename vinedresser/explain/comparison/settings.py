@@ -1,0 +1,133 @@
+"""Settings and environment of runs, and those that differ."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from vinedresser.store.records import RunRecord
+
+__all__ = [
+    "configuration",
+    "differing",
+    "environment_of",
+    "is_seed",
+    "observed_of",
+    "parameters_of",
+]
+
+# Names of parameters that only choose random numbers.
+_SEED = re.compile(r"(^|[._-])(seeds?|random_?(state|seed))([._-]|$)", re.IGNORECASE)
+
+
+def is_seed(name: str) -> bool:
+    """Return whether a parameter only chooses random numbers, by its name.
+
+    Such names contain the word seed, random_state or random_seed: "seed", "data.seed",
+    "model-seed", but not "seedling".
+    """
+    return _SEED.search(name) is not None
+
+
+def parameters_of(info: RunRecord) -> dict[str, Any]:
+    """Return the parameters of a run by name, those in tables as ``table.key``."""
+    return dict(_flat(info.parameters))
+
+
+def observed_of(info: RunRecord) -> dict[str, Any]:
+    """Return the settings that the hook of a run has seen.
+
+    These are ``optimizer``, ``optimizer.lr``, ``loss``, ``loss.reduction`` and so on, ``dropout``,
+    the numbers of layers by type as ``layers``, and ``total_steps``.
+    """
+    seen: dict[str, Any] = {}
+    for place, optimizer in enumerate(info.optimizers, start=1):
+        name = "optimizer" if place == 1 else f"optimizer {place}"
+        seen[name] = optimizer.get("type", "")
+        seen |= _flat(optimizer.get("settings", {}), f"{name}.")
+    for place, (loss, record) in enumerate(info.losses.items(), start=1):
+        name = "loss" if place == 1 else f"loss {place}"
+        seen[name] = record.get("type", loss)
+        seen |= _flat(record.get("settings", {}), f"{name}.")
+    if info.modules:
+        kinds = Counter(str(entry[0]) for entry in info.modules.values() if "model" not in entry)
+        seen["layers"] = ", ".join(f"{number} {kind}" for kind, number in kinds.items())
+    if info.dropout:
+        seen["dropout"] = sorted(set(info.dropout.values()))
+    if info.total_steps is not None:
+        seen["total_steps"] = info.total_steps
+    return seen
+
+
+def environment_of(info: RunRecord) -> dict[str, Any]:
+    """Return what a run ran: program, revision of its code, framework, ranks and versions."""
+    return {
+        "program": " ".join(_program(info.command)),
+        "code": info.code or None,
+        "framework": info.framework or None,
+        "ranks": info.world_size,
+        **{f"{name} version": version for name, version in sorted(info.versions.items())},
+    }
+
+
+def configuration(info: RunRecord) -> dict[str, Any]:
+    """Return what makes two runs the same but for chance: settings without seeds, and the code.
+
+    Arguments of the program count only if the run has no parameters, since these are made of them.
+    """
+    chosen = {name: one for name, one in parameters_of(info).items() if not is_seed(name)}
+    found: dict[str, Any] = {"parameters": chosen, "observed": observed_of(info)}
+    found |= {"program": _program(info.command), "code": info.code}
+    if not info.parameters:
+        found["arguments"] = list(_without_seeds(info.command))
+    return found
+
+
+def differing(
+    tables: Sequence[Mapping[str, Any]], *, absent_differs: bool = True
+) -> dict[str, list[Any]]:
+    """Return the entries that are not the same in all tables.
+
+    Args:
+        tables: a table per run.
+        absent_differs: a run that lacks an entry differs from those that have it.
+
+    Returns:
+        The values by name, one per run; None where a run lacks the entry.
+    """
+    found: dict[str, list[Any]] = {}
+    for name in dict.fromkeys(name for table in tables for name in table):
+        values = [table.get(name) for table in tables]
+        known = values if absent_differs else [one for one in values if one is not None]
+        if any(value != known[0] for value in known[1:]):
+            found[name] = values
+    return found
+
+
+def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in table.items():
+        if isinstance(value, dict) and value:
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _program(command: Sequence[str]) -> list[str]:
+    """Return a command up to its first option."""
+    first = next((place for place, one in enumerate(command) if one.startswith("-")), len(command))
+    return list(command[:first])
+
+
+def _without_seeds(command: Sequence[str]) -> Iterator[str]:
+    """Yield the arguments of a command without ``--seed 1`` and ``--seed=1``."""
+    skip = False
+    for argument in command:
+        name, equals, _ = argument.partition("=")
+        if skip:
+            skip = False
+        elif name.startswith("-") and is_seed(name.lstrip("-")):
+            skip = not equals
+        else:
+            yield argument

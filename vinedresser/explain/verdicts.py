@@ -1,0 +1,54 @@
+"""The verdict on a run in a few words, for tables and MLflow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from vinedresser.explain.formatting import count
+from vinedresser.rules.root_cause import root_causes
+from vinedresser.store.finding import Finding
+from vinedresser.store.reading.reader import Run
+from vinedresser.store.status import Status
+
+__all__ = ["steps_done", "stopping_finding", "verdict"]
+
+_BY = {"sweep": "by its sweep", "person": "by a person", "owner": "by the end of its owner"}
+
+
+def stopping_finding(status: Status, findings: Sequence[Finding]) -> Finding | None:
+    """Return the finding for which a run was stopped; None if no rule stopped it."""
+    if not status.rule:
+        return None
+    return next((finding for finding in findings if finding.rule == status.rule), None)
+
+
+def steps_done(run: Run, status: Status) -> int:
+    """Return the number of optimizer steps that a run has done, as far as is recorded."""
+    captured = [steps[-1] for rank in run.ranks if len(steps := run.steps("train", rank))]
+    last = [] if status.step is None else [status.step]
+    return int(max([*captured, *last], default=-1)) + 1
+
+
+def verdict(status: Status, findings: Sequence[Finding]) -> str:
+    """Return how a run stands and what its rules found, such as "stopped by overfitting".
+
+    Args:
+        status: its status.
+        findings: its findings.
+    """
+    words = [_state(status)]
+    stopping = stopping_finding(status, findings)
+    causes = [root.finding for root in root_causes(findings) if root.finding is not stopping]
+    for severity in ("stop", "warning"):
+        rules = list(dict.fromkeys(one.rule for one in causes if one.severity == severity))
+        if rules:
+            words.append(f"{count(len(rules), severity)}: {', '.join(rules)}")
+    return "; ".join(words)
+
+
+def _state(status: Status) -> str:
+    if status.state == "stopped":
+        by = f"by {status.rule}" if status.rule else _BY.get(status.by, "")
+        step = "" if status.step is None else f" at step {status.step:,}"
+        return f"stopped {by}".rstrip() + step
+    return status.state
