@@ -11,6 +11,8 @@ from vinedresser.errors import LaunchError
 from vinedresser.infra.servers.seaweed_sockets import noted_sockets, remove_sockets
 from vinedresser.testing.s3_server import seaweed
 
+pytestmark = pytest.mark.thorough
+
 
 def test_sockets_are_removed_with_their_server(tmp_path: Path) -> None:
     # The path of a socket has at most 107 bytes, that of a server's folder may be longer.

@@ -36,7 +36,10 @@ BLOCK = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 # Two run flows, which take a minute; the others load frameworks many times.
-THOROUGH = ("comparing.md", "README.md", "monitoring.md", "pruning.md", "trees.md")
+THOROUGH = (
+    *("README.md", "comparing.md", "learned.md", "monitoring.md", "pruning.md", "saliency.md"),
+    *("serving.md", "trees.md"),
+)
 FILE = re.compile(r"# (?P<name>[\w./-]+\.(?:py|toml))\n")
 TARGET = re.compile(r"^([a-z-]+):", re.MULTILINE)
 

@@ -6,6 +6,7 @@ import json
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -122,6 +123,7 @@ def failures(length: int, values: list[float]) -> list[str]:
 
 
 # The arguments are plain numbers, so that a report of a failure shows the smallest of them.
+@pytest.mark.thorough
 @given(st.integers(0, 60), VALUES)
 @examples(60)
 def test_no_rule_fails_whatever_the_numbers(length: int, values: list[float]) -> None:

@@ -19,6 +19,8 @@ from vinedresser.explain.alerts import process
 from vinedresser.explain.alerts.baseline import read_sample
 from vinedresser.serving import RequestRecorder, RequestStore, watch
 
+pytestmark = pytest.mark.thorough
+
 _MODULE = "tests.explain.alerts.test_process"
 
 

@@ -83,6 +83,7 @@ def test_ids_become_tokens(tmp_path: Path) -> None:
     assert {"7", "8", "9", "3"} <= {one.text for one in plain.figure_texts("chart head")}
 
 
+@pytest.mark.thorough
 def test_long_sequences_and_many_heads_are_bounded_and_said(tmp_path: Path) -> None:
     weights = np.random.default_rng(0).dirichlet(np.ones(300), size=(20, 300))
     layers = {f"layer{place}": weights.astype(np.float32) for place in range(30)}

@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -87,6 +88,7 @@ def records(draw: st.DrawFn) -> list[StepRecord]:
     return made
 
 
+@pytest.mark.thorough
 @given(records())
 @settings(examples(60), suppress_health_check=list(HealthCheck))
 def test_no_rule_fails_for_any_data(made: list[StepRecord]) -> None:

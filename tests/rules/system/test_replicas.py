@@ -15,6 +15,8 @@ from vinedresser.rules.system.replica_divergence import ReplicaDivergence
 from vinedresser.store.finding import Finding
 from vinedresser.testing.runs import make_run, step_record
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
