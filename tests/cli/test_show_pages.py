@@ -114,7 +114,23 @@ def test_saliency(here: Path, said: Said) -> None:
     options = ("--saliency", "--model", f"{module}:build")
     assert said("show", "run", *options) == (0, "run-saliency.html 4 examples at steps 0")
     code, output = said("show", "run", "--saliency")
-    assert (code, "give --model MODULE:FUNCTION" in output) == (2, True)
+    assert (code, "set [capture.loss_terms]" in output) == (2, True)
+
+
+def test_captured_saliency(here: Path, said: Said) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(72, 2))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    terms = {"loss_terms": SaveConfig(every=2, rows=3)}
+    with Hook(here / "run", collections=terms) as hook:
+        hook.watch(model, optimizer=optimizer)
+        for _ in range(3):
+            model(torch.rand(4, 1, 8, 8)).logsumexp(1).sum().backward()
+            optimizer.step()
+    told = "3 examples at steps 0, 2"
+    assert said("show", "run", "--saliency") == (0, f"run-saliency.html {told}")
+    assert said("show", "run", "--saliency", "--draw", "a.png") == (0, f"a.png {told}")
+    assert (here / "a.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.thorough

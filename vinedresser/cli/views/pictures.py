@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path, PurePath
+from typing import Any
 
 from vinedresser.cli.views.console import console
 from vinedresser.cli.views.show import mode_of
@@ -143,7 +144,8 @@ def draw_saliency(run: Run, target: Path | None, *, model: str | None) -> Path:
     Args:
         run: the run.
         target: the .html or .png file; None: NAME-saliency.html in the working directory.
-        model: ``module:function`` that returns the model.
+        model: ``module:function`` that returns the model; None: explain the loss by the terms that
+            were captured.
 
     Returns:
         Path of the file.
@@ -151,24 +153,46 @@ def draw_saliency(run: Run, target: Path | None, *, model: str | None) -> Path:
     Raises:
         ConfigError: there is no such function, no inputs were captured, the model does not fit, or
             the file cannot be drawn.
-        UnknownStep: the weights were not captured in full.
+        UnknownStep: the weights were not captured in full, or no terms without a model.
         SaliencyError: the model's output cannot be explained.
         CorruptData: the bytes on disk do not match their checksum.
         StoreError: the file cannot be written.
     """
+    place = _page(run, target, "saliency", ".html", ".png")
     if model is None:
-        raise ConfigError("--saliency: give --model MODULE:FUNCTION, which returns the model")
-    from vinedresser.explain.saliency.over_steps import saliency_over_steps, write_saliency_steps
+        from vinedresser.explain.saliency.captured import (
+            captured_over_steps,
+            write_captured_saliency,
+        )
+
+        captured = captured_over_steps(run)
+        write_captured_saliency(run, captured, place)
+        steps, examples = [one.step for one in captured], len(captured[-1].inputs)
+    else:
+        from vinedresser.explain.saliency.over_steps import (
+            saliency_over_steps,
+            write_saliency_steps,
+        )
+
+        found = saliency_over_steps(run, _built(model))
+        write_saliency_steps(run, found, place)
+        steps, examples = list(found.steps), len(found.inputs)
+    listed = ", ".join(map(str, steps))
+    console.print(f"{place}   {examples} examples at steps {listed}", soft_wrap=True)
+    return place
+
+
+def _built(model: str) -> Any:
+    """Return what ``module:function``, found in the working directory first, returns.
+
+    Raises:
+        ConfigError: there is no such function.
+    """
     from vinedresser.infra.entry import function_named
 
-    place = _page(run, target, "saliency", ".html", ".png")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
-    found = saliency_over_steps(run, function_named(model)())
-    write_saliency_steps(run, found, place)
-    steps = ", ".join(map(str, found.steps))
-    console.print(f"{place}   {len(found.inputs)} examples at steps {steps}", soft_wrap=True)
-    return place
+    return function_named(model)()
 
 
 def log_page(run: str, page: Path) -> None:

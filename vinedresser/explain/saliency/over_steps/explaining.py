@@ -14,13 +14,12 @@ from vinedresser.errors import ConfigError
 from vinedresser.explain.saliency.explanation import saliency
 from vinedresser.explain.saliency.over_steps.weights import captured_steps, load_step
 from vinedresser.explain.saliency.result import Saliency
+from vinedresser.explain.saliency.spread import spread
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.step_record import Mode
 
 __all__ = ["SaliencyOverSteps", "saliency_over_steps"]
 
-# With the image itself, as many as a sheet has in a row.
-_MOST_STEPS = 7
 _EXAMPLES = 6
 
 
@@ -61,8 +60,7 @@ def saliency_over_steps(run: Run, model: Any) -> SaliencyOverSteps:
         raise ConfigError(f"--model returned {type(model).__name__}; return a torch.nn.Module")
     inputs, origin = _examples(run)
     mode, captured = captured_steps(run, model)
-    places = np.linspace(0, len(captured) - 1, min(len(captured), _MOST_STEPS)).round().astype(int)
-    steps = [int(captured[place]) for place in places]
+    steps = spread(captured)
     floats = next((one.dtype for one in model.parameters()), torch.float32)
     whole = inputs.dtype.kind in "iu"
     given = torch.tensor(inputs.astype(np.int64 if whole else np.float64))

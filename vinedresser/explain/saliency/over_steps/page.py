@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vinedresser.errors import ConfigError
 from vinedresser.explain.charts.figure import Figure
 from vinedresser.explain.formatting import number
 from vinedresser.explain.reports.templating import write_page
 from vinedresser.explain.saliency.over_steps.explaining import SaliencyOverSteps
-from vinedresser.explain.saliency.result import Saliency
+from vinedresser.explain.saliency.parts import contributions, part_name
 from vinedresser.explain.saliency.sheets import SheetRow, sheet, sheet_png, tiles
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.storage import LocalStorage
@@ -57,8 +55,9 @@ def write_saliency_steps(
         path,
         "saliency_steps.html.j2",
         name=run.info.name,
-        origin=found.origin,
         figure=figure,
+        what=f"FullGrad of the class predicted at the last step; examples of {found.origin}",
+        part="contribution to the output: input times gradient",
         tables=[] if images else _tables(run, found),
         checks=[(step, str(one)) for step, one in zip(found.steps, found.results, strict=True)],
     )
@@ -85,39 +84,23 @@ def _sheet_rows(run: Run, found: SaliencyOverSteps) -> list[SheetRow]:
     return rows
 
 
-def _tables(run: Run, found: SaliencyOverSteps) -> list[tuple[str, list[list[str]]]]:
+def _tables(run: Run, found: SaliencyOverSteps) -> list[tuple[str, list[str], list[list[str]]]]:
     """Return a table per example: a row per feature or token, and a column per step."""
     tables = []
+    heads = ["step", *(f"{step:,}" for step in found.steps)]
     for place, example in enumerate(found.inputs):
-        parts = np.stack([_attributions(one, place) for one in found.results])
+        parts = np.stack([contributions(one, place) for one in found.results])
         shown = np.sort(np.argsort(-np.abs(parts[-1]), kind="stable")[:_MOST_PARTS])
         target = int(found.results[-1].targets[place])
         classes = run.info.classes
         name = classes[target] if target < len(classes) else f"output {target}"
         rows = [
             [
-                _part(run, example, int(one)),
+                part_name(run, example, int(one)),
                 *(number(float(value), 3) for value in parts[:, one]),
             ]
             for one in shown
         ]
         outputs = [number(float(one.outputs[place]), 4) for one in found.results]
-        tables.append((f"example {place}: {name}", [["output", *outputs], *rows]))
+        tables.append((f"example {place}: {name}", heads, [["output", *outputs], *rows]))
     return tables
-
-
-def _attributions(result: Saliency, place: int) -> NDArray[np.float64]:
-    """Return the contribution of each feature or token of an example, float64 [parts]."""
-    # The default method gives one.
-    assert result.attributions is not None
-    return np.asarray(result.attributions[place], np.float64).ravel()
-
-
-def _part(run: Run, example: NDArray[Any], place: int) -> str:
-    """Return a feature with its value, or a token."""
-    value = example.ravel()[place]
-    if example.dtype.kind in "iu":
-        return f"{place}: {value}"
-    features = run.info.features
-    name = features[place] if len(features) == example.size else str(place)
-    return f"{name} = {number(float(value), 3)}"
