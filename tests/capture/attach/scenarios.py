@@ -18,7 +18,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-__all__ = ["SCENARIOS", "STEPS"]
+__all__ = ["SCENARIOS", "STEPS", "rows"]
 
 STEPS = 6
 

@@ -12,7 +12,7 @@ from tests.capture.attach.runs import Both, alone_in_process, attached, script, 
 pytestmark = pytest.mark.thorough
 
 TRAININGS = """
-    import hashlib, os
+    import copy, hashlib, os, tempfile
     import keras, numpy as np, tensorflow as tf
 
     keras.utils.set_random_seed(1)
@@ -35,6 +35,12 @@ TRAININGS = """
     fitted = model()
     fitted.compile("adam", loss=loss_of, metrics=["accuracy"])
     first = fitted.fit(x, y, batch_size=8, epochs=1, verbose=0, validation_data=(x, y))
+    # Saving, loading and copying a model access all of its attributes.
+    with tempfile.TemporaryDirectory() as folder:
+        fitted.save(f"{folder}/model.keras")
+        keras.models.load_model(f"{folder}/model.keras")
+        fitted.export(f"{folder}/exported", verbose=False)
+    copy.deepcopy(fitted)
     # Fitted on, it is the same training.
     second = fitted.fit(x, y, batch_size=8, epochs=1, verbose=0)
     show(first.history["loss"] + second.history["loss"], fitted)

@@ -189,6 +189,8 @@ def test_a_training_of_a_library_that_looks_packages_up_is_captured(tmp_path: Pa
         torch = library.load("torch")
         model = torch.nn.Linear(2, 1)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        # It wraps the model, and the training must not be taken for that of the wrapper.
+        torch.export.export(model, (torch.ones(4, 2),))
         for _ in range(3):
             model(torch.ones(4, 2)).square().mean().backward()
             optimizer.step()
@@ -198,6 +200,7 @@ def test_a_training_of_a_library_that_looks_packages_up_is_captured(tmp_path: Pa
     assert done.returncode == 0, done.stderr
     run = open_run(tmp_path / "runs" / "run")
     assert run.scalars("losses")["losses/loss"].steps.tolist() == [0, 1, 2]
+    assert list(run.info.modules) == ["Linear"]
 
 
 def test_no_additional_modules_are_imported_at_the_start(tmp_path: Path) -> None:

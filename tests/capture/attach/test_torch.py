@@ -9,7 +9,7 @@ import pytest
 
 from tests.capture.attach import scenarios as attach_scenarios
 from tests.capture.attach.runs import Both, both, script, split_stderr
-from tests.capture.attach.scenarios import SCENARIOS, STEPS
+from tests.capture.attach.scenarios import SCENARIOS, STEPS, rows
 from vinedresser.store.reading.reader import Run
 
 NAMES = list(SCENARIOS)
@@ -23,8 +23,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Both:
     directory = tmp_path_factory.mktemp("trainings")
     text = Path(attach_scenarios.__file__).read_text(encoding="utf-8")
     path = script(directory, text)
-    options = ("--collection", "gradients:every=1", "--collection", "outputs:every=5")
-    return both(path.name, *NAMES, cwd=directory, options=options)
+    collections = ("gradients:every=1", "outputs:every=5", "predictions:every=3", "labels:every=3")
+    options = [word for one in collections for word in ("--collection", one)]
+    return both(path.name, *NAMES, cwd=directory, options=tuple(options))
 
 
 def printed(trained: Both, name: str) -> list[float]:
@@ -59,6 +60,26 @@ def test_the_loss_is_the_tensor_of_the_backward_pass(trained: Both, name: str) -
     run = trained.open(NUMBERS[name])
     np.testing.assert_allclose(losses(run, "loss"), printed(trained, name), rtol=1e-6)
     assert run.steps("train").tolist() == list(range(STEPS))
+
+
+@pytest.mark.parametrize("name", ["functional", "autograd_backward", "closure"])
+def test_labels_and_predictions_of_a_loss_function_are_captured(trained: Both, name: str) -> None:
+    run = trained.open(NUMBERS[name])
+    labels, predictions = run.tensor("labels/loss"), run.tensor("predictions/loss")
+    # The first of two halves of the batch, and in a step with a closure its first call.
+    expected = rows()[1][: 8 if name == "functional" else 16].numpy()
+    for step in (0, 3):
+        np.testing.assert_array_equal(labels.value(step), expected)
+        logarithms = predictions.value(step)
+        np.testing.assert_allclose(np.exp(logarithms).sum(1), 1, rtol=1e-5)
+    assert labels.steps().tolist() == predictions.steps().tolist() == [0, 3]
+
+
+def test_the_targets_of_a_regression_are_its_labels(trained: Both) -> None:
+    run = trained.open(NUMBERS["parts"])
+    np.testing.assert_array_equal(run.tensor("labels/loss").value(3), rows()[0].numpy())
+    difference = run.tensor("predictions/loss").value(3) - rows()[0].numpy()
+    assert np.square(difference).mean() == pytest.approx(printed(trained, "parts")[3])
 
 
 def test_a_loss_module_is_recorded_by_name_and_in_evaluations(trained: Both) -> None:

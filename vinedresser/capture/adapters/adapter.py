@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 from vinedresser.capture.adapters.training_setup import TrainingSetup
 from vinedresser.store.collections.modules import ModuleInfo
 
-__all__ = ["Adapter", "Change", "Changed", "Guard", "LossTaker", "Tunable"]
+__all__ = ["Adapter", "Change", "Changed", "Guard", "InputTaker", "LossTaker", "Tunable"]
 
 # Computes the new value from the old one.
 Change = Callable[[float], float]
@@ -75,6 +75,22 @@ class LossTaker(Protocol):
             name: name of the loss.
             value: the returned value, a number or a nesting of tensors.
             arguments: arguments of the call.
+        """
+
+
+@runtime_checkable
+class InputTaker(LossTaker, Protocol):
+    """An adapter that also records what loss functions compared, apart from their values."""
+
+    def takes_inputs(self) -> bool:
+        """Return whether predictions or labels are due at a loss that is computed now."""
+
+    def record_inputs(self, name: str, inputs: tuple[Any, ...]) -> None:
+        """Record what a loss function compared in the train step.
+
+        Args:
+            name: name of the loss.
+            inputs: predictions and labels of the first batch of the step.
         """
 
 

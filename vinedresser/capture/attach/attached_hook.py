@@ -12,6 +12,7 @@ from functools import partial
 from multiprocessing.util import Finalize
 from typing import Any
 
+from vinedresser.capture.adapters.adapter import InputTaker
 from vinedresser.capture.hook.hook import Hook
 from vinedresser.capture.recording.stopping import StopSignal, TrainingStopped
 from vinedresser.capture.run.claims import claim
@@ -73,6 +74,17 @@ class AttachedHook(Hook):
         if described is not None:
             self._control.know_loss(name, described)
         return partial(self._session.shield.guard("the loss", taker.record_loss), name)
+
+    def takes_loss_inputs(self) -> bool:
+        """Return whether predictions or labels are due at a loss that is computed now."""
+        taker = self._control.loss_taker()
+        return isinstance(taker, InputTaker) and taker.takes_inputs()
+
+    def record_loss_inputs(self, name: str, inputs: tuple[Any, ...]) -> None:
+        """Record what a loss function compared; see `InputTaker.record_inputs`."""
+        taker = self._control.loss_taker()
+        if isinstance(taker, InputTaker):
+            taker.record_inputs(name, inputs)
 
     def _open(self, *_: Any) -> OpenedRun:
         """Open the run; see `Hook`."""

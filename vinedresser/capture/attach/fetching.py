@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from types import CodeType
 from typing import Any
 
 
@@ -10,7 +12,9 @@ class _ListenedMethod:
     """A descriptor that replaces a method and notifies listeners when an instance's is accessed.
 
     A wrapper would add a frame to the traceback of every error in the method. Listeners must
-    tolerate that the method is accessed without being called.
+    tolerate that the method is accessed without being called. Code that walks over all attributes
+    of an object, as Keras does when it saves or loads a model, is ignored: it does not contain the
+    name of the method.
     """
 
     def __init__(self, owner: type, name: str) -> None:
@@ -21,12 +25,17 @@ class _ListenedMethod:
         self._listeners: tuple[Callable[[Any], object], ...] = ()
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        if instance is not None:
+        if instance is not None and self._is_named(sys._getframe(1).f_code):
             for listener in self._listeners:
                 listener(instance)
         if self._method is not None:
             return self._method.__get__(instance, owner)
         return getattr(super(self._owner, owner if instance is None else instance), self._name)
+
+    def _is_named(self, code: CodeType) -> bool:
+        """Return whether code that accesses the method can be calling it."""
+        name = self._name
+        return name in code.co_names or name in code.co_consts or name == "__call__"
 
     def add(self, listener: Callable[[Any], object]) -> None:
         """Add a listener."""

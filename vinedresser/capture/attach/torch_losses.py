@@ -13,6 +13,7 @@ from torch.utils.hooks import RemovableHandle
 
 from vinedresser.capture.run.attachment import Attachment
 from vinedresser.capture.torch_.forward.calls import ModuleHook
+from vinedresser.capture.torch_.loss_graphs import LossInputs, loss_inputs
 from vinedresser.capture.torch_.setup import described_loss
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ class TorchLosses:
     A module outside the models that returns a scalar with a gradient is a loss module: its values
     are recorded under its class name, also in evaluations. Other scalars with a backward pass are
     summed until the next step; the sum is the loss whose gradient the optimizer receives. The
-    factor of a `torch.amp.GradScaler` is divided out.
+    factor of a `torch.amp.GradScaler` is divided out. Predictions and labels of loss functions are
+    those of the first backward pass.
 
     Args:
         attachment: provides the shield.
@@ -48,6 +50,8 @@ class TorchLosses:
         self._scaled = False
         # The sum of the losses that are not recorded yet.
         self._pending: torch.Tensor | None = None
+        # What the function of the first of them compared, if it is due.
+        self._inputs: LossInputs | None = None
         self._name: Callable[[], str] = str
         self._total: torch.Tensor | None = None
         # With a closure, the backward pass runs in the optimizer's step; only the first one counts.
@@ -61,7 +65,7 @@ class TorchLosses:
         self._names.clear()
         self._values.clear()
         self._recorders.clear()
-        self._pending = self._total = None
+        self._pending = self._total = self._inputs = None
 
     def consider(self, module: nn.Module) -> None:
         """Check the output of a module's next call for a loss."""
@@ -107,6 +111,8 @@ class TorchLosses:
             if any(one is not None and one.grad_fn is origin for one in values):
                 return
         before = self._pending
+        if before is None and not values and self.hook is not None:
+            self._inputs = loss_inputs(loss) if self.hook.takes_loss_inputs() else None
         self._pending = value if before is None else before + value.to(before.device)
 
     def step_begins(self, name: Callable[[], str], *, closure: bool) -> None:
@@ -130,6 +136,7 @@ class TorchLosses:
     def _record(self) -> None:
         """Record the pending sum."""
         total, self._pending = self._pending, None
+        inputs, self._inputs = self._inputs, None
         if total is None or self.hook is None:
             return
         self._total = total
@@ -137,6 +144,8 @@ class TorchLosses:
         if name not in self._recorders:
             self._recorders[name] = self.hook.loss_recorder(name)
         self._recorders[name](total, ())
+        if inputs is not None:
+            self.hook.record_loss_inputs(name, inputs)
 
     def _watch(self, module: nn.Module) -> Callable[..., None]:
         """Watch a loss module and return its forward hook."""

@@ -16,6 +16,8 @@ from torch.optim.optimizer import Optimizer
 
 __all__ = ["WatchedModels", "holders", "parameters"]
 
+_EXPORT = "torch.export."
+
 
 class _Watched(NamedTuple):
     """A watched model.
@@ -121,10 +123,18 @@ def holders(updated: Iterable[torch.Tensor]) -> list[nn.Module]:
 
 
 def _all_modules() -> Iterator[nn.Module]:
-    """Yield every initialized module of the process."""
+    """Yield every initialized module of the process.
+
+    Wrappers that torch.export leaves behind are omitted: nothing calls them.
+    """
     for one in gc.get_objects():
+        kind = type(one)
         # isinstance would call the code of objects with a dynamic __class__.
-        if nn.Module in type(one).__mro__ and "_modules" in one.__dict__:
+        if (
+            nn.Module in kind.__mro__
+            and "_modules" in one.__dict__
+            and not kind.__module__.startswith(_EXPORT)
+        ):
             yield one
 
 

@@ -22,6 +22,7 @@ from vinedresser.capture.attach.torch_losses import TorchLosses, listen_to_backw
 from vinedresser.capture.attach.torch_models import WatchedModels, holders, parameters
 from vinedresser.capture.attach.torch_tracebacks import without_capture
 from vinedresser.capture.run.attachment import ATTACHMENT, Attachment
+from vinedresser.capture.torch_.optimizers.optimizer_steps import has_closure
 
 if TYPE_CHECKING:
     from vinedresser.capture.attach.attached_hook import AttachedHook
@@ -202,7 +203,7 @@ class _TorchTrainings(TrainingFinder):
             self._bare = weakref.ref(optimizer)
 
     def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        closure = kwargs.get("closure") is not None or (len(args) > 1 and callable(args[1]))
+        closure = has_closure(args, kwargs)
         self._stepping = optimizer, args, kwargs
         # Do not keep the optimizer alive.
         stepping = weakref.ref(optimizer)

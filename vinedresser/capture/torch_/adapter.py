@@ -27,7 +27,7 @@ from vinedresser.capture.torch_.model_state import ModelState
 from vinedresser.capture.torch_.modules import activation_name
 from vinedresser.capture.torch_.names import Names, own_class, unwrapped
 from vinedresser.capture.torch_.optimizers.missing_steps import Overdue, UnseenSteps, described
-from vinedresser.capture.torch_.optimizers.optimizer_steps import OptimizerHooks
+from vinedresser.capture.torch_.optimizers.optimizer_steps import OptimizerHooks, has_closure
 from vinedresser.capture.torch_.plain_steps import PlainSteps, ProgressOf
 from vinedresser.capture.torch_.setup import SetupNotes
 from vinedresser.capture.torch_.training_state import TrainingState
@@ -179,6 +179,19 @@ class TorchAdapter(Adapter):
         if recording is not None and self._progress(recording).first_batch:
             self._losses.take_arguments(recording, name, others)
 
+    def takes_inputs(self) -> bool:
+        """See `InputTaker.takes_inputs`."""
+        if self._recorder.quiet or self._recorder.plain is not None:
+            return False
+        recording = self._of_loss()
+        return recording is not None and any(map(recording.due.reaches, ("predictions", "labels")))
+
+    def record_inputs(self, name: str, inputs: tuple[Any, ...]) -> None:
+        """See `InputTaker.record_inputs`."""
+        recording = self._recorder.recording("train")
+        if recording is not None:
+            self._losses.take_arguments(recording, name, inputs)
+
     def record_value(self, name: str, value: Any, batch: Any) -> Recording | None:
         """Record the value of a loss without its arguments.
 
@@ -274,7 +287,7 @@ class TorchAdapter(Adapter):
 
     def _before_update(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         self._modes.trained_in_eval = not self._model.training
-        if self._recorder.quiet or self._plain.update_begins(closure=_closure(args, kwargs)):
+        if self._recorder.quiet or self._plain.update_begins(closure=has_closure(args, kwargs)):
             return
         self._hooks.clear()
         if self._recorder.timing is not None:
@@ -290,7 +303,7 @@ class TorchAdapter(Adapter):
             # Only the first step of an optimizer in a train step is recorded.
             return
         # With a closure, the gradients are computed later.
-        closure = _closure(args, kwargs)
+        closure = has_closure(args, kwargs)
         groups = functools.partial(self._groups_before, optimizer)
         self._state.take_update(recording, optimizer, groups, gradients=not closure)
         if closure:
@@ -374,8 +387,3 @@ class TorchAdapter(Adapter):
         known = self._optimizers.known()
         before = known[: known.index(optimizer)] if optimizer in known else known
         return sum(len(one.param_groups) for one in before)
-
-
-def _closure(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Return whether an optimizer step has a closure; args[0] is the optimizer."""
-    return kwargs.get("closure") is not None or (len(args) > 1 and callable(args[1]))

@@ -12,7 +12,7 @@ from torch.utils.hooks import RemovableHandle
 
 from vinedresser.capture.shield import Shield
 
-__all__ = ["OptimizerHooks", "updated"]
+__all__ = ["OptimizerHooks", "has_closure", "updated"]
 
 _Hook = Callable[[Optimizer, Any, Any], None]
 
@@ -135,3 +135,8 @@ def updated(optimizers: Iterable[Optimizer]) -> set[int]:
     """Return the ids of the parameters that some optimizers update."""
     groups = (group for optimizer in optimizers for group in optimizer.param_groups)
     return {id(parameter) for group in groups for parameter in group["params"]}
+
+
+def has_closure(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Return whether an optimizer's step has a closure; args[0] is the optimizer."""
+    return kwargs.get("closure") is not None or (len(args) > 1 and callable(args[1]))

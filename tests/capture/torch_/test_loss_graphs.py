@@ -1,0 +1,86 @@
+"""What a loss function compared is found in the autograd graph of its value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from vinedresser.capture.torch_.loss_graphs import loss_inputs
+
+CLASSES = torch.tensor([2, 0, 1, 1])
+
+
+def outputs() -> Tensor:
+    generator = torch.Generator().manual_seed(2)
+    return torch.randn(4, 3, generator=generator).requires_grad_()
+
+
+def targets() -> Tensor:
+    return torch.rand(4, 3, generator=torch.Generator().manual_seed(3))
+
+
+@pytest.mark.parametrize(
+    "loss", [F.mse_loss, F.smooth_l1_loss, F.huber_loss, F.binary_cross_entropy_with_logits]
+)
+@pytest.mark.parametrize(
+    "around",
+    [
+        lambda loss, _: loss,
+        lambda loss, _: (1024.0 * loss / 2).clone(),
+        lambda loss, x: loss + 0.1 * x.square().sum(),
+    ],
+    ids=["alone", "scaled", "penalty"],
+)
+def test_inputs_are_found_below_sums_and_products(
+    loss: Callable[[Tensor, Tensor], Tensor], around: Callable[[Tensor, Tensor], Tensor]
+) -> None:
+    x = outputs()
+    found = loss_inputs(around(loss(x, targets()), x))
+    assert found is not None
+    assert torch.equal(found.predictions, x)
+    assert torch.equal(found.labels, targets())
+    assert not found.predictions.requires_grad
+
+
+@pytest.mark.parametrize("settings", [{}, {"reduction": "sum"}, {"label_smoothing": 0.1}])
+def test_a_cross_entropy_saves_logarithms_of_the_softmax(settings: dict[str, float]) -> None:
+    x = outputs()
+    value = F.cross_entropy(x, CLASSES, **settings)  # type: ignore[arg-type]
+    found = loss_inputs(value)
+    assert found is not None
+    assert torch.equal(found.predictions, x.log_softmax(1))
+    assert torch.equal(found.labels, CLASSES)
+    # Their cross-entropy is the same.
+    again = F.cross_entropy(found.predictions, found.labels, **settings)  # type: ignore[arg-type]
+    torch.testing.assert_close(again, value.detach())
+
+
+def test_a_sequence_loss_has_the_targets_of_its_sequences() -> None:
+    logarithms = torch.randn(5, 2, 4).requires_grad_().log_softmax(2)
+    labels = torch.tensor([[1, 2], [2, 3]])
+    found = loss_inputs(F.ctc_loss(logarithms, labels, torch.tensor([5, 5]), torch.tensor([2, 2])))
+    assert found is not None
+    assert torch.equal(found.labels, labels)
+
+
+def test_tensors_that_are_broadcast_keep_their_shapes() -> None:
+    x = outputs()[:, :1]
+    with pytest.warns(UserWarning, match="different to the input size"):
+        found = loss_inputs(F.mse_loss(x, targets()[:, 0]))
+    assert found is not None
+    assert (found.predictions.shape, found.labels.shape) == ((4, 1), (4,))
+
+
+def test_nothing_is_found_in_other_graphs() -> None:
+    x = outputs()
+    deep = nn.Sequential(*(nn.Tanh() for _ in range(40)))(F.mse_loss(x, targets()))
+    freed = F.mse_loss(x, targets())
+    freed.backward()
+    with torch.autograd.graph.saved_tensors_hooks(lambda one: one, pytest.fail):
+        hooked = F.mse_loss(x, targets())
+    for loss in (x.square().sum(), F.l1_loss(x, targets()), deep, freed, hooked, targets().sum()):
+        assert loss_inputs(loss) is None
