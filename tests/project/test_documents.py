@@ -10,6 +10,7 @@ Each document is a session in one temporary directory, from its first block to i
 - ``json`` is read. ``text`` is for people only.
 
 A block that cannot run says why in a line before it: ``<!-- not run: it waits for a person -->``.
+Where its commands end with another exit code than 0, the line is ``<!-- exit code 3 -->``.
 """
 
 from __future__ import annotations
@@ -32,30 +33,33 @@ from tests.paths import ROOT
 
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 BLOCK = re.compile(
-    r"^(?:<!-- not run: (?P<reason>[^\n]+) -->\n)?```(?P<language>\w*)\n(?P<body>.*?)^```$",
+    r"^(?:<!-- (?:not run: (?P<reason>[^\n]+)|exit code (?P<code>\d+)) -->\n)?"
+    r"```(?P<language>\w*)\n(?P<body>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
 # Two run flows, which take a minute; the others load frameworks many times.
 THOROUGH = (
-    *("README.md", "comparing.md", "learned.md", "monitoring.md", "pruning.md", "saliency.md"),
-    *("serving.md", "trees.md"),
+    *("README.md", "comparing.md", "getting_started.md", "learned.md", "monitoring.md"),
+    *("pruning.md", "saliency.md", "serving.md", "trees.md"),
 )
 FILE = re.compile(r"# (?P<name>[\w./-]+\.(?:py|toml))\n")
 TARGET = re.compile(r"^([a-z-]+):", re.MULTILINE)
 
 
 class Block(NamedTuple):
-    """A fenced block: its language, its content, and why it is not run ("" if it is)."""
+    """A fenced block: its language and content, why it is not run ("" if it is), its exit code."""
 
     language: str
     body: str
     reason: str
+    code: int
 
 
 class Command(NamedTuple):
-    """A command of a console block, and the output shown below it ("" for none)."""
+    """A command of a console block, its exit code, and the output shown below it ("" for none)."""
 
     words: list[str]
+    code: int
     output: str
 
 
@@ -67,7 +71,7 @@ def blocks(document: Path) -> list[Block]:
     """
     text = document.read_text(encoding="utf-8")
     found = [
-        Block(match["language"], match["body"], match["reason"] or "")
+        Block(match["language"], match["body"], match["reason"] or "", int(match["code"] or 0))
         for match in BLOCK.finditer(text)
     ]
     fences = sum(line.lstrip().startswith("```") for line in text.splitlines())
@@ -81,14 +85,14 @@ def commands(block: Block) -> Iterator[Command]:
     assert body.startswith("$ "), f"a console block begins with a command:\n{body}"
     for part in re.split(r"^\$ ", body, flags=re.MULTILINE)[1:]:
         line, _, output = part.partition("\n")
-        yield Command(shlex.split(line, comments=True), output)
+        yield Command(shlex.split(line, comments=True), block.code, output)
 
 
-def run(words: list[str], directory: Path) -> str:
+def run(words: list[str], directory: Path, code: int = 0) -> str:
     """Run a program in the session's directory and return what it printed.
 
     Raises:
-        AssertionError: it did not succeed.
+        AssertionError: it ended with another exit code.
     """
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     # As for a new user, Prefect is not set up.
@@ -103,7 +107,7 @@ def run(words: list[str], directory: Path) -> str:
         text=True,
         timeout=150,
     )
-    assert result.returncode == 0, f"$ {shlex.join(words)}\n{result.stdout}"
+    assert result.returncode == code, f"$ {shlex.join(words)}\n{result.stdout}"
     return result.stdout
 
 
@@ -115,7 +119,7 @@ def follow_command(command: Command, directory: Path) -> None:
         assert command.words[1] in targets, f"make {command.words[1]}: no such target"
         return
     assert program in ("vinedresser", "python"), f"{program}: may not be run; say why it is not"
-    printed = run(command.words, directory)
+    printed = run(command.words, directory, command.code)
     if command.output:
         flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
         same = doctest.OutputChecker().check_output(command.output, printed, flags)
