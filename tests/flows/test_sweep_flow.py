@@ -85,6 +85,9 @@ def test_each_trial_has_its_end_and_none_ends_the_sweep(
     parent = runs["search"]
     assert parent["status"] == "FINISHED"
     assert parent["tags"]["sweep.best"] == "trial-0004"
+    assert parent["metrics"]["sweep/best_accuracy"] == 0.9
+    best = runs["trial-0004"]["metrics"]
+    assert parent["metrics"]["eval/accuracy"] == best["eval/accuracy"] == 0.9
     children = {name: one for name, one in runs.items() if name != "search"}
     # Two that crashed and two that were killed were begun again.
     assert len(children) == 8 + 4
@@ -92,6 +95,7 @@ def test_each_trial_has_its_end_and_none_ends_the_sweep(
     assert {one["params"]["seed"] for one in children.values()} == {"3"}
     ends = {name: one["status"] for name, one in children.items()}
     assert ends["trial-0000"] == "FINISHED"
+    assert "[report](#/experiments/" in children["trial-0000"]["tags"]["mlflow.note.content"]
     assert ends["trial-0001"] == ends["trial-0001-2"] == "FAILED"
     assert (ends["trial-0002"], ends["trial-0002-2"]) == ("KILLED", "FINISHED")
     assert children["trial-0003"]["tags"]["stop.by"] == "sweep"

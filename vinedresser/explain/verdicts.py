@@ -10,7 +10,7 @@ from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.status import Status
 
-__all__ = ["steps_done", "stopping_finding", "verdict"]
+__all__ = ["decisive_finding", "steps_done", "stopping_finding", "verdict"]
 
 _BY = {"sweep": "by its sweep", "person": "by a person", "owner": "by the end of its owner"}
 
@@ -20,6 +20,16 @@ def stopping_finding(status: Status, findings: Sequence[Finding]) -> Finding | N
     if not status.rule:
         return None
     return next((finding for finding in findings if finding.rule == status.rule), None)
+
+
+def decisive_finding(status: Status, findings: Sequence[Finding]) -> Finding | None:
+    """Return the finding that decides the verdict; None if there is none but "info".
+
+    It is the one for which the run was stopped, or else the first root cause.
+    """
+    stopping = stopping_finding(status, findings)
+    causes = [one.finding for one in root_causes(findings) if one.finding.severity != "info"]
+    return stopping or (causes[0] if causes else None)
 
 
 def steps_done(run: Run, status: Status) -> int:

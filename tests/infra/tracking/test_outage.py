@@ -19,7 +19,7 @@ from vinedresser.rules.judge import judge
 from vinedresser.rules.registry import rules_from_table
 from vinedresser.store.records import TrackingRecord
 from vinedresser.tasks.lifecycle.judging import run_judge
-from vinedresser.tasks.lifecycle.mlflow_run import send_metrics
+from vinedresser.tasks.lifecycle.mlflow_metrics import send_metrics
 from vinedresser.testing.s3_server import BUCKET, seaweed
 
 

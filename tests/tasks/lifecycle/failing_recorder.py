@@ -10,7 +10,7 @@ from vinedresser.infra.tracking import prepare_tracking
 from vinedresser.store.records import TrackingRecord, write_record
 from vinedresser.store.storage import LocalStorage
 from vinedresser.tasks.known_tracking import remember_tracking
-from vinedresser.tasks.lifecycle.mlflow_run import record_metrics
+from vinedresser.tasks.lifecycle.mlflow_metrics import record_metrics
 from vinedresser.tasks.lifecycle.settle import settle_place
 from vinedresser.tasks.places.run_place import RunPlace
 from vinedresser.testing.runs import make_run, step_record

@@ -14,7 +14,7 @@ from vinedresser.store.reading.reader import open_run
 from vinedresser.store.records import ExitRecord, read_record
 from vinedresser.store.storage import LocalStorage
 from vinedresser.store.writing.writer import RunWriter
-from vinedresser.tasks.lifecycle.mlflow_run import end_tags
+from vinedresser.tasks.lifecycle.end_tags import end_tags
 from vinedresser.tasks.lifecycle.run_result import run_result
 from vinedresser.testing.runs import end_run, start_run, step_record
 from vinedresser.testing.small_disk import small_disk

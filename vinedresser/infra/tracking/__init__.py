@@ -6,6 +6,7 @@ Importing this package does not import mlflow; the first call that needs it does
 from __future__ import annotations
 
 from vinedresser.infra.tracking.artifacts import upload
+from vinedresser.infra.tracking.bounding import Bounding
 from vinedresser.infra.tracking.downloading import download
 from vinedresser.infra.tracking.finishing import RunStatus, finish, reopen, set_tags
 from vinedresser.infra.tracking.location import absolute_uri
@@ -17,6 +18,7 @@ from vinedresser.infra.tracking.runs import DIRECTORY_TAG, RUN_TAG, create_run, 
 from vinedresser.infra.tracking.thinning import thin
 
 __all__ = [
+    "Bounding",
     "DIRECTORY_TAG",
     "RUN_TAG",
     "MetricNames",

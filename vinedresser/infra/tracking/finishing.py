@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from vinedresser.infra.tracking.artifacts import check_artifacts, send_artifacts
@@ -30,10 +30,11 @@ def finish(
     tags: Mapping[str, Any],
     artifacts: Mapping[str, str | os.PathLike[str]],
     *,
+    metrics: Mapping[str, Sequence[tuple[int, float]]] | None = None,
     ended: float | None = None,
     timeout: float = 60.0,
 ) -> None:
-    """Set tags, upload artifacts, and set the status last, so that it means "complete".
+    """Set tags, send metrics and artifacts, and set the status last, so that it means "complete".
 
     The call is idempotent, also after one that failed half-way.
 
@@ -44,6 +45,7 @@ def finish(
         tags: such as ``stop.rule``, ``stop.step``, ``stop.reason``, ``exit.cause``; None values are
             skipped.
         artifacts: local file by artifact name, such as ``report.html`` or ``findings/group.json``.
+        metrics: step and value of each point by key.
         ended: end time in seconds since the epoch; None: keep an earlier end time, or else now.
         timeout: seconds to retry while the database is locked or the server unavailable.
 
@@ -58,8 +60,10 @@ def finish(
     def settle() -> None:
         with connected(uri) as client:
             _set_tags(client, run_id, clean_tags)
+            end_time = _end_time(client, run_id, ended)
+            _send_metrics(client, run_id, metrics or {}, end_time)
             send_artifacts(client, run_id, artifacts)
-            client.set_terminated(run_id, status, _end_time(client, run_id, ended))
+            client.set_terminated(run_id, status, end_time)
 
     persist(settle, timeout)
 
@@ -108,6 +112,23 @@ def _set_tags(client: MlflowClient, run_id: str, tags: Mapping[str, str]) -> Non
 
     for batch in in_batches([RunTag(key, value) for key, value in tags.items()]):
         client.log_batch(run_id, tags=batch)
+
+
+def _send_metrics(
+    client: MlflowClient,
+    run_id: str,
+    metrics: Mapping[str, Sequence[tuple[int, float]]],
+    milliseconds: int,
+) -> None:
+    from mlflow.entities import Metric
+
+    points = [
+        Metric(clean_key(key), value, milliseconds, step)
+        for key, values in metrics.items()
+        for step, value in values
+    ]
+    for batch in in_batches(points):
+        client.log_batch(run_id, metrics=batch)
 
 
 def _end_time(client: MlflowClient, run_id: str, ended: float | None) -> int:

@@ -24,7 +24,8 @@ class ParentRecord(Record):
         experiment_id: id of the MLflow experiment.
         id: an id, which identifies its MLflow run.
         run_id: id of its MLflow run, the parent of its runs'; "" until it is created.
-        end: final ``status``, ``tags`` and ``time`` for that MLflow run; {} before the end.
+        end: final ``status``, ``tags``, ``metrics`` and ``time`` for that MLflow run; {} before the
+            end.
         settled: whether the end has been written to MLflow.
     """
 

@@ -23,7 +23,7 @@ from vinedresser.store.records import (
 )
 from vinedresser.store.storage import LocalStorage
 from vinedresser.tasks.lifecycle.judging import run_judge
-from vinedresser.tasks.lifecycle.mlflow_run import record_metrics
+from vinedresser.tasks.lifecycle.mlflow_metrics import record_metrics
 from vinedresser.tasks.lifecycle.run_notes import stored_tracking
 from vinedresser.tasks.places.run_place import RunPlace
 

@@ -24,7 +24,7 @@ from vinedresser.store.records import (
 from vinedresser.store.storage import LocalStorage, Location, open_storage
 from vinedresser.tasks.known_tracking import with_known_uri
 from vinedresser.tasks.lifecycle.additional_runs import equip_additional
-from vinedresser.tasks.lifecycle.mlflow_run import send_metrics
+from vinedresser.tasks.lifecycle.mlflow_metrics import send_metrics
 from vinedresser.tasks.lifecycle.run_notes import stored_tracking
 from vinedresser.tasks.lifecycle.settle import end_of_run, settle_run
 

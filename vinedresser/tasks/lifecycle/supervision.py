@@ -14,7 +14,7 @@ from vinedresser.infra.launcher import request_stop
 from vinedresser.tasks.interruption import INTERRUPTED
 from vinedresser.tasks.lifecycle.additional_runs import follow_additional_runs
 from vinedresser.tasks.lifecycle.judging import run_judge
-from vinedresser.tasks.lifecycle.mlflow_run import record_metrics
+from vinedresser.tasks.lifecycle.mlflow_metrics import record_metrics
 from vinedresser.tasks.lifecycle.settle import settle_place
 from vinedresser.tasks.places.run_place import REMOVED, RunPlace
 

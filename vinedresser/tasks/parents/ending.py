@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -38,8 +38,10 @@ def tell_end(
     tracking: TrackingRecord,
     status: RunStatus,
     tags: Mapping[str, object],
+    *,
+    metrics: Mapping[str, Sequence[tuple[int, float]]] | None = None,
 ) -> list[str]:
-    """Give MLflow's run of a sweep or pruning its tags, the page about it, and its status.
+    """Give MLflow's run of a sweep or pruning its tags, metrics, the page about it, and its status.
 
     They are on disk first: if MLflow fails, `reconcile` sends them. Of one whose folder was
     removed, MLflow is told only that.
@@ -50,6 +52,7 @@ def tell_end(
         tracking: its MLflow run, as its runs' parent.
         status: final status of the run.
         tags: values by name; None is left out.
+        metrics: step and value of each point by key.
 
     Returns:
         A sentence if MLflow did not accept it.
@@ -60,7 +63,7 @@ def tell_end(
     if is_removed(local_state(store), kind):
         tell = partial(end_removed_parent, store, kind, tracking)
     else:
-        tell = partial(_end, store, kind, status, tags)
+        tell = partial(_end, store, kind, status, tags, metrics or {})
     try:
         tell()
     except TrackingError as error:
@@ -69,13 +72,17 @@ def tell_end(
 
 
 def _end(
-    store: Location, kind: type[ParentRecord], status: RunStatus, tags: Mapping[str, object]
+    store: Location,
+    kind: type[ParentRecord],
+    status: RunStatus,
+    tags: Mapping[str, object],
+    metrics: Mapping[str, Sequence[tuple[int, float]]],
 ) -> None:
     storage = LocalStorage(local_state(store))
     record = read_record(storage, kind)
     assert record is not None, "it has begun"
     record = replace(record, tracking_uri=require_known(store, record.tracking_uri))
-    end = {"status": status, "tags": dict(tags), "time": time.time()}
+    end = {"status": status, "tags": dict(tags), "metrics": dict(metrics), "time": time.time()}
     record = replace(record, end=end)
     write_record(storage, record)
     _tell(record, store)
@@ -122,6 +129,7 @@ def _tell(record: ParentRecord, store: Location) -> None:
             record.end["status"],
             record.end["tags"],
             artifacts,
+            metrics=record.end.get("metrics"),
             ended=record.end.get("time", time.time()),
         )
     if isinstance(record, PruningRecord) and record.register:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 
+from vinedresser.errors import VinedresserError
 from vinedresser.explain.reports.sweep.report import SweepPage, write_sweep_report
 from vinedresser.infra.tracking import RunStatus
 from vinedresser.store.records import TrackingRecord
@@ -22,6 +23,7 @@ from vinedresser.tasks.interruption import Interruption
 from vinedresser.tasks.parents.beginning import begin_parent
 from vinedresser.tasks.parents.ending import tell_end
 from vinedresser.tasks.parents.kinds import is_removed
+from vinedresser.tasks.sweeping.parent_metrics import parent_metrics
 from vinedresser.tasks.sweeping.sweep_runner import SweepRunner
 
 __all__ = ["SweepResult", "begin_sweep", "finish_sweep", "sweep_result"]
@@ -143,8 +145,14 @@ def finish_sweep(sweep: Sweep, swept: SweepResult, tracking: TrackingRecord) -> 
     status: RunStatus = "FAILED" if swept.problem else "FINISHED"
     if Interruption.is_reason(swept.over):
         status = "KILLED"
-    problems = tell_end(sweep.experiment.store, SweepRecord, tracking, status, tags)
-    return replace(swept, problems=(*swept.problems, *problems))
+    store, problems = sweep.experiment.store, list(swept.problems)
+    try:
+        metrics = parent_metrics(store, sweep.settings.goals, swept.trials, swept.best)
+    except VinedresserError as error:
+        metrics = {}
+        problems.append(f"metrics of the best trial are not in MLflow's run of the sweep: {error}")
+    problems += tell_end(store, SweepRecord, tracking, status, tags, metrics=metrics)
+    return replace(swept, problems=tuple(problems))
 
 
 def _record(sweep: Sweep) -> SweepRecord:

@@ -1,0 +1,126 @@
+"""Tags of a run in MLflow: how it ended, the verdict, and what its rules set."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from vinedresser.explain.formatting import count
+from vinedresser.explain.verdicts import decisive_finding, verdict
+from vinedresser.plain_text import visible
+from vinedresser.store.finding import Finding
+from vinedresser.store.liveness import read_record_or_none
+from vinedresser.store.reading.reader import Run
+from vinedresser.store.records import (
+    ExitRecord,
+    TagsRecord,
+    TrackingRecord,
+    known_keys,
+    lost_records,
+)
+from vinedresser.store.status import Status
+from vinedresser.store.storage import Storage
+
+__all__ = ["end_tags", "rule_tags"]
+
+
+def end_tags(
+    run: Run,
+    end: ExitRecord,
+    faults: Sequence[str] = (),
+    tracking: TrackingRecord | None = None,
+) -> dict[str, object]:
+    """Return the tags by which runs that are over are filtered in MLflow's table.
+
+    Args:
+        run: the run.
+        end: how it ended.
+        faults: sentences about its damaged files that are known already.
+        tracking: its MLflow run, to which the description links; None: no links.
+
+    Raises:
+        StoreError: the storage refused.
+    """
+    stop = end.stop
+    status = run.status
+    findings = run.findings()
+    damaged = [*faults]
+    rules = rule_tags(run.storage, damaged)
+    return {
+        "exit.cause": end.cause,
+        "exit.reason": end.reason,
+        "steps": 0 if end.last_step is None else end.last_step + 1,
+        "records.lost": lost_records(run.storage) or None,
+        "steps.saved": status.steps_saved(run.info.total_steps),
+        "stop.by": stop.by if stop else None,
+        "stop.rule": (stop.rule or None) if stop else None,
+        "stop.step": stop.step if stop else None,
+        "stop.reason": stop.reason if stop else None,
+        "findings": ", ".join(dict.fromkeys(found.rule for found in findings)) or None,
+        **_verdict_tags(status, findings),
+        "mlflow.note.content": _description(run, status, findings, tracking),
+        "problems": "\n".join(dict.fromkeys((*damaged, *run.damage(status)))) or None,
+        **rules,
+    }
+
+
+def _verdict_tags(status: Status, findings: Sequence[Finding]) -> dict[str, object]:
+    """Return the verdict, and the finding that decides it in columns of MLflow's table."""
+    finding = decisive_finding(status, findings)
+    tags: dict[str, object] = {"verdict": verdict(status, findings)}
+    if finding is not None:
+        tags |= {
+            "verdict.rule": finding.rule,
+            "verdict.since": finding.since,
+            "verdict.tensor": finding.tensor or None,
+            "verdict.cause": finding.cause or None,
+            "verdict.remedy": finding.remedy or None,
+        }
+    return tags
+
+
+def _description(
+    run: Run, status: Status, findings: Sequence[Finding], tracking: TrackingRecord | None
+) -> str:
+    """Return the head of MLflow's page in Markdown: the verdict in words, then the findings."""
+    words = verdict(status, findings)
+    line = f"**{_literal(words[0].upper() + words[1:])}**"
+    if not findings:
+        line += ", no findings"
+    saved = status.steps_saved(run.info.total_steps)
+    if saved:
+        line += f", {count(saved, 'step')} saved"
+    if tracking is not None and tracking.run_id:
+        place = f"#/experiments/{tracking.experiment_id}/runs/{tracking.run_id}"
+        line += f" · [report]({place}/artifacts/report.html)"
+    return "\n\n".join([line, *map(_note, findings)])
+
+
+def _note(finding: Finding) -> str:
+    """Return a finding as a paragraph of Markdown for the head of MLflow's page."""
+    return (
+        f"**{_literal(finding.rule)}** at step {finding.step}: {_literal(finding.seen)}  \n"
+        f"Likely cause: {_literal(finding.cause)}  \nTry: {_literal(finding.remedy)}"
+    )
+
+
+def _literal(text: str) -> str:
+    """Return text of a run, such as the name of a tensor, so that Markdown shows it unchanged."""
+    return re.sub(r"([\\`*_\[\]<>])", r"\\\1", visible(text))
+
+
+def rule_tags(storage: Storage, faults: list[str]) -> dict[str, str]:
+    """Return the tags of a run by their names in MLflow.
+
+    Args:
+        storage: the run's storage.
+        faults: receives a sentence for each damaged record.
+
+    Raises:
+        StoreError: the storage refused a request.
+    """
+    found: dict[str, str] = {}
+    for key in known_keys(storage, TagsRecord.KEY, faults):
+        record = read_record_or_none(storage, TagsRecord, key, faults)
+        found |= record.tags if record else {}
+    return {f"vinedresser.tag.{rule}": text for rule, text in found.items()}

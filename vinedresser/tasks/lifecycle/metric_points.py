@@ -1,0 +1,132 @@
+"""What MLflow gets of each step of a run: losses, metrics, and how the training moves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import Protocol
+
+import numpy as np
+
+from vinedresser.infra.tracking import Bounding, MetricNames
+from vinedresser.store.finding import Finding
+from vinedresser.store.reading.step import Step
+
+__all__ = ["MetricPoints", "rule_points"]
+
+# MLflow's page becomes slow with more than 30 charts in all: scalars, dynamics, rules.
+_MOST_SCALARS = 20
+_MOST_RULES = 6
+_SEVERITIES = ("stop", "warning", "info")
+
+
+class _Log(Protocol):
+    """Sends a point, such as `MetricSink.log`."""
+
+    def __call__(self, key: str, value: float, *, step: int, time: float) -> object: ...
+
+
+class MetricPoints:
+    """Sends the metrics of steps.
+
+    These are losses and metrics (at most 20 of them), and of training steps of rank 0, where
+    captured: ``training/gradient_norm`` (Euclidean, over the captured gradients),
+    ``training/update_ratio`` (median over the weights of |update| / |weight|),
+    ``training/learning_rate`` (of the first parameter group) and ``training/step_seconds``. Losses
+    and the first two are bounded (`Bounding`).
+
+    Args:
+        log: sends a point.
+    """
+
+    def __init__(self, log: _Log) -> None:
+        self._log = log
+        self._names = MetricNames(_MOST_SCALARS)
+        self._bounds: dict[str, Bounding] = {}
+
+    @property
+    def bounded(self) -> dict[str, str]:
+        """A tag for each metric of which values were not sent as they are."""
+        notes = {f"bounded.{key}": one.note for key, one in self._bounds.items()}
+        return {key: note for key, note in notes.items() if note}
+
+    def add(self, step: Step) -> None:
+        """Send the metrics of a step."""
+        for collection in ("losses", "metrics"):
+            for name, value in step.scalars_of(collection).items():
+                key = self._names.key(name, step.mode)
+                if key is not None:
+                    self._send(key, value, step, bound=collection == "losses")
+        if step.mode == "train" and step.rank == 0:
+            for key, value in _dynamics(step).items():
+                self._send(key, value, step, bound=key in _BOUNDED)
+
+    def close(self) -> None:
+        """Send what waits."""
+        for one in self._bounds.values():
+            one.close()
+
+    def _send(self, key: str, value: float, step: Step, *, bound: bool) -> None:
+        if not bound:
+            self._log(key, value, step=step.step, time=step.time)
+            return
+        if key not in self._bounds:
+            self._bounds[key] = Bounding(partial(self._log, key))
+        self._bounds[key].add(value, step=step.step, time=step.time)
+
+
+def rule_points(findings: Sequence[Finding]) -> dict[str, list[tuple[int, float]]]:
+    """Return a 1 at each step at which a rule fired, by key, such as ``rule/overfitting``.
+
+    At most six rules have a key: the most severe ones, then the earliest.
+
+    Args:
+        findings: findings of a run.
+
+    Returns:
+        Step and value of each point by key.
+    """
+    found: dict[str, list[tuple[int, float]]] = {}
+    for finding in sorted(findings, key=lambda one: (_SEVERITIES.index(one.severity), one.step)):
+        key = f"rule/{finding.rule}"
+        if key in found or len(found) < _MOST_RULES:
+            found.setdefault(key, []).append((finding.step, 1.0))
+    return found
+
+
+# Those of the dynamics that grow without bound when a training diverges.
+_BOUNDED = ("training/gradient_norm", "training/update_ratio")
+
+
+def _dynamics(step: Step) -> dict[str, float]:
+    """Return the dynamics of a training step by key, as far as they were captured."""
+    found: dict[str, float] = {}
+    gradients = list(step.reduction_of("gradients", "l2").values())
+    if gradients:
+        found["training/gradient_norm"] = math.hypot(*gradients)
+    ratios = _ratios(step)
+    if ratios:
+        found["training/update_ratio"] = float(np.median(ratios))
+    rates = [
+        value
+        for name, value in step.scalars_of("optimizer_state").items()
+        if name.rpartition("/")[2] in ("lr", "learning_rate")
+    ]
+    if rates:
+        found["training/learning_rate"] = rates[0]
+    seconds = step.scalars_of("timing").get("timing/step")
+    if seconds is not None:
+        found["training/step_seconds"] = seconds
+    return found
+
+
+def _ratios(step: Step) -> list[float]:
+    """Return |update| / |weight| of each weight that is not zero."""
+    weights = step.reduction_of("weights", "l2")
+    ratios = []
+    for name, size in step.reduction_of("updates", "l2").items():
+        weight = weights.get(f"weights/{name.removeprefix('updates/')}")
+        if weight:
+            ratios.append(size / weight)
+    return ratios
