@@ -83,7 +83,7 @@ def test_four_distinct_results_are_enough_for_importance() -> None:
     assert set(sweep.importance()) == {"lr", "noise"}
 
 
-def test_several_objectives_have_no_importance_but_a_pareto_front() -> None:
+def test_several_objectives_have_a_pareto_front() -> None:
     goals = [
         {"metric": "accuracy", "direction": "maximize"},
         {"metric": "latency", "direction": "minimize"},
@@ -92,8 +92,43 @@ def test_several_objectives_have_no_importance_but_a_pareto_front() -> None:
     for result in ([0.9, 5.0], [0.8, 1.0], [0.7, 3.0], [0.6, 2.0], [0.95, 9.0]):
         number = begin(sweep).number
         sweep.tell(number, FINISHED, result)
-    assert sweep.importance() == {}
     assert sorted(trial.result for trial in sweep.best()) == [(0.8, 1.0), (0.9, 5.0), (0.95, 9.0)]
+
+
+@pytest.mark.parametrize("direction", ["minimize", "maximize"])
+def test_importance_with_several_objectives_is_that_for_the_first(direction: str) -> None:
+    goals = [
+        {"metric": "accuracy", "direction": direction},
+        {"metric": "latency", "direction": "minimize"},
+    ]
+    one = study(space=TWO, direction=direction, sampler="random", pruner="none", trials=40)
+    two = study(metric="", objectives=goals, space=TWO, sampler="random", pruner="none", trials=40)
+    for _ in range(40):
+        number, proposal = begin(one).number, begin(two)
+        # The same proposals: random samplers have the same seed.
+        assert one.trial(number).parameters == proposal.parameters
+        lr, noise = (float(proposal.parameters[name]) for name in ("lr", "noise"))
+        one.tell(number, FINISHED, [lr**2])
+        two.tell(proposal.number, FINISHED, [lr**2, noise])
+    assert two.importance() == pytest.approx(one.importance())
+
+
+def test_a_trial_is_not_pruned_at_its_last_epoch() -> None:
+    sweep = study(pruner={"name": "asha", "eta": 2, "grace": 1}, epochs=4, trials=40)
+    for _ in range(4):
+        number = begin(sweep).number
+        for epoch in range(1, 5):
+            assert sweep.report(number, epoch, 0.9) is None
+        sweep.tell(number, FINISHED, [0.9])
+    behind = begin(sweep).number
+    assert [sweep.report(behind, epoch, 0.9 if epoch < 4 else 0.1) for epoch in range(1, 5)] == [
+        None
+    ] * 4
+    early = begin(sweep).number
+    assert sweep.report(early, 1, 0.9) is None
+    ended = sweep.report(early, 2, 0.1)
+    assert ended is not None
+    assert ended.state == "pruned"
 
 
 def test_running_trials_are_listed_by_number_until_they_end() -> None:

@@ -7,6 +7,7 @@ uses Optuna; trainings never do.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -164,7 +165,9 @@ class Study:
             trial.set_user_attr(f"{_EPOCH}{epoch}", value)
             return None
         trial.report(value, epoch)
-        if number in self._cut:
+        last = self.settings.epochs is not None and epoch >= self.settings.epochs
+        if number in self._cut or last:
+            # After the last epoch there is nothing to save: the trial finishes.
             return None
         ending = self._compared(trial, epoch, value, suspicion)
         if ending is not None:
@@ -222,17 +225,26 @@ class Study:
     def importance(self) -> dict[str, float]:
         """Return the importance of each hyperparameter for the objective, from 0 to 1.
 
-        PED-ANOVA (Watanabe et al., IJCAI 2023) over the finished trials; empty if they have too few
-        distinct values, or several objectives.
+        PED-ANOVA (Watanabe et al., IJCAI 2023) over the finished trials, of several objectives for
+        the first; empty if they have too few distinct values.
         """
         done = self._found(OptunaState.COMPLETE)
-        if len({one.values[0] for one in done}) < _FEW or len(self.settings.goals) > 1:
+        if len({one.values[0] for one in done}) < _FEW:
             return {}
         # Here, since it imports scikit-learn, for which no trial should wait.
         from optuna.importance import get_param_importances
 
-        found = get_param_importances(self._study)
+        several = len(self.settings.goals) > 1
+        with warnings.catch_warnings():
+            # It says that low values of a target count as good.
+            warnings.simplefilter("ignore", UserWarning)
+            found = get_param_importances(self._study, target=self._cost if several else None)
         return {name: float(share) for name, share in found.items()}
+
+    def _cost(self, trial: FrozenTrial) -> float:
+        """Return the value of the first objective, negative if it is maximized."""
+        sign = -1 if self.settings.goals[0].direction == "maximize" else 1
+        return float(sign * trial.values[0])
 
     def _choose(self, trial: optuna.Trial) -> Proposal:
         """Return a trial's configuration, suggested now unless it was before."""

@@ -36,7 +36,7 @@ class TrialEnd:
     Attributes:
         state: its final state, or "running".
         reason: why it ended, as one sentence; "" for a finished trial.
-        rule: the rule that stopped it.
+        rule: the rule that stopped it, or that found it broken although it was pruned.
         fault: the fault that the rule found; see `rules.faults`.
         remedy: the change that the rule proposes.
     """
@@ -46,6 +46,13 @@ class TrialEnd:
     rule: str = ""
     fault: str = ""
     remedy: str = ""
+
+    @property
+    def why(self) -> str:
+        """Why it ended in a few words: the rule that stopped it, or the reason."""
+        if self.state == "pruned" and self.rule:
+            return f"{self.reason}; broken: {self.rule}"
+        return self.rule or self.reason
 
 
 @dataclass(frozen=True)

@@ -102,7 +102,20 @@ def test_stopped_trials_are_grouped_by_cause_with_their_part_of_the_space() -> N
     rates = [float(trial.parameters["lr"]) for trial in stopped]
     # Momentum is anywhere; of the activations one is missing.
     assert cause.where == f"lr {min(rates):.3g} to {max(rates):.3g}, act relu, tanh"
-    assert cause.remedy == "lr 1 instead of 9"
+    assert cause.example.ending.remedy == "lr 1 instead of 9"
+
+
+def test_pruned_trials_that_a_rule_found_broken_count_too(tmp_path: Path) -> None:
+    end = TrialEnd("pruned", "not among the best", TOO_HIGH.rule, TOO_HIGH.fault, "lr 2")
+    found = trials(30)
+    stopped = [trial for trial in found if trial.ending.state == "stopped"]
+    pruned = Trial(30, {"lr": 9.0, "act": "relu", "momentum": 0.1}, {1: 0.1}, (), end)
+    [cause] = causes([pruned, *found], SPACE)
+    assert len(cause.trials) == len(stopped) + 1
+    assert cause.example == stopped[0]
+    text = write_sweep_report(page([pruned]), tmp_path / "p.html").read_text(encoding="utf-8")
+    assert "learning rate too high</b>: 1 of 1 trials" in text
+    assert "<td>not among the best; broken: loss_not_decreasing</td>" in text
 
 
 @pytest.mark.parametrize(

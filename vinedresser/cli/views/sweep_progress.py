@@ -171,9 +171,12 @@ def _end(trial: Trial, goals: Sequence[Objective], epochs: int | None) -> Text:
         f"{goal.metric} {value:.4g}" for goal, value in zip(goals, values, strict=False)
     )
     line = plain(f"{trial.name}   epoch {trial.epochs}{of}   {shown}{'   ' if shown else ''}")
-    by = f" by {trial.ending.rule}" if trial.ending.rule else ""
-    reason = f": {trial.ending.reason}" if trial.ending.reason else ""
-    state = plain(trial.ending.state, STYLES[trial.ending.state])
+    ending = trial.ending
+    pruned = ending.state == "pruned"
+    by = f" by {ending.rule}" if ending.rule and not pruned else ""
+    said = ending.why if pruned else ending.reason
+    reason = f": {said}" if said else ""
+    state = plain(ending.state, STYLES[ending.state])
     return line.append_text(state).append_text(plain(f"{by}{reason}"))
 
 

@@ -49,7 +49,7 @@ def trials_table(swept: SweepResult, settings: SweepTable) -> Table:
             *(f"{value:.4g}" for value in values),
             *("" for _ in settings.goals[len(values) :]),
             trial.configuration,
-            trial.ending.rule or trial.ending.reason,
+            trial.ending.why,
         )
     return table
 
@@ -62,9 +62,15 @@ def summary(swept: SweepResult, settings: SweepTable) -> Iterator[str]:
         yield f"best             {trial.name}: {values} with {trial.configuration}"
     ends = Counter(trial.ending.state for trial in swept.trials)
     yield "trials           " + ", ".join(f"{count} {state}" for state, count in ends.items())
-    rules = Counter(trial.ending.rule for trial in swept.trials if trial.ending.rule)
-    if rules:
-        yield "stopped by       " + ", ".join(f"{rule} {n}" for rule, n in rules.most_common())
+    broken = [trial.ending for trial in swept.trials if trial.ending.rule]
+    if broken:
+        rules = Counter(ending.rule for ending in broken)
+        pruned = sum(ending.state == "pruned" for ending in broken)
+        of = f" ({pruned} of them pruned)" if pruned else ""
+        yield f"broken by        {', '.join(f'{rule} {n}' for rule, n in rules.most_common())}{of}"
+    if swept.importance:
+        shares = ", ".join(f"{name} {share:.2f}" for name, share in swept.importance.items())
+        yield f"mattered         {shares}"
     used = sum(trial.epochs for trial in swept.trials)
     if settings.epochs is not None and swept.trials:
         whole = settings.epochs * len(swept.trials)

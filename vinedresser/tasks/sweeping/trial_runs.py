@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path, PurePath
 
 from vinedresser.infra.launcher import adopt
+from vinedresser.rules.root_cause import root_causes
 from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.reading.reader import Run, open_run
 from vinedresser.store.reading.step import Step
@@ -170,12 +171,24 @@ class TrialRuns:
     def ending(self) -> TrialEnd | None:
         """Return how it ended, its last run being over; None if that was only interrupted.
 
-        A trial that was to end early has ended, even if it crashed or was killed meanwhile.
+        A trial that was to end early has ended, even if it crashed or was killed meanwhile. A
+        pruned one in which a rule found a reason to stop it has that, too.
 
         Raises:
             VinedresserError: the run cannot be read.
         """
         run = open_run(self._last)
+        ending = self._ending(run)
+        if ending is None or ending.state != "pruned" or ending.rule:
+            return ending
+        fatal = [one.finding for one in root_causes(run.findings())]
+        found = next((one for one in fatal if one.severity == "stop"), None)
+        if found is None:
+            return ending
+        return replace(ending, rule=found.rule, fault=found.fault, remedy=found.remedy)
+
+    def _ending(self, run: Run) -> TrialEnd | None:
+        """Return how it ended, apart from what rules found in a pruned trial."""
         status = run.status
         if status.state == "stopped":
             return self._stopped(run, status)

@@ -1,4 +1,4 @@
-"""Stopped trials by fault, and the part of the search space where they lie."""
+"""Broken trials by fault, and the part of the search space where they lie."""
 
 from __future__ import annotations
 
@@ -20,27 +20,25 @@ _WHOLE = 0.6
 
 @dataclass(frozen=True)
 class Cause:
-    """Trials that were stopped for one fault.
+    """Trials in which rules found one fault: stopped ones, and pruned ones.
 
     Attributes:
         fault: the fault in words.
         rules: rules that found it.
         trials: the trials, by number.
         where: part of the search space where they lie; "" if it is not a proper part.
-        example: reason for stopping the first trial.
-        remedy: proposed change for this trial; "" for none.
+        example: a trial, one that was stopped if there is any.
     """
 
     fault: str
     rules: tuple[str, ...]
     trials: tuple[Trial, ...]
     where: str
-    example: str
-    remedy: str
+    example: Trial
 
 
 def causes(trials: Sequence[Trial], space: Space) -> list[Cause]:
-    """Return the faults of stopped trials, the most frequent first.
+    """Return the faults of stopped and pruned trials, the most frequent first.
 
     Args:
         trials: trials of the sweep.
@@ -48,16 +46,16 @@ def causes(trials: Sequence[Trial], space: Space) -> list[Cause]:
     """
     groups: dict[str, list[Trial]] = {}
     for trial in trials:
-        if trial.ending.state == "stopped":
-            groups.setdefault(trial.ending.fault or trial.ending.rule or "other", []).append(trial)
+        ending = trial.ending
+        if ending.state == "stopped" or (ending.state == "pruned" and ending.rule):
+            groups.setdefault(ending.fault or ending.rule or "other", []).append(trial)
     found = [
         Cause(
             fault=fault.replace("_", " "),
             rules=tuple(dict.fromkeys(one.ending.rule for one in group if one.ending.rule)),
             trials=tuple(group),
             where=", ".join(filter(None, (_part(one, group) for one in space.dimensions))),
-            example=group[0].ending.reason,
-            remedy=group[0].ending.remedy,
+            example=next((one for one in group if one.ending.state == "stopped"), group[0]),
         )
         for fault, group in groups.items()
     ]

@@ -41,7 +41,8 @@ def _in_drawing_order(trials: Sequence[Trial]) -> list[Trial]:
 def _trial_label(trial: Trial) -> str:
     """Return name, state and configuration of a trial in a line."""
     ending = trial.ending
-    why = f" by {ending.rule}" if ending.rule else ""
+    word = "broken: " if ending.state == "pruned" else "by "
+    why = f" {word}{ending.rule}" if ending.rule else ""
     return f"{trial.name}, {ending.state}{why}: {trial.configuration}"
 
 
