@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from vinedresser.capture import CaptureConfig, Collection, Hook, SaveConfig, open_run
-from vinedresser.errors import AlreadyARun, ConfigError, NotARun, SecondWriter
+from vinedresser.errors import AlreadyARun, ConfigError, NotARun, StoreError
 from vinedresser.store.records import ExitRecord, RunRecord, read_record, write_record
 from vinedresser.store.storage import LocalStorage
 
@@ -49,10 +49,36 @@ def test_the_run_is_described(tmp_path: Path) -> None:
     assert info.capture_digest == config.digest()
 
 
-def test_a_run_is_never_overwritten(tmp_path: Path) -> None:
-    Hook(tmp_path / "run").close()
+def test_a_run_is_never_overwritten(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for value in range(3):
+        with Hook(tmp_path / "run") as hook:
+            hook.metric("value", value)
+    assert hook.path == str(tmp_path / "run-3")
+    assert hook.problems == []
+    for value, name in enumerate(("run", "run-2", "run-3")):
+        run = open_run(tmp_path / name)
+        assert run.info.name == name
+        assert run.scalars("metrics")["metrics/value"].values.tolist() == [value]
+    assert caplog.messages == [
+        f"{tmp_path}/run already holds a run; this one is in {tmp_path}/run-{number}"
+        for number in (2, 3)
+    ]
     with pytest.raises(AlreadyARun, match="already holds a run"):
-        Hook(tmp_path / "run")
+        Hook(tmp_path / "run", strict=True)
+
+
+def test_a_run_that_cannot_be_created_ends_no_training(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    with Hook(tmp_path / "file" / "run") as hook:
+        one_step(hook)
+    (problem,) = hook.problems
+    assert "nothing is captured" in problem
+    assert str(tmp_path / "file") in problem
+    assert capfd.readouterr().err == f"vinedresser: {problem}\n"
+    with pytest.raises(StoreError, match=str(tmp_path / "file")):
+        Hook(tmp_path / "file" / "run", strict=True)
 
 
 def test_a_path_is_needed() -> None:
@@ -97,30 +123,63 @@ def test_a_launched_program_writes_to_its_run_and_captures_what_both_ask(
 def test_a_launched_program_needs_its_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VINEDRESSER_RUN", str(tmp_path / "away"))
     with pytest.raises(NotARun, match=r"no run\.json"):
-        Hook()
+        Hook(strict=True)
+    with Hook() as hook:
+        assert "no run.json; training continues" in hook.problems[0]
 
 
-def test_a_second_hook_of_a_launched_program_is_refused(
+def test_a_second_hook_of_a_launched_program_has_a_run_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     launch(tmp_path / "run", monkeypatch, CaptureConfig())
-    with Hook(), pytest.raises(SecondWriter):
-        Hook()
+    with Hook() as first, Hook() as second:
+        first.metric("hook", 1)
+        second.metric("hook", 2)
+    for number, name in enumerate(("run", "run.2"), 1):
+        values = open_run(tmp_path / name).scalars("metrics")["metrics/hook"].values
+        assert values.tolist() == [number]
 
 
 def test_ranks_write_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
-    hooks = []
-    for rank in ("0", "1"):
-        monkeypatch.setenv("RANK", rank)
-        hooks.append(Hook(tmp_path / "run"))
-        hooks[-1].metric("rank", int(rank))
-    for hook in hooks:
-        hook.close()
-    run = open_run(tmp_path / "run")
-    assert (run.ranks, run.info.world_size) == ((0, 1), 2)
-    for number in run.ranks:
-        assert run.scalars("metrics", rank=number)["metrics/rank"].values.tolist() == [number]
+    # The program is run again: its ranks find the new run.
+    for name in ("run", "run-2", "run-3"):
+        hooks = []
+        for rank in ("0", "1"):
+            monkeypatch.setenv("RANK", rank)
+            hooks.append(Hook(tmp_path / "run"))
+            hooks[-1].metric("rank", int(rank))
+        for hook in hooks:
+            hook.close()
+        run = open_run(tmp_path / name)
+        assert (run.ranks, run.info.world_size) == ((0, 1), 2)
+        for number in run.ranks:
+            assert run.scalars("metrics", rank=number)["metrics/rank"].values.tolist() == [number]
+
+
+RANK_1 = """
+import sys
+from vinedresser.capture import Hook
+print("started", flush=True)
+print(Hook(sys.argv[1]).path)
+"""
+
+
+def test_a_rank_waits_for_the_run_of_its_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run of an earlier program, in which this rank wrote nothing, is not it."""
+    Hook(tmp_path / "run").close()
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "1")
+    command = [sys.executable, "-c", RANK_1, str(tmp_path / "run")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as waiting:
+        assert waiting.stdout is not None
+        assert waiting.stdout.readline() == "started\n"
+        monkeypatch.setenv("RANK", "0")
+        with Hook(tmp_path / "run") as first:
+            path = waiting.communicate(timeout=60)[0].strip()
+    assert path == first.path == str(tmp_path / "run-2")
 
 
 def test_an_invalid_rank_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

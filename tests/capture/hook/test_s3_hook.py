@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -95,25 +96,29 @@ def test_store_errors_are_reported_before_the_training(
 ) -> None:
     monkeypatch.setenv(name, value)
     with pytest.raises(StoreError, match=sentence):
-        Hook(f"{s3}/run")
+        Hook(f"{s3}/run", strict=True)
+    with Hook(f"{s3}/run") as hook:
+        assert re.search(f"{sentence}.*; training continues", hook.problems[0])
     assert spools() == []
 
 
 def test_a_missing_bucket_is_reported_before_the_training(s3: str) -> None:
     with pytest.raises(StoreError, match="there is no bucket not-made; create it"):
-        Hook("s3://not-made/run")
+        Hook("s3://not-made/run", strict=True)
     assert spools() == []
 
 
-def test_a_second_run_at_the_same_location_is_refused_without_harm(s3: str) -> None:
+def test_a_second_run_at_the_same_location_is_numbered(s3: str) -> None:
     with Hook(f"{s3}/run", collections={"inputs": SaveConfig(every=1)}) as hook:
         hook.step(inputs=batch(0), loss=0.0)
+        with Hook(f"{s3}/run") as other:
+            other.step(loss=1.0)
         with pytest.raises(AlreadyARun, match=f"{s3}/run: already holds a run"):
-            Hook(f"{s3}/run")
+            Hook(f"{s3}/run", strict=True)
         hook.step(inputs=batch(1), loss=0.0)
-    with pytest.raises(AlreadyARun, match=f"{s3}/run: already holds a run"):
-        Hook(f"{s3}/run")
+    assert other.path == f"{s3}/run-2"
     assert check_steps(open_run(f"{s3}/run")) == 2
+    assert open_run(f"{s3}/run-2").steps().tolist() == [0]
     assert spools() == []
 
 
@@ -126,7 +131,7 @@ def test_each_rank_uploads_its_data_and_has_one_writer(
     monkeypatch.setenv("RANK", "1")
     second = Hook(f"{s3}/run")
     with pytest.raises(SecondWriter, match="rank 1 already has a writer"):
-        Hook(f"{s3}/run")
+        Hook(f"{s3}/run", strict=True)
     for step in range(3):
         first.step(loss=float(step))
         second.step(loss=float(10 + step))

@@ -86,7 +86,7 @@ class AttachedHook(Hook):
         if isinstance(taker, InputTaker):
             taker.record_inputs(name, inputs)
 
-    def _open(self, *_: Any) -> OpenedRun:
+    def _open(self, *_: Any, **__: Any) -> OpenedRun:
         """Open the run; see `Hook`."""
         return claim(self._environment)
 

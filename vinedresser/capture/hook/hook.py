@@ -22,14 +22,14 @@ from vinedresser.capture.recording.session import Session
 from vinedresser.capture.recording.stopping import TrainingStopped
 from vinedresser.capture.requests.control import CaptureControl
 from vinedresser.capture.requests.trainer_requests import TrainerRequests
-from vinedresser.capture.run.claims import yield_run
+from vinedresser.capture.run.creating import open_for
 from vinedresser.capture.run.environment import Environment
 from vinedresser.capture.run.exit_recorder import ExitRecorder
-from vinedresser.capture.run.opening import OpenedRun, create_run, uncaptured_run
-from vinedresser.errors import ConfigError, StoreError, UploadFailed
+from vinedresser.capture.run.opening import OpenedRun, uncaptured_run
+from vinedresser.errors import ConfigError, RunError, StoreError
 from vinedresser.store.collections.collection import Collection
 from vinedresser.store.collections.schedule import SaveConfig
-from vinedresser.store.records import StopRecord, new_run
+from vinedresser.store.records import StopRecord
 from vinedresser.store.writing.record_queue import QueuePolicy
 
 if TYPE_CHECKING:
@@ -49,7 +49,8 @@ class Hook(ReportedValues):
 
     In a process launched by vinedresser (``VINEDRESSER_RUN`` is set), the hook ignores ``path``,
     writes to the launched run, and also captures the tensors that the launcher and its rules need.
-    In other processes, it creates a run at ``path`` and writes the exit record itself.
+    In other processes, it creates a run at ``path``, or at ``<path>-2``, ``<path>-3`` and so on if
+    there is one, and writes the exit record itself.
 
     Args:
         path: directory of the new run, or ``s3://bucket/prefix``.
@@ -60,13 +61,15 @@ class Hook(ReportedValues):
         policy: what to do when capture is faster than the store: "block" waits, "drop" drops steps,
             counts them and reports it.
         tunable: targets of tunable parameters by name; see `tunable`.
+        strict: raise an error if the run cannot be at ``path``. By default the reason is reported,
+            and the training continues without being captured.
 
     Raises:
         ConfigError: an argument is invalid, or the path is missing.
-        AlreadyARun: the path already holds a run.
-        SecondWriter: another hook of this rank writes to the run.
-        StoreError: the object store failed. A failure of the local disk, or of the process that
-            uploads, is reported like any other problem of the capture, and the training continues.
+        AlreadyARun: ``strict``, and the path already holds a run.
+        SecondWriter: ``strict``, and another process of this rank writes to the run.
+        NotARun: ``strict``, and the launched run is missing, or rank 0 did not create the run.
+        StoreError: ``strict``, and the disk or the object store failed.
     """
 
     def __init__(
@@ -79,29 +82,30 @@ class Hook(ReportedValues):
         total_steps: int | None = None,
         policy: QueuePolicy = "block",
         tunable: Mapping[str, Any] | None = None,
+        strict: bool = False,
     ) -> None:
         if policy not in ("block", "drop"):
             raise ConfigError(f"policy = {policy!r}: must be 'block' or 'drop'")
         self._environment = Environment.read()
         own = CaptureConfig.of(collections)
-        self._run = self._open(path, own, name, parameters, total_steps)
+        self._run = self._open(
+            path, own, name=name, parameters=parameters, total_steps=total_steps, strict=strict
+        )
         if self._environment.run:
             own = own.merged(CaptureConfig.from_json(self._run.record.capture))
         needs = CaptureConfig.from_json(self._run.record.needs)
         self._on_stop: Callable[[Path, int], None] | None = None
         self._begun = self._closed = False
         self._names = ModelNames()
-        self._session = Session(
-            self._run.storage,
-            self._environment.rank,
-            own.merged(needs).with_defaults(),
-            policy,
-            # The control is created below, from the session.
-            names=lambda: self._control.names(),  # noqa: PLW0108
-            stop=self._end_training,
-            look=self._look,
-            describe=lambda: self._control.describe(),  # noqa: PLW0108
-        )
+        config = own.merged(needs).with_defaults()
+        try:
+            self._session = self._new_session(config, policy)
+        except (RunError, StoreError) as error:
+            if strict:
+                raise
+            run = self._run
+            self._run = uncaptured_run(run.location, run.record, error, launched=run.launched)
+            self._session = self._new_session(config, policy)
         if self._run.failure:
             self._session.shield.report(self._run.failure)
         if self._run.upload is not None:
@@ -337,33 +341,23 @@ class Hook(ReportedValues):
             _LOG.info("not in the main thread: SIGTERM terminates the program at once")
 
     def _open(
-        self,
-        path: str | os.PathLike[str] | None,
-        own: CaptureConfig,
-        name: str | None,
-        parameters: Mapping[str, Any] | None,
-        total_steps: int | None,
+        self, path: str | os.PathLike[str] | None, own: CaptureConfig, **arguments: Any
     ) -> OpenedRun:
         """Open the launched run, or create one."""
-        launched = self._environment.run
-        if launched:
-            if path is not None:
-                _LOG.info("capturing into the launched run %s, not %s", launched, path)
-            try:
-                return yield_run(self._environment)
-            except StoreError as error:
-                return uncaptured_run(launched, new_run(launched), error, launched=True)
-        try:
-            return create_run(
-                path,
-                self._environment,
-                own.with_defaults(),
-                name=name,
-                parameters=parameters,
-                total_steps=total_steps,
-            )
-        except UploadFailed as error:
-            return uncaptured_run(str(path), new_run(str(path)), error)
+        return open_for(path, self._environment, own.with_defaults(), **arguments)
+
+    def _new_session(self, config: CaptureConfig, policy: QueuePolicy) -> Session:
+        return Session(
+            self._run.storage,
+            self._environment.rank,
+            config,
+            policy,
+            # The control is created later, from the session.
+            names=lambda: self._control.names(),  # noqa: PLW0108
+            stop=self._end_training,
+            look=self._look,
+            describe=lambda: self._control.describe(),  # noqa: PLW0108
+        )
 
     def _look(self) -> None:
         """Look for requests; called about once a second on the writer's thread."""

@@ -75,8 +75,8 @@ def claim(environment: Environment) -> OpenedRun:
 def yield_run(environment: Environment) -> OpenedRun:
     """Open the run for a hook that a launched script creates itself.
 
-    Attached hooks of this process are closed. If an attached hook, in this or another process, has
-    already claimed the launched run, open an additional run.
+    Attached hooks of this process are closed. If another hook, in this or another process, writes
+    or has written to the launched run, open an additional run.
 
     Raises:
         NotARun: the launched run is missing.
@@ -85,7 +85,8 @@ def yield_run(environment: Environment) -> OpenedRun:
         StoreError: the storage failed.
     """
     ATTACHMENT.retire()
-    if open_storage(environment.run).exists(ClaimRecord.KEY):
+    storage = open_storage(environment.run)
+    if storage.exists(ClaimRecord.KEY) or storage.exists(heartbeat_key(environment.rank)):
         return claim(environment)
     return launched_run(environment.run)
 

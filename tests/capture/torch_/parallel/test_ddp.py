@@ -290,4 +290,4 @@ def test_two_processes_that_claim_one_rank(tmp_path: Path, monkeypatch: pytest.M
             Hook(tmp_path / "run"),
             pytest.raises(SecondWriter, match="rank 1 already has a writer"),
         ):
-            Hook(tmp_path / "run")
+            Hook(tmp_path / "run", strict=True)

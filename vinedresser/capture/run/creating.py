@@ -1,0 +1,237 @@
+"""Creating the run of a training that nobody launched."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import math
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import PurePath
+from typing import Any, TypeVar
+
+from vinedresser.capture.config.capture_config import CaptureConfig
+from vinedresser.capture.run.claims import yield_run
+from vinedresser.capture.run.environment import Environment, versions
+from vinedresser.capture.run.opening import RETRIES, OpenedRun, uncaptured_run
+from vinedresser.capture.run.uploading import Upload
+from vinedresser.errors import AlreadyARun, ConfigError, KeyTaken, NotARun, RunError, StoreError
+from vinedresser.masking import masked_names
+from vinedresser.retrying import retry
+from vinedresser.store.records import (
+    RUN_VARIABLE,
+    ExitRecord,
+    RunRecord,
+    heartbeat_key,
+    new_run,
+    read_record,
+    write_record,
+)
+from vinedresser.store.storage import Storage, open_storage
+from vinedresser.store.storage.location import is_remote
+
+__all__ = ["open_for"]
+
+_LOG = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+# Seconds that other ranks wait for rank 0 to create the run.
+_PATIENCE = 60.0
+# Age in seconds at which a run without an end and without data of this rank is another one's.
+_RECENT = 600.0
+
+
+def open_for(
+    path: str | os.PathLike[str] | None,
+    environment: Environment,
+    config: CaptureConfig,
+    *,
+    name: str | None,
+    parameters: Mapping[str, Any] | None,
+    total_steps: int | None,
+    strict: bool,
+) -> OpenedRun:
+    """Open the run for a hook that a script creates: the launched one, or a new one.
+
+    If the path holds a run, the new one is at ``<path>-2``, ``<path>-3`` and so on.
+
+    Args:
+        path: location of a new run.
+        environment: environment of this process.
+        config: collections to capture.
+        name: name of a new run; None: the last part of its location.
+        parameters: hyperparameters; values that are not JSON types are stored as strings.
+        total_steps: expected number of steps.
+        strict: raise errors, and create the run at the path or not at all. Otherwise, the returned
+            run keeps nothing and says why: it is no reason to end a training.
+
+    Raises:
+        ConfigError: the path is None, or parameters is not a mapping.
+        RunError: ``strict``, and there is a run at the path, or none where it should be.
+        StoreError: ``strict``, and the object store failed, or the disk.
+    """
+    launched = environment.run
+    if launched and path is not None:
+        _LOG.info("capturing into the launched run %s, not %s", launched, path)
+    try:
+        if launched:
+            return yield_run(environment)
+        return _create_run(
+            path,
+            environment,
+            config,
+            name=name,
+            parameters=parameters,
+            total_steps=total_steps,
+            strict=strict,
+        )
+    except (RunError, StoreError) as error:
+        if strict:
+            raise
+        location = launched or str(path)
+        return uncaptured_run(location, new_run(location), error, launched=bool(launched))
+
+
+def _create_run(
+    path: str | os.PathLike[str] | None,
+    environment: Environment,
+    config: CaptureConfig,
+    *,
+    name: str | None,
+    parameters: Mapping[str, Any] | None,
+    total_steps: int | None,
+    strict: bool,
+) -> OpenedRun:
+    """Create a run; ranks other than 0 wait until rank 0 has created it.
+
+    Raises:
+        ConfigError: the path is None, or parameters is not a mapping.
+        AlreadyARun: the path already holds a run, and ``strict`` is set or several processes write
+            to an object store.
+        NotARun: rank 0 did not create the run in time.
+        StoreError: the object store failed, or the disk.
+    """
+    if path is None:
+        raise ConfigError(
+            "the run has no path: pass one, as in Hook('runs/name'), or start the program with "
+            f"`vinedresser run`, which sets {RUN_VARIABLE}"
+        )
+    path = os.fspath(path)
+    numbered = not strict and not (is_remote(path) and environment.world_size > 1)
+    if environment.rank:
+        return _join(path, environment, numbered=numbered)
+    record = replace(
+        new_run(name or PurePath(path).name, parameters, as_text=True),
+        command=list(sys.argv),
+        total_steps=total_steps,
+        versions=versions(),
+        world_size=environment.world_size,
+        capture=config.to_json(),
+        capture_digest=config.digest(),
+    )
+    if masked := masked_names(record.parameters):
+        _LOG.warning(
+            "parameters.%s looks like a secret; the run shows *** instead; pass secrets as "
+            "environment variables",
+            ", ".join(masked),
+        )
+    for number in itertools.count(1):
+        location = _numbered(path, number)
+        try:
+            opened = _create(
+                location, replace(record, name=name or PurePath(location).name), environment
+            )
+        except AlreadyARun:
+            if not numbered:
+                raise
+            continue
+        if number > 1:
+            _LOG.warning("%s already holds a run; this one is in %s", path, location)
+        return opened
+    raise AssertionError("numbers do not end")
+
+
+def _numbered(path: str, number: int) -> str:
+    return path if number == 1 else f"{path.rstrip('/')}-{number}"
+
+
+def _create(location: str, record: RunRecord, environment: Environment) -> OpenedRun:
+    """Create a run.
+
+    Raises:
+        AlreadyARun: the location already holds a run.
+        StoreError: the object store failed, or the disk.
+    """
+    upload = Upload.create(location, environment.rank) if is_remote(location) else None
+    storage = open_storage(location, anchor=RunRecord.KEY) if upload is None else upload.storage
+    try:
+        retry(
+            lambda: write_record(storage, record, exclusive=True),
+            StoreError,
+            RETRIES,
+            when=lambda error: not isinstance(error, KeyTaken),
+        )
+    except KeyTaken as error:
+        raise AlreadyARun(
+            f"{storage.location}: already holds a run; choose another location"
+        ) from error
+    if upload is not None:
+        upload.claim()
+    return OpenedRun(storage, record, launched=False, upload=upload)
+
+
+def _join(path: str, environment: Environment, *, numbered: bool) -> OpenedRun:
+    """Open the run that rank 0 creates.
+
+    Raises:
+        NotARun: rank 0 did not create the run in time.
+        StoreError: the storage failed.
+    """
+    if is_remote(path):
+        upload = Upload.create(path, environment.rank)
+        upload.claim()
+        record = _awaited(path, lambda: read_record(upload.storage, RunRecord))
+        return OpenedRun(upload.storage, record, launched=False, upload=upload)
+
+    def latest(seconds: float) -> tuple[Storage, RunRecord] | None:
+        """Return the last of the runs that may be meant, created at most so long ago."""
+        found = None
+        for number in itertools.count(1):
+            storage = open_storage(_numbered(path, number), anchor=RunRecord.KEY)
+            record = read_record(storage, RunRecord)
+            if record is None:
+                return found
+            over = storage.exists(ExitRecord.KEY) or storage.exists(heartbeat_key(environment.rank))
+            if not over and record.created > time.time() - seconds:
+                found = storage, record
+            if not numbered:
+                return storage, record
+        return found
+
+    try:
+        storage, record = _awaited(path, lambda: latest(_RECENT))
+    except NotARun:
+        # The clocks of two machines may differ.
+        late = latest(math.inf)
+        if late is None:
+            raise
+        storage, record = late
+    return OpenedRun(storage, record, launched=False)
+
+
+def _awaited(path: str, read: Callable[[], T | None]) -> T:
+    """Return what rank 0 writes.
+
+    Raises:
+        NotARun: it is not there in time.
+    """
+    deadline = time.monotonic() + _PATIENCE
+    while (found := read()) is None:
+        if time.monotonic() > deadline:
+            raise NotARun(f"{path}: rank 0 did not create the run in {_PATIENCE:.0f} s")
+        time.sleep(0.05)
+    return found
