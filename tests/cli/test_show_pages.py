@@ -127,7 +127,7 @@ def test_captured_saliency(here: Path, said: Said) -> None:
         for _ in range(3):
             model(torch.rand(4, 1, 8, 8)).logsumexp(1).sum().backward()
             optimizer.step()
-    told = "3 examples at steps 0, 2"
+    told = "terms of the loss at steps 0, 2"
     assert said("show", "run", "--saliency") == (0, f"run-saliency.html {told}")
     assert said("show", "run", "--saliency", "--draw", "a.png") == (0, f"a.png {told}")
     assert (here / "a.png").read_bytes().startswith(b"\x89PNG")
@@ -179,6 +179,45 @@ def test_attention_that_cannot_be_shown(
     tensors = {"attention/a": np.full((2, 1, 3, 3), 1 / 3)}
     make_run(here / "run", [step_record(5, tensors=tensors)])
     code, output = said("show", "run", "--attention", *options)
+    assert code == 2
+    assert problem in output
+    assert sorted(one.name for one in here.iterdir()) == ["run"]
+
+
+def test_explain_a_run(here: Path, said: Said) -> None:
+    torch.manual_seed(0)
+    model = nn.Linear(3, 2)
+    names = ("weights", "biases", "model_inputs", "loss_terms")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with Hook(here / "run", collections=dict.fromkeys(names, SaveConfig(every=1))) as hook:
+        hook.watch(model, optimizer=optimizer)
+        model(torch.rand(4, 3)).logsumexp(1).sum().backward()
+        optimizer.step()
+    module = f"explained_{os.getpid()}"
+    source = "from torch import nn\ndef build():\n    return nn.Linear(3, 2)\n"
+    (here / f"{module}.py").write_text(source, encoding="utf-8")
+    told = "4 examples; those of train step 0"
+    assert said("explain", "run") == (0, f"run-explain.html {told}")
+    options = ("--model", f"{module}:build", "--draw", "page.html")
+    assert said("explain", "run", *options) == (0, f"page.html {told}")
+    assert (here / "page.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["run"], "set [capture.loss_terms] every = 100, rows = 6, or give --model"),
+        (["run", "--window", "3"], "--window is for a monitor.toml, and this is a run"),
+        (["run", "--draw", "a.png"], "--draw a.png: unknown format of explain; use .html"),
+        (["none"], "none: not a run"),
+        (["monitor.toml", "--log"], "monitor.toml: --model, --draw and --log are for runs"),
+    ],
+)
+def test_what_cannot_be_explained(
+    here: Path, said: Said, arguments: list[str], problem: str
+) -> None:
+    make_run(here / "run", [step_record(5, scalars={"losses/a": 1.0})])
+    code, output = said("explain", *arguments)
     assert code == 2
     assert problem in output
     assert sorted(one.name for one in here.iterdir()) == ["run"]

@@ -13,8 +13,9 @@ from vinedresser import __version__
 from vinedresser.cli.capturing import capture
 from vinedresser.cli.comparing import compare
 from vinedresser.cli.deploying import deploy
+from vinedresser.cli.explaining import explain
 from vinedresser.cli.inspecting import judge, show
-from vinedresser.cli.monitoring import explain, monitor
+from vinedresser.cli.monitoring import monitor
 from vinedresser.cli.pruning import prune
 from vinedresser.cli.rules import rules
 from vinedresser.cli.running import run

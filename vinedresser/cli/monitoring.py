@@ -1,4 +1,4 @@
-"""`vinedresser monitor` and `vinedresser explain`: watch a served model, and explain its alerts."""
+"""`vinedresser monitor`: watch a served model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 
 from vinedresser.cli.interrupts import ending_flow, exit_code
 
-__all__ = ["explain", "monitor"]
+__all__ = ["monitor"]
 
 
 def monitor(
@@ -54,38 +54,3 @@ def monitor(
     if page.exists():
         console.print(f"report {relative(page)}", soft_wrap=True)
     sys.exit(exit_code(1 if found.alert or found.problems else 0))
-
-
-def explain(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A monitor.toml.")],
-    *,
-    window: Annotated[
-        int | None, typer.Option(help="Number of a window (default: that of the last alert).")
-    ] = None,
-) -> None:
-    """Show where the model looks in the requests of an alert, beside the baseline.
-
-    Computes saliency maps of the requests of the window, and shows them in MLflow.
-    """
-    from vinedresser.cli.views.console import console, relative, say
-    from vinedresser.infra.prefect_environment import prepare_prefect
-    from vinedresser.tasks.config.monitor_file import load_monitor
-    from vinedresser.tasks.stores import ensure_store
-
-    checked = load_monitor(file)
-    ensure_store(checked.state)
-    say("starting Prefect and MLflow ...")
-    prefect_serves = prepare_prefect(checked.state)
-    from vinedresser.flows.explain import explain as explain_flow
-
-    prefect_serves()
-    with ending_flow(checked.state):
-        state = explain_flow(checked.path, window=window, return_state=True)
-    found = state.result(raise_on_failure=False)
-    if isinstance(found, BaseException):
-        raise found
-    assert found is not None, "only alerts of an automation wait for others"
-    console.print(
-        f"{checked.name}, window {found.record.window}: {found.record.text}", soft_wrap=True
-    )
-    console.print(f"report {relative(found.page)}   mlflow {found.record.run_id}", soft_wrap=True)

@@ -100,13 +100,13 @@ def test_the_page_and_the_pictures(tmp_path: Path) -> None:
     assert saliency_steps(run).tolist() == [0, 1]
     found = captured_over_steps(run)
     page = Page(write_captured_saliency(run, found, tmp_path / "page.html"))
-    assert page.html.count("data:image/png") == 2 * 4 * 2
+    assert page.html.count("data:image/png") == 2 * 3 * 2
     assert page.text.count("complete (relative error") == 2
-    assert page.text.count("complete, error") == 2 * 4
+    assert page.text.count("complete, error") == 2 * 3
     assert "what raises the loss (orange)" in page.text
     write_captured_saliency(run, found, tmp_path / "maps.png")
     with Image.open(tmp_path / "maps.png") as picture:
-        assert picture.size == (8 * 8 + 7, 2 * 8 + 1)
+        assert picture.size == (6 * 8 + 5, 2 * 8 + 1)
 
 
 def test_tokens_and_what_is_not_covered(tmp_path: Path) -> None:

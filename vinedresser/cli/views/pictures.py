@@ -13,7 +13,14 @@ from vinedresser.errors import ConfigError
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.storage import LocalStorage, parse_location
 
-__all__ = ["draw_attention", "draw_embeddings", "draw_mispredictions", "draw_saliency", "log_page"]
+__all__ = [
+    "draw_attention",
+    "draw_embeddings",
+    "draw_explanation",
+    "draw_mispredictions",
+    "draw_saliency",
+    "log_page",
+]
 
 
 def draw_attention(
@@ -167,7 +174,7 @@ def draw_saliency(run: Run, target: Path | None, *, model: str | None) -> Path:
 
         captured = captured_over_steps(run)
         write_captured_saliency(run, captured, place)
-        steps, examples = [one.step for one in captured], len(captured[-1].inputs)
+        steps, what = [one.step for one in captured], "terms of the loss"
     else:
         from vinedresser.explain.saliency.over_steps import (
             saliency_over_steps,
@@ -176,9 +183,40 @@ def draw_saliency(run: Run, target: Path | None, *, model: str | None) -> Path:
 
         found = saliency_over_steps(run, _built(model))
         write_saliency_steps(run, found, place)
-        steps, examples = list(found.steps), len(found.inputs)
+        steps, what = list(found.steps), f"{len(found.inputs)} examples"
     listed = ", ".join(map(str, steps))
-    console.print(f"{place}   {examples} examples at steps {listed}", soft_wrap=True)
+    console.print(f"{place}   {what} at steps {listed}", soft_wrap=True)
+    return place
+
+
+def draw_explanation(run: Run, target: Path | None, *, model: str | None) -> Path:
+    """Write the page that explains a run, and print its path.
+
+    Args:
+        run: the run.
+        target: the .html file; None: NAME-explain.html in the working directory.
+        model: ``module:function`` that returns the model; None: explain the loss by the terms that
+            were captured.
+
+    Returns:
+        Path of the file.
+
+    Raises:
+        ConfigError: there is no such function, no inputs were captured, or the model does not fit.
+        UnknownStep: the weights were not captured in full, or no terms without a model.
+        SaliencyError: the model's output cannot be explained.
+        CorruptData: the bytes on disk do not match their checksum.
+        StoreError: the file cannot be written.
+    """
+    from vinedresser.explain.runs.explaining import explain_captured, explain_model
+    from vinedresser.explain.runs.page import write_run_explanation
+
+    place = _page(run, target, "explain", ".html")
+    found = explain_captured(run) if model is None else explain_model(run, _built(model))
+    write_run_explanation(found, place)
+    console.print(
+        f"{place}   {len(found.examples.classes)} examples; {found.origin}", soft_wrap=True
+    )
     return place
 
 

@@ -17,9 +17,10 @@ from safetensors.numpy import load_file, save_file
 from vinedresser.columns.rows import host_array
 from vinedresser.drift import Baseline
 from vinedresser.errors import DriftError
-from vinedresser.explain.alerts.explained import is_class
 from vinedresser.explain.alerts.matching import spread_sample
-from vinedresser.explain.alerts.served_model import as_input, baseline_data, served_model
+from vinedresser.explain.alerts.served_model import baseline_data, served_model
+from vinedresser.explain.examples.explained import is_class
+from vinedresser.explain.saliency.model_input import as_input
 from vinedresser.serving import describe, describe_model
 
 __all__ = ["InputSample", "main", "read_sample"]

@@ -5,27 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.explain.alerts.cells import Cell
-from vinedresser.explain.alerts.explained import Explained
 from vinedresser.explain.alerts.files import PAGE, SHEET
 from vinedresser.explain.alerts.map_shift import MapShift, mean_map
 from vinedresser.explain.charts.svg import Svg
+from vinedresser.explain.examples.cells import Cell
+from vinedresser.explain.examples.explained import Explained
+from vinedresser.explain.examples.pictures import cell_sheet, contact_rows
 from vinedresser.explain.formatting import number
 from vinedresser.explain.reports.templating import write_page
-from vinedresser.explain.saliency import SheetRow, Tile, sheet, sheet_png, tiles
+from vinedresser.explain.saliency import SheetRow, Tile, sheet, sheet_png
 from vinedresser.explain.saliency.overlays import overlay
 from vinedresser.store.storage import LocalStorage
 
 __all__ = ["ExplanationPage", "FeatureLine", "write_explanation"]
 
-# Pictures in a row, with room for their text; a multiple of two, and of three.
-_PER_ROW = 6
-_MOST_EXAMPLES, _MOST_IN_CELL = 15, 6
 _MOST_FEATURES = 20
 
 
@@ -88,7 +85,7 @@ class ExplanationPage:
         if self.now is None or self.before is None or self.now.result.map is None:
             return None
         drawn = [
-            Tile(overlay(_mean_image(one.inputs), mean_map(one.looks).astype(np.float32)), (text,))
+            Tile(_mean(one), (text,))
             for one, text in ((self.now, "requests"), (self.before, "baseline"))
         ]
         return sheet("Mean saliency, over the mean image", [SheetRow("", drawn)])
@@ -104,7 +101,7 @@ class ExplanationPage:
         """Groups of predictions with their title; [] of rows."""
         if self.now is None or self.now.result.map is None:
             return []
-        return [(group.title, self._cell(self.now, group)) for group in self.groups]
+        return [(group.title, cell_sheet(self.now, group)) for group in self.groups]
 
     @property
     def lines(self) -> list[FeatureLine]:
@@ -125,27 +122,7 @@ class ExplanationPage:
         both = [("request", self.now)]
         if self.before is not None:
             both.append(("baseline", self.before))
-        return [row for name, one in both for row in _contact(name, one)]
-
-    def _cell(self, now: Explained, group: Cell) -> Svg:
-        pairs = _pairs(now)
-        pictures: list[Tile] = []
-        for place in group.places[:_MOST_IN_CELL]:
-            image, drawn = pairs[place]
-            confidence = now.confidence[place]
-            sure = "" if np.isnan(confidence) else f", {confidence:.0%}"
-            pictures += [
-                Tile(image.pixels, (f"{now.classes[place]}{sure}",)),
-                Tile(drawn.pixels, ("for the prediction", *drawn.lines)),
-            ]
-            if place in now.for_true:
-                [(_, for_true)] = tiles(now.inputs[place : place + 1], now.for_true[place])
-                pictures.append(Tile(for_true.pixels, ("for the true class", *for_true.lines)))
-        rows = [
-            SheetRow("", pictures[start : start + _PER_ROW])
-            for start in range(0, len(pictures), _PER_ROW)
-        ]
-        return sheet(group.title, rows)
+        return [row for name, one in both for row in contact_rows(name, one)]
 
     def _feature(self, place: int) -> str:
         known = place < len(self.feature_names)
@@ -168,22 +145,8 @@ def write_explanation(page: ExplanationPage, folder: Path) -> None:
         LocalStorage(folder).put(SHEET, [sheet_png(rows)])
 
 
-def _contact(name: str, one: Explained) -> list[SheetRow]:
-    pairs = _pairs(one)[:_MOST_EXAMPLES]
-    pictures = [tile for pair in pairs for tile in pair]
-    return [
-        SheetRow(name if start == 0 else "", pictures[start : start + _PER_ROW])
-        for start in range(0, len(pictures), _PER_ROW)
-    ]
-
-
-def _pairs(one: Explained) -> list[tuple[Tile, Tile]]:
-    return [
-        (Tile(image.pixels, (one.classes[place],)), drawn)
-        for place, (image, drawn) in enumerate(tiles(one.inputs, one.result))
-    ]
-
-
-def _mean_image(inputs: NDArray[Any]) -> NDArray[np.float64]:
-    mean: NDArray[np.float64] = inputs.astype(np.float64).mean(0)
-    return mean
+def _mean(one: Explained) -> NDArray[np.uint8]:
+    """Return the mean map over the mean image, uint8 [H, W, 3]."""
+    image = one.inputs.astype(np.float64).mean(0)
+    drawn = mean_map(one.looks).astype(np.float32)
+    return overlay(image, drawn, channels_last=one.channels_last)

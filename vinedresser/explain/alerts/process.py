@@ -10,20 +10,20 @@ import numpy as np
 
 from vinedresser.errors import SaliencyError
 from vinedresser.explain.alerts.baseline import InputSample, read_sample
-from vinedresser.explain.alerts.cells import cells
-from vinedresser.explain.alerts.explained import (
-    Explained,
-    class_index,
-    class_name,
-    class_names,
-    explained,
-)
 from vinedresser.explain.alerts.files import FIGURES
 from vinedresser.explain.alerts.map_shift import MapShift, map_shift
 from vinedresser.explain.alerts.matching import matched_sample, spread_sample
 from vinedresser.explain.alerts.page import ExplanationPage, write_explanation
-from vinedresser.explain.alerts.served_model import as_input, served_model
-from vinedresser.explain.saliency import saliency
+from vinedresser.explain.alerts.served_model import served_model
+from vinedresser.explain.examples.cells import cells
+from vinedresser.explain.examples.explained import (
+    Explained,
+    class_index,
+    class_name,
+    class_names,
+    explain_true,
+    explained,
+)
 from vinedresser.serving import Requests, RequestStore
 from vinedresser.store.storage import LocalStorage
 
@@ -119,15 +119,12 @@ def _of_requests(
         method=explain["method"],
     )
     made.true[:] = [true[row] for row in chosen]
-    for place, row in enumerate(chosen):
-        target = class_index(known.labels[row], classes)
-        if row in wrong and target is not None:
-            made.for_true[place] = saliency(
-                model,
-                as_input(model, made.inputs[place : place + 1]),
-                target,
-                method=explain["method"],
-            )
+    targets = {
+        place: target
+        for place, row in enumerate(chosen)
+        if row in wrong and (target := class_index(known.labels[row], classes)) is not None
+    }
+    explain_true(made, model, targets, explain["method"])
     return made
 
 

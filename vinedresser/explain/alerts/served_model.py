@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from vinedresser.errors import ConfigError
 from vinedresser.infra.entry import function_named
 from vinedresser.pruning.rounds.loading import load_weights
 
-__all__ = ["as_input", "baseline_data", "served_model"]
+__all__ = ["baseline_data", "served_model"]
 
 
 def served_model(build: str, weights: str | None) -> Any:
@@ -51,22 +50,3 @@ def baseline_data(data: str) -> tuple[Any, Sequence[Any] | None]:
     if len(inputs) != len(labels):
         raise ConfigError(f"{data}: returned {len(inputs)} inputs and {len(labels)} labels")
     return inputs, labels
-
-
-def as_input(model: Any, values: Any) -> Any:
-    """Return inputs as a model takes them: tensors of its precision and device, if it is torch's.
-
-    Args:
-        model: the model.
-        values: an array [N, ...] of a request's or a baseline's inputs, or anything else, which is
-            returned as it is.
-    """
-    torch = sys.modules.get("torch")
-    if torch is None or not isinstance(model, torch.nn.Module):
-        return values
-    tensor = torch.as_tensor(values)
-    parameter = next(model.parameters(), None)
-    if parameter is None:
-        return tensor
-    dtype = parameter.dtype if tensor.is_floating_point() else tensor.dtype
-    return tensor.to(parameter.device, dtype)

@@ -23,6 +23,8 @@ __all__ = [
     "example_tiles",
     "hard_examples",
     "ranked_rows",
+    "row_inputs",
+    "share_of_prediction",
 ]
 
 _MOST_EXAMPLES = 8
@@ -173,6 +175,20 @@ def ranked_rows(seen: LastBatches) -> list[RankedRow]:
 
 def _inputs(seen: LastBatches, rows: Sequence[RankedRow]) -> NDArray[np.float64] | None:
     """Return the model input of these rows, float64 [rows, ...]; None if not captured."""
+    found = row_inputs(seen, rows)
+    return None if found is None else np.asarray(found, np.float64)
+
+
+def row_inputs(seen: LastBatches, rows: Sequence[RankedRow]) -> NDArray[Any] | None:
+    """Return the model input of some rows.
+
+    Args:
+        seen: the batches.
+        rows: the rows.
+
+    Returns:
+        [rows, ...] in the dtype of the input; None if it was not captured.
+    """
     name = _input_name(seen.batches)
     if name is None:
         return None
@@ -181,7 +197,7 @@ def _inputs(seen: LastBatches, rows: Sequence[RankedRow]) -> NDArray[np.float64]
         value = batch.inputs.get(name)
         if value is None or len(value) != len(batch.compared.labels):
             return None
-        found.append(np.asarray(value[row], np.float64))
+        found.append(value[row])
     same = len({one.shape for one in found}) == 1
     return np.stack(found) if same else None
 
@@ -276,11 +292,30 @@ def _predicted(seen: LastBatches, batch: Batch, row: int, classes: Sequence[str]
         place = int(prediction.argmax())
         return f"{class_name(place, classes)} ({_share(seen, prediction)[place]:.0%})"
     if seen.task == "binary":
-        value = float(prediction.item())
-        chance = 1 / (1 + np.exp(-np.clip(value, -500, 500)))
-        chance = chance if seen.identity.takes == "logits" else value
+        chance = _chance(seen, prediction)
         return f"{class_name(int(chance > 0.5), classes)} ({max(chance, 1 - chance):.0%})"
     return _listed(prediction)
+
+
+def share_of_prediction(seen: LastBatches, batch: Batch, row: int) -> float:
+    """Return the probability of the predicted class of a row; NaN if there is none."""
+    prediction = batch.compared.predictions[row]
+    if not np.isfinite(prediction).all():
+        return float("nan")
+    if seen.task == "classes" and prediction.ndim == 1:
+        return float(_share(seen, prediction).max())
+    if seen.task == "binary":
+        chance = _chance(seen, prediction)
+        return max(chance, 1 - chance)
+    return float("nan")
+
+
+def _chance(seen: LastBatches, prediction: NDArray[np.float64]) -> float:
+    """Return the probability of the second of two classes, given their only output."""
+    value = float(prediction.item())
+    if seen.identity.takes != "logits":
+        return value
+    return float(1 / (1 + np.exp(-np.clip(value, -500, 500))))
 
 
 def _share(seen: LastBatches, prediction: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -10,7 +10,7 @@ from vinedresser.errors import SaliencyError
 from vinedresser.explain.saliency.options import Method, Postprocess, check_option
 from vinedresser.explain.saliency.result import Saliency
 
-__all__ = ["saliency"]
+__all__ = ["channels_are_last", "saliency"]
 
 
 def saliency(
@@ -46,13 +46,12 @@ def saliency(
     check_option("method", method, Method)
     check_option("postprocess", postprocess, Postprocess)
     keras = sys.modules.get("keras")
-    last = False
-    if keras is not None and isinstance(model, keras.Model):
-        last = keras.config.image_data_format() == "channels_last"
-        if keras.backend.backend() == "tensorflow":
-            from vinedresser.explain.saliency.keras_.fullgrad import fullgrad as of_keras
+    last = channels_are_last(model)
+    is_keras = keras is not None and isinstance(model, keras.Model)
+    if keras is not None and is_keras and keras.backend.backend() == "tensorflow":
+        from vinedresser.explain.saliency.keras_.fullgrad import fullgrad as of_keras
 
-            return of_keras(model, inputs, targets, method, postprocess, channels_last=last)
+        return of_keras(model, inputs, targets, method, postprocess, channels_last=last)
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(model, torch.nn.Module):
         raise SaliencyError(
@@ -62,3 +61,11 @@ def saliency(
     from vinedresser.explain.saliency.torch_.fullgrad import fullgrad
 
     return fullgrad(model, inputs, targets, method, postprocess, channels_last=last)
+
+
+def channels_are_last(model: Any) -> bool:
+    """Return whether a model takes images with the channels as the last axis."""
+    keras = sys.modules.get("keras")
+    if keras is None or not isinstance(model, keras.Model):
+        return False
+    return bool(keras.config.image_data_format() == "channels_last")

@@ -18,8 +18,8 @@ from vinedresser.store.storage import LocalStorage
 
 __all__ = ["write_captured_saliency"]
 
-# Each has two pictures in a row.
-_EXAMPLES = 4
+# Each has two pictures in a row, with room for their text.
+_EXAMPLES = 3
 
 
 def write_captured_saliency(

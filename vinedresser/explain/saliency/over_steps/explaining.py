@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 
 from vinedresser.errors import ConfigError
 from vinedresser.explain.saliency.explanation import saliency
+from vinedresser.explain.saliency.model_input import as_input, plain_inputs
 from vinedresser.explain.saliency.over_steps.weights import captured_steps, load_step
 from vinedresser.explain.saliency.result import Saliency
 from vinedresser.explain.saliency.spread import spread
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.step_record import Mode
 
-__all__ = ["SaliencyOverSteps", "saliency_over_steps"]
+__all__ = ["SaliencyOverSteps", "captured_examples", "check_model", "saliency_over_steps"]
 
 _EXAMPLES = 6
 
@@ -55,16 +56,11 @@ def saliency_over_steps(run: Run, model: Any) -> SaliencyOverSteps:
         SaliencyError: the model's output cannot be explained.
         CorruptData: the bytes on disk do not match their checksum.
     """
-    torch = sys.modules.get("torch")
-    if torch is None or not isinstance(model, torch.nn.Module):
-        raise ConfigError(f"--model returned {type(model).__name__}; return a torch.nn.Module")
-    inputs, origin = _examples(run)
+    check_model(model)
+    inputs, origin = captured_examples(run)
     mode, captured = captured_steps(run, model)
     steps = spread(captured)
-    floats = next((one.dtype for one in model.parameters()), torch.float32)
-    whole = inputs.dtype.kind in "iu"
-    given = torch.tensor(inputs.astype(np.int64 if whole else np.float64))
-    given = given if whole else given.to(floats)
+    given = as_input(model, plain_inputs(inputs))
     results: list[Saliency] = []
     targets: list[int] | None = None
     for step in reversed(steps):
@@ -74,7 +70,18 @@ def saliency_over_steps(run: Run, model: Any) -> SaliencyOverSteps:
     return SaliencyOverSteps(inputs, origin, steps, results[::-1])
 
 
-def _examples(run: Run) -> tuple[NDArray[Any], str]:
+def check_model(model: Any) -> None:
+    """Check what the function of the user's returned.
+
+    Raises:
+        ConfigError: it is not a torch.nn.Module.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(model, torch.nn.Module):
+        raise ConfigError(f"--model returned {type(model).__name__}; return a torch.nn.Module")
+
+
+def captured_examples(run: Run) -> tuple[NDArray[Any], str]:
     """Return rows of the first input of the model, of the last evaluation or else train step.
 
     Raises:

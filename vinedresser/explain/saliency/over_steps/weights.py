@@ -12,7 +12,7 @@ from vinedresser.errors import ConfigError, UnknownStep
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.step_record import Mode
 
-__all__ = ["captured_steps", "load_step"]
+__all__ = ["captured_steps", "last_step", "load_step"]
 
 _KINDS = ("weights", "biases", "buffers")
 # Counts batches, and is not used in evaluation mode.
@@ -32,19 +32,41 @@ def captured_steps(run: Run, model: Any) -> tuple[Mode, NDArray[np.int64]]:
     Raises:
         UnknownStep: there is none; the message names a tensor that is missing.
     """
+    found = _steps(run, model)
+    best = max(found, key=lambda mode: len(found[mode]))
+    return best, found[best]
+
+
+def last_step(run: Run, model: Any) -> tuple[Mode, int]:
+    """Return the mode and number of the last of these steps.
+
+    Raises:
+        UnknownStep: there is none; the message names a tensor that is missing.
+    """
+    found = [(int(steps[-1]), mode) for mode, steps in _steps(run, model).items() if len(steps)]
+    # Of both at one step, the weights are the same.
+    step, mode = max(found, key=lambda one: one[0])
+    return mode, step
+
+
+def _steps(run: Run, model: Any) -> dict[Mode, NDArray[np.int64]]:
+    """Return the steps at which all weights were captured in full, by mode.
+
+    Raises:
+        UnknownStep: there is none.
+    """
     names = list(_names(run, model).values())
     modes: tuple[Mode, ...] = ("train", "eval")
-    found = {}
+    found: dict[Mode, NDArray[np.int64]] = {}
     for mode in modes:
         steps = [run.tensor(name).steps(mode) for name in names]
         found[mode] = np.array(sorted(set(steps[0]).intersection(*steps[1:])), np.int64)
-    best = max(modes, key=lambda mode: len(found[mode]))
-    if not len(found[best]):
+    if not any(map(len, found.values())):
         raise UnknownStep(
             f"{run.path}: no step has all weights of the model in full; set [capture.weights], "
             "[capture.biases] and [capture.buffers] every = 100"
         )
-    return best, found[best]
+    return found
 
 
 def load_step(run: Run, model: Any, mode: Mode, step: int) -> None:

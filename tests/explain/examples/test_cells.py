@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vinedresser.explain.alerts.cells import cells
+from vinedresser.explain.examples.cells import cells
 
 
 def test_wrong_predictions_come_by_confusion_cell_largest_first() -> None:

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.explain.alerts.served_model import as_input
 from vinedresser.explain.saliency import Saliency, saliency
 from vinedresser.explain.saliency.batches import joined
+from vinedresser.explain.saliency.explanation import channels_are_last
+from vinedresser.explain.saliency.model_input import as_input
 from vinedresser.explain.saliency.options import Method
 
-__all__ = ["Explained", "class_index", "class_name", "class_names", "explained", "is_class"]
+__all__ = [
+    "Explained",
+    "class_index",
+    "class_name",
+    "class_names",
+    "explain_true",
+    "explained",
+    "is_class",
+]
 
 # Examples whose saliency is computed together.
 _BATCH = 16
@@ -30,6 +40,7 @@ class Explained:
         confidence: of the prediction, NaN if unknown [N].
         true: name of the true class of each; None where it is unknown.
         for_true: saliency for the true class of each, by its place, where it is not the predicted.
+        channels_last: the channels of images are the last axis.
     """
 
     inputs: NDArray[Any]
@@ -38,6 +49,7 @@ class Explained:
     confidence: NDArray[np.float64]
     true: list[str | None]
     for_true: dict[int, Saliency]
+    channels_last: bool = False
 
     @property
     def looks(self) -> NDArray[np.floating[Any]]:
@@ -79,7 +91,25 @@ def explained(
         targets = predictions[some].tolist() if predictions is not None and known else None
         parts.append(saliency(model, as_input(model, inputs[some]), targets, method=method))
     true: list[str | None] = [None] * len(names)
-    return Explained(inputs, joined(parts), names, confidence, true, {})
+    last = channels_are_last(model)
+    return Explained(inputs, joined(parts), names, confidence, true, {}, last)
+
+
+def explain_true(made: Explained, model: Any, targets: Mapping[int, int], method: Method) -> None:
+    """Add saliency for the true classes of some examples.
+
+    Args:
+        made: the examples.
+        model: the model.
+        targets: number of the true class, by place of the example.
+        method: what the maps show.
+
+    Raises:
+        SaliencyError: the model's output cannot be explained.
+    """
+    for place, target in targets.items():
+        given = as_input(model, made.inputs[place : place + 1])
+        made.for_true[place] = saliency(model, given, target, method=method)
 
 
 def is_class(predictions: NDArray[Any] | None) -> bool:
