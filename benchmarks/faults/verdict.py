@@ -47,7 +47,7 @@ class Verdict:
 
     @property
     def signs(self) -> list[Finding]:
-        """Alarms about the training: "watched nothing" detects no fault."""
+        """Alarms about the training, not about a rule that failed."""
         return [one for one in self.alarms if one.statistic or one.fault]
 
     @property

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tests.paths import TESTS
-from vinedresser.rules.engine import NOT_APPLICABLE
+from vinedresser.rules.engine import NO_DATA
 from vinedresser.rules.judge import judge
 from vinedresser.rules.registry import RULES
 from vinedresser.rules.root_cause import root_causes
@@ -137,7 +137,7 @@ DOES_NOT_APPLY: dict[str, dict[str, str]] = {
 def found(run: Run) -> list[Finding]:
     """Return the default rules' findings; assert that none is about a rule itself."""
     findings = judge(run, [kind() for kind in RULES.values()])
-    about = [one.seen for one in findings if not one.statistic and one.rule != NOT_APPLICABLE]
+    about = [one.seen for one in findings if not one.statistic and one.rule != NO_DATA]
     assert about == []
     return [one for one in findings if one.statistic]
 

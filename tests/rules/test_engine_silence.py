@@ -110,13 +110,13 @@ def test_a_rule_that_has_stopped_keeps_the_silent_ones_silent(tmp_path: Path) ->
     assert found == [["loss_above", "loss_above"], ["loss_above"], ["loss_above"]]
 
 
-def test_rules_that_do_not_apply_are_one_finding_about_the_last_step(tmp_path: Path) -> None:
+def test_rules_without_data_are_one_finding_about_the_last_step(tmp_path: Path) -> None:
     run = make_run(tmp_path, [*losses(1, 1), step_record(7, scalars={LOSS: 1.0})])
     engine = begun([RULES["vanishing_gradient"](), Overfitting()], run)
     for step in run.follow():
         engine.update(step)
     (finding,) = engine.finish()
-    assert finding.rule == "not_applicable"
+    assert finding.rule == "no_data"
     assert finding.severity == "info"
     assert (finding.step, finding.since, finding.mode, finding.rank) == (7, 7, "train", 0)
     assert (finding.tensor, finding.statistic) == ("", "")
@@ -124,17 +124,3 @@ def test_rules_that_do_not_apply_are_one_finding_about_the_last_step(tmp_path: P
     assert finding.evidence == {"rules": ["vanishing_gradient", "overfitting"]}
     assert finding.cause
     assert finding.remedy
-
-
-def test_a_single_rule_that_does_not_apply_is_named(tmp_path: Path) -> None:
-    run = make_run(tmp_path, losses(1, 1))
-    engine = begun([Overfitting()], run)
-    for step in run.follow():
-        engine.update(step)
-    (finding,) = engine.finish()
-    assert finding.seen == "1 rule does not apply to this run (no evaluations): overfitting"
-
-
-def test_an_engine_without_steps_has_nothing_to_say_about_what_a_run_lacks(tmp_path: Path) -> None:
-    engine = begun([Overfitting()], make_run(tmp_path, []))
-    assert [one.rule for one in engine.finish() if one.rule == "not_applicable"] == []

@@ -3,21 +3,39 @@
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 from vinedresser.rules.base import Rule
-from vinedresser.rules.rule_runner import WATCHED_NOTHING, RuleRunner
+from vinedresser.rules.rule_runner import RuleRunner
 from vinedresser.rules.signals.base import SignalPool
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
-__all__ = ["NOT_APPLICABLE", "NO_DATA", "Engine"]
+__all__ = ["NO_DATA", "Engine"]
 
-# Rule names of the findings that list the rules that do not apply, and those that miss data.
-NOT_APPLICABLE = "not_applicable"
+# Rule name of the finding about the rules that had nothing to look at.
 NO_DATA = "no_data"
+# What provides missing data: for a training with a hook, and for one without.
+_ADVICE = {
+    "losses": (
+        "give the hook the loss: Hook(…).watch(model, loss=…), or hook.save('losses/…', …)",
+        "losses are seen in the backward pass, or as those of a loss module",
+    ),
+    "labels": (
+        "give the hook the loss: Hook(…).watch(model, loss=…), or loss = hook.loss(function)",
+        "labels are seen as those of torch's losses; add a Hook for a loss of your own",
+    ),
+    "metrics": (
+        "hook.metric('accuracy', …) at each step or evaluation",
+        "add a Hook and hook.metric('accuracy', …) at each step or evaluation",
+    ),
+    "evaluations": (
+        "evaluate with model.eval() and torch.no_grad(), or in `with hook.mode('eval')`",
+        "evaluate the model in the script: torch in eval mode, XGBoost with evals",
+    ),
+}
 
 
 class Engine:
@@ -56,18 +74,23 @@ class Engine:
         silence = self.idle(step.time)
         self._pool.update(step)
         found = self._filtered((runner, runner.update(step)) for runner in self._runners)
-        return silence + _joined(found)
+        return silence + found
 
     def idle(self, until: float) -> list[Finding]:
         """Report that no step was committed up to a time, in seconds since the epoch."""
         return self._filtered((runner, runner.idle(until)) for runner in self._timed)
 
-    def finish(self) -> list[Finding]:
-        """Report the end of the run; return the rules' last findings."""
-        found = _joined(self._filtered((runner, runner.finish()) for runner in self._runners))
-        unfit = {runner.rule.name: runner.lacks for runner in self._runners if runner.lacks}
-        if unfit and self._last is not None:
-            found.append(_not_applicable(self._last, unfit))
+    def finish(self, *, whole: bool = True, attached: bool = False) -> list[Finding]:
+        """Report the end of the run; return the rules' last findings.
+
+        Args:
+            whole: the training was not cut short; otherwise nothing is said about missing data.
+            attached: the script had no hook of its own.
+        """
+        found = self._filtered((runner, runner.finish()) for runner in self._runners)
+        lacks = {runner.rule.name: runner.lacks for runner in self._runners if runner.lacks}
+        if lacks and whole:
+            found.append(_no_data(self._last, lacks, attached=attached))
         return found
 
     def suspicions(self) -> list[Finding]:
@@ -85,49 +108,31 @@ class Engine:
         return kept
 
 
-def _joined(findings: list[Finding]) -> list[Finding]:
-    """Return findings in which rules that miss the same data share one, in place of the first."""
-    rules: dict[str, dict[str, None]] = {}
-    for one in findings:
-        if one.seen.startswith(WATCHED_NOTHING):
-            rules.setdefault(one.seen, {})[one.rule] = None
-    joined = []
-    for one in findings:
-        names = rules.pop(one.seen, None)
-        if names is not None and len(names) > 1:
-            seen = f"{one.seen}; {len(names)} rules need it: {', '.join(names)}"
-            cause = "it was not captured, so these rules cannot find anything"
-            joined.append(
-                replace(one, rule=NO_DATA, seen=seen, cause=cause, evidence={"rules": [*names]})
-            )
-        elif names is not None or not one.seen.startswith(WATCHED_NOTHING):
-            joined.append(one)
-    return joined
-
-
-def _not_applicable(step: Step, unfit: Mapping[str, list[str]]) -> Finding:
-    """Return one finding that lists the rules that do not apply to this run.
+def _no_data(last: Step | None, lacks: Mapping[str, list[str]], *, attached: bool) -> Finding:
+    """Return the finding about the rules that had nothing to look at.
 
     Args:
-        step: last step.
-        unfit: by rule name the data that the run lacks.
+        last: last step; None if there was none.
+        lacks: by rule name the data that the run lacks.
+        attached: the script had no hook of its own.
     """
-    lacks = dict.fromkeys(f"no {one}" for some in unfit.values() for one in some)
-    rules = f"{len(unfit)} rules do" if len(unfit) > 1 else "1 rule does"
+    counts = Counter(one for some in lacks.values() for one in some)
+    missing = ", ".join(f"no {one} ({count})" for one, count in counts.most_common())
+    words = [advice[attached] for one in counts if (advice := _ADVICE.get(one.split()[0]))]
     return Finding(
-        rule=NOT_APPLICABLE,
+        rule=NO_DATA,
         severity="info",
-        step=step.step,
-        since=step.step,
-        mode=step.mode,
-        rank=step.rank,
+        step=last.step if last else 0,
+        since=last.step if last else 0,
+        mode=last.mode if last else "train",
+        rank=last.rank if last else 0,
         tensor="",
         statistic="",
-        value=float(len(unfit)),
+        value=float(len(lacks)),
         threshold=0.0,
         confidence=1.0,
-        seen=f"{rules} not apply to this run ({', '.join(lacks)}): {', '.join(unfit)}",
-        cause="a run of this kind does not have the data that they read",
-        remedy="no action needed",
-        evidence={"rules": list(unfit)},
+        seen=f"{len(lacks)} rule{'s' if len(lacks) > 1 else ''} had nothing to look at: {missing}",
+        cause="the run does not have the data that they read",
+        remedy="; ".join(dict.fromkeys(words)) or "no action needed",
+        evidence={"rules": list(lacks)},
     )

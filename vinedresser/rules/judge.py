@@ -23,7 +23,13 @@ from vinedresser.store.finding import Finding
 from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.reading.step import Step
-from vinedresser.store.records import ExitRecord, RunRecord, StopRecord, read_record
+from vinedresser.store.records import (
+    ClaimRecord,
+    ExitRecord,
+    RunRecord,
+    StopRecord,
+    read_record,
+)
 
 __all__ = ["Stopping", "judge"]
 
@@ -104,20 +110,14 @@ def judge(
             engine.begin(read_record(run.storage, RunRecord) or run.info)
         take(engine.update(step))
         seen(step, engine)
-    if (ended := _ended(run)) is not None:
-        take(engine.idle(ended))
-    take(engine.finish())
-    return findings
-
-
-def _ended(run: Run) -> float | None:
-    """Return the end time of a training that finished or was stopped; else None.
-
-    The record of a killed training holds the time at which its death was noticed.
-    """
     # A damaged record is one of the run's problems.
     end = read_record_or_none(run.storage, ExitRecord, ExitRecord.KEY, [])
-    return end.ended if end is not None and end.cause in ("finished", "stopped") else None
+    # The record of a killed training holds the time at which its death was noticed.
+    if end is not None and end.cause in ("finished", "stopped"):
+        take(engine.idle(end.ended))
+    whole = end is not None and end.cause == "finished"
+    take(engine.finish(whole=whole, attached=run.storage.exists(ClaimRecord.KEY)))
+    return findings
 
 
 def _stop_record(finding: Finding, step: int) -> StopRecord:

@@ -95,4 +95,4 @@ def _judged(rules: Iterable[Rule], location: str) -> tuple[list[Finding], int]:
     for step in run.follow():
         findings += engine.update(step)
         count += 1
-    return findings + engine.finish(), count
+    return findings + engine.finish(whole=run.status.state == "finished"), count

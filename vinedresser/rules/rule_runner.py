@@ -16,23 +16,7 @@ from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
-__all__ = ["WATCHED_NOTHING", "RuleRunner"]
-
-# Rules without data begin their sentence with it.
-WATCHED_NOTHING = "watched nothing: "
-# Remedies for missing collections.
-_HINTS = {
-    "losses": "give the hook the loss: Hook(…).watch(model, loss=…), or hook.save('losses/…', …)",
-    "metrics": "hook.metric('accuracy', …) at each step or evaluation",
-}
-
-
-# Collections that only networks have.
-_NETWORK_COLLECTIONS = frozenset(
-    ("activations", "biases", "buffers", "gradients", "optimizer_state", "updates", "weights")
-)
-# Frameworks without networks; "" stands for steps that the user reports.
-_WITHOUT_NETWORKS = ("", "sklearn", "xgboost")
+__all__ = ["RuleRunner"]
 
 
 class RuleRunner:
@@ -47,8 +31,8 @@ class RuleRunner:
 
     Attributes:
         rule: the rule.
-        lacks: data that the rule needs and that runs of this kind cannot have, such as
-            "gradients"; if there are any, the rule does not apply.
+        lacks: data that the rule needs and that the run does not have, such as "gradients" or
+            "abs_mean of gradients"; if there are any, the rule has nothing to look at.
     """
 
     def __init__(self, rule: Rule, pool: SignalPool) -> None:
@@ -57,7 +41,6 @@ class RuleRunner:
         self._signals = signals_of(rule)
         self._unmet = [need for need in rule.all_needs if need.required]
         self.lacks: list[str] = []
-        self._framework = ""
         self._modes: set[str] = set()
         self._found: list[Finding] = []
         self._last: Step | None = None
@@ -66,7 +49,6 @@ class RuleRunner:
 
     def begin(self, info: RunRecord) -> None:
         """See `Rule.begin`."""
-        self._framework = info.framework
         self.rule.expected_steps = info.total_steps
         self._shielded(lambda: self.rule.begin(info))
 
@@ -87,7 +69,7 @@ class RuleRunner:
     def finish(self) -> list[Finding]:
         """Report the end of the run; return the findings."""
         for need in self._unmet:
-            self._shielded(partial(self._watched_nothing, need, self._last))
+            self._shielded(partial(self._missed, need, self._last))
         self._unmet = []
         self._shielded(self.rule.finish)
         return self._taken()
@@ -133,32 +115,27 @@ class RuleRunner:
                 self._unmet.remove(need)
             elif step.mode == "train":
                 self._unmet.remove(need)
-                finding = self._watched_nothing(need, step)
+                finding = self._missed(need, step)
                 if finding is not None:
                     self._found.append(finding)
 
-    def _cannot_have(self, need: Need, step: Step | None) -> str:
-        """Return what runs of this kind cannot have of a need; "" if they can have it.
-
-        Collections that the user named in the rule's parameters must exist in any case.
+    def _lack(self, need: Need, step: Step | None) -> str:
+        """Return which data a run lacks for a need that is not met.
 
         Args:
             need: need that is not met.
-            step: step at which it was due.
+            step: step at which it was due; None if there was no step.
         """
-        if need.regex is not None or need.collection in _named_by_user(self.rule) or step is None:
-            return ""
-        if "train" not in self._modes:
+        if step is not None and "train" not in self._modes:
             # Rules judge trainings; this run only evaluates, as the first one of a pruning does.
             return "train steps"
-        known = (*step.scalars, *step.tensor_names, *step.reductions)
-        if any(name.startswith(f"{need.collection}/") for name in known) and "train" in need.modes:
-            return ""
-        if need.collection in _NETWORK_COLLECTIONS and self._framework in _WITHOUT_NETWORKS:
-            return need.collection
-        if need.modes == ("eval",) and "eval" not in self._modes:
-            return "evaluations"
-        return ""
+        known = (*step.scalars, *step.tensor_names, *step.reductions) if step else ()
+        if need.modes == ("eval",):
+            return f"{need.collection} in evaluations" if "eval" in self._modes else "evaluations"
+        there = any(name.startswith(f"{need.collection}/") for name in known)
+        # Statistics that were not asked for, as of a run that was captured for other rules.
+        words = " and ".join(need.reductions) if there else ""
+        return f"{words} of {need.collection}" if words else need.collection
 
     def _warning(self, step: Step | None, *, seen: str, cause: str, remedy: str) -> Finding:
         """Return a warning about the rule, not about the training."""
@@ -179,10 +156,12 @@ class RuleRunner:
             remedy=remedy,
         )
 
-    def _watched_nothing(self, need: Need, step: Step | None) -> Finding | None:
-        lacks = self._cannot_have(need, step)
-        if lacks:
-            self.lacks.append(lacks)
+    def _missed(self, need: Need, step: Step | None) -> Finding | None:
+        """Note which data a need misses; return a finding if the user has named the data."""
+        if need.regex is None and need.collection not in _named_by_user(self.rule):
+            lack = self._lack(need, step)
+            if lack not in self.lacks:
+                self.lacks.append(lack)
             return None
         wanted = need.collection if need.regex is None else f"{need.collection} ({need.regex!r})"
         if need.reductions:
@@ -195,10 +174,10 @@ class RuleRunner:
         near = get_close_matches(need.regex or need.collection, names, n=5, cutoff=0.0)
         return self._warning(
             step,
-            seen=f"{WATCHED_NOTHING}no {wanted} {place}"
+            seen=f"there is no {wanted} {place}"
             + (f"; nearest names: {', '.join(near)}" if near else ""),
             cause="it was not captured, so this rule cannot find anything",
-            remedy=_HINTS.get(need.collection, f"capture it: [capture.{need.collection}]"),
+            remedy=f"name data that exist, or capture them: [capture.{need.collection}]",
         )
 
     def _unreadable(self, error: CorruptData) -> Finding:

@@ -131,6 +131,18 @@ def test_a_named_model(tmp_path: Path) -> None:
     assert run.tensor("labels/student.MSELoss").shape == (4, 4)
 
 
+def test_a_block_evaluates_a_model_in_training_mode(tmp_path: Path) -> None:
+    model, loss = net(), nn.MSELoss()
+    with Hook(tmp_path / "run", collections=ALL) as hook:
+        hook.watch(model, loss)
+        with hook.mode("eval"), torch.no_grad():
+            for rows in (4, 3):
+                loss(model(torch.randn(rows, 3)), torch.zeros(rows, 4))
+    labels = open_run(tmp_path / "run").tensor("labels/MSELoss")
+    # The first batch.
+    assert labels.value(0, mode="eval").shape == (4, 4)
+
+
 def test_integer_labels_have_reductions(tmp_path: Path) -> None:
     model, loss = net(), nn.CrossEntropyLoss()
     save = SaveConfig(every=1, reductions=("mean", "max", "histogram"))

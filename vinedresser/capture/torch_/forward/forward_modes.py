@@ -30,7 +30,8 @@ class ForwardModes:
         recorder: recorder of the session.
 
     Attributes:
-        aside: the last forward was in training mode without gradients.
+        aside: the last forward was in training mode without gradients, outside of a block that
+            sets the mode.
         trained_in_eval: the model was in eval mode at its optimizer's last step.
     """
 
@@ -45,9 +46,10 @@ class ForwardModes:
     def of_forward(self) -> Running | None:
         """Return the mode of a forward that begins now; None: neither."""
         graded = torch.is_grad_enabled()
-        self.aside = self._model.training and not graded
-        if self._recorder.explicit_mode is not None:
-            return self._recorder.explicit_mode
+        explicit = self._recorder.explicit_mode
+        self.aside = self._model.training and not graded and explicit is None
+        if explicit is not None:
+            return explicit
         if not self._model.training:
             if not graded:
                 return "eval"
