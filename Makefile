@@ -2,16 +2,20 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help env demo drift-demo prune-demo ui test test-all test-thorough test-slow test-random test-gpu chaos \
-        lint format bench clean
+.PHONY: help env demo drift-demo prune-demo ui test test-quick test-all test-thorough test-slow test-random \
+        test-gpu test-pythons chaos mutate lint format docs wheel bench clean
 
-BIN := .venv/bin
-LOG := .venv/install.log
+VENV := .venv
+BIN := $(VENV)/bin
+LOG := $(VENV)/install.log
 # Neighbouring tests share fixtures, so each worker begins with half of the tests in a row.
 PYTEST := $(BIN)/pytest -n 2 --dist worksteal
 # Interpreters to create .venv with, in order; `make env PYTHON=/opt/python/bin/python3` sets one.
 PYTHON ?=
 CANDIDATES := $(or $(PYTHON),python3.11 python3)
+
+# The versions of Python that `make test-pythons` tests besides that of .venv.
+PYTHONS ?= 3.12 3.13
 
 # Variables that would lead Python or pip out of .venv. Those that say where pip finds packages
 # (PIP_INDEX_URL, PIP_FIND_LINKS, certificates, proxies) are kept.
@@ -26,9 +30,9 @@ export PREFECT_SERVER_ANALYTICS_ENABLED := false
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-env: .venv/.complete  ## create .venv with pinned packages, unless it is up to date
+env: $(VENV)/.complete  ## create .venv with pinned packages, unless it is up to date
 
-.venv/.complete: pyproject.toml constraints.txt
+$(VENV)/.complete: pyproject.toml constraints.txt
 	@found=; if ! $(BIN)/python -m pip --version >/dev/null 2>&1; then \
 	    for candidate in $(CANDIDATES); do \
 	        if "$$candidate" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' \
@@ -39,9 +43,9 @@ env: .venv/.complete  ## create .venv with pinned packages, unless it is up to d
 	        echo "python3-venv) among '$(CANDIDATES)'; set one: make env PYTHON=/path/to/python" >&2; \
 	        exit 1; \
 	    fi; \
-	    "$$found" -m venv --clear .venv; \
+	    "$$found" -m venv --clear $(VENV); \
 	fi
-	@echo "installing the packages of constraints.txt into .venv (takes minutes the first time) ..."
+	@echo "installing the packages of constraints.txt into $(VENV) (takes minutes the first time) ..."
 	@{ $(BIN)/python -m pip install -c constraints.txt pip setuptools && \
 	   $(BIN)/python -m pip install -c constraints.txt --no-build-isolation -e '.[dev]'; \
 	 } >$(LOG) 2>&1 || { tail -n 20 $(LOG) >&2; echo "make env: pip failed; see $(LOG)" >&2; exit 1; }
@@ -59,7 +63,9 @@ prune-demo: env  ## prune a ResNet on Fashion-MNIST in six rounds, and say which
 ui: env  ## open the demo's runs in MLflow
 	@$(BIN)/vinedresser ui runs/demo
 
-test: lint  ## lint, then the quick tests (minutes)
+test: lint test-quick  ## lint, then the quick tests (minutes)
+
+test-quick: env  ## the quick tests alone
 	$(PYTEST) -m "not thorough and not slow and not chaos"
 
 test-all: test test-thorough  ## everything that has to pass before a change lands
@@ -84,6 +90,15 @@ test-gpu: env  ## tests that need a CUDA device
 	    echo "no CUDA device: the GPU tests were not run"; \
 	fi
 
+test-pythons:  ## the quick tests with Python 3.12 and 3.13, where they are found (PYTHONS=...)
+	@for version in $(PYTHONS); do \
+	    found=; for candidate in python$$version $(HOME)/.pyenv/versions/$$version.*/bin/python; do \
+	        if "$$candidate" -c 'import ensurepip, venv' >/dev/null 2>&1; then found="$$candidate"; fi; \
+	    done; \
+	    if [ -z "$$found" ]; then echo "no Python $$version: its tests were not run"; continue; fi; \
+	    $(MAKE) VENV=.venv-$$version PYTHON="$$found" test-quick || exit 1; \
+	done
+
 chaos: env  ## kill and stop processes of sweeps, remove and copy runs, sixty times (KILLS=...)
 	CHAOS_KILLS=$(or $(KILLS),60) $(BIN)/pytest -n 0 -m chaos tests/flows/chaos/test_chaos.py
 
@@ -96,6 +111,17 @@ lint: env  ## check style, types and import layers
 format: env  ## format the code
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+
+docs: env  ## build the site of the documents in build/site, and check its links
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
+# Old files of build/lib would get into the wheel.
+wheel: env  ## build the wheel in dist, install it into an empty environment, and try it there
+	rm -rf build/bdist.* build/lib build/wheel dist
+	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+	$(BIN)/python -m venv build/wheel
+	build/wheel/bin/python -m pip install --quiet -c constraints.txt dist/*.whl
+	cd build/wheel && bin/vinedresser --help >/dev/null && bin/vinedresser init sweep
 
 bench: env  ## run the benchmarks and print them beside their budgets
 	$(BIN)/python -m benchmarks.imports
@@ -119,6 +145,6 @@ bench: env  ## run the benchmarks and print them beside their budgets
 	$(BIN)/python -m benchmarks.drift
 
 clean:  ## remove generated files and .venv; keep runs/
-	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-* build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	rm -rf .import_linter_cache mutants
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
