@@ -135,6 +135,7 @@ bench: env  ## run the benchmarks and print them beside their budgets
 	$(BIN)/python -m benchmarks.keras_overhead
 	$(BIN)/python -m benchmarks.xgboost_overhead
 	$(BIN)/python -m benchmarks.reaction
+	$(BIN)/python -m benchmarks.comparison
 	$(BIN)/python -m benchmarks.rules
 	$(BIN)/python -m benchmarks.faults
 	$(BIN)/python -m benchmarks.sweep

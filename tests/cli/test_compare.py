@@ -40,8 +40,11 @@ def test_it_prints_the_winner_and_writes_the_page(
 ) -> None:
     monkeypatch.setattr(sys, "argv", [])
     output = said("compare", "runs", code=0, capsys=capsys)
-    assert "run eval/accuracy steps lr verdict good 0.9 0 0.9 finished bad 0.2 0 0.2" in output
-    assert "Best: good, eval/accuracy 0.9, ahead of bad, 0.2; one seed each" in output
+    assert (
+        "run eval/accuracy verdict steps lr good 0.9 finished 0 0.9 bad 0.2 finished 0 0.2"
+        in output
+    )
+    assert "Best: good, eval/accuracy 0.9, ahead of bad, 0.2; one run each" in output
     assert "good and bad part bit for bit: step 7 (eval): metrics/accuracy 0.9 and 0.2" in output
     assert output.endswith("compare.html")
     assert "Best: good" in Path("compare.html").read_text(encoding="utf-8")

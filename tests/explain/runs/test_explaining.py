@@ -84,9 +84,7 @@ def test_wrong_predictions_by_the_model(tmp_path: Path) -> None:
     assert sum(len(one.places) for one in found.groups) == wrong
     assert set(made.for_true) == set(range(wrong))
     for place in range(12):
-        [number] = [
-            one for one in range(12) if np.array_equal(x[one].numpy(), made.inputs[place])
-        ]
+        [number] = [one for one in range(12) if np.array_equal(x[one].numpy(), made.inputs[place])]
         assert made.classes[place] == str(int(guesses[number]))
         assert made.true[place] == str(int(y[number]))
         expected = saliency(model, x[number : number + 1], int(guesses[number]))

@@ -15,7 +15,7 @@ __all__ = ["log_comparison", "print_comparison"]
 
 # The page has all runs and settings.
 _MOST_RUNS, _MOST_SETTINGS, _MOST_PARTINGS = 20, 3, 3
-_LONGEST = 24
+_LONGEST, _VERDICT = 14, 24
 
 
 def print_comparison(comparison: Comparison, page: Path) -> None:
@@ -25,19 +25,19 @@ def print_comparison(comparison: Comparison, page: Path) -> None:
     table.add_column("run", no_wrap=True)
     if goal is not None:
         table.add_column(goal.metric, justify="right", no_wrap=True)
+    table.add_column("verdict", min_width=_VERDICT)
     table.add_column("steps", justify="right", no_wrap=True)
     settings = dict(list(comparison.settings.items())[:_MOST_SETTINGS])
     for name in settings:
-        table.add_column(shortened(name, _LONGEST), no_wrap=True)
-    table.add_column("verdict")
+        table.add_column(name, no_wrap=True, max_width=_LONGEST)
     for place, run in enumerate(comparison.runs[:_MOST_RUNS]):
         known = goal is not None and goal.metric in run.results
         table.add_row(
             run.name,
             *([] if goal is None else [figure(run.result(goal.metric)) if known else ""]),
+            run.verdict,
             str(run.steps),
             *(_setting(values[place]) for values in settings.values()),
-            run.verdict,
         )
     console.print(table)
     more = len(comparison.runs) - _MOST_RUNS
@@ -47,8 +47,8 @@ def print_comparison(comparison: Comparison, page: Path) -> None:
     for entry in comparison.partings[:_MOST_PARTINGS]:
         names, exact, noise = part_words(comparison.drawn[0], *entry)
         say(f"{names} part   bit for bit: {exact}   beyond noise: {noise}")
-    for problem in comparison.problems:
-        say(problem, style="red")
+    if comparison.problems:
+        say(f"{count(len(comparison.problems), 'problem')} with the data, in the page", style="red")
     drawn, runs = len(comparison.drawn), len(comparison.runs)
     of = f"   curves of {drawn} of {runs} runs" if drawn < runs else ""
     say(f"{relative(page.absolute())}{of}")

@@ -55,6 +55,11 @@ class ComparedRun:
         return configuration(self.run.info)
 
     @property
+    def loss(self) -> str:
+        """Class or function of its first loss; "" if unknown."""
+        return next((str(one.get("type", "")) for one in self.run.info.losses.values()), "")
+
+    @property
     def verdict(self) -> str:
         """See `verdict`."""
         return verdict(self.status, self.findings)

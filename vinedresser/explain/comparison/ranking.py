@@ -72,10 +72,10 @@ class Group:
 
     @property
     def text(self) -> str:
-        """Mean and spread, such as "0.95 ± 0.01 (3 seeds)"."""
+        """Mean and spread, such as "0.95 ± 0.01 (3 runs)"."""
         if len(self.values) < 2:
             return number(self.mean)
-        return f"{number(self.mean)} ± {number(self.spread, 2)} ({len(self.values)} seeds)"
+        return f"{number(self.mean)} ± {number(self.spread, 2)} ({len(self.values)} runs)"
 
 
 def choose_goal(
@@ -159,11 +159,10 @@ def winner(groups: Sequence[Group], goal: Goal | None) -> str:
         groups: as from `groups_of`.
         goal: the scalar by which they are ranked.
     """
-    if goal is None:
-        return "No winner: no metric or loss is known to be better in one direction."
     done = [group for group in groups if group.values]
-    if not done:
-        return f"No winner: no run has finished with a finite {goal.metric}."
+    problem = _incomparable(done, goal)
+    if goal is None or problem:
+        return f"No winner: {problem}."
     best = done[0]
     line = f"Best: {best.name}, {goal.metric} {best.text}"
     if len(done) == 1:
@@ -173,12 +172,25 @@ def winner(groups: Sequence[Group], goal: Goal | None) -> str:
     if best.mean == following.mean:
         return f"{line}, equal to {following.name}."
     if len(best.values) == len(following.values) == 1:
-        return f"{against}; one seed each, so the spread over seeds is unknown."
+        return f"{against}; one run each, so the spread over seeds is unknown."
     won = sum(goal.key(one) < goal.key(two) for one in best.values for two in following.values)
     pairs = len(best.values) * len(following.values)
     chance = _probability(best.values, following.values)
     clear = "clearly" if chance <= _UNLIKELY else "which can be chance:"
     return f"{against}; {clear} better in {won} of {count(pairs, 'pair')} of seeds."
+
+
+def _incomparable(done: Sequence[Group], goal: Goal | None) -> str:
+    """Return why configurations that finished have no order; "" if they have one."""
+    if goal is None:
+        return "no metric or loss is known to be better in one direction"
+    if not done:
+        return f"no run has finished with a finite {goal.metric}"
+    if goal.metric.endswith("/loss"):
+        losses = {run.loss for group in done for run in group.runs if run.loss}
+        if len(losses) > 1:
+            return f"the runs minimize different losses ({', '.join(sorted(losses))})"
+    return ""
 
 
 def _probability(one: Sequence[float], two: Sequence[float]) -> float:

@@ -76,12 +76,16 @@ def configuration(info: RunRecord) -> dict[str, Any]:
     """Return what makes two runs the same but for chance: settings without seeds, and the code.
 
     Arguments of the program count only if the run has no parameters, since these are made of them.
+    A run without parameters and without a seed among its arguments is the same as no other: what
+    was changed between two such runs is not known.
     """
     chosen = {name: one for name, one in parameters_of(info).items() if not is_seed(name)}
     found: dict[str, Any] = {"parameters": chosen, "observed": observed_of(info)}
     found |= {"program": _program(info.command), "code": info.code}
     if not info.parameters:
         found["arguments"] = list(_without_seeds(info.command))
+        if found["arguments"] == info.command:
+            found["id"] = info.id
     return found
 
 

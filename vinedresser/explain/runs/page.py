@@ -47,9 +47,7 @@ def write_run_explanation(found: RunExplanation, destination: str | os.PathLike[
 
 
 def _cells(found: RunExplanation) -> list[tuple[str, Svg]]:
-    return [
-        (group.title, cell_sheet(found.examples, group, of=found.of)) for group in found.groups
-    ]
+    return [(group.title, cell_sheet(found.examples, group, of=found.of)) for group in found.groups]
 
 
 def _rows(found: RunExplanation) -> list[list[str]]:
