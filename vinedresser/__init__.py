@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from vinedresser.version import __version__
+
 if TYPE_CHECKING:
+    from vinedresser.capture.hook.hook import Hook as Hook
     from vinedresser.explain.comparison.comparing import compare as compare
     from vinedresser.store.reading.reader import open_run as open_run
+    from vinedresser.store.reading.run_store import open_store as open_store
 
-__all__ = ["__version__", "compare", "open_run"]
+__all__ = ["Hook", "__version__", "compare", "open_run", "open_store"]
 
-__version__ = "0.1.0"
+# The module of each name, imported on first use: the supervisor and `vinedresser --help` must not
+# load numpy.
+_HOMES = {
+    "Hook": "capture.hook.hook",
+    "compare": "explain.comparison.comparing",
+    "open_run": "store.reading.reader",
+    "open_store": "store.reading.run_store",
+}
 
 
 def __getattr__(name: str) -> Any:
-    # Lazy: the supervisor and `vinedresser --help` must not load numpy.
-    if name == "open_run":
-        from vinedresser.store.reading.reader import open_run
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"vinedresser.{_HOMES[name]}"), name)
 
-        return open_run
-    if name == "compare":
-        from vinedresser.explain.comparison.comparing import compare
 
-        return compare
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+def __dir__() -> list[str]:
+    return __all__

@@ -16,6 +16,7 @@
     │   ├── SecondWriter (RuntimeError)     another process writes the same rank
     │   ├── CorruptData (ValueError)            a checksum or a length does not match
     │   ├── StillRunning (RuntimeError)     the run has not ended
+    │   ├── UnknownRun (KeyError)           the store has no run of this name
     │   ├── UnknownTensor (KeyError)        no such tensor; the message suggests similar names
     │   └── UnknownStep (LookupError)       the tensor was not captured at that step
     ├── PruningError (ValueError)           a model or plan does not allow a pruning
@@ -57,6 +58,7 @@ __all__ = [
     "StoreFull",
     "TrackingAway",
     "TrackingError",
+    "UnknownRun",
     "UnknownStep",
     "UnknownTensor",
     "UntrustedTracking",
@@ -131,6 +133,14 @@ class NotAFile(StoreError, CorruptData):
 
 class StillRunning(RunError, RuntimeError):
     """The run has not ended, or is about to start."""
+
+
+class UnknownRun(RunError, KeyError):
+    """The store has no run of this name."""
+
+    def __str__(self) -> str:
+        # KeyError would quote its message.
+        return str(self.args[0])
 
 
 class UnknownTensor(RunError, KeyError):

@@ -68,3 +68,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"vinedresser.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

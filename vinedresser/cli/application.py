@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 
-from vinedresser import __version__
 from vinedresser.cli.capturing import capture
 from vinedresser.cli.comparing import compare
 from vinedresser.cli.deploying import deploy
@@ -27,6 +26,7 @@ from vinedresser.cli.training import train
 from vinedresser.errors import ConfigError, VinedresserError
 from vinedresser.plain_logs import PlainFormatter
 from vinedresser.plain_text import visible
+from vinedresser.version import __version__
 
 __all__ = ["app", "main"]
 

@@ -42,6 +42,7 @@ def trained(
     x: Tensor,
     y: Tensor,
     collections: dict[str, Any],
+    *,
     loss: nn.Module | None = None,
     shift: int = 0,
 ) -> Run:
@@ -134,7 +135,7 @@ def test_numbers_that_are_no_classes(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(5, 1))
     collections = dict.fromkeys((*WEIGHTS, *SEEN, "loss_terms"), ALWAYS)
-    run = trained(tmp_path / "run", model, x, x[:, :1], collections, nn.MSELoss())
+    run = trained(tmp_path / "run", model, x, x[:, :1], collections, loss=nn.MSELoss())
     for found in (explain_model(run, nn.Sequential(nn.Linear(5, 1))), explain_captured(run)):
         assert list(found.groups) == []
         assert found.examples.result.complete

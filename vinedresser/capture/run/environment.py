@@ -11,9 +11,9 @@ from typing import Self
 
 import numpy as np
 
-from vinedresser import __version__
 from vinedresser.errors import ConfigError
 from vinedresser.store.records import RANK_VARIABLE, RUN_VARIABLE
+from vinedresser.version import __version__
 
 __all__ = ["Environment", "versions"]
 

@@ -8,9 +8,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vinedresser import __version__
 from vinedresser.plain_text import visible
 from vinedresser.store.storage import LocalStorage
+from vinedresser.version import __version__
 
 if TYPE_CHECKING:
     from jinja2 import Environment

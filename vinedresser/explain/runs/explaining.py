@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from vinedresser.errors import ConfigError
 from vinedresser.explain.examples.cells import Cell, cells
 from vinedresser.explain.examples.explained import Explained, explain_true, explained
 from vinedresser.explain.reports.confusion import class_pairs
