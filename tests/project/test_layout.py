@@ -26,3 +26,8 @@ def test_no_folder_has_too_many_files() -> None:
     counts = Counter(path.parent for path in source_files() if path.name != "__init__.py")
     too_many = {str(path.relative_to(ROOT)): n for path, n in counts.items() if n > FILES}
     assert too_many == {}
+
+
+def test_the_readme_is_a_front_page() -> None:
+    # What is longer belongs into docs/, which the README links.
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
