@@ -34,7 +34,7 @@ def vinedresser(*words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.thorough
-def test_readers_accept_a_url_instead_of_a_path(s3: str) -> None:
+def test_readers_accept_a_url_instead_of_a_path(s3: str, tmp_path: Path) -> None:
     with Hook(f"{s3}/first", collections={"inputs": SaveConfig(every=1)}) as hook:
         for step in range(3):
             hook.step(inputs=batch(step), loss=float("nan") if step == 2 else 1.0)
@@ -50,6 +50,13 @@ def test_readers_accept_a_url_instead_of_a_path(s3: str) -> None:
     shown = vinedresser("show", f"{s3}/first", "inputs/batch", "--step", "1").stdout
     assert "256" in shown
     assert "nonfinite" in vinedresser("judge", f"{s3}/first", "--rule", "nonfinite").stdout
+    page = str(tmp_path / "compare.html")
+    compared = vinedresser("compare", s3, "--output", page).stdout
+    assert "first and second part   bit for bit: nothing was captured" in compared
+    assert (
+        f"{s3}/none: neither a run nor a store"
+        in vinedresser("compare", f"{s3}/none", code=2).stderr
+    )
     words = ("capture", f"{s3}/first", "--collection", "inputs", "--every", "2")
     assert "is finished, not running" in vinedresser(*words, code=2).stderr
     assert "there is no bucket" in vinedresser("status", "s3://not-made/x", code=2).stderr
