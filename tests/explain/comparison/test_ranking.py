@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from vinedresser import compare
+from vinedresser import compare, open_run
 from vinedresser.errors import ConfigError, NotARun
 from vinedresser.explain.comparison.compared_run import ComparedRun
 from vinedresser.explain.comparison.ranking import Goal, Group, winner
@@ -36,6 +36,8 @@ def test_runs_that_differ_by_seed_are_one_configuration(tmp_path: Path) -> None:
     found = compare(tmp_path)
     assert [group.text for group in found.groups] == ["0.8 ± 0.1 (3 runs)", "0.6 ± 0.1 (3 runs)"]
     assert found.goal == UP
+    opened = compare(open_run(tmp_path / name) for name in ("low-1", "high-1"))
+    assert [run.name for run in opened.runs] == ["high-1", "low-1"]
     assert found.runs[0].name == "high-0"
     # Of the nine pairs, one is of equals.
     assert "ahead of low-0 and 2 more" in found.winner

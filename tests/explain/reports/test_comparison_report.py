@@ -40,14 +40,18 @@ def test_the_page_has_all_runs_and_is_self_contained(tmp_path: Path) -> None:
     stop = finding(seen="<script>", step=20, since=10)
     line = json.dumps(stop.to_json()) + "\n"
     LocalStorage(worst).put(findings_key("default"), [line.encode()])
+    made(tmp_path / "store" / "run-2.5", 2.5, code="0123-dirty", parameters={"x<b>": 2.5})
     found = compare(tmp_path / "store")
     assert [run.name for run in found.drawn] == [
-        *(f"run-{number}" for number in range(7)),
+        *("run-0", "run-1", "run-2", "run-2.5", "run-3", "run-4", "run-5"),
         "run-11",
     ]
     text = write_comparison(found, tmp_path / "compare.html").read_text(encoding="utf-8")
     assert all(f"run-{number}" in text for number in range(12))
-    assert "8 of 12 runs" in text
+    assert "8 of 13 runs" in text
+    # Named among what differs, with the warning that it may not be all.
+    assert "<td>0123-dirty</td>" in text
+    assert "1 of the runs had uncommitted changes" in text
     assert not re.search(r"<script|https?://(?!www\.w3\.org)|<link|x<b>|w<0>", text)
     # A sign on the curve of each of its charts, and the cell of the table.
     assert "run-11: vanishing_gradient at step 20" in text

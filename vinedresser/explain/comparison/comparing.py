@@ -27,7 +27,7 @@ from vinedresser.explain.comparison.settings import (
     observed_of,
     parameters_of,
 )
-from vinedresser.store.reading.reader import open_run
+from vinedresser.store.reading.reader import Run, open_run
 from vinedresser.store.reading.series import Column
 from vinedresser.store.reading.store_runs import runs_in
 from vinedresser.store.storage import Location, parse_location
@@ -119,7 +119,7 @@ class Comparison:
 
 
 def compare(
-    runs: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    runs: str | os.PathLike[str] | Iterable[str | os.PathLike[str] | Run],
     *,
     metric: str | None = None,
     direction: Direction | None = None,
@@ -127,7 +127,7 @@ def compare(
     """Compare runs: results, findings, settings, and when they part.
 
     Args:
-        runs: run directories or ``s3://`` URLs; a store stands for all of its runs.
+        runs: run directories, ``s3://`` URLs or opened runs; a store stands for all of its runs.
         metric: the scalar by which the runs are ranked, as in MLflow, such as ``eval/accuracy``;
             None: see `ranking.choose_goal`.
         direction: "maximize" or "minimize"; None: by the name of the metric.
@@ -161,13 +161,13 @@ def compare(
     return Comparison(ranked(found, goal), goal, groups_of(found, goal), problems)
 
 
-def _places(location: str | os.PathLike[str]) -> Sequence[Location]:
+def _places(location: str | os.PathLike[str] | Run) -> Sequence[Location]:
     """Return a run, or the runs of a store.
 
     Raises:
         NotARun: it is neither.
     """
-    place = parse_location(os.fspath(location))
+    place = parse_location(location.path if isinstance(location, Run) else os.fspath(location))
     found = runs_in(place)
     if not found:
         inner = sorted(place.iterdir()) if isinstance(place, Path) and place.is_dir() else []

@@ -56,6 +56,7 @@ def write_comparison(comparison: Comparison, destination: str | os.PathLike[str]
         rules=rule_rows(comparison),
         settings=setting_table(comparison),
         environment=environment_table(comparison),
+        uncommitted=sum(run.run.info.code.endswith("-dirty") for run in comparison.runs),
         colours={"zero": colour(ZERO), "not_finite": colour(NOT_FINITE)},
         signs={word: severity_sign(word, 7.0, 7.0) for word in ("stop", "warning", "info")},
     )
