@@ -160,6 +160,20 @@ def test_half_precision_is_complete_within_its_own(tmp_path: Path) -> None:
     assert result.completeness_error.max() > 1e-5
 
 
+def test_a_training_that_has_diverged(tmp_path: Path) -> None:
+    model = convolutions()
+    nn.init.constant_(next(model[4].parameters()), torch.nan)
+    run = trained(tmp_path / "run", model, *batch())
+    found = captured_over_steps(run)
+    assert "not covered: terms that are not finite" in str(found[0].result)
+    page = Page(write_captured_saliency(run, found, tmp_path / "page.html"))
+    assert "incomplete, error nan" in page.text
+    write_captured_saliency(run, found, tmp_path / "maps.png")
+    with Image.open(tmp_path / "maps.png") as picture:
+        red, green, _ = np.asarray(picture.convert("RGB"))[0, 8 + 1].tolist()
+    assert red > 2 * green
+
+
 def test_labels_that_do_not_fit_the_examples_are_left_out(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(5, 3))

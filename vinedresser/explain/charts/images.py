@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["colour_png", "data_url", "mosaic", "palette_png", "tile_images"]
+__all__ = ["NOT_FINITE", "colour_png", "data_url", "mosaic", "palette_png", "tile_images"]
 
 # Colour types of the PNG specification (W3C, second edition, 11.2.2).
 _TRUE_COLOUR, _INDEXED = 2, 3
@@ -22,7 +22,7 @@ _MOST_ROWS = 16
 _MOST_COLUMNS = 16
 _COLOURS = 3
 # Red for values that are not finite, as in the reports.
-_NOT_FINITE = (0.898, 0.220, 0.231)
+NOT_FINITE = (0.898, 0.220, 0.231)
 
 
 def palette_png(indices: NDArray[np.uint8], colours: NDArray[np.uint8]) -> bytes:
@@ -127,7 +127,7 @@ def mosaic(rows: list[list[NDArray[np.float64]]]) -> NDArray[np.float64]:
             top, left = row * (height + gap), column * (width + gap)
             colours = tile if tile.ndim == 3 else np.repeat(tile[:, :, None], _COLOURS, axis=2)
             broken = np.asarray(np.isnan(colours)).any(axis=2, keepdims=True)
-            shown = np.where(broken, _NOT_FINITE, np.clip(colours, 0, 1))
+            shown = np.where(broken, NOT_FINITE, np.clip(colours, 0, 1))
             picture[top : top + height, left : left + width] = shown
     return picture
 

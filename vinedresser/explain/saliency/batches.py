@@ -42,9 +42,11 @@ def explained_in_batches(
 def _complete_in_total(result: Saliency) -> bool:
     """Return whether the terms of all examples together add up to the sum of their outputs."""
     terms = [result.input_term, *(one.sums for one in result.bias_terms.values())]
-    sums = np.array([one.sum(dtype=np.float64) for one in terms])
-    total = result.outputs.sum()
-    return bool(abs(total - sums.sum()) <= result.tolerance * max(abs(total), np.abs(sums).sum()))
+    with np.errstate(invalid="ignore", over="ignore"):
+        sums = np.array([one.sum(dtype=np.float64) for one in terms])
+        total = result.outputs.sum()
+        scale = max(abs(total), np.abs(sums).sum())
+        return bool(abs(total - sums.sum()) <= result.tolerance * scale)
 
 
 def joined(parts: Sequence[Saliency]) -> Saliency:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vinedresser.errors import SaliencyError
-from vinedresser.explain.charts.images import mosaic, tile_images
+from vinedresser.explain.charts.images import NOT_FINITE, mosaic, tile_images
 
 __all__ = ["overlay", "pixels_of"]
 
@@ -51,8 +51,9 @@ def overlay(
 
     Args:
         image: as for `pixels_of`; it is shown in grey.
-        saliency_map: [H, W]; positive values are orange, negative ones blue. The 99.5th percentile
-            has the full colour; the least value has none, or zero if the map has signs.
+        saliency_map: [H, W]; positive values are orange, negative ones blue, and those that are not
+            finite red. The 99.5th percentile has the full colour; the least value has none, or zero
+            if the map has signs.
         channels_last: the channels are the last axis.
 
     Returns:
@@ -67,14 +68,17 @@ def overlay(
             f"the map has the shape {list(saliency_map.shape)}; it must be that of the image, "
             f"{list(shown.shape[:2])}"
         )
-    values = np.asarray(saliency_map, np.float64)
+    given = np.asarray(saliency_map, np.float64)
+    finite = np.isfinite(given)
+    values = np.where(finite, given, 0)
     magnitudes = np.abs(values - max(0.0, float(values.min())))
     # Nearly all pixels, or all, may be zero.
     top = float(np.percentile(magnitudes, _STRONGEST)) or float(magnitudes.max()) or 1.0
     opacity = _MOST_OPAQUE * np.clip(magnitudes / top, 0, 1)[:, :, None]
     colour = np.where(values[:, :, None] < 0, _NEGATIVE, _POSITIVE)
     grey = shown.mean(axis=2, keepdims=True)
-    return _bytes((1 - opacity) * grey + opacity * colour)
+    laid = (1 - opacity) * grey + opacity * colour
+    return _bytes(np.where(finite[:, :, None], laid, NOT_FINITE))
 
 
 def _bytes(picture: NDArray[np.float64]) -> NDArray[np.uint8]:

@@ -70,12 +70,14 @@ class Saliency:
         It is relative to the output, or to the sum of the absolute terms if that is larger: where
         terms cancel, they leave their rounding errors.
         """
-        terms = [_per_example(self.input_term), *(one.sums for one in self.bias_terms.values())]
-        stacked = np.stack(terms)
-        scale = np.maximum(np.abs(self.outputs), np.abs(stacked).sum(0))
-        difference = np.abs(self.outputs - stacked.sum(0))
-        # Where all terms are zero, so is the difference.
-        error: npt.NDArray[np.float64] = difference / np.where(scale == 0, 1, scale)
+        # Terms that are not finite, such as those of a model that diverged, give NaN.
+        with np.errstate(invalid="ignore", over="ignore"):
+            terms = [_per_example(self.input_term), *(one.sums for one in self.bias_terms.values())]
+            stacked = np.stack(terms)
+            scale = np.maximum(np.abs(self.outputs), np.abs(stacked).sum(0))
+            difference = np.abs(self.outputs - stacked.sum(0))
+            # Where all terms are zero, so is the difference.
+            error: npt.NDArray[np.float64] = difference / np.where(scale == 0, 1, scale)
         return error
 
     @property

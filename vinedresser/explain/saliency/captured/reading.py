@@ -97,10 +97,18 @@ def captured_saliency(run: Run, step: int) -> CapturedSaliency:
         CorruptData: the bytes on disk do not match their checksum.
     """
     root, found = _at(run, step)
+    # Those of a training that has diverged are not finite.
+    with np.errstate(invalid="ignore", over="ignore"):
+        return _explained(run, step, root, found)
+
+
+def _explained(run: Run, step: int, root: str, found: dict[str, NDArray[Any]]) -> CapturedSaliency:
+    """Return the explanation of the tensors of a model."""
     total = found.pop(f"{root}{_TOTAL}")
     rows = found.pop(f"{root}[rows]")
     inputs = found.pop(f"{root}[example]", np.zeros((len(total), 0), np.float32))
     outputs = found.pop(f"{root}[outputs]", None)
+    outputs = outputs if outputs is not None and outputs.ndim == 2 else None
     of_inputs = {name: one for name, one in found.items() if name.endswith(_INPUT)}
     rests = {name: one for name, one in found.items() if name.endswith("[rest]")}
     terms = {name: one for name, one in found.items() if name not in {**of_inputs, **rests}}
@@ -232,6 +240,8 @@ def _predicted(
     if outputs is None or outputs.shape[1] < 2:
         return None, np.full(count, np.nan)
     wide = outputs.astype(np.float64)
+    if not np.isfinite(wide).all():
+        return wide.argmax(1), np.full(count, np.nan)
     if (wide >= 0).all() and np.allclose(wide.sum(1), 1, atol=1e-3):
         # The model ends with a softmax.
         return wide.argmax(1), wide.max(1)

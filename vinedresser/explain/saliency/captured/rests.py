@@ -31,6 +31,8 @@ def uncovered(
         tolerance: largest part that counts as none.
         scale: sum of the magnitudes of the terms, float64 [K].
     """
+    if not np.isfinite(scale).all():
+        return ("terms that are not finite",)
     shares = {name: _share(rest, scale) for name, rest in rests.items()}
     names = sorted(shares, key=lambda name: -shares[name])
     return tuple(
