@@ -190,13 +190,22 @@ class UntrustedTracking(TrackingError, PermissionError):
     """Records name a tracking URI that this user has not used for their store."""
 
 
+# Fewer letters begin too many words.
+_SHORTEST = 3
+
+
 def did_you_mean(word: str, known: Iterable[str], *, most: int = 3) -> str:
     """Return "; did you mean a, b?" with the most similar known words, or "" if none is similar.
+
+    Words that begin with the user's come first.
 
     Args:
         word: the user's spelling.
         known: the valid words.
         most: maximum number of suggestions.
     """
-    near = difflib.get_close_matches(word, list(known), n=most, cutoff=0.6)
+    known = list(known)
+    begun = [one for one in known if len(word) >= _SHORTEST and one.startswith(word)]
+    close = difflib.get_close_matches(word, known, n=most, cutoff=0.6)
+    near = [*dict.fromkeys((*begun, *close))][:most]
     return f"; did you mean {', '.join(near)}?" if near else ""

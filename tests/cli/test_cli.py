@@ -117,7 +117,10 @@ def test_show_and_status(project: Path) -> None:
     ("arguments", "message"),
     [
         (("run", "nowhere.py"), "nowhere.py"),
-        (("run", "--rule", "vanishing", "train.py"), "vanishing: no such rule"),
+        (("run", "--rule", "vanish", "train.py"), "rule; did you mean vanishing_gradient? ("),
+        (("run", "--at", "3", "train.py"), "--at: `vinedresser run` has no such option"),
+        (("run", "--store", "train.py/runs", "train.py"), "train.py: a file, not a folder"),
+        (("train", "sweep.toml"), "run by `vinedresser sweep sweep.toml`"),
         (("run", "--rule", "nonfinite:a", "train.py"), "expected NAME:KEY=VALUE"),
         (("run", "--name", "taken", "train.py"), "taken: already holds a run"),
         (("run", "--name", "../x", "train.py"), "--name: '../x' is not a valid directory name"),
@@ -138,6 +141,7 @@ def test_bad_input_is_one_line_and_exit_code_2(
     taken = project / "runs" / "taken"
     taken.mkdir(parents=True)
     (taken / "run.json").write_text('{"id": "0", "name": "taken", "created": 0}', encoding="utf-8")
+    (project / "sweep.toml").write_text("[run]\n[space]\n", encoding="utf-8")
     done = vinedresser(*arguments, cwd=project)
     assert done.returncode == 2, done.stdout + done.stderr
     assert done.stderr.startswith("vinedresser: ")

@@ -93,3 +93,10 @@ def test_commented_settings_are_valid(
     assert count >= 4
     file.write_text(text, encoding="utf-8")
     load(file)
+
+
+def test_a_script_of_the_user_is_left_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print('mine')\n")
+    done = vinedresser("init", "sweep", cwd=tmp_path)
+    assert "left train.py as it is: make sweep.toml fit it\n" in done.stdout
+    assert (tmp_path / "train.py").read_text() == "print('mine')\n"

@@ -20,7 +20,11 @@ TABLES: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"xyz": {}},
-        f"rules.xyz: no such rule; the rules are {', '.join(RULES)} {SHOWN}",
+        f"rules.xyz: no such rule {SHOWN}",
+    ),
+    (
+        {"vanish": {}},
+        f"rules.vanish: no such rule; did you mean vanishing_gradient? {SHOWN}",
     ),
     (
         {"vanishing_gradient": {"ration": 1e-4}},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -62,6 +63,7 @@ def run(
     from vinedresser.tasks.lifecycle.run_result import run_result
     from vinedresser.tasks.lifecycle.run_script import Script, run_script
 
+    _check_command(command)
     script = Script(
         command,
         selected_rules(preset, rule),
@@ -83,6 +85,20 @@ def run(
     if attach and end.cause == "finished" and not seen:
         print_no_training(error_console)
     sys.exit(_exit_code(end))
+
+
+def _check_command(command: Sequence[str]) -> None:
+    """Check that the program does not look like an option of this command.
+
+    Raises:
+        ConfigError: it does; such an option does not exist.
+    """
+    first = command[0]
+    if first.startswith("-") and first != "-m":
+        raise ConfigError(
+            f"{first}: `vinedresser run` has no such option; its options stand before the script, "
+            "as in `vinedresser run --name first train.py`"
+        )
 
 
 def _place(store: str, name: str | None, script: Script) -> RunPlace:

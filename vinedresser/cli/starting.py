@@ -62,6 +62,10 @@ def init(
                 content = (_STARTERS / path.name).read_text(encoding="utf-8")
                 path.write_text(content, encoding="utf-8")
                 console.print(f"wrote {relative(path)}", soft_wrap=True)
+            elif path.read_bytes() != (_STARTERS / path.name).read_bytes():
+                console.print(
+                    f"left {relative(path)} as it is: make {file.name} fit it", soft_wrap=True
+                )
     except OSError as error:
         raise ConfigError(f"{folder}: cannot be written: {error.strerror}") from error
     command = f"vinedresser {_COMMANDS[kind]} {relative(file)}"

@@ -187,7 +187,7 @@ def find_rule(name: str, *, where: str = "rules", base: Path | None = None) -> t
     known = known_rules()
     if name in known:
         return known[name]
-    near = did_you_mean(name, known) or f"; the rules are {', '.join(known)}"
+    near = did_you_mean(name, known)
     raise ConfigError(
         f'{where}.{name}: no such rule{near} ("vinedresser rules list" shows all; a custom rule '
         "is path/to/file.py:Name)"

@@ -203,7 +203,7 @@ def _ends(given: list[Any], kind: str, where: str) -> tuple[float, float]:
         raise ConfigError(f"{where}: must be two {noun}, [low, high], not {given!r}")
     low, high = given
     if not low < high:
-        raise ConfigError(f"{where}: {low:g} must be below {high:g}")
+        raise ConfigError(f"{where}: {low:g} must be below {high:g}: [low, high]")
     return low, high
 
 

@@ -212,7 +212,12 @@ def naming_obstacles(root: str | os.PathLike[str], key: str) -> Iterator[None]:
 
 
 def _obstacle(root: str, key: str) -> str:
-    """Describe the first thing in a key that is not what the key says."""
+    """Describe the first thing in a path that is not what the path says."""
+    for folder in (*reversed(Path(root).parents), Path(root)):
+        with suppress(OSError):
+            kind = stat.S_IFMT(folder.stat().st_mode)
+            if kind != stat.S_IFDIR:
+                return f"{folder}: {_KINDS.get(kind, 'something else')}, not a folder"
     path = root
     for place, name in enumerate(names := key.split("/"), start=1):
         path = f"{path}/{name}"

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from vinedresser.capture.config.capture_config import CaptureConfig
-from vinedresser.errors import ConfigError, did_you_mean
+from vinedresser.errors import ConfigError
 from vinedresser.infra.clusters.runner_settings import RunnerSettings, runner_settings
 from vinedresser.infra.configuration import build, load_toml
 from vinedresser.infra.gpus import VISIBLE_GPUS, visible_gpus
@@ -35,6 +35,7 @@ from vinedresser.rules.presets import preset_table
 from vinedresser.rules.registry import rules_from_table
 from vinedresser.store.storage import Location
 from vinedresser.tasks.config.actions_table import checked_actions
+from vinedresser.tasks.config.known_tables import check_tables
 from vinedresser.tasks.config.locations import store_in, tracking_uri_in
 from vinedresser.tasks.config.remedy_settings import RemedySettings, remedy_settings
 from vinedresser.tasks.config.run_spec import (
@@ -195,10 +196,7 @@ def experiment_of(
     Raises:
         ConfigError: see `load_experiment`.
     """
-    for table in document:
-        if table not in _TABLES:
-            known = did_you_mean(table, _TABLES) or f"; the tables are {', '.join(_TABLES)}"
-            raise ConfigError(f"{path}: {table}: unknown table{known}")
+    check_tables(document, _TABLES, path)
     if "run" not in document:
         raise ConfigError(f"{path}: run: missing; it needs at least name and command")
     if isinstance(document["run"], Mapping) and "at_once" in document["run"]:

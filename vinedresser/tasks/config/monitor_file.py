@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from vinedresser.errors import ConfigError, did_you_mean
+from vinedresser.errors import ConfigError
 from vinedresser.explain.saliency.options import Method
 from vinedresser.infra.configuration import build, load_toml
 from vinedresser.infra.entry import is_reference
@@ -29,6 +29,7 @@ from vinedresser.store.records.run_name import name_fault
 from vinedresser.store.storage import Location
 from vinedresser.tasks.config.actions_table import checked_actions
 from vinedresser.tasks.config.experiment import TrackingTable
+from vinedresser.tasks.config.known_tables import check_tables
 from vinedresser.tasks.config.locations import store_in, tracking_uri_in
 from vinedresser.tasks.config.run_spec import refuse_missing_package
 
@@ -236,10 +237,7 @@ def load_monitor(path: Path) -> Monitor:
         ConfigError: the file is invalid; the message names the key and what is expected.
     """
     document = load_toml(path)
-    for table in document:
-        if table not in _TABLES:
-            known = did_you_mean(table, _TABLES) or f"; the tables are {', '.join(_TABLES)}"
-            raise ConfigError(f"{path}: {table}: unknown table{known}")
+    check_tables(document, _TABLES, path)
     for needed, why in (("monitor", "name and requests"), ("baseline", "data")):
         if needed not in document:
             raise ConfigError(f"{path}: {needed}: missing; it needs at least {why}")
