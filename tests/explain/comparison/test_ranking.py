@@ -71,6 +71,12 @@ def group(values: tuple[int, ...]) -> Group:
     return Group([run], [float(value) for value in values])
 
 
+def test_a_run_repeated_with_the_same_seed_counts_once(tmp_path: Path) -> None:
+    for name, seed, value in (("a", 1, 0.5), ("b", 1, 0.5), ("c", 2, 0.5), ("d", 3, 0.8)):
+        trained(tmp_path / name, value, lr=0.1, seed=seed)
+    assert compare(tmp_path).groups[0].values == [0.5, 0.5, 0.8]
+
+
 def test_a_run_that_was_stopped_does_not_win(tmp_path: Path) -> None:
     trained(tmp_path / "done", 0.7, lr=0.1)
     start_run(tmp_path / "stopped", parameters={"lr": 1.0})

@@ -13,6 +13,7 @@ import numpy as np
 
 from vinedresser.errors import ConfigError, did_you_mean
 from vinedresser.explain.comparison.compared_run import ComparedRun
+from vinedresser.explain.comparison.settings import is_seed, parameters_of
 from vinedresser.explain.formatting import count, number
 from vinedresser.rules.signals.outcomes.metric_trend import direction
 
@@ -48,7 +49,8 @@ class Group:
 
     Attributes:
         runs: the runs.
-        values: last value of the metric of each run that finished with a finite one.
+        values: last value of the metric of each run that finished with a finite one; runs with
+            the same seeds and the same results count once: they say nothing about the spread.
     """
 
     runs: Sequence[ComparedRun]
@@ -222,8 +224,13 @@ def _orders(first: int, second: int) -> list[int]:
 def _values(runs: Sequence[ComparedRun], goal: Goal | None) -> list[float]:
     if goal is None:
         return []
-    found = [run.result(goal.metric) for run in runs if run.status.state == "finished"]
-    return [value for value in found if math.isfinite(value)]
+    found: dict[str, float] = {}
+    for run in runs:
+        if run.status.state == "finished" and math.isfinite(run.result(goal.metric)):
+            parameters = parameters_of(run.run.info)
+            seeds = {name: one for name, one in parameters.items() if is_seed(name)}
+            found.setdefault(repr((seeds, run.results)), run.result(goal.metric))
+    return list(found.values())
 
 
 def _key(configuration: dict[str, Any]) -> str:

@@ -156,11 +156,10 @@ def _problems(run: Run, status: Status, seen: LastBatches | None) -> list[str]:
 
 def _commands(run: Run) -> list[tuple[str, str]]:
     place = shlex.quote(run.path)
+    store = shlex.quote(os.path.dirname(run.path) or ".")
     return [
         (f"vinedresser show {place}", "show status, names and values in the terminal"),
         (f"vinedresser judge {place}", "judge the run again"),
-        (
-            f"vinedresser ui {shlex.quote(os.path.dirname(run.path) or '.')}",
-            "compare all runs in MLflow",
-        ),
+        (f"vinedresser compare {store}", "compare all runs of the store on one page"),
+        (f"vinedresser ui {store}", "compare them in MLflow"),
     ]

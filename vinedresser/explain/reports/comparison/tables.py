@@ -66,7 +66,7 @@ def group_table(comparison: Comparison) -> Table | None:
         ]
         for group in comparison.groups
     ]
-    return Table(["runs", "finished", f"mean {goal.metric}", "spread over seeds", "range"], rows)
+    return Table(["runs", "counted", f"mean {goal.metric}", "spread over seeds", "range"], rows)
 
 
 def setting_table(comparison: Comparison) -> Table | None:
