@@ -100,6 +100,41 @@ def functional() -> None:
     show(model, losses=losses)
 
 
+class WithLoss(nn.Module):
+    """A model that computes its loss itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = perceptron()
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return F.cross_entropy(self.inner(x), y)
+
+
+def evaluated() -> None:
+    """A loss function inside the model, accumulated over two halves, with evaluations by others."""
+    model = WithLoss()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    # The trained model is evaluated by functions and modules that the training did not use.
+    criterion = nn.NLLLoss(reduction="sum")
+    x, y = rows()
+    losses = []
+    for _ in range(STEPS):
+        model.train()
+        halves = [model(x[half], y[half]) / 2 for half in (slice(0, 8), slice(8, 16))]
+        for loss in halves:
+            loss.backward()
+        losses.append(sum(loss.item() for loss in halves))
+        optimizer.step()
+        optimizer.zero_grad()
+        model.eval()
+        with torch.no_grad():
+            total = model(x[:4], y[:4]).item() * 4
+            total += criterion(model.inner(x[4:]).log_softmax(1), y[4:]).item()
+        losses.append(total / 16)
+    show(model, losses=losses)
+
+
 def adversarial() -> None:
     """Two adversarial models."""
     generator = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 4))
@@ -238,6 +273,7 @@ SCENARIOS: dict[str, Callable[[], None]] = {
     for one in (
         plain,
         functional,
+        evaluated,
         adversarial,
         compiled,
         compiled_loss,

@@ -75,6 +75,16 @@ def test_labels_and_predictions_of_a_loss_function_are_captured(trained: Both, n
     assert labels.steps().tolist() == predictions.steps().tolist() == [0, 3]
 
 
+def test_evaluations_by_functions_have_the_loss_of_the_training(trained: Both) -> None:
+    run, expected = trained.open(NUMBERS["evaluated"]), printed(trained, "evaluated")
+    assert losses(run, "loss") == pytest.approx(expected[::2])
+    assert losses(run, "loss", "eval") == pytest.approx(expected[1::2])
+    labels = run.tensor("labels/loss")
+    np.testing.assert_array_equal(labels.value(1, mode="eval"), rows()[1][:4].numpy())
+    logarithms = run.tensor("predictions/loss").value(1, mode="eval")
+    np.testing.assert_allclose(np.exp(logarithms).sum(1), 1, rtol=1e-5)
+
+
 def test_the_targets_of_a_regression_are_its_labels(trained: Both) -> None:
     run = trained.open(NUMBERS["parts"])
     np.testing.assert_array_equal(run.tensor("labels/loss").value(3), rows()[0].numpy())

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from vinedresser.capture.adapters.training_setup import TrainingSetup
+from vinedresser.capture.recording.recording import Recording
 from vinedresser.store.collections.modules import ModuleInfo
 
 __all__ = ["Adapter", "Change", "Changed", "Guard", "InputTaker", "LossTaker", "Tunable"]
@@ -82,15 +83,16 @@ class LossTaker(Protocol):
 class InputTaker(LossTaker, Protocol):
     """An adapter that also records what loss functions compared, apart from their values."""
 
-    def takes_inputs(self) -> bool:
-        """Return whether predictions or labels are due at a loss that is computed now."""
+    def inputs_due(self) -> Recording | None:
+        """Return the recording in which predictions or labels of a loss computed now are due."""
 
-    def record_inputs(self, name: str, inputs: tuple[Any, ...]) -> None:
-        """Record what a loss function compared in the train step.
+    def record_inputs(self, recording: Recording, name: str, inputs: tuple[Any, ...]) -> None:
+        """Record what a loss function compared.
 
         Args:
+            recording: recording in which it is due; ignored if it has ended.
             name: name of the loss.
-            inputs: predictions and labels of the first batch of the step.
+            inputs: predictions and labels of the first batch.
         """
 
 

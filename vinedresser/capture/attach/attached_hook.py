@@ -14,6 +14,7 @@ from typing import Any
 
 from vinedresser.capture.adapters.adapter import InputTaker
 from vinedresser.capture.hook.hook import Hook
+from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.recording.stopping import StopSignal, TrainingStopped
 from vinedresser.capture.run.claims import claim
 from vinedresser.capture.run.opening import OpenedRun
@@ -75,16 +76,16 @@ class AttachedHook(Hook):
             self._control.know_loss(name, described)
         return partial(self._session.shield.guard("the loss", taker.record_loss), name)
 
-    def takes_loss_inputs(self) -> bool:
-        """Return whether predictions or labels are due at a loss that is computed now."""
+    def loss_inputs_due(self) -> Recording | None:
+        """Return the recording in which predictions or labels of a loss computed now are due."""
         taker = self._control.loss_taker()
-        return isinstance(taker, InputTaker) and taker.takes_inputs()
+        return taker.inputs_due() if isinstance(taker, InputTaker) else None
 
-    def record_loss_inputs(self, name: str, inputs: tuple[Any, ...]) -> None:
+    def record_loss_inputs(self, recording: Recording, name: str, inputs: tuple[Any, ...]) -> None:
         """Record what a loss function compared; see `InputTaker.record_inputs`."""
         taker = self._control.loss_taker()
         if isinstance(taker, InputTaker):
-            taker.record_inputs(name, inputs)
+            taker.record_inputs(recording, name, inputs)
 
     def _open(self, *_: Any, **__: Any) -> OpenedRun:
         """Open the run; see `Hook`."""

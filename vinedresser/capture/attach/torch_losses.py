@@ -11,6 +11,8 @@ import torch
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
+from vinedresser.capture.attach.evaluated_losses import Evaluated, EvaluatedLosses
+from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.run.attachment import Attachment
 from vinedresser.capture.torch_.forward.calls import ModuleHook
 from vinedresser.capture.torch_.loss_graphs import LossInputs, loss_inputs
@@ -50,8 +52,11 @@ class TorchLosses:
         self._scaled = False
         # The sum of the losses that are not recorded yet.
         self._pending: torch.Tensor | None = None
-        # What the function of the first of them compared, if it is due.
-        self._inputs: LossInputs | None = None
+        # What the function of the first of them compared, and where it is due.
+        self._inputs: tuple[Recording, LossInputs] | None = None
+        self._evaluated = EvaluatedLosses(attachment.shield, self._record_evaluated)
+        # The name of the latest recorded sum.
+        self._trained = ""
         self._name: Callable[[], str] = str
         self._total: torch.Tensor | None = None
         # With a closure, the backward pass runs in the optimizer's step; only the first one counts.
@@ -62,10 +67,19 @@ class TorchLosses:
         self.hook = None
         while self._handles:
             self._handles.pop().remove()
+        self._evaluated.close()
+        self._evaluated.stepped()
         self._names.clear()
         self._values.clear()
         self._recorders.clear()
+        self._trained = ""
         self._pending = self._total = self._inputs = None
+
+    def watch_model(self, model: nn.Module) -> None:
+        """Look for the losses of a model's evaluations."""
+        handle = self._evaluated.watch(model)
+        if handle is not None:
+            self._handles.append(handle)
 
     def consider(self, module: nn.Module) -> None:
         """Check the output of a module's next call for a loss."""
@@ -111,8 +125,11 @@ class TorchLosses:
             if any(one is not None and one.grad_fn is origin for one in values):
                 return
         before = self._pending
+        self._evaluated.goes_backward(None if values else origin)
         if before is None and not values and self.hook is not None:
-            self._inputs = loss_inputs(loss) if self.hook.takes_loss_inputs() else None
+            due = self.hook.loss_inputs_due()
+            found = None if due is None else loss_inputs(loss)
+            self._inputs = None if due is None or found is None else (due, found)
         self._pending = value if before is None else before + value.to(before.device)
 
     def step_begins(self, name: Callable[[], str], *, closure: bool) -> None:
@@ -137,15 +154,32 @@ class TorchLosses:
         """Record the pending sum."""
         total, self._pending = self._pending, None
         inputs, self._inputs = self._inputs, None
+        self._evaluated.stepped()
         if total is None or self.hook is None:
             return
         self._total = total
-        name = self._name()
+        name = self._trained = self._name()
+        self._recorder(name)(total, ())
+        if inputs is not None:
+            recording, found = inputs
+            self.hook.record_loss_inputs(recording, name, found)
+
+    def _record_evaluated(self, found: Evaluated) -> None:
+        """Record a loss of an evaluation under the name of the loss in training."""
+        if self.hook is None or not self._trained:
+            return
+        predictions = found.predictions
+        if found.logarithms and self.hook.loss_inputs_due() is not None:
+            # As autograd saves them in training.
+            predictions = predictions.log_softmax(min(1, predictions.ndim - 1))
+        self._recorder(self._trained)(found.value, (predictions, found.labels))
+
+    def _recorder(self, name: str) -> Callable[[Any, tuple[Any, ...]], None]:
+        """Return what records a loss that is not that of a module."""
+        assert self.hook is not None, "losses are recorded in trainings only"
         if name not in self._recorders:
             self._recorders[name] = self.hook.loss_recorder(name)
-        self._recorders[name](total, ())
-        if inputs is not None:
-            self.hook.record_loss_inputs(name, inputs)
+        return self._recorders[name]
 
     def _watch(self, module: nn.Module) -> Callable[..., None]:
         """Watch a loss module and return its forward hook."""

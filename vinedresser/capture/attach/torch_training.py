@@ -139,6 +139,7 @@ class _TorchTrainings(TrainingFinder):
         leads = not together or together[-1] in optimizers
         before = {id(one): set(one._optimizer_step_pre_hooks) for one in optimizers}
         hook.watch_trained(module, optimizers, name, leads=leads)
+        self._losses.watch_model(module)
         self._catch_up(before)
 
     def _catch_up(self, before: dict[int, set[int]]) -> None:

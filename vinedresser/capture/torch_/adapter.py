@@ -179,17 +179,19 @@ class TorchAdapter(Adapter):
         if recording is not None and self._progress(recording).first_batch:
             self._losses.take_arguments(recording, name, others)
 
-    def takes_inputs(self) -> bool:
-        """See `InputTaker.takes_inputs`."""
+    def inputs_due(self) -> Recording | None:
+        """See `InputTaker.inputs_due`."""
         if self._recorder.quiet or self._recorder.plain is not None:
-            return False
+            return None
         recording = self._of_loss()
-        return recording is not None and any(map(recording.due.reaches, ("predictions", "labels")))
+        if recording is None or not self._progress(recording).first_batch:
+            return None
+        due = any(map(recording.due.reaches, ("predictions", "labels")))
+        return recording if due else None
 
-    def record_inputs(self, name: str, inputs: tuple[Any, ...]) -> None:
+    def record_inputs(self, recording: Recording, name: str, inputs: tuple[Any, ...]) -> None:
         """See `InputTaker.record_inputs`."""
-        recording = self._recorder.recording("train")
-        if recording is not None:
+        if self._recorder.is_open(recording):
             self._losses.take_arguments(recording, name, inputs)
 
     def record_value(self, name: str, value: Any, batch: Any) -> Recording | None:

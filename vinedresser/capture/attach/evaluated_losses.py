@@ -1,0 +1,218 @@
+"""Losses of evaluations that functions compute, in the loop or inside the model."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from functools import cache, wraps
+from typing import Any, NamedTuple
+
+import torch
+import torch.jit._builtins as builtins
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from vinedresser.capture.shield import Shield
+from vinedresser.capture.torch_.forward.calls import ModuleHook
+
+__all__ = ["EvaluatedLosses", "Evaluated"]
+
+
+class _Kernel(NamedTuple):
+    """A function of torch's C++ code that the functions of `torch.nn.functional` call.
+
+    Attributes:
+        owner: module that holds it.
+        name: its name.
+        reduction: position of the reduction in its arguments, after input, target and weights.
+    """
+
+    owner: Any
+    name: str
+    reduction: int
+
+
+_NN: Any = torch._C._nn
+# What computes a loss, by the name of its autograd node.
+_NLL = (_Kernel(_NN, "cross_entropy_loss", 3), _Kernel(_NN, "nll_loss_nd", 3))
+_KERNELS = {
+    "NllLossBackward0": _NLL,
+    "NllLoss2DBackward0": _NLL,
+    "MseLossBackward0": (_Kernel(_NN, "mse_loss", 2),),
+    "SmoothL1LossBackward0": (_Kernel(_NN, "smooth_l1_loss", 2),),
+    "HuberLossBackward0": (_Kernel(_NN, "huber_loss", 2),),
+    "BinaryCrossEntropyBackward0": (_Kernel(_NN, "binary_cross_entropy", 3),),
+    "BinaryCrossEntropyWithLogitsBackward0": (
+        _Kernel(torch, "binary_cross_entropy_with_logits", 4),
+    ),
+}
+# Torch's numbers of the reductions.
+_MEAN, _SUM = 1, 2
+
+
+class Evaluated(NamedTuple):
+    """A loss of one batch of an evaluation.
+
+    Attributes:
+        value: mean over the samples, [].
+        predictions: what the loss function compared, [batch, ...]; for a cross-entropy, its logits.
+        labels: what it compared them with.
+        logarithms: whether autograd saves the logarithms of the softmax of the predictions.
+    """
+
+    value: Tensor
+    predictions: Tensor
+    labels: Tensor
+    logarithms: bool
+
+
+class EvaluatedLosses:
+    """Finds the losses of evaluations that correspond to the loss of the training.
+
+    If the training minimizes the mean of one loss function, the kernel of this function is replaced
+    while an evaluation runs: from the first forward of the model without gradients to the next
+    forward with gradients. Functions imported by name call it, too, and so do loss modules that
+    were not used in training. It computes the same.
+
+    Args:
+        shield: guards the callbacks.
+        record: called with each loss found.
+    """
+
+    def __init__(self, shield: Shield, record: Callable[[Evaluated], object]) -> None:
+        def take(kernel: _Kernel, args: tuple[Any, ...], value: Any) -> None:
+            if (found := _evaluated(kernel, args, value)) is not None:
+                record(found)
+
+        self._shield = shield
+        self._record = shield.guard("the loss of an evaluation", take)
+        # The kernels of the loss of the last step; () if its evaluations would not be comparable.
+        self._kernels: tuple[_Kernel, ...] = ()
+        # Those of the losses of the current step, and their divisors.
+        self._parts: list[tuple[tuple[_Kernel, ...], float]] = []
+        self._open = False
+        self._thread = 0
+
+    def goes_backward(self, node: Any) -> None:
+        """Note a loss of a training step before its backward pass.
+
+        Args:
+            node: its autograd node, without the factor of a `GradScaler`; None if it includes the
+                value of a loss module.
+        """
+        self.close()
+        self._parts.append(_kernels_of(node))
+
+    def stepped(self) -> None:
+        """Note that all losses of a training step are known: their sum is the loss."""
+        parts, self._parts = self._parts, []
+        kernels, divisor = parts[0] if parts else ((), 1.0)
+        # The sum over micro-batches is a mean if each is divided by their number.
+        comparable = len(parts) == divisor and all(one == parts[0] for one in parts)
+        self._kernels = kernels if comparable else ()
+
+    def watch(self, model: nn.Module) -> RemovableHandle | None:
+        """Look at the forwards of a trained model; None if others than Python may run them."""
+        compiled = model._compiled_call_impl is not None or hasattr(model, "_orig_mod")
+        if compiled or isinstance(model, (torch.jit.ScriptModule, nn.TransformerEncoderLayer)):
+            return None
+        begins = self._shield.guard(
+            "the start of a forward", self._forward_begins, skip=torch.compiler.is_compiling
+        )
+        return model.register_forward_pre_hook(ModuleHook(begins, model))
+
+    def _forward_begins(self, *_: Any) -> None:
+        """Begin or end to observe losses at the start of a forward of the trained model."""
+        if torch.is_grad_enabled():
+            self.close()
+        elif self._kernels and not self._open and not _has_compiled():
+            self._open = True
+            self._thread = threading.get_ident()
+            for kernel in self._kernels:
+                setattr(kernel.owner, kernel.name, _replacement(kernel)[1])
+                _observers[kernel] = self._called
+
+    def close(self) -> None:
+        """Stop to observe losses until the next evaluation."""
+        if self._open:
+            self._open = False
+            for kernel in [*_observers]:
+                setattr(kernel.owner, kernel.name, _replacement(kernel)[0])
+                del _observers[kernel]
+
+    def _called(self, kernel: _Kernel, args: tuple[Any, ...], value: Any) -> None:
+        """Record what a kernel has computed."""
+        if not torch.is_grad_enabled() and threading.get_ident() == self._thread:
+            self._record(kernel, args, value)
+
+
+def _kernels_of(node: Any) -> tuple[tuple[_Kernel, ...], float]:
+    """Return the kernels that may have computed a mean, and the number it is divided by."""
+    divisor = 1.0
+    if node is not None and node.name() == "DivBackward0" and _is_number(node._saved_other):
+        divisor = float(node._saved_other)
+        node = node.next_functions[0][0]
+    kernels = () if node is None else _KERNELS.get(node.name(), ())
+    weights = [getattr(node, f"_saved_{name}", None) for name in ("weight", "pos_weight")]
+    if kernels and (node._saved_reduction != _MEAN or any(one is not None for one in weights)):
+        kernels = ()
+    return kernels, divisor
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.numel() == 1 and not value.is_cuda
+
+
+# What is called with the arguments and the value of each replaced kernel.
+_observers: dict[_Kernel, Callable[[_Kernel, tuple[Any, ...], Any], None]] = {}
+
+
+@cache
+def _replacement(kernel: _Kernel) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Return a kernel and the function that replaces it in evaluations."""
+    original = getattr(kernel.owner, kernel.name)
+
+    @wraps(original)
+    def observed(*args: Any, **kwargs: Any) -> Any:
+        value = original(*args, **kwargs)
+        observer = None if kwargs else _observers.get(kernel)
+        if observer is not None:
+            observer(kernel, args, value)
+        return value
+
+    # TorchScript knows the kernel by its identity.
+    builtins._register_builtin(observed, builtins._find_builtin(original))
+    return original, observed
+
+
+def _evaluated(kernel: _Kernel, args: tuple[Any, ...], value: Any) -> Evaluated | None:
+    """Return the loss that a kernel has computed; None if it is no mean and none follows.
+
+    Args:
+        kernel: the kernel.
+        args: its arguments: predictions, labels, perhaps weights, the reduction and settings.
+        value: its value.
+    """
+    predictions, labels, *weights = args[: kernel.reduction]
+    reduction, *settings = args[kernel.reduction :]
+    if any(one is not None for one in weights) or not isinstance(value, Tensor):
+        return None
+    counted = kernel in _NLL
+    logits = kernel.name == "cross_entropy_loss"
+    if counted and (labels.is_floating_point() or (logits and settings[1:] not in ([], [0.0]))):
+        # Probabilities as labels, or smoothed labels.
+        return None
+    if reduction == _SUM and counted:
+        value = value / (labels != settings[0]).sum().clamp(min=1)
+    elif reduction == _SUM:
+        value = value / max(predictions.numel(), labels.numel())
+    elif reduction != _MEAN:
+        return None
+    return Evaluated(value, predictions, labels, logits)
+
+
+def _has_compiled() -> bool:
+    """Return whether torch.compile has compiled anything, which it would do again."""
+    dynamo = sys.modules.get("torch._dynamo")
+    return dynamo is not None and bool(dynamo.utils.counters["frames"])
