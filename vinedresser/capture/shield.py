@@ -38,10 +38,12 @@ class Shield:
 
     Attributes:
         problems: number of occurrences of each problem, by its first message.
+        told: problems that have been printed, possibly by the shields of other trainings.
     """
 
     def __init__(self) -> None:
         self.problems: Counter[str] = Counter()
+        self.told: set[str] = set()
         self._first: dict[tuple[str, type[Exception]], str] = {}
         self._process = _process
 
@@ -88,7 +90,8 @@ class Shield:
     def report(self, problem: str) -> None:
         """Count a problem, and print it to stderr the first time."""
         self.problems[problem] += 1
-        if self.problems[problem] == 1:
+        if problem not in self.told:
+            self.told.add(problem)
             _LOG.info("%s", problem)
             # stderr may be closed.
             with suppress(OSError, ValueError, AttributeError):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
 from tests.capture.attach.runs import Both, alone_in_process, attached, script, split_stderr
+from vinedresser.store.reading.reader import open_run
 
 # Scripts with torch are the quick case.
 pytestmark = pytest.mark.thorough
@@ -108,3 +110,29 @@ def test_batches_and_loops_are_separate_trainings(trained: Both, number: int, st
         values = run.scalars("losses")["losses/loss"].values
         assert values == pytest.approx([float(word) for word in printed])
     assert not trained.run.with_name("run.4").exists()
+
+
+def test_a_keras_model_in_a_loop_of_torch_is_a_torch_model(tmp_path: Path) -> None:
+    script(
+        tmp_path,
+        """
+        import keras, torch
+
+        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        criterion = torch.nn.MSELoss()
+        for _ in range(3):
+            optimizer.zero_grad()
+            criterion(model(torch.ones(8, 4)), torch.zeros(8, 2)).backward()
+            optimizer.step()
+        """,
+    )
+    options = ("--collection", "gradients:every=1")
+    done = attached("train.py", cwd=tmp_path, options=options, KERAS_BACKEND="torch")
+    assert done.returncode == 0, done.stderr
+    assert "vinedresser: " not in done.stderr
+    run = open_run(tmp_path / "runs" / "run")
+    assert run.scalars("losses")["losses/MSELoss"].steps.tolist() == [0, 1, 2]
+    kernels = [name for name in run.tensor_names() if name.endswith("dense/kernel")]
+    assert kernels
+    assert all(run.tensor(name).steps().tolist() == [0, 1, 2] for name in kernels)

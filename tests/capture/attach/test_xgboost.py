@@ -23,8 +23,11 @@ TRAINING = """
     )
     print(*history["train"]["logloss"])
     print(booster.save_raw("json").hex()[:20000], booster.attributes())
-    model = xgboost.XGBClassifier(n_estimators=4, n_jobs=1, eval_metric="error")
-    model.fit(x, y, eval_set=[(x, y)], verbose=False)
+    model = xgboost.XGBClassifier(n_estimators=4, n_jobs=1, eval_metric=["error", "logloss"])
+    model.fit(x, y, eval_set=[(x[:50], y[:50]), (x, y)], verbose=False)
+    print(*model.evals_result()["validation_1"]["logloss"])
+    for rounds in range(3):
+        booster = xgboost.train(parameters, data, 2, xgb_model=booster)
     print(model.predict_proba(x)[:9].tolist(), model.callbacks)
     print(xgboost.cv(parameters, data, 3).shape)
 """
@@ -38,15 +41,24 @@ def test_both_interfaces_are_captured_and_nothing_else_changes(tmp_path: Path) -
     assert pair.attached.returncode == 0, pair.attached.stderr
     assert pair.attached.stdout == pair.alone.stdout
     said = split_stderr(pair.attached.stderr)[0].splitlines()
-    # The metric of an unidentified evaluation set is not a training loss.
-    assert len(said) == 2
-    assert "another training is captured in" in said[0]
-    assert "no losses of the training" in said[1]
+    # What three trainings lack is printed once.
+    assert ["another training is captured in" in line for line in said] == [
+        True,
+        True,
+        False,
+        True,
+        True,
+    ]
+    assert "no losses, no metrics: XGBoost evaluates nothing" in said[2]
     expected = [float(word) for word in pair.alone.stdout.splitlines()[3].split()]
     native, estimator = pair.open(), pair.open(2)
     column = native.scalars("losses")["losses/train-logloss"]
     np.testing.assert_allclose(column.values, expected, rtol=1e-5)
     assert native.info.framework == "xgboost"
+    # The second evaluation set is the training data.
+    losses = estimator.scalars("losses")["losses/validation_1-logloss"].values
+    expected = [float(word) for word in pair.alone.stdout.splitlines()[5].split()]
+    np.testing.assert_allclose(losses, expected, rtol=1e-5)
     assert len(estimator.scalars("metrics", mode="eval")["metrics/validation_0-error"].values) == 4
     # Cross-validation is left alone.
-    assert not pair.run.with_name("run.3").exists()
+    assert not pair.run.with_name("run.6").exists()

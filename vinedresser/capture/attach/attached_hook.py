@@ -19,6 +19,9 @@ from vinedresser.capture.recording.stopping import StopSignal, TrainingStopped
 from vinedresser.capture.run.claims import claim
 from vinedresser.capture.run.opening import OpenedRun
 
+# A script with a hundred trainings prints each problem once.
+_TOLD: set[str] = set()
+
 
 class AttachedHook(Hook):
     """Writes to the run for which this process was launched, or to an additional run next to it.
@@ -32,6 +35,7 @@ class AttachedHook(Hook):
         # SIGTERM may arrive in a worker while the hook is closing.
         self._closing = self._terminated = False
         super().__init__()
+        self._session.shield.told = _TOLD
         if not self._run.launched and self._environment.rank == 0:
             self._session.shield.report(f"another training is captured in {self.path}")
         if _is_worker():

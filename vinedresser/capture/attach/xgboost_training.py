@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+
+import xgboost.training
 from xgboost.callback import CallbackContainer
 
 from vinedresser.capture.attach.fetching import listen
@@ -26,7 +29,21 @@ class _XGBoostTrainings(TrainingFinder):
 
     def _training_begins(self, callbacks: CallbackContainer) -> None:
         if not callbacks.is_cv:
-            callbacks.callbacks.append(self._attach_hook().xgboost())
+            hook = self._attach_hook()
+            callbacks.callbacks.append(hook.xgboost(training_set=_training_set()))
+
+
+def _training_set() -> str | None:
+    """Return the name of the evaluation set that is the training data itself, if any.
+
+    Callbacks do not receive the data, so it is read from `xgboost.train`, which calls them.
+    """
+    frame = sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__") != xgboost.training.__name__:
+        frame = frame.f_back
+    given = frame.f_locals
+    sets = given.get("evals") or ()
+    return next((name for data, name in sets if data is given.get("dtrain")), None)
 
 
 def attach() -> None:

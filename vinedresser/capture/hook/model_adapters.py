@@ -37,7 +37,7 @@ def make_adapter(
         MissingDependency: a package of the framework's extra is not installed.
     """
     # A Keras model on the torch backend is a torch module too.
-    if is_a(model, "keras", "Model"):
+    if is_a(model, "keras", "Model") and not _of_torch(optimizer):
         with needed("a Keras model", "tensorflow"):
             from vinedresser.capture.keras_.adapter import KerasAdapter
         return KerasAdapter(session, introduce, model, loss, optimizer, name=name)
@@ -47,6 +47,12 @@ def make_adapter(
         return TorchAdapter(session, model, loss, optimizer, name)
     kind = f"{type(model).__module__}.{type(model).__qualname__}"
     raise ConfigError(f"model: cannot watch a {kind}; {_remedy(model)}")
+
+
+def _of_torch(optimizer: Any) -> bool:
+    """Return whether an optimizer, or each of several, is one of torch."""
+    some = optimizer if isinstance(optimizer, (list, tuple)) else [optimizer]
+    return bool(some) and all(is_a(one, "torch", "optim.Optimizer") for one in some)
 
 
 def _remedy(model: Any) -> str:
