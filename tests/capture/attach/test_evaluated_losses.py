@@ -50,6 +50,8 @@ def values(found: list[Evaluated]) -> list[float]:
     [
         lambda p: [F.cross_entropy(p, CLASSES)],
         lambda p: [F.nll_loss(p.log_softmax(1), CLASSES)],
+        # One of the six labels is ignored.
+        lambda p: [F.cross_entropy(p, CLASSES, reduction="sum") / torch.tensor(5)],
         lambda p: [
             F.cross_entropy(p[:3], CLASSES[:3]) / 2,
             F.cross_entropy(p[3:], CLASSES[3:]) / 2,
@@ -100,10 +102,11 @@ def test_errors_are_found_as_means(loss: Callable[..., Tensor]) -> None:
         lambda p: [F.cross_entropy(p, CLASSES) + p.square().mean()],
         lambda p: [F.cross_entropy(p, CLASSES), F.cross_entropy(p, CLASSES)],
         lambda p: [F.cross_entropy(p, CLASSES) / 2],
+        lambda p: [F.cross_entropy(p, CLASSES, reduction="sum") / 6],
         lambda p: [F.cross_entropy(p, CLASSES), F.mse_loss(p, TARGETS)],
         lambda p: [F.mse_loss(p, TARGETS)],
     ],
-    ids=["sum", "weights", "smoothed", "penalty", "twice", "share", "two", "other"],
+    ids=["sum", "weights", "smoothed", "penalty", "twice", "share", "of_rows", "two", "other"],
 )
 def test_another_loss_in_training_is_not_compared(losses: Callable[[Tensor], list[Tensor]]) -> None:
     assert evaluated(losses, lambda p: F.cross_entropy(p, CLASSES)) == []

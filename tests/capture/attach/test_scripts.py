@@ -151,6 +151,7 @@ def test_a_python_without_dependencies_runs_uncaptured(tmp_path: Path) -> None:
     done = attached(*command, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "1\n")
     assert "torch trainings are not captured: " in done.stderr
+    assert "; install vinedresser for this Python\n" in done.stderr
 
 
 # A library that looks for optional packages and imports them when they are used.

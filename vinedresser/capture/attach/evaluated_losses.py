@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 from collections.abc import Callable
@@ -49,6 +50,7 @@ _KERNELS = {
 }
 # Torch's numbers of the reductions.
 _MEAN, _SUM = 1, 2
+_ABOUT = 1.1
 
 
 class Evaluated(NamedTuple):
@@ -91,6 +93,8 @@ class EvaluatedLosses:
         self._kernels: tuple[_Kernel, ...] = ()
         # Those of the losses of the current step, and their divisors.
         self._parts: list[tuple[tuple[_Kernel, ...], float]] = []
+        # Whether a sum is divided by the number of its labels; None if not known yet.
+        self._sum_is_mean: bool | None = None
         self._open = False
         self._thread = 0
 
@@ -102,14 +106,19 @@ class EvaluatedLosses:
                 value of a loss module.
         """
         self.close()
-        self._parts.append(_kernels_of(node))
+        try:
+            part = self._kernels_of(node)
+        except RuntimeError:
+            # The graph was freed by an earlier backward pass, as torch will say.
+            part = (), 1.0
+        self._parts.append(part)
 
     def stepped(self) -> None:
         """Note that all losses of a training step are known: their sum is the loss."""
         parts, self._parts = self._parts, []
         kernels, divisor = parts[0] if parts else ((), 1.0)
         # The sum over micro-batches is a mean if each is divided by their number.
-        comparable = len(parts) == divisor and all(one == parts[0] for one in parts)
+        comparable = math.isclose(len(parts), divisor) and all(one == parts[0] for one in parts)
         self._kernels = kernels if comparable else ()
 
     def watch(self, model: nn.Module) -> RemovableHandle | None:
@@ -121,6 +130,28 @@ class EvaluatedLosses:
             "the start of a forward", self._forward_begins, skip=torch.compiler.is_compiling
         )
         return model.register_forward_pre_hook(ModuleHook(begins, model))
+
+    def _kernels_of(self, node: Any) -> tuple[tuple[_Kernel, ...], float]:
+        """Return the kernels that may have computed a mean, and the number it is divided by."""
+        divisor = 1.0
+        while node is not None and node.name() in ("DivBackward0", "MulBackward0"):
+            other = node._saved_other
+            # A number on a GPU is not worth waiting for.
+            if not isinstance(other, Tensor) or other.numel() != 1 or other.is_cuda or not other:
+                return (), 1.0
+            divisor *= float(other) if node.name() == "DivBackward0" else 1 / float(other)
+            node = node.next_functions[0][0]
+        kernels = () if node is None else _KERNELS.get(node.name(), ())
+        weights = [getattr(node, f"_saved_{name}", None) for name in ("weight", "pos_weight")]
+        if not kernels or any(one is not None for one in weights):
+            return (), 1.0
+        if node._saved_reduction == _MEAN:
+            return kernels, divisor
+        if node._saved_reduction != _SUM or kernels is not _NLL:
+            return (), 1.0
+        if self._sum_is_mean is None:
+            self._sum_is_mean = _is_mean_of(divisor, node)
+        return (kernels if self._sum_is_mean else ()), 1.0
 
     def _forward_begins(self, *_: Any) -> None:
         """Begin or end to observe losses at the start of a forward of the trained model."""
@@ -147,21 +178,15 @@ class EvaluatedLosses:
             self._record(kernel, args, value)
 
 
-def _kernels_of(node: Any) -> tuple[tuple[_Kernel, ...], float]:
-    """Return the kernels that may have computed a mean, and the number it is divided by."""
-    divisor = 1.0
-    if node is not None and node.name() == "DivBackward0" and _is_number(node._saved_other):
-        divisor = float(node._saved_other)
-        node = node.next_functions[0][0]
-    kernels = () if node is None else _KERNELS.get(node.name(), ())
-    weights = [getattr(node, f"_saved_{name}", None) for name in ("weight", "pos_weight")]
-    if kernels and (node._saved_reduction != _MEAN or any(one is not None for one in weights)):
-        kernels = ()
-    return kernels, divisor
+def _is_mean_of(divisor: float, node: Any) -> bool:
+    """Return whether a sum over the labels of a node is divided by about their number.
 
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Tensor) and value.numel() == 1 and not value.is_cuda
+    Libraries also count a label that a shift by one leaves out.
+    """
+    # Autograd returns it without a sign.
+    ignored = (node._saved_ignore_index + 2**63) % 2**64 - 2**63
+    count = int((node._saved_target != ignored).sum())
+    return count <= divisor <= _ABOUT * count
 
 
 # What is called with the arguments and the value of each replaced kernel.

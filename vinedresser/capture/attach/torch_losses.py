@@ -114,7 +114,7 @@ class TorchLosses:
 
     def _add(self, loss: torch.Tensor, *, scaled: bool) -> None:
         """Add a loss to the pending sum unless it is the value of a loss module."""
-        values = [reference() for reference in self._values]
+        values = [one for reference in self._values if (one := reference()) is not None]
         if any(one is loss for one in values):
             return
         value, origin = loss.detach().reshape(()), loss.grad_fn
@@ -122,7 +122,7 @@ class TorchLosses:
         if origin is not None and factor is not None and factor.numel() == 1:
             # Undo the multiplication by the scaler.
             value, origin = value / factor.reshape(()), origin.next_functions[0][0]
-            if any(one is not None and one.grad_fn is origin for one in values):
+            if any(one.grad_fn is origin for one in values):
                 return
         before = self._pending
         self._evaluated.goes_backward(None if values else origin)

@@ -79,7 +79,8 @@ def _attach(framework: str) -> None:
         sys.modules[name].attach()
     except (ImportError, SyntaxError) as error:
         sys.stderr.write(
-            f"vinedresser: {sys.executable}: {framework} trainings are not captured: {error}\n"
+            f"vinedresser: {sys.executable}: {framework} trainings are not captured: {error}; "
+            "install vinedresser for this Python\n"
         )
 
 
