@@ -138,7 +138,11 @@ def test_pages_in_mlflow(here: Path, said: Said, monkeypatch: pytest.MonkeyPatch
     from mlflow import MlflowClient
 
     uri = f"sqlite:///{here}/mlflow.db"
-    tensors = {"attention/a": np.full((1, 1, 2, 2), 0.5)}
+    tensors = {
+        "attention/a": np.full((1, 1, 2, 2), 0.5),
+        "loss_terms/Net[total]": np.zeros(2),
+        "loss_terms/Net[rows]": np.array([[0, 2], [1, 2]]),
+    }
     run = make_run(here / "runs" / "one", [step_record(5, tensors=tensors)])
     options = ("show", "runs/one", "--attention", "--log")
     code, output = said(*options)
@@ -155,6 +159,9 @@ def test_pages_in_mlflow(here: Path, said: Said, monkeypatch: pytest.MonkeyPatch
     client = MlflowClient(uri)
     assert [one.path for one in client.list_artifacts(id_)] == ["one-attention.html"]
     assert client.get_run(id_).info.status == "RUNNING"
+    code, output = said("explain", "runs/one", "--log")
+    assert (code, output.endswith(f"mlflow run {id_} artifact one-explain.html")) == (0, True)
+    assert "one-explain.html" in [one.path for one in client.list_artifacts(id_)]
 
 
 def test_only_pages_are_logged(here: Path, said: Said) -> None:
