@@ -166,7 +166,8 @@ class TorchLosses:
 
     def _record_evaluated(self, found: Evaluated) -> None:
         """Record a loss of an evaluation under the name of the loss in training."""
-        if self.hook is None or not self._trained:
+        # Of adversarial models, each with a loss, it may be that of any.
+        if self.hook is None or [*self._recorders] != [self._trained]:
             return
         predictions = found.predictions
         if found.logarithms and self.hook.loss_inputs_due() is not None:
