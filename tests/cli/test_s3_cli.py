@@ -91,6 +91,7 @@ print("said by the script")
 """
 
 
+@pytest.mark.thorough
 def test_a_script_runs_with_its_run_on_s3(s3: str, tmp_path: Path) -> None:
     (tmp_path / "fit.py").write_text(SCRIPT)
     done = vinedresser("run", "--store", s3, str(tmp_path / "fit.py"), "20")

@@ -52,6 +52,7 @@ def same(some: list[Any], others: list[Any]) -> bool:
     return all(np.array_equal(one, other) for one, other in zip(some, others, strict=True))
 
 
+@pytest.mark.thorough
 def test_a_checkpoint_and_another_rate_at_a_step(tmp_path: Path) -> None:
     path = tmp_path / "run"
     storage = LocalStorage(path)

@@ -145,6 +145,7 @@ def test_a_parameter_that_is_not_declared_is_not_changed(tmp_path: Path) -> None
     assert training.state() == alone.state()
 
 
+@pytest.mark.thorough
 def test_an_invalid_value_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "run"
     training = Small()

@@ -156,6 +156,7 @@ def fitted(directory: Path, y: Labels, validation: tuple[Array, Labels]) -> list
     return judged(directory)
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 def test_evaluated_training_rows_in_keras(tmp_path: Path) -> None:
     x, y, x_eval, y_eval = rows()
@@ -164,6 +165,7 @@ def test_evaluated_training_rows_in_keras(tmp_path: Path) -> None:
     assert finding.fault == "data_leakage"
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 def test_shuffled_labels_in_keras(tmp_path: Path) -> None:
     _, y, x_eval, y_eval = rows()

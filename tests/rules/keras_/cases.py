@@ -18,12 +18,13 @@ from keras import layers  # isort: skip
 __all__ = ["FAULTY", "SOUND"]
 
 Array = NDArray[Any]
-QUICK = frozenset({"a usual training", "one class"})
+QUICK = frozenset({"one class"})
 THOROUGH = frozenset(
     {
         "a learning rate far too large",
         "a penalty far too strong",
         "a rare class",
+        "a usual training",
         "a weak penalty and a slow schedule",
         "an overflow now and then",
         "batches that overflow float16",
