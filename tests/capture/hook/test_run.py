@@ -161,24 +161,31 @@ RANK_1 = """
 import sys
 from vinedresser.capture import Hook
 print("started", flush=True)
+if len(sys.argv) > 2:
+    input()
 print(Hook(sys.argv[1]).path)
 """
 
 
-def test_a_rank_waits_for_the_run_of_its_program(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("late", [False, True])
+def test_a_rank_joins_the_run_of_its_program(
+    late: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run of an earlier program, in which this rank wrote nothing, is not it."""
+    """It waits for rank 0, or comes when that has ended; an earlier program's run is not it."""
     Hook(tmp_path / "run").close()
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "1")
-    command = [sys.executable, "-c", RANK_1, str(tmp_path / "run")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as waiting:
-        assert waiting.stdout is not None
-        assert waiting.stdout.readline() == "started\n"
+    command = [sys.executable, "-c", RANK_1, str(tmp_path / "run"), *(["late"] if late else [])]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "started\n"
         monkeypatch.setenv("RANK", "0")
-        with Hook(tmp_path / "run") as first:
-            path = waiting.communicate(timeout=60)[0].strip()
+        first = Hook(tmp_path / "run")
+        if late:
+            first.close()
+        path = other.communicate("\n", timeout=60)[0].strip()
+        first.close()
     assert path == first.path == str(tmp_path / "run-2")
 
 

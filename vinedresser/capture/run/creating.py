@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import itertools
 import logging
-import math
 import os
 import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any, TypeVar
 
 from vinedresser.capture.config.capture_config import CaptureConfig
@@ -41,7 +40,7 @@ T = TypeVar("T")
 
 # Seconds that other ranks wait for rank 0 to create the run.
 _PATIENCE = 60.0
-# Age in seconds at which a run without an end and without data of this rank is another one's.
+# Seconds before the begin of this process in which rank 0 may have created the run.
 _RECENT = 600.0
 
 
@@ -197,26 +196,37 @@ def _join(path: str, environment: Environment, *, numbered: bool) -> OpenedRun:
         record = _awaited(path, lambda: read_record(upload.storage, RunRecord))
         return OpenedRun(upload.storage, record, launched=False, upload=upload)
 
-    def latest(seconds: float) -> tuple[Storage, RunRecord] | None:
-        """Return the last of the runs that may be meant, created at most so long ago."""
+    # The directory of a process in /proc is as old as the process.
+    started = Path("/proc/self").stat().st_ctime
+
+    def latest(*, exact: bool) -> tuple[Storage, RunRecord] | None:
+        """Return the last of the runs that this rank has not written to.
+
+        Args:
+            exact: leave out runs that ended before this process began, or are too old.
+        """
         found = None
         for number in itertools.count(1):
             storage = open_storage(_numbered(path, number), anchor=RunRecord.KEY)
             record = read_record(storage, RunRecord)
             if record is None:
                 return found
-            over = storage.exists(ExitRecord.KEY) or storage.exists(heartbeat_key(environment.rank))
-            if not over and record.created > time.time() - seconds:
-                found = storage, record
             if not numbered:
                 return storage, record
+            if storage.exists(heartbeat_key(environment.rank)):
+                continue
+            # Another rank of this program may have ended before this one is here.
+            end = read_record(storage, ExitRecord)
+            over = end is not None and end.ended < started
+            if not exact or not (over or record.created < started - _RECENT):
+                found = storage, record
         return found
 
     try:
-        storage, record = _awaited(path, lambda: latest(_RECENT))
+        storage, record = _awaited(path, lambda: latest(exact=True))
     except NotARun:
         # The clocks of two machines may differ.
-        late = latest(math.inf)
+        late = latest(exact=False)
         if late is None:
             raise
         storage, record = late
