@@ -30,9 +30,12 @@ from vinedresser.store.records import (
 from vinedresser.store.storage import LocalStorage
 from vinedresser.testing.runs import make_run, step_record
 
+pytestmark = pytest.mark.thorough
+
 TRAINING = """
 import sys, time, torch
 from vinedresser.capture import Hook
+
 torch.manual_seed(0)
 model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)

@@ -20,6 +20,8 @@ from vinedresser.errors import LaunchError, TrackingError
 from vinedresser.infra.servers import LocalServer, mlflow_page, start_mlflow_ui, stop_server
 from vinedresser.infra.tracking import MetricSink, create_run, finish, prepare_tracking
 
+pytestmark = pytest.mark.thorough
+
 SOON = 60.0
 
 
@@ -69,7 +71,6 @@ def test_the_database_of_the_server_is_in_no_command_line(server: LocalServer) -
     assert not [word for words in commands for word in words if "sqlite:" in word]
 
 
-@pytest.mark.thorough
 def test_an_outage_of_the_server_loses_nothing(
     server: LocalServer, store: str, tmp_path: Path
 ) -> None:
@@ -139,7 +140,6 @@ def test_a_port_in_use_is_named(store: str) -> None:
             start_mlflow_ui(store, port=port)
 
 
-@pytest.mark.thorough
 def test_a_server_that_cannot_start_gives_the_reason(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("not a database, but long enough to be one " * 100)
     with pytest.raises(LaunchError, match="file is not a database"):

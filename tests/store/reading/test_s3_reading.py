@@ -26,6 +26,8 @@ from vinedresser.store.storage.spool import adopt_spool, spool_root
 from vinedresser.store.writing.writer import RunWriter
 from vinedresser.testing.runs import end_run, start_run, step_record
 
+pytestmark = pytest.mark.thorough
+
 STEPS = 30
 
 
@@ -82,7 +84,6 @@ def test_a_missing_segment_is_named_and_the_rest_is_read(s3: str) -> None:
     assert all(f"{s3}/run/{name}" in one and "is missing" in one for one in run.problems)
 
 
-@pytest.mark.thorough
 def test_a_waiting_reader_polls_rarely_and_sees_steps_soon(s3: str) -> None:
     url = f"{s3}/run"
     start_run(url)
