@@ -92,11 +92,12 @@ class Drift(OnceRule):
         """Return the finding if the inputs changed when the harm began."""
         found: list[tuple[Shift, str, int]] = []
         for name, history in self._inputs.items():
-            before = history.between(-math.inf, harm.last)[-_LOOKS:]
+            # The train step with the number of an evaluation comes after it.
+            before = history.between(-math.inf, harm.last - 1)[-_LOOKS:]
             after = history.between(harm.first, math.inf)[:_LOOKS]
             change = shift(before, after, distance=self.distance, factor=self.factor)
             if change is not None and _sudden(change, before):
-                between = history.between(harm.last + 1, harm.first - 1)
+                between = history.between(harm.last, harm.first - 1)
                 found.append((change, name, _onset(change, between, after)))
         if not found:
             return None
@@ -109,8 +110,8 @@ class Drift(OnceRule):
             value=change.distance,
             threshold=self.distance if change.statistic == "mean" else self.factor,
             confidence=0.85,
-            seen=f"{_in_words(name, change)} since step {since}, and {harm.name} on evaluation "
-            f"data was {harm.before:.4g} at step {harm.last} and is {harm.after:.4g} at best now",
+            seen=f"since step {since}, {_in_words(name, change)}; {harm.name} on evaluation data "
+            f"was {harm.before:.4g} at step {harm.last} and is {harm.after:.4g} at best now",
             cause="the training reads other data than before, or prepares them differently: "
             "another file or source, rows that are not shuffled, or a transformation that was "
             "added or lost, for example when the training was resumed",
@@ -151,10 +152,10 @@ def _onset(change: Shift, between: list[Look], after: list[Look]) -> int:
 
 
 def _in_words(name: str, change: Shift) -> str:
-    """Return text such as "the mean of channel 3 of inputs/net is 0.5, 2 before"."""
+    """Return text such as "the mean of channel 3 of inputs/net is 0.5 (before: 2)"."""
     what = "mean" if change.statistic == "mean" else "standard deviation"
     where = name if change.channel == ALL else f"channel {change.channel} of {name}"
     others = ""
     if change.channel != ALL and change.channels > 0:
-        others = f"; {change.channels:.0%} of the channels have changed"
-    return f"the {what} of {where} is {change.after:.3g}, {change.before:.3g} before{others}"
+        others = f" ({change.channels:.0%} of the channels have changed)"
+    return f"the {what} of {where} is {change.after:.3g} (before: {change.before:.3g}){others}"
