@@ -89,7 +89,7 @@ def test_a_notebook_shows_a_table_in_which_nothing_of_a_run_is_obeyed(store: Pat
 
 
 def test_a_store_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(NotARun, match="away: there is no such directory of runs"):
+    with pytest.raises(NotARun, match="away: no such directory"):
         open_store(tmp_path / "away")
 
 

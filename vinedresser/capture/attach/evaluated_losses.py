@@ -154,7 +154,7 @@ class EvaluatedLosses:
         return (kernels if self._sum_is_mean else ()), 1.0
 
     def _forward_begins(self, *_: Any) -> None:
-        """Begin or end to observe losses at the start of a forward of the trained model."""
+        """Begin or stop observing losses at the start of a forward of the trained model."""
         if torch.is_grad_enabled():
             self.close()
         elif self._kernels and not self._open and not _has_compiled():
@@ -165,7 +165,7 @@ class EvaluatedLosses:
                 _observers[kernel] = self._called
 
     def close(self) -> None:
-        """Stop to observe losses until the next evaluation."""
+        """Stop observing losses until the next evaluation."""
         if self._open:
             self._open = False
             for kernel in [*_observers]:

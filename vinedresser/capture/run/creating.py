@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 # Seconds that other ranks wait for rank 0 to create the run.
 _PATIENCE = 60.0
-# Seconds before the begin of this process in which rank 0 may have created the run.
+# Seconds before this process started in which rank 0 may have created the run.
 _RECENT = 600.0
 
 
@@ -76,55 +76,13 @@ def open_for(
     launched = environment.run
     if launched and path is not None:
         _LOG.info("capturing into the launched run %s, not %s", launched, path)
-    try:
-        if launched:
-            return yield_run(environment)
-        return _create_run(
-            path,
-            environment,
-            config,
-            name=name,
-            parameters=parameters,
-            total_steps=total_steps,
-            strict=strict,
-        )
-    except (RunError, StoreError) as error:
-        if strict:
-            raise
-        location = launched or str(path)
-        return uncaptured_run(location, new_run(location), error, launched=bool(launched))
-
-
-def _create_run(
-    path: str | os.PathLike[str] | None,
-    environment: Environment,
-    config: CaptureConfig,
-    *,
-    name: str | None,
-    parameters: Mapping[str, Any] | None,
-    total_steps: int | None,
-    strict: bool,
-) -> OpenedRun:
-    """Create a run; ranks other than 0 wait until rank 0 has created it.
-
-    Raises:
-        ConfigError: the path is None, or parameters is not a mapping.
-        AlreadyARun: the path already holds a run, and ``strict`` is set or several processes write
-            to an object store.
-        NotARun: rank 0 did not create the run in time.
-        StoreError: the object store failed, or the disk.
-    """
-    if path is None:
+    elif not launched and path is None:
         raise ConfigError(
             "the run has no path: pass one, as in Hook('runs/name'), or start the program with "
             f"`vinedresser run`, which sets {RUN_VARIABLE}"
         )
-    path = os.fspath(path)
-    numbered = not strict and not (is_remote(path) and environment.world_size > 1)
-    if environment.rank:
-        return _join(path, environment, numbered=numbered)
     record = replace(
-        new_run(name or PurePath(path).name, parameters, as_text=True),
+        new_run(name or "", parameters, as_text=True),
         command=list(sys.argv),
         total_steps=total_steps,
         versions=versions(),
@@ -132,6 +90,37 @@ def _create_run(
         capture=config.to_json(),
         capture_digest=config.digest(),
     )
+    location = launched or os.fspath(path or "")
+    try:
+        if launched:
+            return yield_run(environment)
+        return _create_run(location, environment, record, strict=strict)
+    except (RunError, StoreError) as error:
+        if strict:
+            raise
+        return uncaptured_run(location, record, error, launched=bool(launched))
+
+
+def _create_run(
+    path: str, environment: Environment, record: RunRecord, *, strict: bool
+) -> OpenedRun:
+    """Create a run; ranks other than 0 wait until rank 0 has created it.
+
+    Args:
+        path: see `open_for`.
+        environment: see `open_for`.
+        record: record of the run; without a name, it gets the last part of its location.
+        strict: see `open_for`.
+
+    Raises:
+        AlreadyARun: the path already holds a run, and ``strict`` is set or several processes write
+            to an object store.
+        NotARun: rank 0 did not create the run in time.
+        StoreError: the object store failed, or the disk.
+    """
+    numbered = not strict and not (is_remote(path) and environment.world_size > 1)
+    if environment.rank:
+        return _join(path, environment, numbered=numbered)
     if masked := masked_names(record.parameters):
         _LOG.warning(
             "parameters.%s looks like a secret; the run shows *** instead; pass secrets as "
@@ -141,9 +130,8 @@ def _create_run(
     for number in itertools.count(1):
         location = _numbered(path, number)
         try:
-            opened = _create(
-                location, replace(record, name=name or PurePath(location).name), environment
-            )
+            named = replace(record, name=record.name or PurePath(location).name)
+            opened = _create(location, named, environment)
         except AlreadyARun:
             if not numbered:
                 raise

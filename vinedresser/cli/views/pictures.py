@@ -158,8 +158,8 @@ def draw_saliency(run: Run, target: Path | None, *, model: str | None) -> Path:
         Path of the file.
 
     Raises:
-        ConfigError: there is no such function, no inputs were captured, the model does not fit, or
-            the file cannot be drawn.
+        ConfigError: the function does not exist, no inputs were captured, the model does not fit,
+            or the file cannot be drawn.
         UnknownStep: the weights were not captured in full, or no terms without a model.
         SaliencyError: the model's output cannot be explained.
         CorruptData: the bytes on disk do not match their checksum.
@@ -202,7 +202,8 @@ def draw_explanation(run: Run, target: Path | None, *, model: str | None) -> Pat
         Path of the file.
 
     Raises:
-        ConfigError: there is no such function, no inputs were captured, or the model does not fit.
+        ConfigError: the function does not exist, no inputs were captured, or the model does not
+            fit.
         UnknownStep: the weights were not captured in full, or no terms without a model.
         SaliencyError: the model's output cannot be explained.
         CorruptData: the bytes on disk do not match their checksum.
@@ -224,7 +225,7 @@ def _built(model: str) -> Any:
     """Return what ``module:function``, found in the working directory first, returns.
 
     Raises:
-        ConfigError: there is no such function.
+        ConfigError: the function does not exist.
     """
     from vinedresser.infra.entry import function_named
 

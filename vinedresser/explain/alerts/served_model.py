@@ -21,7 +21,7 @@ def served_model(build: str, weights: str | None) -> Any:
         weights: file with its weights; None: it has them.
 
     Raises:
-        ConfigError: there is no such function.
+        ConfigError: the function does not exist.
         PruningError: the weights cannot be read, or do not fit.
     """
     model = function_named(build)()
@@ -37,7 +37,7 @@ def baseline_data(data: str) -> tuple[Any, Sequence[Any] | None]:
         data: ``module:function`` that returns inputs, or a pair of inputs and labels.
 
     Raises:
-        ConfigError: there is no such function, or it returns nothing usable.
+        ConfigError: the function does not exist, or it returns nothing usable.
     """
     returned = function_named(data)()
     if not isinstance(returned, tuple):

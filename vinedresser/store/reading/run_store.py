@@ -30,7 +30,7 @@ def open_store(location: str | os.PathLike[str] = "runs") -> RunStore:
         location: directory of the runs, or ``s3://bucket/prefix``.
 
     Raises:
-        NotARun: there is no such directory.
+        NotARun: the directory does not exist.
         StoreError: the object store refused.
     """
     return RunStore(parse_location(location))
@@ -46,7 +46,7 @@ class RunStore(Mapping[str, Run]):
         location: directory or address of the store.
 
     Raises:
-        NotARun: there is no such directory.
+        NotARun: the directory does not exist.
         StoreError: the object store refused.
     """
 
@@ -59,18 +59,18 @@ class RunStore(Mapping[str, Run]):
         """Look for new runs.
 
         Raises:
-            NotARun: there is no such directory.
+            NotARun: the directory does not exist.
             StoreError: the object store refused.
         """
         if isinstance(self.location, os.PathLike) and not os.path.isdir(self.location):
-            raise NotARun(f"{self.location}: there is no such directory of runs")
+            raise NotARun(f"{self.location}: no such directory; a store is a directory of runs")
         self._places = {place.name: place for place in runs_in(self.location)}
 
     def __getitem__(self, name: str) -> Run:
         """Return a run.
 
         Raises:
-            UnknownRun: there is no run of this name (a KeyError; use `get` for a default).
+            UnknownRun: no run has this name (a KeyError; use `get` for a default).
             CorruptData: its run.json is invalid.
         """
         if name not in self._places:
