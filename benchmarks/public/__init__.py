@@ -1,0 +1,1 @@
+"""Scripts in the style of well-known public ones, with and without vinedresser."""
