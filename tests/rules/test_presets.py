@@ -38,6 +38,10 @@ def test_severity_presets() -> None:
     for rule in rules_from_table(PRESETS["strict"]):
         default = RULES[rule.name].severity
         assert rule.severity == ("stop" if default == "warning" else default)
+    assert list(PRESETS["advisory"]) == list(RULES)
+    for rule in rules_from_table(PRESETS["advisory"]):
+        default = RULES[rule.name].severity
+        assert rule.severity == ("warning" if default == "stop" else default)
     assert {RULES[name].severity for name in PRESETS["quiet"]} == {"stop"}
     assert {"nonfinite", "loss_not_decreasing"} <= set(PRESETS["quiet"])
 

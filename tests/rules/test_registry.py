@@ -77,7 +77,7 @@ def test_messages_start_with_the_location_of_the_table() -> None:
 
 def test_rules_get_their_parameters_and_severity() -> None:
     table = {
-        "overfitting": {"ratio": 1, "severity": "warning", "group": "slow"},
+        "overfitting": {"ratio": 1, "severity": "stop", "group": "slow"},
         "nonfinite": {},
     }
     nonfinite, overfitting = rules_from_table(table)
@@ -86,8 +86,8 @@ def test_rules_get_their_parameters_and_severity() -> None:
         {"every": 20},
         "stop",
     )
-    assert (overfitting.params, overfitting.severity) == ({"ratio": 1, "patience": 5}, "warning")
-    assert RULES["overfitting"].severity == "stop"
+    assert (overfitting.params, overfitting.severity) == ({"ratio": 1, "patience": 5}, "stop")
+    assert RULES["overfitting"].severity == "warning"
 
 
 @pytest.mark.parametrize("name", RULES)

@@ -44,7 +44,7 @@ def test_a_sound_training_is_left_alone(name: str, runs: RunStore) -> None:
     assert [one for one in findings_of(name, runs) if one.severity != "info"] == []
 
 
-# By training the rule that stops it, and words of the cause and of the remedy.
+# By training the rule that finds its fault, and words of the cause and of the remedy.
 REASONS = {
     "lr_sticks": ("learning_rate_too_high", "too large", "lr 0.1 instead of 10"),
     "lr_momentum": ("learning_rate_too_high", "too large", "lr 0.005 instead of 5"),
@@ -64,10 +64,10 @@ REASONS = {
 
 
 @pytest.mark.parametrize("name", cases(FAULTY))
-def test_a_faulty_training_is_ended_by_the_right_rule(name: str, runs: RunStore) -> None:
+def test_a_faulty_training_is_found_by_the_right_rule(name: str, runs: RunStore) -> None:
     rule, cause, remedy = REASONS[name]
     found = found_during(open_run(trained(name, runs)))
-    first = next(one for one in found if one.severity == "stop" and one.rule == rule)
+    first = next(one for one in found if one.rule == rule and one.severity == RULES[rule].severity)
     latest = FAULTY[name].latest
     assert latest is not None
     assert first.step <= latest

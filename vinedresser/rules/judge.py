@@ -21,6 +21,7 @@ from vinedresser.rules.engine import Engine
 from vinedresser.rules.root_cause import cause_of
 from vinedresser.store.finding import Finding
 from vinedresser.store.liveness import read_record_or_none
+from vinedresser.store.reading.findings import Findings
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import (
@@ -58,7 +59,7 @@ def judge(
     poll: float | None = None,
     stopping: Stopping | None = None,
     on_step: Callable[[Step, Engine], None] | None = None,
-) -> list[Finding]:
+) -> Findings:
     """Apply rules to a run from its first step until it is over.
 
     The findings do not depend on whether the run still trains or on how often it is judged.
@@ -81,7 +82,7 @@ def judge(
         StoreError: the storage refused.
     """
     engine = Engine(rules)
-    findings: list[Finding] = []
+    findings = Findings()
     ending = stopping or StopOnSeverity(run.storage)
     asked = not live
     seen = on_step or (lambda _step, _engine: None)

@@ -11,6 +11,7 @@ from vinedresser.rules.faults import Fault
 from vinedresser.rules.registry import RULES
 from vinedresser.rules.signals.base import signals_of
 from vinedresser.rules.signals.outcomes.learning_outcome import LearningOutcome
+from vinedresser.store.finding import Severity
 
 __all__ = ["PRESETS", "preset_table"]
 
@@ -66,11 +67,12 @@ def _of_trees(rule: Rule) -> bool:
     return _package(rule) in ("trees", "losses", "system") and rule.fault not in _OF_LOOPS
 
 
-def _strict() -> _Table:
+def _with(severity: Severity, *, instead_of: Severity) -> _Table:
+    """Return all built-in rules, with another severity for those of a certain one."""
     table = _all()
     for name, kind in RULES.items():
-        if kind.severity == "warning":
-            table[name]["severity"] = "stop"
+        if kind.severity == instead_of:
+            table[name]["severity"] = severity
     return table
 
 
@@ -78,7 +80,8 @@ def _strict() -> _Table:
 # rules by their faults, so that new rules are included automatically.
 PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "default": _all(),
-    "strict": _strict(),
+    "strict": _with("stop", instead_of="warning"),
+    "advisory": _with("warning", instead_of="stop"),
     "quiet": _chosen(lambda rule: rule.severity == "stop"),
     "none": {},
     "classification": _without(_OF_VALUES, _OF_TOKENS),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
+from vinedresser.plain_text import visible
 from vinedresser.store.records import Record
 
 __all__ = ["Finding", "Severity"]
@@ -56,3 +57,7 @@ class Finding(Record):
     evidence: dict[str, Any] = field(default_factory=dict)
     fault: str = ""
     correction: dict[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        seen = visible(self.seen)
+        return f"Finding({self.rule}, {self.severity} at step {self.step}: {seen})"

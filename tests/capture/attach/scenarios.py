@@ -56,6 +56,32 @@ def show(*models: nn.Module, losses: list[float], saved: bytes = b"") -> None:
     print(*losses, digest.hexdigest())  # noqa: T201
 
 
+def manual() -> None:
+    """A loop that updates the weights itself, after one that compares states."""
+    model = perceptron()
+    x, y = rows()
+    best = {name: one.clone() for name, one in model.state_dict().items()}
+    for share in (0.1, 0.4, 0.7, 1.0):
+        model.load_state_dict({name: share * one for name, one in best.items()})
+        F.cross_entropy(model(x), y).backward()
+    model.load_state_dict(best)
+    losses, norms = [], []
+    for _ in range(STEPS):
+        model.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        for parameter in model.parameters():
+            assert parameter.grad is not None
+            parameter.data.add_(parameter.grad, alpha=-0.1)
+        losses.append(loss.item())
+        gradients = [one.grad for one in model[0].parameters() if one.grad is not None]
+        norms.append(sum(float(one.square().sum()) for one in gradients))
+    model.eval()
+    with torch.no_grad():
+        losses.append(F.cross_entropy(model(x), y).item())
+    show(model, losses=losses + norms)
+
+
 def plain() -> None:
     """An ordinary loop, with evaluations, copies, pickles and workers."""
     model, criterion = perceptron(), nn.CrossEntropyLoss()
@@ -271,6 +297,8 @@ def renewed() -> None:
 SCENARIOS: dict[str, Callable[[], None]] = {
     one.__name__: one
     for one in (
+        # Before any optimizer.
+        manual,
         plain,
         functional,
         evaluated,

@@ -92,8 +92,25 @@ def test_the_targets_of_a_regression_are_its_labels(trained: Both) -> None:
     assert np.square(difference).mean() == pytest.approx(printed(trained, "parts")[3])
 
 
+def test_a_loop_without_an_optimizer_has_losses_and_gradients(trained: Both) -> None:
+    run = trained.open(NUMBERS["manual"])
+    line = trained.alone.stdout.splitlines()[NAMES.index("manual")]
+    values = [float(word) for word in line.split()[:-1]]
+    assert losses(run, "loss") == pytest.approx(values[:STEPS])
+    assert losses(run, "loss", "eval") == pytest.approx(values[STEPS : STEPS + 1])
+    # Two updates show that it is a training; from then on, gradients are those of the updates.
+    weights = run.tensor("gradients/0.weight")
+    biases = run.tensor("gradients/0.bias")
+    assert weights.steps().tolist() == list(range(2, STEPS))
+    squares = [
+        float((weights.value(step) ** 2).sum() + (biases.value(step) ** 2).sum())
+        for step in range(2, STEPS)
+    ]
+    assert squares == pytest.approx(values[STEPS + 3 :], rel=1e-5)
+
+
 def test_a_loss_module_is_recorded_by_name_and_in_evaluations(trained: Both) -> None:
-    run, expected = trained.open(), printed(trained, "plain")
+    run, expected = trained.open(NUMBERS["plain"]), printed(trained, "plain")
     assert set(run.scalars("losses")) == {"losses/CrossEntropyLoss"}
     assert losses(run, "CrossEntropyLoss") == pytest.approx(expected[::2])
     assert losses(run, "CrossEntropyLoss", "eval") == pytest.approx(expected[1::2])

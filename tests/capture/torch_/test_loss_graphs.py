@@ -84,3 +84,71 @@ def test_nothing_is_found_in_other_graphs() -> None:
         hooked = F.mse_loss(x, targets())
     for loss in (x.square().sum(), F.l1_loss(x, targets()), deep, freed, hooked, targets().sum()):
         assert loss_inputs(loss) is None
+
+
+@pytest.mark.parametrize("activation", [torch.softmax, None], ids=["softmax", "tanh"])
+def test_an_activation_before_a_cross_entropy_is_seen(
+    activation: Callable[[Tensor, int], Tensor] | None,
+) -> None:
+    x = outputs()
+    given = torch.tanh(x) if activation is None else activation(x, 1)
+    found = loss_inputs(F.cross_entropy(given, CLASSES))
+    assert found is not None
+    assert found.function == "cross_entropy"
+    assert torch.equal(found.predictions, given)
+
+
+def test_a_negative_log_likelihood_is_no_cross_entropy() -> None:
+    x = outputs()
+    found = loss_inputs(F.nll_loss(x.softmax(1), CLASSES))
+    assert found is not None
+    assert found.function == "nll_loss"
+    assert torch.equal(found.predictions, x.softmax(1))
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "function"),
+    [
+        ((4, 3), 1, "cross_entropy"),
+        ((4, 3), -1, "cross_entropy"),
+        ((4, 3), 0, "nll_loss"),
+        ((4, 3, 2), 1, "cross_entropy"),
+        ((4, 3, 2), -1, "nll_loss"),
+        ((4, 3, 2, 2), -3, "cross_entropy"),
+        ((4, 3, 2, 2), 2, "nll_loss"),
+    ],
+)
+def test_a_log_softmax_over_another_axis_makes_no_cross_entropy(
+    shape: tuple[int, ...], axis: int, function: str
+) -> None:
+    labels = torch.zeros(shape[:1] + shape[2:], dtype=torch.int64)
+    logits = torch.ones(shape).requires_grad_()
+    found = loss_inputs(F.nll_loss(logits.log_softmax(axis), labels))
+    assert found is not None
+    assert found.function == function
+
+
+@pytest.mark.parametrize(
+    ("around", "negated"),
+    [
+        (lambda loss, x: -loss, True),
+        (lambda loss, x: loss * -0.5, True),
+        (lambda loss, x: -2 * loss / 3, True),
+        (lambda loss, x: x.square().sum() - loss, True),
+        (lambda loss, x: 1 - loss, True),
+        (lambda loss, x: (-loss).neg(), False),
+        (lambda loss, x: loss - x.square().sum(), False),
+        # Another function is minimised.
+        (lambda loss, x: F.smooth_l1_loss(x, targets() + 1) - 0.1 * loss, False),
+        (lambda loss, x: -0.1 * loss + (2 * F.smooth_l1_loss(x, targets() + 1)).clone(), False),
+        # The sign of a tensor is not read.
+        (lambda loss, x: (-loss * torch.ones(2)).mean(), False),
+    ],
+)
+def test_a_loss_that_is_subtracted(
+    around: Callable[[Tensor, Tensor], Tensor], negated: bool
+) -> None:
+    x = outputs()
+    found = loss_inputs(around(F.mse_loss(x, targets()), x))
+    assert found is not None
+    assert found.negated == negated

@@ -14,7 +14,7 @@ from vinedresser import compare, open_run
 from vinedresser.errors import ConfigError, NotARun
 from vinedresser.explain.comparison.compared_run import ComparedRun
 from vinedresser.explain.comparison.ranking import Goal, Group, winner
-from vinedresser.explain.comparison.settings import is_seed
+from vinedresser.explain.comparison.settings import is_label, is_seed
 from vinedresser.store.records import ExitRecord, write_record
 from vinedresser.store.storage import LocalStorage
 from vinedresser.testing.runs import make_run, start_run, step_record
@@ -31,7 +31,8 @@ def trained(place: Path, accuracy: float, **parameters: Any) -> None:
 
 def test_runs_that_differ_by_seed_are_one_configuration(tmp_path: Path) -> None:
     for seed, (low, high) in enumerate([(0.5, 0.9), (0.6, 0.7), (0.7, 0.8)]):
-        trained(tmp_path / f"low-{seed}", low, lr=0.1, data={"seed": seed})
+        place = f"out/low-{seed}"
+        trained(tmp_path / f"low-{seed}", low, lr=0.1, data={"seed": seed}, output_dir=place)
         trained(tmp_path / f"high-{seed}", high, lr=0.2, data={"seed": seed})
     found = compare(tmp_path)
     assert [group.text for group in found.groups] == ["0.8 ± 0.1 (3 runs)", "0.6 ± 0.1 (3 runs)"]
@@ -151,3 +152,24 @@ def test_a_damaged_run_does_not_hide_the_others(tmp_path: Path) -> None:
     assert [run.name for run in found.runs] == ["b", "a"]
     assert len(found.problems) == 1
     assert "c/run.json" in found.problems[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [
+        ("output_dir", True),
+        ("trainer.log-dir", True),
+        ("logdir", True),
+        ("save_path", True),
+        ("run_name", True),
+        ("name", False),
+        ("model.name", False),
+        ("data_dir", False),
+        ("checkpoint_dir", False),
+        ("catalog_dir", False),
+        ("log", False),
+        ("prun_name", False),
+    ],
+)
+def test_labels_are_recognised_by_name(name: str, label: bool) -> None:
+    assert is_label(name) == label

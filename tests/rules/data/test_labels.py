@@ -13,12 +13,15 @@ from torch import nn
 
 from tests.rules.data.trainings import found_in, network, relabelled, shuffled, sorted_batches
 from tests.rules.trainings import Data, adam, diabetes, digits, sgd
+from vinedresser.capture import Hook
 from vinedresser.errors import ConfigError
-from vinedresser.rules.base import Rule
+from vinedresser.rules.base import Rule, capture_for
 from vinedresser.rules.data.class_imbalance import ClassImbalance
 from vinedresser.rules.data.corrupt_labels import CorruptLabels
 from vinedresser.rules.data.single_label import SingleLabel
+from vinedresser.rules.judge import judge
 from vinedresser.rules.losses.class_numbers import ClassNumbers, order_of_classes
+from vinedresser.store.reading.reader import open_run
 
 
 def test_a_single_label_is_found_after_1000_rows(tmp_path: Path) -> None:
@@ -46,6 +49,25 @@ def test_a_constant_label_of_a_contrastive_loss_is_ignored(tmp_path: Path) -> No
 
     data = relabelled(torch.zeros_like)
     assert found_in(tmp_path, [SingleLabel()], data, Pairs, optimizer=adam(1e-3)) == []
+
+
+def test_the_labels_of_adversaries_are_ignored(tmp_path: Path) -> None:
+    # The first batch of each step holds real rows only, which the critic recognizes.
+    critic, generator = nn.Sequential(nn.Linear(2, 1), nn.Sigmoid()), nn.Linear(2, 2)
+    loss = nn.BCELoss()
+    optimizers = [torch.optim.SGD(one.parameters(), lr=0.5) for one in (critic, generator)]
+    rules = [SingleLabel(rows=64)]
+    with Hook(tmp_path / "run", collections=capture_for(rules).collections) as hook:
+        hook.watch(critic, loss=loss, optimizer=optimizers[0], name="critic")
+        hook.watch(generator, optimizer=optimizers[1], name="generator")
+        for _ in range(60):
+            fake = generator(torch.randn(16, 2))
+            loss(critic(torch.full((16, 2), 3.0)), torch.ones(16, 1)).backward()
+            loss(critic(fake), torch.zeros(16, 1)).backward()
+            for optimizer in optimizers:
+                optimizer.step()
+                optimizer.zero_grad()
+    assert judge(open_run(tmp_path / "run"), rules) == []
 
 
 def test_batches_sorted_by_class_are_found(tmp_path: Path) -> None:

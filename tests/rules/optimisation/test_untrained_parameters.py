@@ -14,7 +14,10 @@ from tests.rules.trainings import digits
 from tests.rules.weights.inside_trainings import captured, found
 from vinedresser.capture.hook.hook import Hook
 from vinedresser.rules.base import capture_for
+from vinedresser.rules.judge import judge
 from vinedresser.rules.optimisation.untrained_parameters import UntrainedParameters
+from vinedresser.rules.presets import PRESETS
+from vinedresser.rules.registry import rules_from_table
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import open_run
 
@@ -177,6 +180,10 @@ def test_harmful_untrained_parameters_stop_the_run(tmp_path: Path) -> None:
     assert (first.severity, then.severity) == ("info", "stop")
     assert then.value > 0.9
     assert "where guessing gives" in then.seen
+    name = UntrainedParameters.name
+    advisory = rules_from_table({name: PRESETS["advisory"][name]})
+    found = judge(open_run(tmp_path / "run"), advisory)
+    assert [one.severity for one in found] == ["info", "warning"]
 
 
 def test_teachers_and_averages_are_ignored(tmp_path: Path) -> None:

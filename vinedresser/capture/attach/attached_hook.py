@@ -64,6 +64,15 @@ class AttachedHook(Hook):
             # Otherwise the model watched last would lead.
             self._session.leader = leader
 
+    def end_step(self) -> None:
+        """End a step of a training without an optimizer.
+
+        Raises:
+            TrainingStopped: the training was asked to stop.
+        """
+        if not self._closed:
+            self._session.step_ended()
+
     def loss_recorder(
         self, name: str, described: dict[str, Any] | None = None
     ) -> Callable[[Any, tuple[Any, ...]], None]:
@@ -84,6 +93,17 @@ class AttachedHook(Hook):
         """Return the recording in which predictions or labels of a loss computed now are due."""
         taker = self._control.loss_taker()
         return taker.inputs_due() if isinstance(taker, InputTaker) else None
+
+    def know_loss_function(self, name: str, function: str, *, negated: bool) -> None:
+        """Note which function a loss is computed by; see `RunRecord.losses`.
+
+        Args:
+            name: name of the loss.
+            function: name of the function in `torch.nn.functional`.
+            negated: whether the loss decreases where the function increases.
+        """
+        if name not in self._control.losses:
+            self._control.know_loss(name, {"function": function, "negated": negated})
 
     def record_loss_inputs(self, recording: Recording, name: str, inputs: tuple[Any, ...]) -> None:
         """Record what a loss function compared; see `InputTaker.record_inputs`."""

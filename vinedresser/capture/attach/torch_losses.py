@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
-from torch.utils.hooks import RemovableHandle
 
 from vinedresser.capture.attach.evaluated_losses import Evaluated, EvaluatedLosses
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.run.attachment import Attachment
-from vinedresser.capture.torch_.forward.calls import ModuleHook
+from vinedresser.capture.torch_.forward.calls import ModuleHook, Removable
 from vinedresser.capture.torch_.loss_graphs import LossInputs, loss_inputs
 from vinedresser.capture.torch_.setup import described_loss
 
@@ -43,7 +42,7 @@ class TorchLosses:
     def __init__(self, attachment: Attachment) -> None:
         self.hook: AttachedHook | None = None
         self._attachment = attachment
-        self._handles: list[RemovableHandle] = []
+        self._handles: list[Removable] = []
         self._names: set[str] = set()
         self._recorders: dict[str, Callable[[Any, tuple[Any, ...]], None]] = {}
         # The latest values of loss modules, and the tensors of the latest backward pass.
@@ -54,6 +53,8 @@ class TorchLosses:
         self._pending: torch.Tensor | None = None
         # What the function of the first of them compared, and where it is due.
         self._inputs: tuple[Recording, LossInputs] | None = None
+        # Whether a loss module computed that, and has recorded what it compared.
+        self._of_module = False
         self._evaluated = EvaluatedLosses(attachment.shield, self._record_evaluated)
         # The name of the latest recorded sum.
         self._trained = ""
@@ -80,6 +81,10 @@ class TorchLosses:
         handle = self._evaluated.watch(model)
         if handle is not None:
             self._handles.append(handle)
+
+    def keep(self, handle: Removable) -> None:
+        """Remove a hook when the training is released."""
+        self._handles.append(handle)
 
     def consider(self, module: nn.Module) -> None:
         """Check the output of a module's next call for a loss."""
@@ -126,10 +131,11 @@ class TorchLosses:
                 return
         before = self._pending
         self._evaluated.goes_backward(None if values else origin)
-        if before is None and not values and self.hook is not None:
+        if before is None and self.hook is not None:
             due = self.hook.loss_inputs_due()
             found = None if due is None else loss_inputs(loss)
             self._inputs = None if due is None or found is None else (due, found)
+            self._of_module = bool(values)
         self._pending = value if before is None else before + value.to(before.device)
 
     def step_begins(self, name: Callable[[], str], *, closure: bool) -> None:
@@ -150,11 +156,20 @@ class TorchLosses:
         total, self._total = self._total, None
         return total
 
+    def take(self) -> torch.Tensor | None:
+        """Return the sum [] of the losses that are not recorded yet, and forget it; None: none."""
+        total, self._pending = self._pending, None
+        self._evaluated.stepped()
+        return total
+
+    def put(self, total: torch.Tensor | None) -> None:
+        """Set what `take` returned."""
+        self._pending = total
+
     def _record(self) -> None:
         """Record the pending sum."""
-        total, self._pending = self._pending, None
+        total = self.take()
         inputs, self._inputs = self._inputs, None
-        self._evaluated.stepped()
         if total is None or self.hook is None:
             return
         self._total = total
@@ -162,7 +177,10 @@ class TorchLosses:
         self._recorder(name)(total, ())
         if inputs is not None:
             recording, found = inputs
-            self.hook.record_loss_inputs(recording, name, found)
+            if not self._of_module or found.negated:
+                self.hook.know_loss_function(name, found.function, negated=found.negated)
+            if not self._of_module:
+                self.hook.record_loss_inputs(recording, name, (found.predictions, found.labels))
 
     def _record_evaluated(self, found: Evaluated) -> None:
         """Record a loss of an evaluation under the name of the loss in training."""

@@ -18,10 +18,12 @@ from torch.optim.optimizer import (
 
 from vinedresser.capture.attach.fetching import listen
 from vinedresser.capture.attach.finder import TrainingFinder
+from vinedresser.capture.attach.manual_steps import ManualSteps
 from vinedresser.capture.attach.torch_losses import TorchLosses, listen_to_backwards
 from vinedresser.capture.attach.torch_models import WatchedModels, holders, parameters
 from vinedresser.capture.attach.torch_tracebacks import without_capture
 from vinedresser.capture.run.attachment import ATTACHMENT, Attachment
+from vinedresser.capture.torch_.forward.calls import before_calls
 from vinedresser.capture.torch_.optimizers.optimizer_steps import has_closure
 
 if TYPE_CHECKING:
@@ -60,6 +62,7 @@ class _TorchTrainings(TrainingFinder):
         self._stepping: tuple[Optimizer, Any, Any] | None = None
         self._models = WatchedModels()
         self._losses = TorchLosses(attachment)
+        self._manual = ManualSteps(self._losses, self._begin_manually)
         self._steps = 0
         self._end_calls: Callable[[], None] | None = None
 
@@ -77,12 +80,14 @@ class _TorchTrainings(TrainingFinder):
             register_optimizer_step_pre_hook(before).remove,
             register_optimizer_step_post_hook(after).remove,
         ]
+        self._finish = guard("the last step", self._manual.finish)
         if self._made:
             self._watch_calls()
 
     def end(self) -> None:
         """See `Finder.end`."""
         self._stop_watching_calls()
+        self._finish()
         super().end()
         self._idle.update(self._made)
         self._unplaced.update(self._made)
@@ -158,6 +163,7 @@ class _TorchTrainings(TrainingFinder):
     def _training_of(self, optimizers: list[Optimizer]) -> AttachedHook:
         """Return the hook of the optimizers' training; begin one if necessary."""
         if self._hook is None or all(self._made[one] for one in optimizers):
+            self._manual.finish()
             self._forget()
             self._losses.hook = self._attach_hook()
         assert self._hook is not None, "attached above, if not before"
@@ -165,6 +171,7 @@ class _TorchTrainings(TrainingFinder):
 
     def _forget(self) -> None:
         """Release a training; the next one has the optimizers without a step."""
+        self._manual.forget()
         self._steps = 0
         self._bare = None
         self._models = WatchedModels()
@@ -178,7 +185,33 @@ class _TorchTrainings(TrainingFinder):
         # Checkpointing runs nested backward passes.
         if torch._C._current_graph_task_id() == -1:
             self._place_all()
+            if self._manual or not self._made:
+                self._manual.backward(losses)
             self._losses.backward(losses)
+
+    def _begin_manually(
+        self, modules: list[nn.Module], before: Callable[..., None]
+    ) -> AttachedHook:
+        """Begin a training without an optimizer; return its hook.
+
+        Args:
+            modules: the trained models.
+            before: called before each of their forward passes.
+        """
+        self._models = WatchedModels()
+        hook = self._losses.hook = self._attach_hook()
+        updated = [parameter for one in modules for parameter in one.parameters()]
+        guarded = self._attachment.shield.guard("the end of a step", before)
+        for module in modules:
+            name = self._models.name(module, updated)
+            self._models.add(module, name, [])
+            # Before the hook's own, so that the step ends before the forward.
+            self._losses.keep(before_calls(module, guarded, str))
+            hook.watch_trained(module, [], name, leads=True)
+            self._losses.watch_model(module)
+        # An optimizer that is made from now on begins another training.
+        self._steps = 1
+        return hook
 
     def _place_all(self) -> None:
         """Find the trainings of optimizers whose models have not been called."""
@@ -204,6 +237,9 @@ class _TorchTrainings(TrainingFinder):
             self._bare = weakref.ref(optimizer)
 
     def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        if self._manual:
+            self._manual.finish()
+            self._manual.forget()
         closure = has_closure(args, kwargs)
         self._stepping = optimizer, args, kwargs
         # Do not keep the optimizer alive.

@@ -57,6 +57,7 @@ class TorchAdapter(Adapter):
     """
 
     framework = "torch"
+    _optimizers: OptimizerHooks
 
     def __init__(
         self,
@@ -84,7 +85,8 @@ class TorchAdapter(Adapter):
         self._losses = Losses(self._copier, keep)
         keep_states = guard("keeping tensors", self._copier.keep_parameters)
         self._state = ModelState(self._names, self._copier, keep_state, keep_states)
-        self._running = TrainingState(model, self._names, self._copier, session)
+        optimized = lambda: self._optimizers.parameters()  # noqa: E731, PLW0108 (set below)
+        self._running = TrainingState(model, self._names, self._copier, session, optimized)
         self._plain = PlainSteps(
             self._model,
             self._recorder,
@@ -139,7 +141,9 @@ class TorchAdapter(Adapter):
 
     def setup(self) -> TrainingSetup:
         """See `Adapter.setup`."""
-        return self._notes.setup(begun=bool(self._recorder.steps))
+        # A loop without an optimizer says nothing about which parameters it updates.
+        led = self._session.leader is not None
+        return self._notes.setup(begun=led and bool(self._recorder.steps))
 
     def path_of(self, module: Any) -> str | None:
         """See `Adapter.path_of`."""

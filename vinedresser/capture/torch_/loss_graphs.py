@@ -10,17 +10,31 @@ from torch import Tensor
 
 __all__ = ["LossInputs", "loss_inputs"]
 
-# Attributes of autograd nodes that hold predictions and labels, by the name of the node.
-_NODES = {
-    "NllLossBackward0": ("self", "target"),
-    "NllLoss2DBackward0": ("self", "target"),
-    "BinaryCrossEntropyBackward0": ("self", "target"),
-    "BinaryCrossEntropyWithLogitsBackward0": ("self", "target"),
-    "MseLossBackward0": ("self", "target"),
-    "SmoothL1LossBackward0": ("self", "target"),
-    "HuberLossBackward0": ("self", "target"),
-    "CtcLossBackward0": ("log_probs", "targets"),
+_LOG_SOFTMAX = "LogSoftmaxBackward0"
+_VIEWS = ("UnsqueezeBackward0", "ViewBackward0")
+# Functions whose autograd nodes save their results.
+_SAVE_RESULTS = frozenset(
+    {"SoftmaxBackward0", "SigmoidBackward0", "TanhBackward0", "ReluBackward0"}
+)
+# Functions of a number, which may be negative, and a tensor.
+_SCALED = frozenset({"MulBackward0", "DivBackward0"})
+# Positions of the arguments that functions subtract.
+_SUBTRACTED = {"NegBackward0": 0, "RsubBackward1": 0, "SubBackward0": 1}
+
+# Functions by the names of their autograd nodes.
+_FUNCTIONS = {
+    "NllLossBackward0": "nll_loss",
+    "NllLoss2DBackward0": "nll_loss",
+    "BinaryCrossEntropyBackward0": "binary_cross_entropy",
+    "BinaryCrossEntropyWithLogitsBackward0": "binary_cross_entropy_with_logits",
+    "MseLossBackward0": "mse_loss",
+    "SmoothL1LossBackward0": "smooth_l1_loss",
+    "HuberLossBackward0": "huber_loss",
+    "CtcLossBackward0": "ctc_loss",
 }
+# Attributes of autograd nodes that hold predictions and labels.
+_ARGUMENTS = ("self", "target")
+_CTC_ARGUMENTS = ("log_probs", "targets")
 # A loss is a few sums and products away from its functions; the rest of the graph is the model's.
 _MOST_NODES = 24
 
@@ -30,12 +44,18 @@ class LossInputs(NamedTuple):
 
     Attributes:
         predictions: its first argument as the function saved it; for a cross-entropy the
-            logarithms of the softmax, whose cross-entropy is the same.
+            logarithms of the softmax, whose cross-entropy is the same, unless the model ends in an
+            activation.
         labels: its second argument.
+        function: its name in `torch.nn.functional`.
+        negated: whether the loss decreases where the function increases, as in
+            ``-F.mse_loss(...)``, and each other function in it, too.
     """
 
     predictions: Tensor
     labels: Tensor
+    function: str
+    negated: bool
 
 
 def loss_inputs(loss: Tensor) -> LossInputs | None:
@@ -50,20 +70,70 @@ def loss_inputs(loss: Tensor) -> LossInputs | None:
         Detached tensors; None if no such function is found, as for an L1 loss, which torch computes
         from elementary functions.
     """
-    waiting, seen = deque([loss.grad_fn]), 0
+    waiting: deque[tuple[Any, int]] = deque([(loss.grad_fn, 1)])
+    nearest, signs, seen = None, set[int](), 0
     while waiting and seen < _MOST_NODES:
-        node: Any = waiting.popleft()
+        node, sign = waiting.popleft()
         if node is None:
             continue
         seen += 1
-        names = _NODES.get(node.name())
-        if names is not None:
-            predictions, labels = (_saved(node, name) for name in names)
-            if predictions is None or labels is None:
-                return None
-            return LossInputs(_as_given(predictions), _as_given(labels))
-        waiting.extend(origin for origin, _ in node.next_functions)
-    return None
+        if node.name() in _FUNCTIONS:
+            nearest = nearest or node
+            signs.add(sign)
+            continue
+        waiting.extend(
+            (origin, sign * _direction(node, place))
+            for place, (origin, _) in enumerate(node.next_functions)
+        )
+    return None if nearest is None else _compared(nearest, negated=signs == {-1})
+
+
+def _compared(node: Any, *, negated: bool) -> LossInputs | None:
+    """Return what the function of an autograd node compared."""
+    function = _FUNCTIONS[node.name()]
+    names = _CTC_ARGUMENTS if function == "ctc_loss" else _ARGUMENTS
+    predictions, labels = (_saved(node, name) for name in names)
+    if predictions is None or labels is None:
+        return None
+    before = node.next_functions[0][0]
+    if before is not None and before.name() in _VIEWS:
+        # Torch computes the loss of sequences as that of images of one line.
+        before = before.next_functions[0][0]
+    if function == "nll_loss" and _is_of_classes(before):
+        function = "cross_entropy"
+        origin = before.next_functions[0][0]
+        # Only the activation's own result shows that there is one.
+        if origin is not None and origin.name() in _SAVE_RESULTS:
+            result = _saved(origin, "result")
+            predictions = predictions if result is None else result
+    return LossInputs(_as_given(predictions), _as_given(labels), function, negated)
+
+
+def _is_of_classes(node: Any) -> bool:
+    """Return whether a node is a log_softmax over the classes, the second axis of its result."""
+    result = _saved(node, "result") if node is not None and node.name() == _LOG_SOFTMAX else None
+    if result is None:
+        return False
+    axis = min(1, result.ndim - 1)
+    # A negative axis is saved as an unsigned number of 64 bits.
+    return node._saved_dim in (axis, axis - result.ndim + (1 << 64))
+
+
+def _direction(node: Any, place: int) -> int:
+    """Return the sign of a derivative; 0 if it is not known without reading the graph's tensors.
+
+    Args:
+        node: autograd node of the function.
+        place: position of the argument among those of the function that are tensors.
+    """
+    if node.name() not in _SCALED:
+        return -1 if _SUBTRACTED.get(node.name()) == place else 1
+    others = [origin for origin, _ in node.next_functions]
+    factor = _saved(node, "other") if others[1:] == [None] else None
+    # The value of a tensor on another device would have to be waited for.
+    if factor is None or factor.numel() != 1 or factor.device.type != "cpu":
+        return 0
+    return -1 if factor < 0 else 1
 
 
 def _saved(node: Any, name: str) -> Tensor | None:

@@ -115,7 +115,9 @@ class ModelState:
                 self._take_weights(recording, left)
                 ids = updated(known)
                 free = [one for one in left if id(one.value) not in ids]
-                self._take_gradients(recording, free, None)
+                # A loop that updates the weights itself may have set them to zero afterwards.
+                if any(one.value.grad is not None and one.value.grad.any() for one in free):
+                    self._take_gradients(recording, free, None)
 
     def take_buffers(self, recording: Recording) -> None:
         """Capture the buffers, which a forward may change."""

@@ -1,9 +1,10 @@
-"""The state of a torch training: module modes, gradient scale, waiting times."""
+"""The state of a torch training: module modes, gradient scale, kept gradients, waiting times."""
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,11 +17,14 @@ from vinedresser.capture.recording.session import Session
 from vinedresser.capture.torch_.copies.torch_copier import TorchCopier
 from vinedresser.capture.torch_.modules import training_share
 from vinedresser.capture.torch_.names import Names
+from vinedresser.capture.torch_.optimizers.clearing import GradientClearing
 from vinedresser.capture.torch_.optimizers.scaling import Scaling
 
 
 class TrainingState:
-    """Captures ``state/training``, ``state/grad_scale`` and ``state/skipped_steps``.
+    """Captures ``state/training``, the state of a scaler, and ``state/uncleared``.
+
+    ``state/uncleared`` is 1 if the gradients of a step were added to those of the step before.
 
     For ``timing/wait``, it also notes the end of backwards if steps have several of them.
 
@@ -29,10 +33,16 @@ class TrainingState:
         names: names of the user's model inside it.
         copier: copies single numbers.
         session: session of the hook.
+        optimized: returns the parameters that known optimizers update.
     """
 
     def __init__(
-        self, root: nn.Module, names: Names, copier: TorchCopier, session: Session
+        self,
+        root: nn.Module,
+        names: Names,
+        copier: TorchCopier,
+        session: Session,
+        optimized: Callable[[], Iterable[Tensor]],
     ) -> None:
         self._root = root
         self._names = names
@@ -42,13 +52,16 @@ class TrainingState:
         # The previous step had several batches: the training also waits after a backward.
         self._accumulates = False
         self._backward = _BackwardEnd(session.shield.guard("the end of a backward", self._ended))
-        self._training, self._scale, self._skipped = (
-            f"state/{names.prefix}{word}" for word in ("training", "grad_scale", "skipped_steps")
+        self._optimized = optimized
+        self._clearing = GradientClearing(partial(session.shield.guard, "looking at gradients"))
+        self._training, self._scale, self._skipped, self._uncleared = (
+            f"state/{names.prefix}{word}"
+            for word in ("training", "grad_scale", "skipped_steps", "uncleared")
         )
 
     def names(self) -> list[str]:
         """Return the full names of the captured scalars."""
-        return [self._training, self._scale, self._skipped]
+        return [self._training, self._scale, self._skipped, self._uncleared]
 
     def begin(self, recording: Recording) -> None:
         """Capture the modules' modes at the start of a recording's first forward."""
@@ -59,6 +72,8 @@ class TrainingState:
             return
         if due.ask(self._scale) or due.ask(self._skipped):
             self._scaling.begin()
+        if recording.mode == "train" and due.ask(self._uncleared) and not self._compiled():
+            self._clearing.begin(self._optimized)
         if due.ask(self._training):
             share = training_share(module for _, module in self._names.modules())
             if share is not None:
@@ -90,6 +105,9 @@ class TrainingState:
             forwards: number of calls of the model in it.
         """
         self.ended(forwards)
+        uncleared = self._clearing.end()
+        if uncleared is not None:
+            recording.add_scalar(self._uncleared, float(uncleared))
         found = self._scaling.state() if recording.due.reaches("state") else None
         if found is not None:
             for name, value in zip((self._scale, self._skipped), found, strict=True):
@@ -99,13 +117,16 @@ class TrainingState:
     def detach(self) -> None:
         """Remove all hooks from model and scalers."""
         self._backward.remove()
+        self._clearing.end()
         self._scaling.remove()
 
     def _look_for_backwards(self) -> None:
-        # Compiled code must not trace a hook.
-        compiled = self._root._compiled_call_impl is not None or hasattr(self._root, "_orig_mod")
-        if not compiled:
+        if not self._compiled():
             self._backward.begin(self._parameters)
+
+    def _compiled(self) -> bool:
+        """Return whether the model is compiled: compiled code must not trace a hook."""
+        return self._root._compiled_call_impl is not None or hasattr(self._root, "_orig_mod")
 
     def _parameters(self) -> list[nn.Parameter]:
         return [one.value for one in self._names.parameters()]

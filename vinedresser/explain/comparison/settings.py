@@ -13,6 +13,7 @@ __all__ = [
     "configuration",
     "differing",
     "environment_of",
+    "is_label",
     "is_seed",
     "observed_of",
     "parameters_of",
@@ -20,6 +21,22 @@ __all__ = [
 
 # Names of parameters that only choose random numbers.
 _SEED = re.compile(r"(^|[._-])(seeds?|random_?(state|seed))([._-]|$)", re.IGNORECASE)
+# Names of parameters that only say where results are written, or what the run is called.
+_LABEL = re.compile(
+    r"(^|\.)((out|output|save|log|logging|result|results)[_-]?(dir|directory|folder|path)"
+    r"|run[_-]?(name|id))$",
+    re.IGNORECASE,
+)
+
+
+def is_label(name: str) -> bool:
+    """Return whether a parameter cannot change the results, by its name.
+
+    Such names are those of folders for results and of the run: "output_dir", "trainer.log-dir",
+    "run_name", but not "name", by which a program may choose what it does, nor "checkpoint_dir",
+    from which it may begin.
+    """
+    return _LABEL.search(name) is not None
 
 
 def is_seed(name: str) -> bool:
@@ -75,11 +92,17 @@ def environment_of(info: RunRecord) -> dict[str, Any]:
 def configuration(info: RunRecord) -> dict[str, Any]:
     """Return what makes two runs the same but for chance: settings without seeds, and the code.
 
+    Parameters that only label the run do not count.
+
     Arguments of the program count only if the run has no parameters, since these are made of them.
     A run without parameters and without a seed among its arguments is the same as no other: what
     was changed between two such runs is not known.
     """
-    chosen = {name: one for name, one in parameters_of(info).items() if not is_seed(name)}
+    chosen = {
+        name: one
+        for name, one in parameters_of(info).items()
+        if not is_seed(name) and not is_label(name)
+    }
     found: dict[str, Any] = {"parameters": chosen, "observed": observed_of(info)}
     found |= {"program": _program(info.command), "code": info.code}
     if not info.parameters:

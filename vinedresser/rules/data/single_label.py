@@ -12,8 +12,10 @@ from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_at_least, require_between
 from vinedresser.rules.signals.losses.compared import Batches, Compared
 from vinedresser.rules.signals.outcomes.fit import Fit
+from vinedresser.rules.signals.outcomes.learning_outcome import several_trained
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
+from vinedresser.store.records import RunRecord
 
 # Minimum number of rows at the end of the run.
 _ROWS = 128
@@ -55,7 +57,8 @@ class SingleLabel(OnceRule):
     *Single label*: the first ``rows`` captured labels are all equal and, if they are classes, the
     model predicts them. Any other label then has a share of less than 3/``rows`` (95 %; rule of
     three). A constant label that is never learned is no fault of the data: contrastive losses
-    number the right candidate that way.
+    number the right candidate that way; adversaries (several models, each with an optimizer) label
+    what is real and what is not.
 
     *Sorted*: with c the mean probability over 20 batches that two rows of one batch have the same
     class, and a the same probability for any two rows, (c - a)/(1 - a) is above ``order``. This is
@@ -80,6 +83,11 @@ class SingleLabel(OnceRule):
         self.fit = Fit()
         self._labels: dict[str, _Labels] = {}
         self._last: Step | None = None
+        self._adversaries = False
+
+    def begin(self, info: RunRecord) -> None:
+        """See `Rule.begin`."""
+        self._adversaries = several_trained(info)
 
     def watch(self, step: Step) -> Finding | None:
         """See `OnceRule.watch`."""
@@ -95,11 +103,11 @@ class SingleLabel(OnceRule):
         return self._single(self._last, min(self.rows, _ROWS)) if self._last else None
 
     def _single(self, step: Step, rows: int) -> Finding | None:
-        seen = list(self._labels.values())
+        seen = [] if self._adversaries else list(self._labels.values())
         # One of several losses may have a constant target.
         if any(not one.value or one.rows < rows or not one.learned for one in seen):
             return None
-        if len({one.value for one in seen}) > 1:
+        if len({one.value for one in seen}) != 1:
             return None
         count = seen[0].rows
         return self._finding(

@@ -23,6 +23,7 @@ _ORDERED = frozenset({"Sequential", "Functional"})
 # PyTorch losses that broadcast [N, 1] against [N]; others raise, and Keras corrects the shapes.
 _BROADCAST = frozenset({"MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss"})
 _SURE, _LIKELY = 0.99, 0.8
+_UNKNOWN = LossIdentity("", "", "mean", by_name=False)
 
 
 class _Sighting(NamedTuple):
@@ -67,6 +68,7 @@ class LossOutputMismatch(OnceRule):
         self.outcome = Outcome()
         self._activation = ""
         self._broadcasting: frozenset[str] = frozenset()
+        self._negated = False
         self._seen: dict[str, _Sighting] = {}
         self._ones = True
 
@@ -80,6 +82,10 @@ class LossOutputMismatch(OnceRule):
             loss
             for loss, setup in info.losses.items()
             if info.framework == "torch" and setup.get("type") in _BROADCAST
+        )
+        # Of adversaries, one may maximise what another minimises.
+        self._negated = len(info.optimizers) == 1 and any(
+            setup.get("negated") is True for setup in info.losses.values()
         )
 
     def watch(self, step: Step) -> Finding | None:
@@ -106,7 +112,8 @@ class LossOutputMismatch(OnceRule):
             return None
         # All ones later may come from a diverged sigmoid.
         self._ones &= form.ones
-        identity = self.identities.of(compared.loss) or LossIdentity("", "", "mean", by_name=False)
+        loss = compared.loss
+        identity = self.identities.function(loss) or self.identities.of(loss) or _UNKNOWN
         if _contradicted(identity, compared, value):
             return None
         given = Given(
@@ -116,6 +123,7 @@ class LossOutputMismatch(OnceRule):
             self._activation,
             compared.loss in self._broadcasting,
             value,
+            self._negated,
         )
         return next((found for check in CHECKS if (found := check(given))), None)
 

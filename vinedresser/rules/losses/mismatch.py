@@ -88,6 +88,7 @@ class Given(NamedTuple):
         activation: last activation of the model; "" if none or unknown.
         broadcasts: whether the loss broadcasts its arguments against each other.
         value: value of the loss.
+        negated: whether the optimizer minimises the negative of the loss function.
     """
 
     identity: LossIdentity
@@ -96,6 +97,16 @@ class Given(NamedTuple):
     activation: str
     broadcasts: bool
     value: float
+    negated: bool
+
+    @property
+    def over_batch(self) -> bool:
+        """Whether exponentials of predictions [rows, classes] sum to 1 over the rows."""
+        predictions = self.compared.predictions
+        if predictions.ndim != 2 or len(predictions) < 2:
+            return False
+        sums = np.exp(np.minimum(predictions, 1)).sum(0)
+        return bool((abs(sums - 1) < _ROUNDING).all())
 
 
 class Mismatch(NamedTuple):

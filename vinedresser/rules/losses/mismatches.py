@@ -214,6 +214,8 @@ def _no_logarithms(given: Given) -> Mismatch | None:
     form = given.form
     if given.identity.takes != "logarithms" or form.logarithms or form.width < 2:
         return None
+    if given.over_batch:
+        return _softmax_over_batch()
     return Mismatch(
         "no_logarithms",
         sure=True,
@@ -228,6 +230,21 @@ def _no_logarithms(given: Given) -> Mismatch | None:
         else "there is no log_softmax at the end of the model: the loss decreases without bound",
         remedy="add log_softmax at the end of the model, or use CrossEntropyLoss on the raw "
         "outputs of the last layer",
+    )
+
+
+def _softmax_over_batch() -> Mismatch:
+    return Mismatch(
+        "softmax_over_batch",
+        sure=True,
+        statistic="sum",
+        value=1.0,
+        threshold=1.0,
+        seen="the probabilities of each class sum to 1 over the rows of the batch, and those of a "
+        "row do not",
+        cause="softmax or log_softmax is taken over the batch (dim=0) instead of the classes, so "
+        "that rows compete with each other",
+        remedy="use dim=-1, or CrossEntropyLoss on the raw outputs of the last layer",
     )
 
 
@@ -300,8 +317,25 @@ def _error_of_shares(given: Given) -> Mismatch | None:
     )
 
 
+def _negated(given: Given) -> Mismatch | None:
+    """Return the mismatch of a loss function whose negative is minimised."""
+    if not given.negated:
+        return None
+    return Mismatch(
+        "negated",
+        sure=True,
+        statistic="loss",
+        value=given.value,
+        threshold=0.0,
+        seen="the loss decreases where its loss function increases",
+        cause="the loss function is subtracted, so the optimizer maximises it (gradient ascent)",
+        remedy="remove the minus sign before the loss function",
+    )
+
+
 # Checks in order of precedence; the first mismatch is reported.
 CHECKS: tuple[Callable[[Given], Mismatch | None], ...] = (
+    _negated,
     _one_unit_softmax,
     _broadcast,
     _labels_out_of_range,

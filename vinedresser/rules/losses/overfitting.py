@@ -30,13 +30,15 @@ class Overfitting(OnceRule):
     targets (cross-entropies) it refers to at least 1/2, or to the first evaluation if that is
     smaller: a cross-entropy that rises from 0.05 to 0.08 is harmless. Does not fire while a metric
     on evaluation data is better than at the minimum, nor if an evaluation before training was more
-    than twice the first training loss: then the training has an easier task (a curriculum).
+    than twice the first training loss: then the training has an easier task (a curriculum). It is
+    a warning by default: the best evaluation is behind, but going on may be intended.
 
     Args:
         ratio: rise of the evaluation loss at which the rule fires, as a share of its minimum.
         patience: number of evaluations.
     """
 
+    severity = "warning"
     fault = "overfitting"
     modes = ("train", "eval")
 

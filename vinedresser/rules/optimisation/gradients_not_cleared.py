@@ -3,23 +3,35 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from vinedresser.rules.bounds import require_above
+from vinedresser.rules.need import Need
 from vinedresser.rules.signals.parameters.gradients import GradientGrowth
 from vinedresser.rules.symptom import Symptom, SymptomRule
+from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 
-_CONFIDENCE = 0.8
+_LIKELY, _SURE = 0.8, 0.99
+_CAUSE = "gradients accumulate over steps instead of being cleared"
+_REMEDY = "call optimizer.zero_grad() before each backward pass"
+# The scalar of a model with a name is `state/NAME.uncleared`.
+_UNCLEARED = "uncleared"
+# Looks at which gradients were kept; there are none to keep before the first step.
+_ENOUGH = 2
 
 
 class GradientsNotCleared(SymptomRule):
     """Gradients accumulate over steps because they are not cleared.
 
-    With the l2 norm n of the whole gradient and the loss x at a check, fires when n / n_first >
-    ``growth`` * max(1, x / x_first) at ``patience`` consecutive checks, in a training that learns
-    less than it should. A running sum grows by itself; if too large a step makes the training
-    diverge, the loss grows with the gradient. Source: A. Karpathy's list of common mistakes; in an
-    example, the norm grew 23-fold without zero_grad and fell to 0.6 with it.
+    Fires if the gradients of a step were added to those of the step before at two consecutive
+    looks (``state/uncleared``, PyTorch), as a warning unless the training learns less than it
+    should. Where that is not captured, let n be the l2 norm of the whole gradient and x the loss at
+    a check: fires when n / n_first > ``growth`` * max(1, x / x_first) at ``patience`` consecutive
+    checks, in a training that learns less than it should. A running sum grows by itself; if too
+    large a step makes the training diverge, the loss grows with the gradient. Source: A. Karpathy's
+    list of common mistakes; in an example, the norm grew 23-fold without zero_grad and fell to 0.6
+    with it.
 
     Args:
         growth: growth of the norm beyond that of the loss. Half of the observed 23; healthy deep
@@ -36,8 +48,29 @@ class GradientsNotCleared(SymptomRule):
         self.growth = growth
         self.every = every
         self.gradients = GradientGrowth(every)
-        self.needs = self.gradients.needs
+        self.needs = (*self.gradients.needs, Need("state", every=every, required=False))
         self._losses: dict[str, float] = {}
+        # By scalar: the first of the consecutive looks at which gradients were kept, and their
+        # number.
+        self._kept: dict[str, tuple[int, int]] = {}
+
+    def watch(self, step: Step) -> Finding | None:
+        """See `OnceRule.watch`."""
+        for name, kept in step.scalars_of("state").items():
+            if name.rpartition(".")[2].rpartition("/")[2] != _UNCLEARED:
+                continue
+            found = self._look_at_kept(step, name, kept=kept == 1)
+            if found is not None:
+                return found
+        return None if self._kept else super().watch(step)
+
+    def at_end(self) -> Finding | None:
+        """See `SymptomRule.at_end`."""
+        return None if self._kept else super().at_end()
+
+    def suspicion(self) -> Finding | None:
+        """See `Rule.suspicion`."""
+        return None if self._kept else super().suspicion()
 
     def look(self, step: Step) -> Symptom | None:
         """See `SymptomRule.look`."""
@@ -53,10 +86,38 @@ class GradientsNotCleared(SymptomRule):
             statistic="l2",
             value=growth,
             threshold=self.growth * rise,
-            confidence=_CONFIDENCE,
+            confidence=_LIKELY,
             seen=f"the gradient norm is {growth:.3g} times its initial value "
             f"({self.gradients.first:.3g}), while the loss grew {rise:.2g}-fold",
-            cause="gradients accumulate over steps instead of being cleared",
-            remedy="call optimizer.zero_grad() before each backward pass",
+            cause=_CAUSE,
+            remedy=_REMEDY,
             evidence={"growth": growth, "loss_rise": rise},
         )
+
+    def _look_at_kept(self, step: Step, name: str, *, kept: bool) -> Finding | None:
+        """Count a look at whether gradients were kept; return the finding once it is sure."""
+        since, looks = self._kept.get(name, (0, 0))
+        if not kept:
+            self._kept[name] = (0, 0)
+            return None
+        self._kept[name] = since, looks = (since if looks else step.step, looks + 1)
+        if looks < _ENOUGH:
+            return None
+        verdict = self.outcome.verdict()
+        poor = verdict.reason if verdict.kind == "poor" else ""
+        seen = f"the gradients of step {step.step} were added to those of the step before"
+        finding = self.found(
+            step,
+            since=since,
+            tensor=name,
+            statistic="value",
+            value=1.0,
+            threshold=0.0,
+            confidence=_SURE,
+            seen=f"{seen}; {poor}" if poor else seen,
+            cause=_CAUSE,
+            remedy=_REMEDY,
+            evidence={"looks": looks},
+        )
+        warns = self.severity == "stop" and not poor
+        return replace(finding, severity="warning") if warns else finding

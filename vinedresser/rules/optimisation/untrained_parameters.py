@@ -55,19 +55,19 @@ class UntrainedParameters(Rule):
     them, or their updates are zero although their gradients are not. Frozen weights
     (``requires_grad=False``) are intended, and tied weights count as one.
 
-    The severity is "warning", or "stop" if more than half of the parameters are affected in a
-    training that learns less than it should. Cases that may be intended are "info" unless the
-    training learns less than it should: only the last layer is in an optimizer (a new head is
-    trained), modules are unused (no gradient reaches them, but those before them), weights stop
-    changing during the run, or a group has a learning rate of 0. Also fires if no optimizer takes a
-    step at all, which shows as evaluations with equal results before the first step.
+    With the default severity, findings are "stop" if more than half of the parameters are affected
+    in a training that learns less than it should, and "warning" otherwise. Cases that may be
+    intended are "info" unless the training learns less than it should: only the last layer is in an
+    optimizer (a new head is trained), modules are unused (no gradient reaches them, but those
+    before them), weights stop changing during the run, or a group has a learning rate of 0. Also
+    fires if no optimizer takes a step at all, which shows as evaluations with equal results before
+    the first step.
 
     Args:
         every: train steps between checks.
         patience: number of consecutive checks.
     """
 
-    severity: Severity = "warning"
     fault = "untrained_parameters"
 
     def __init__(self, every: int = 20, patience: int = 4) -> None:
@@ -115,8 +115,7 @@ class UntrainedParameters(Rule):
     ) -> Severity:
         """Return the severity of a trouble of some weights."""
         if self.outcome.verdict().kind == "poor":
-            greater = self._share(names) > _GREATER_PART
-            return "stop" if greater and self.severity != "info" else self.severity
+            return self.severity if self._share(names) > _GREATER_PART else self._usual
         sizes = list(self.parameters.sizes)
         meant = trouble == "unmoved" or all(states[name].moved for name in names)
         if trouble == "left_out":
@@ -125,7 +124,12 @@ class UntrainedParameters(Rule):
         elif trouble == "cut_off":
             # If the first layer is unused, so are all layers after it.
             meant |= sizes[0] not in names
-        return "info" if meant else self.severity
+        return "info" if meant else self._usual
+
+    @property
+    def _usual(self) -> Severity:
+        """The severity of parameters whose state does no evident harm."""
+        return "warning" if self.severity == "stop" else self.severity
 
     def _share(self, names: list[str]) -> float:
         sizes = self.parameters.sizes
@@ -175,7 +179,7 @@ class UntrainedParameters(Rule):
         if len(self._evaluations) != _EVALUATIONS:
             return None
         name, value = next(iter(scalars.items()))
-        return self.found(
+        finding = self.found(
             step,
             since=0,
             tensor=name,
@@ -189,6 +193,7 @@ class UntrainedParameters(Rule):
             remedy="call optimizer.step() after each loss.backward()",
             evidence={"evaluations": self._evaluations},
         )
+        return replace(finding, severity=self._usual)
 
 
 def _equal(one: dict[str, float], other: dict[str, float]) -> bool:

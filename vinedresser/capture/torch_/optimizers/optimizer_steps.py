@@ -72,6 +72,11 @@ class OptimizerHooks:
         found = (reference() for reference in self._known)
         return [optimizer for optimizer in found if optimizer is not None]
 
+    def parameters(self) -> list[nn.Parameter]:
+        """Return the model's parameters that known optimizers update."""
+        ids = updated(self.known())
+        return [one for one in self._model.parameters() if id(one) in ids]
+
     def ends_step(self, optimizer: Optimizer) -> bool:
         """Return whether the step of an optimizer ends the model's step."""
         return self._last is not None and self._last() is optimizer

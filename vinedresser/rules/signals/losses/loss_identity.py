@@ -111,6 +111,19 @@ class LossIdentities(Signal):
             self._named[loss] = self._by_name(loss)
         return self._named[loss] or self._by_values(loss)
 
+    def function(self, loss: str) -> LossIdentity | None:
+        """Return the identity of the function that computes a loss or a part of it.
+
+        Args:
+            loss: name of the loss without its collection.
+
+        Returns:
+            The identity; None if the function is not known. Its value may differ from the loss.
+        """
+        named = str(self._settings.get(loss, {}).get("function", ""))
+        found = _BY_NAME.get(_word(named))
+        return LossIdentity(*found, "mean", by_name=False) if found else None
+
     def update(self, step: Step) -> None:
         """See `Signal.update`."""
         if step.mode != "train":
@@ -129,9 +142,7 @@ class LossIdentities(Signal):
             return LossIdentity(*self._objective, by_name=True)
         setup = self._settings.get(loss, {})
         named = str(setup.get("type") or loss.rpartition(".")[2])
-        # Without the number of the call or the position in a nesting.
-        word = re.sub(r"[#\[].*", "", named).replace("_", "").lower()
-        found = _BY_NAME.get(word.removesuffix("loss"))
+        found = _BY_NAME.get(_word(named))
         if found is None:
             return None
         settings = setup.get("settings", {})
@@ -147,6 +158,12 @@ class LossIdentities(Signal):
         order = list(FORMULAS)
         agreed.sort(key=lambda key: order.index(key[:2]))
         return LossIdentity(*agreed[0], by_name=False) if agreed else None
+
+
+def _word(named: str) -> str:
+    """Return a key of `_BY_NAME`, without the number of a call or the position in a nesting."""
+    word = re.sub(r"[#\[].*", "", named).replace("_", "").lower()
+    return word.removesuffix("loss")
 
 
 def agreeing(compared: Compared, value: float, *, complete: bool) -> list[tuple[str, str, str]]:

@@ -9,6 +9,8 @@ from vinedresser.rules.signals.outcomes.metric_trend import MetricTrend
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
+__all__ = ["LearningOutcome", "several_trained"]
+
 
 class LearningOutcome(Signal):
     """The progress of the losses and metrics of rank 0; other ranks have similar losses.
@@ -35,12 +37,12 @@ class LearningOutcome(Signal):
         self.renewed = False
         self._metrics: dict[tuple[str, str], MetricTrend] = {}
         self._optimizers = 0
-        self._models = 0
+        self._several_trained = False
 
     def begin(self, info: RunRecord) -> None:
         """Read the number of models and optimizers."""
         self._optimizers = len(info.optimizers)
-        self._models = sum("model" in facts[2:] for facts in info.modules.values())
+        self._several_trained = several_trained(info)
 
     def update(self, step: Step) -> None:
         """See `Signal.update`."""
@@ -63,7 +65,7 @@ class LearningOutcome(Signal):
     @property
     def adversaries(self) -> bool:
         """Whether the losses may be those of adversaries."""
-        return self._optimizers > 1 and (self._models > 1 or len(self.losses) > 1)
+        return self._several_trained or (self._optimizers > 1 and len(self.losses) > 1)
 
     def nowhere(self, rise: float) -> bool:
         """Return whether all losses stand still at their start, or stay far above it.
@@ -91,3 +93,9 @@ class LearningOutcome(Signal):
             if trend.direction and not trend.improving()
         }
         return "".join(words.values())
+
+
+def several_trained(info: RunRecord) -> bool:
+    """Return whether a training has several models and several optimizers, as adversaries have."""
+    models = sum("model" in facts[2:] for facts in info.modules.values())
+    return models > 1 and len(info.optimizers) > 1

@@ -1,0 +1,73 @@
+"""Mismatches of outputs and losses that functions compute, in scripts without a hook."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.capture.attach.runs import attached, script
+from vinedresser.store.reading.reader import open_run
+
+pytestmark = pytest.mark.thorough
+
+TRAINING = """
+    import torch
+    from torch import nn
+    from torch.nn import functional as F
+    from sklearn.datasets import load_digits
+
+    torch.manual_seed(0)
+    x, y = load_digits(return_X_y=True)
+    x, y = torch.tensor(x, dtype=torch.float32) / 16, torch.tensor(y)
+    model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
+    critic = nn.Linear(10, 1)
+    criterion = nn.CrossEntropyLoss()
+    zeros, ones = torch.zeros(64, 1), torch.ones(64, 1)
+    {optimizers}
+    for step in range(40):
+        rows = torch.randint(len(x), (64,))
+        out, labels = model(x[rows]), y[rows]
+        {body}
+"""
+ONE = "first = torch.optim.Adam(model.parameters())"
+TWO = f"{ONE}; second = torch.optim.Adam(critic.parameters())"
+BOTH = "both = torch.optim.Adam([*model.parameters(), *critic.parameters()])"
+STEP = "loss = {}; first.zero_grad(); loss.backward(); first.step()"
+# The generator's loss as first published: it maximises that of the critic.
+ADVERSARIES = (
+    "loss = -F.binary_cross_entropy_with_logits(critic(out), zeros); first.zero_grad(); "
+    "loss.backward(); first.step(); second.zero_grad(); "
+    "F.binary_cross_entropy_with_logits(critic(out.detach()), ones).backward(); second.step()"
+)
+ADAPTATION = (
+    "loss = F.cross_entropy(out, labels) - 0.01 * "
+    "F.binary_cross_entropy_with_logits(critic(out), zeros); both.zero_grad(); loss.backward(); "
+    "both.step()"
+)
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (STEP.format("-F.cross_entropy(out, labels)"), "negated"),
+        (STEP.format("-criterion(out, labels)"), "negated"),
+        (STEP.format("F.cross_entropy(out.softmax(1), labels)"), "double_softmax"),
+        (STEP.format("F.cross_entropy(out.softmax(1), labels) + out.var()"), "double_softmax"),
+        (STEP.format("F.nll_loss(out.softmax(1), labels)"), "no_logarithms"),
+        (STEP.format("F.nll_loss(out.log_softmax(0), labels)"), "softmax_over_batch"),
+        (STEP.format("F.cross_entropy(out, labels)"), None),
+        (STEP.format("F.nll_loss(out.log_softmax(1), labels) + out.var()"), None),
+        (ADVERSARIES, None),
+        (ADAPTATION, None),
+    ],
+)
+def test_mismatch_of_a_function(body: str, kind: str | None, tmp_path: Path) -> None:
+    optimizers = {ADVERSARIES: TWO, ADAPTATION: BOTH}.get(body, ONE)
+    script(tmp_path, TRAINING.format(body=body, optimizers=optimizers))
+    options = ("--rule", "loss_output_mismatch")
+    result = attached("train.py", cwd=tmp_path, options=options)
+    assert result.returncode in (0, 3), result.stderr
+    findings = open_run(tmp_path / "runs" / "run").findings()
+    assert [one.evidence.get("kind") for one in findings] == ([kind] if kind else [])
+    assert all(one.step <= 15 for one in findings)

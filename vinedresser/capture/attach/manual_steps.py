@@ -1,0 +1,211 @@
+"""Detection of torch trainings whose loop updates the weights itself, without an optimizer."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext, suppress
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from vinedresser.capture.attach.attached_hook import AttachedHook
+from vinedresser.capture.attach.fetching import listen
+from vinedresser.capture.attach.torch_losses import TorchLosses
+from vinedresser.capture.attach.torch_models import holders
+from vinedresser.capture.recording.stopping import TrainingStopped
+
+__all__ = ["ManualSteps"]
+
+# Number of updates that make a training: weights may be set once.
+_UPDATES = 2
+# Maximum number of backward passes in which updates are looked for.
+_LOOKS = 1000
+# Number of parameters, and of elements of each, that are compared.
+_PARAMETERS, _ELEMENTS = 8, 16
+# Maximum number of nodes of a loss's graph that are visited.
+_NODES = 100_000
+
+
+class _Sample(NamedTuple):
+    """Some elements of a parameter at an earlier time."""
+
+    parameter: weakref.ref[nn.Parameter]
+    values: Tensor
+
+
+class ManualSteps:
+    """Finds models that a loop trains without an optimizer, and the ends of its steps.
+
+    Before a backward pass, elements of the parameters that the loss depends on are compared with
+    those before the previous one; if they have changed twice other than by `load_state_dict`, their
+    modules are in training. A step ends at the first event after an update: a forward or backward
+    pass, or `Module.zero_grad`. The losses of the steps before the detection are recorded, too.
+
+    Args:
+        losses: detects the losses.
+        begin: returns the hook of a training of some models; called with the function to call
+            before each of their forward passes.
+    """
+
+    def __init__(
+        self,
+        losses: TorchLosses,
+        begin: Callable[[list[nn.Module], Callable[..., None]], AttachedHook],
+    ) -> None:
+        self._losses = losses
+        self._begin = begin
+        self._hook: AttachedHook | None = None
+        self._looks = _LOOKS
+        self._models: list[weakref.ref[nn.Module]] = []
+        self._parameters: list[weakref.ref[nn.Parameter]] = []
+        self._samples: list[_Sample] = []
+        # The losses of the updates seen before the training was found.
+        self._early: list[Tensor | None] = []
+        # Whether a backward pass has run in the current step.
+        self._begun = False
+        self._end_clearing: Callable[[], None] | None = None
+        # Whether a state was loaded since the previous backward pass.
+        self._loaded = False
+        self._end_loading: Callable[[], None] | None = None
+
+    def __bool__(self) -> bool:
+        """Return whether a training was found."""
+        return self._hook is not None
+
+    def backward(self, tensors: Iterable[Any]) -> None:
+        """Handle tensors before their backward pass and before their losses are noted."""
+        if self._hook is not None:
+            self._called()
+        elif self._looks:
+            self._looks -= 1
+            self._look(tensors)
+            if not self._looks:
+                self._stop_looking()
+        self._begun = True
+
+    def finish(self) -> None:
+        """End the last step of the training if it has updated the weights."""
+        if self._hook is not None:
+            # The training is over anyway.
+            with suppress(TrainingStopped):
+                self._called()
+
+    def forget(self) -> None:
+        """Release the training."""
+        if self._end_clearing is not None:
+            self._end_clearing()
+        self._stop_looking()
+        self._hook = self._end_clearing = None
+        self._looks, self._begun = _LOOKS, False
+        self._models, self._parameters, self._samples, self._early = [], [], [], []
+
+    def _look(self, tensors: Iterable[Any]) -> None:
+        """Look for updates since the previous backward pass."""
+        if self._end_loading is None:
+            self._end_loading = listen(nn.Module, "load_state_dict", self._loads)
+        loaded, self._loaded = self._loaded, False
+        if loaded:
+            # Checkpoints are compared, for instance.
+            self._samples = []
+            self._losses.take()
+        if not any(one.parameter() is not None for one in self._samples):
+            self._parameters = [weakref.ref(one) for one in _parameters_of(tensors)]
+            self._early = []
+            self._compare()
+            return
+        if not self._compare():
+            return
+        self._early.append(self._losses.take())
+        if len(self._early) < _UPDATES:
+            return
+        self._looks = 0
+        modules = holders(self._living())
+        if modules and not any(map(_has_own_training, modules)):
+            early, self._early = self._early, []
+            self._models = [weakref.ref(one) for one in modules]
+            self._hook = self._begin(modules, self._called)
+            self._end_clearing = listen(nn.Module, "zero_grad", self._cleared)
+            for loss in early:
+                self._losses.put(loss)
+                self._end()
+
+    def _loads(self, _: nn.Module) -> None:
+        self._loaded = True
+
+    def _stop_looking(self) -> None:
+        end, self._end_loading = self._end_loading, None
+        if end is not None:
+            end()
+
+    def _called(self, *_: Any) -> None:
+        """End the step if the weights were updated since its backward pass."""
+        if self._begun and torch._C._current_graph_task_id() == -1 and self._compare():
+            self._end()
+
+    def _cleared(self, module: nn.Module) -> None:
+        """End the step before the gradients of a trained model are cleared."""
+        ids = {id(one.parameter()) for one in self._samples}
+        if self._begun and not ids.isdisjoint(map(id, module.parameters())):
+            self._compare()
+            self._end()
+
+    def _end(self) -> None:
+        """End the step."""
+        self._begun = False
+        if self._hook is None:
+            return
+        models = [one for reference in self._models if (one := reference()) is not None]
+        training = torch.is_grad_enabled() and all(one.training for one in models)
+        # If an evaluation begins, the loss still belongs to the training.
+        with nullcontext() if training else self._hook.mode("train"):
+            self._losses.step_begins(lambda: "loss", closure=False)
+        self._losses.step_ended()
+        self._hook.end_step()
+
+    def _living(self) -> list[nn.Parameter]:
+        return [one for reference in self._parameters if (one := reference()) is not None]
+
+    def _compare(self) -> bool:
+        """Return whether sampled parameters differ from their samples; renew these."""
+        changed = False
+        for parameter, before in self._samples:
+            value = parameter()
+            changed = changed or (value is not None and not torch.equal(_elements(value), before))
+        if changed or not self._samples:
+            self._samples = _samples(self._living())
+        return changed
+
+
+def _parameters_of(tensors: Iterable[Any]) -> list[nn.Parameter]:
+    """Return the parameters that some losses depend on."""
+    nodes = [one.grad_fn for one in tensors if isinstance(one, Tensor) and one.grad_fn is not None]
+    seen = set(nodes)
+    found: list[nn.Parameter] = []
+    while nodes and len(seen) < _NODES:
+        node: Any = nodes.pop()
+        variable = getattr(node, "variable", None)
+        # Sharded parameters are of other types.
+        if type(variable) is nn.Parameter:
+            found.append(variable)
+        after = {one for one, _ in node.next_functions if one is not None} - seen
+        seen |= after
+        nodes.extend(after)
+    return found
+
+
+def _samples(parameters: list[nn.Parameter]) -> list[_Sample]:
+    usable = [one for one in parameters if one.is_contiguous() and one.numel()]
+    chosen = usable[:: max(1, len(usable) // _PARAMETERS)]
+    return [_Sample(weakref.ref(one), _elements(one).clone()) for one in chosen]
+
+
+def _elements(parameter: nn.Parameter) -> Tensor:
+    """Return elements of a contiguous parameter, evenly spaced."""
+    return parameter.detach().view(-1)[:: max(1, parameter.numel() // _ELEMENTS)]
+
+
+def _has_own_training(module: nn.Module) -> bool:
+    """Return whether a module is one of Keras, whose trainings are detected as such."""
+    return any(kind.__module__.partition(".")[0] == "keras" for kind in type(module).__mro__)

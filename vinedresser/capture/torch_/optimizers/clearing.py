@@ -1,0 +1,82 @@
+"""Whether gradients are cleared between the steps of an optimizer."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+__all__ = ["GradientClearing"]
+
+
+class GradientClearing:
+    """Notices whether the gradients of a step are added to those of the step before.
+
+    It looks at the gradient that one parameter has before each addition to it. The node of the
+    autograd graph that adds is hooked, not the parameter, which may be saved or copied.
+
+    Args:
+        guard: wraps a function so that its errors do not reach the training.
+    """
+
+    def __init__(self, guard: Callable[[Callable[..., None]], Callable[..., None]]) -> None:
+        self._look = guard(self._looked)
+        self._parameter: Callable[[], Tensor | None] = lambda: None
+        self._handle: Any = None
+        self._adds: Any = None
+        self._added = self._cleared = False
+
+    def begin(self, parameters: Callable[[], Iterable[Tensor]]) -> None:
+        """Watch a step from its first forward on.
+
+        Args:
+            parameters: return those that optimizers update; called if there is none to look at.
+        """
+        self.end()
+        parameter = self._parameter()
+        if parameter is None or not _is_plain(parameter):
+            plain = [one for one in parameters() if _is_plain(one)]
+            if not plain:
+                return
+            # The last one gets a gradient in most networks, and is small.
+            parameter = plain[-1]
+            self._parameter = weakref.ref(parameter)
+        with torch.enable_grad():
+            node: Any = parameter.view_as(parameter).grad_fn
+        # Torch keeps the node only while it is in use.
+        self._adds = node.next_functions[0][0]
+        self._handle = self._adds.register_prehook(self._look)
+
+    def end(self) -> bool | None:
+        """End the watch; return whether the gradients were kept, or None without any."""
+        if self._handle is None:
+            return None
+        self._handle.remove()
+        self._handle = self._adds = None
+        added, cleared = self._added, self._cleared
+        self._added = self._cleared = False
+        return not cleared if added else None
+
+    def _looked(self, _: Any) -> None:
+        parameter = self._parameter()
+        if parameter is None:
+            return
+        before = parameter.grad
+        self._added = True
+        # The gradients of another loss may be added in between, and cleared before the own one.
+        self._cleared = self._cleared or before is None or not bool(before.any())
+
+
+def _is_plain(parameter: Tensor) -> bool:
+    """Return whether a parameter gets a whole, dense gradient in the default stream."""
+    return (
+        parameter.requires_grad
+        and parameter.is_leaf
+        and type(parameter.data) is Tensor
+        and not hasattr(parameter, "to_local")
+        and (parameter.grad is None or parameter.grad.layout is torch.strided)
+        and (not parameter.is_cuda or torch.cuda.current_stream() == torch.cuda.default_stream())
+    )
