@@ -10,18 +10,22 @@ from vinedresser.version import __version__
 if TYPE_CHECKING:
     from vinedresser.capture.hook.hook import Hook as Hook
     from vinedresser.explain.comparison.comparing import compare as compare
+    from vinedresser.explain.live_display import live as live
+    from vinedresser.explain.plotting import plot as plot
     from vinedresser.store.reading.reader import open_run as open_run
     from vinedresser.store.reading.run_store import open_store as open_store
 
-__all__ = ["Hook", "__version__", "compare", "open_run", "open_store"]
+__all__ = ["Hook", "__version__", "compare", "live", "open_run", "open_store", "plot"]
 
 # The module of each name, imported on first use: the supervisor and `vinedresser --help` must not
 # load numpy.
 _HOMES = {
     "Hook": "capture.hook.hook",
     "compare": "explain.comparison.comparing",
+    "live": "explain.live_display",
     "open_run": "store.reading.reader",
     "open_store": "store.reading.run_store",
+    "plot": "explain.plotting",
 }
 
 

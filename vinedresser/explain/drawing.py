@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vinedresser.errors import ConfigError, UnknownStep, UnknownTensor, did_you_mean
-from vinedresser.explain.charts.axes import TICK_ROOM, Size
+from vinedresser.explain.charts.axes import Size
 from vinedresser.explain.charts.histograms import (
     LEAST_SHARE,
     HistogramMap,
@@ -23,21 +22,21 @@ from vinedresser.explain.charts.histograms import (
 )
 from vinedresser.explain.charts.images import colour_png, data_url, mosaic, tile_images
 from vinedresser.explain.charts.line_chart import has_trend, line_chart
-from vinedresser.explain.charts.markers import marker_room
 from vinedresser.explain.charts.palette import colour_bar
-from vinedresser.explain.charts.standalone import WIDTH, Panel, legend_line, standalone
+from vinedresser.explain.charts.plot import Plot, panel_of, save_bytes
+from vinedresser.explain.charts.standalone import WIDTH, Panel, legend_line
 from vinedresser.explain.charts.svg import Svg, element
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.reading.series import Column
 from vinedresser.store.step_record import Mode
 
-__all__ = ["DRAWINGS", "Drawing", "draw"]
+__all__ = ["DRAWINGS", "LARGE", "SMALL", "Drawing", "curves_of", "draw", "drawing_of"]
 
 Drawing = Literal["curve", "histogram", "images"]
 # By the values of --as.
 DRAWINGS: Mapping[str, Drawing] = MappingProxyType({one: one for one in get_args(Drawing)})
 _FORMATS = (".svg", ".html", ".png")
-_LARGE, _SMALL = Size(WIDTH - 40, 380), Size(WIDTH - 40, 180)
+LARGE, SMALL = Size(WIDTH - 40, 380), Size(WIDTH - 40, 180)
 _BINS = 64
 # Columns that can be told apart in a histogram over steps.
 _MOST_COLUMNS = 400
@@ -86,23 +85,34 @@ def draw(
     suffix = target.suffix.lower()
     if suffix not in _FORMATS:
         raise ConfigError(f"{target}: unknown picture format; use .svg, .html or .png")
-    known = [*run.scalar_names(), *run.tensor_names()]
-    if name not in known:
-        raise UnknownTensor(f"{run.path}: no tensor or scalar {name}{did_you_mean(name, known)}")
-    subject = _Subject(run, name, step, mode, rank)
+    subject = _subject(run, name, step, mode, rank)
     chosen = kind or subject.default_drawing()
     if suffix == ".png":
         if chosen != "images":
             raise ConfigError(f"{target}: only images can be drawn as PNG; use .svg for a {chosen}")
-        _save(target, colour_png(subject.mosaic()))
+        save_bytes(target, colour_png(subject.mosaic()))
         return chosen
-    where = f"{mode} step {step}" if step is not None else ""
-    title = " · ".join(filter(None, [run.info.name, name, where]))
-    legend, panels = _PANELS[chosen](subject)
-    svg = standalone(title, legend, panels)
-    text = svg if suffix == ".svg" else f'<!DOCTYPE html><html><meta charset="utf-8">{svg}</html>'
-    _save(target, f"{text}\n".encode())
+    subject.plot(chosen).save(target)
     return chosen
+
+
+def drawing_of(run: Run, name: str) -> Plot:
+    """Return the default drawing of a tensor or scalar over the training steps of rank 0.
+
+    Raises:
+        UnknownTensor: no such tensor or scalar; the message names the nearest.
+        UnknownStep: never captured while training.
+        CorruptData: the bytes on disk do not match their checksum.
+    """
+    subject = _subject(run, name, None, "train", 0)
+    return subject.plot(subject.default_drawing())
+
+
+def _subject(run: Run, name: str, step: int | None, mode: Mode, rank: int) -> _Subject:
+    known = [*run.scalar_names(), *run.tensor_names()]
+    if name not in known:
+        raise UnknownTensor(f"{run.path}: no tensor or scalar {name}{did_you_mean(name, known)}")
+    return _Subject(run, name, step, mode, rank)
 
 
 @dataclass(frozen=True)
@@ -155,6 +165,12 @@ class _Subject:
         full = self.run.tensor(self.name).steps(self.mode, self.rank)
         return "histogram" if len(full) else "curve"
 
+    def plot(self, kind: Drawing) -> Plot:
+        """Return a drawing of it."""
+        where = f"{self.mode} step {self.step}" if self.step is not None else ""
+        title = " · ".join(filter(None, [self.run.info.name, self.name, where]))
+        return Plot(title, *_PANELS[kind](self))
+
     def missing(self, problem: str) -> UnknownStep:
         """Return the error for something that was never captured."""
         return UnknownStep(
@@ -180,11 +196,21 @@ def _curves(subject: _Subject) -> _Drawn:
     columns = {word: column for word, column in columns.items() if len(column)}
     if not columns:
         raise subject.missing("no statistics were captured")
-    size = _LARGE if len(columns) == 1 else _SMALL
+    return curves_of(columns, name)
+
+
+def curves_of(columns: Mapping[str, Column], name: str) -> tuple[list[Svg], list[Panel]]:
+    """Return the legend and the charts of columns over the same steps.
+
+    Args:
+        columns: columns with values, at least one, by caption.
+        name: what all of them are, for the accessible names of the charts.
+    """
+    size = LARGE if len(columns) == 1 else SMALL
     steps = np.concatenate([column.steps for column in columns.values()])
     extent = int(steps.min()), int(steps.max())
     panels = [
-        _panel(word, line_chart(column, [], size, extent, f"{name} {word}".strip()), size)
+        panel_of(word, line_chart(column, [], size, extent, f"{name} {word}".strip()))
         for word, column in columns.items()
     ]
     return legend_line(_curve_legend(list(columns.values()))), panels
@@ -214,7 +240,7 @@ def _histogram(subject: _Subject) -> _Drawn:
     counts, edges = np.histogram(flat, _BINS)
     caption = f"elements by value{f' ({lost} not finite)' if lost else ''}"
     label = f"Distribution of {subject.name}"
-    return [], [_panel(caption, bar_chart(counts, edges, _LARGE, label), _LARGE)]
+    return [], [panel_of(caption, bar_chart(counts, edges, LARGE, label))]
 
 
 def _histogram_over_steps(subject: _Subject) -> _Drawn:
@@ -255,8 +281,8 @@ def _histogram_over_steps(subject: _Subject) -> _Drawn:
     if len(data.not_finite):
         entries.append(("nonfinite", "steps with elements that are not finite"))
     lines = element("g", *legend_line(entries), class_="histograms", transform="translate(300 0)")
-    svg = histogram_chart(data, [], _LARGE, f"Distribution of {subject.name} by step")
-    return [*legend, lines], [_panel("", svg, _LARGE)]
+    svg = histogram_chart(data, [], LARGE, f"Distribution of {subject.name} by step")
+    return [*legend, lines], [panel_of("", svg)]
 
 
 def _images(subject: _Subject) -> _Drawn:
@@ -270,24 +296,6 @@ def _images(subject: _Subject) -> _Drawn:
 
 
 _PANELS = {"curve": _curves, "histogram": _histogram, "images": _images}
-
-
-def _panel(caption: str, svg: Svg, size: Size) -> Panel:
-    return Panel(caption, svg, marker_room([]) + size.height + TICK_ROOM)
-
-
-def _save(target: Path, content: bytes) -> None:
-    """Replace a file atomically.
-
-    Raises:
-        ConfigError: the file cannot be written.
-    """
-    temporary = target.with_name(f".tmp-{os.getpid()}-{target.name}")
-    try:
-        temporary.write_bytes(content)
-        os.replace(temporary, target)
-    except OSError as error:
-        raise ConfigError(f"{target}: cannot be written: {error.strerror or error}") from error
 
 
 def _finite(value: NDArray[Any]) -> tuple[NDArray[np.float64], int]:

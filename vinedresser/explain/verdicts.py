@@ -12,8 +12,6 @@ from vinedresser.store.status import Status
 
 __all__ = ["decisive_finding", "steps_done", "stopping_finding", "verdict"]
 
-_BY = {"sweep": "by its sweep", "person": "by a person", "owner": "by the end of its owner"}
-
 
 def stopping_finding(status: Status, findings: Sequence[Finding]) -> Finding | None:
     """Return the finding for which a run was stopped; None if no rule stopped it."""
@@ -46,7 +44,7 @@ def verdict(status: Status, findings: Sequence[Finding]) -> str:
         status: its status.
         findings: its findings.
     """
-    words = [_state(status)]
+    words = [status.words]
     stopping = stopping_finding(status, findings)
     causes = [root.finding for root in root_causes(findings) if root.finding is not stopping]
     for severity in ("stop", "warning"):
@@ -54,11 +52,3 @@ def verdict(status: Status, findings: Sequence[Finding]) -> str:
         if rules:
             words.append(f"{count(len(rules), severity)}: {', '.join(rules)}")
     return "; ".join(words)
-
-
-def _state(status: Status) -> str:
-    if status.state == "stopped":
-        by = f"by {status.rule}" if status.rule else _BY.get(status.by, "")
-        step = "" if status.step is None else f" at step {status.step:,}"
-        return f"stopped {by}".rstrip() + step
-    return status.state

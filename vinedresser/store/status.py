@@ -31,6 +31,7 @@ __all__ = ["RunState", "Status", "rank_is_over", "run_status"]
 
 RunState = Literal["running", "finished", "stopped", "crashed", "killed", "dead", "unreadable"]
 
+_BY = {"sweep": " by its sweep", "person": " by a person", "owner": " by the end of its owner"}
 # Seconds that a run may take from its creation to its first heartbeat.
 _START_TIMEOUT = 60.0
 
@@ -69,6 +70,20 @@ class Status:
     def over(self) -> bool:
         """Whether the run has ended."""
         return self.state != "running"
+
+    @property
+    def words(self) -> str:
+        """The state in a few words, such as "stopped by overfitting at step 120"."""
+        if self.state != "stopped" or self.step is None:
+            return self.ending
+        return f"{self.ending} at step {self.step:,}"
+
+    @property
+    def ending(self) -> str:
+        """The state without the step, such as "stopped by overfitting"."""
+        if self.state != "stopped":
+            return self.state
+        return "stopped" + (f" by {self.rule}" if self.rule else _BY.get(self.by, ""))
 
     def steps_saved(self, total: int | None) -> int | None:
         """Return the number of steps that stopping the run saved.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -130,3 +131,29 @@ def test_pruned_trials_that_a_rule_found_broken_count_too(tmp_path: Path) -> Non
 def test_a_page_of_few_trials_can_be_written(found: list[Trial], tmp_path: Path) -> None:
     path = write_sweep_report(page(found), tmp_path / "sweep.html")
     assert "nan" not in path.read_text(encoding="utf-8").lower().replace("dominance", "")
+
+
+def test_trials_link_their_reports(tmp_path: Path) -> None:
+    found = trials(9)
+    named = replace(page(found), reports={"trial-0003": "trial-0003-2/report.html"})
+    tags = read(write_sweep_report(named, tmp_path / "sweep.html"))
+    links = {attributes["href"] for tag, attributes in tags if tag == "a"}
+    assert links == {"trial-0003-2/report.html"}
+
+
+@pytest.mark.parametrize(
+    ("results", "words"), [([], "there are none"), ([0.5] * 9, "there is 1"), ([0.5, 0.6], "are 2")]
+)
+def test_too_few_results_tell_no_importance(
+    results: list[float], words: str, tmp_path: Path
+) -> None:
+    found = [
+        Trial(number, {"lr": 1.0, "act": "tanh"}, {1: value}, (value,), TrialEnd("finished"))
+        for number, value in enumerate(results)
+    ] or [Trial(0, {"lr": 1.0, "act": "tanh"}, {}, (), TrialEnd("failed"))]
+    known = replace(page(found), importance={})
+    text = write_sweep_report(known, tmp_path / "sweep.html").read_text(encoding="utf-8")
+    assert "Cannot be told: it needs 4 finished trials with different results" in text
+    assert words in text
+    told = write_sweep_report(page(found), tmp_path / "sweep.html").read_text(encoding="utf-8")
+    assert "Cannot be told" not in told

@@ -217,8 +217,18 @@ def mode_of(word: str) -> Mode:
 
 
 def _print_series(name: str, columns: dict[str, Column]) -> None:
-    """Print a table over the steps; of a long series, rows at even distances."""
-    steps = next(iter(columns.values())).steps
+    """Print a table over the steps; of a long series, rows at even distances.
+
+    Columns captured at different steps are joined by step: a cell is blank where there is no value.
+    """
+    first = next(iter(columns.values())).steps
+    same = all(np.array_equal(column.steps, first) for column in columns.values())
+    if same:
+        # Evaluations between the same two optimizer steps share a step: each has its row.
+        steps, places = first, dict.fromkeys(columns, np.arange(len(first)))
+    else:
+        steps = np.unique(np.concatenate([column.steps for column in columns.values()]))
+        places = {key: _last_places(column.steps, steps) for key, column in columns.items()}
     rows = np.unique(np.linspace(0, len(steps) - 1, min(len(steps), _MOST_ROWS)).astype(int))
     console.print(f"{name}   {len(rows)} of {len(steps)} steps")
     table = Table(header_style="bold")
@@ -226,9 +236,23 @@ def _print_series(name: str, columns: dict[str, Column]) -> None:
     for key in columns:
         table.add_column(key, justify="right")
     for row in rows:
-        figures = [f"{column.values[row]:.6g}" for column in columns.values()]
+        figures = [
+            f"{column.values[place]:.6g}" if (place := places[key][row]) >= 0 else ""
+            for key, column in columns.items()
+        ]
         table.add_row(str(steps[row]), *figures)
     console.print(table)
+
+
+def _last_places(own: NDArray[np.int64], steps: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the place of the last value at each step, int64 [N]; -1 where there is none.
+
+    Args:
+        own: steps of the values, int64 [M], ascending.
+        steps: the steps to look up, int64 [N].
+    """
+    found = np.searchsorted(own, steps, side="right") - 1
+    return np.where((found >= 0) & (own[np.maximum(found, 0)] == steps), found, -1)
 
 
 def _tensor_row(run: Run, name: str) -> _Row:

@@ -6,13 +6,35 @@ import json
 
 from vinedresser.errors import CorruptData
 from vinedresser.store.finding import Finding
+from vinedresser.store.reading.notebook_html import paragraph, table
 from vinedresser.store.records import known_keys
 from vinedresser.store.storage import Storage
 
-__all__ = ["group_files", "read_findings"]
+__all__ = ["Findings", "group_files", "read_findings"]
+
+_SHOWN = ("step", "severity", "rule", "tensor", "seen", "cause", "remedy")
 
 
-def read_findings(storage: Storage, faults: list[str]) -> list[Finding]:
+class Findings(list[Finding]):
+    """Findings of a run; a table in a notebook."""
+
+    @property
+    def decisive(self) -> Finding | None:
+        """The first finding that stops a run, or else the first warning; None without either."""
+        for severity in ("stop", "warning"):
+            for one in self:
+                if one.severity == severity:
+                    return one
+        return None
+
+    def _repr_html_(self) -> str:
+        """Return a table of the findings, for a notebook."""
+        if not self:
+            return paragraph("no findings")
+        return table(_SHOWN, ([getattr(one, name) for name in _SHOWN] for one in self))
+
+
+def read_findings(storage: Storage, faults: list[str]) -> Findings:
     """Return the readable findings of a run, sorted by step, rule and tensor.
 
     Args:
@@ -22,7 +44,7 @@ def read_findings(storage: Storage, faults: list[str]) -> list[Finding]:
     Raises:
         StoreError: the storage refused.
     """
-    found: list[Finding] = []
+    found = Findings()
     for key, content in group_files(storage, "findings", faults).items():
         damaged: list[str] = []
         for number, line in enumerate(content.splitlines(), start=1):
@@ -33,7 +55,8 @@ def read_findings(storage: Storage, faults: list[str]) -> list[Finding]:
         if damaged:
             more = f" (and {len(damaged) - 1} more such lines)" if len(damaged) > 1 else ""
             faults.append(f"{storage.location}/{key}: {damaged[0]}{more}; ignored")
-    return sorted(found, key=lambda finding: (finding.step, finding.rule, finding.tensor))
+    found.sort(key=lambda finding: (finding.step, finding.rule, finding.tensor))
+    return found
 
 
 def group_files(storage: Storage, folder: str, faults: list[str]) -> dict[str, bytes]:

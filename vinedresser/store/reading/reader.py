@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vinedresser.errors import NotARun, UnknownTensor, did_you_mean
-from vinedresser.store.finding import Finding
 from vinedresser.store.index.layout import LayoutPool
 from vinedresser.store.problems import Problems
-from vinedresser.store.reading.findings import read_findings
+from vinedresser.store.reading.findings import Findings, read_findings
 from vinedresser.store.reading.following import Urgency, follow
 from vinedresser.store.reading.history import History
+from vinedresser.store.reading.notebook_html import paragraph
 from vinedresser.store.reading.rank_reading import read_columns
 from vinedresser.store.reading.selection import Selector
 from vinedresser.store.reading.series import Columns, frame_of
@@ -80,7 +80,22 @@ class Run:
         self._read_info()
 
     def __repr__(self) -> str:
-        return f"Run({self.path!r})"
+        steps = len(self.steps())
+        return f"Run({self.path!r}, {self._state()}, {steps:,} step{'' if steps == 1 else 's'})"
+
+    def _repr_html_(self) -> str:
+        """Return its state, the finding that decides its verdict and all findings."""
+        findings = self.findings()
+        decisive = findings.decisive
+        verdict = f": {decisive.seen}" if decisive else ""
+        title = paragraph(f"{self.info.name}: {self._state()}{verdict}")
+        return f"{title}{findings._repr_html_()}"
+
+    def _state(self) -> str:
+        try:
+            return self.status.words
+        except NotARun:
+            return "removed"
 
     @property
     def path(self) -> str:
@@ -293,7 +308,7 @@ class Run:
             return Columns([])
         return read_columns(history, self._problems, test, reduction=reduction, mode=mode)
 
-    def findings(self, faults: list[str] | None = None) -> list[Finding]:
+    def findings(self, faults: list[str] | None = None) -> Findings:
         """Return the findings of the rules so far, sorted by step, rule and tensor.
 
         Damaged lines and files are left out and added to the problems.

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 from vinedresser.errors import CorruptData, MissingDependency, NotARun, UnknownRun, did_you_mean
-from vinedresser.store.finding import Finding
+from vinedresser.store.reading.notebook_html import paragraph, table
 from vinedresser.store.reading.reader import Run, open_run
 from vinedresser.store.reading.store_runs import runs_in
 from vinedresser.store.storage import Location, parse_location
@@ -93,14 +92,14 @@ class RunStore(Mapping[str, Run]):
     def _repr_html_(self) -> str:
         """Return a table of the newest runs, for a notebook."""
         rows = sorted(self._rows(values=False), key=lambda row: row["created"] or 0, reverse=True)
-        head = "".join(f"<th>{name}</th>" for name in _SHOWN)
-        body = "".join(
-            f"<tr>{''.join(f'<td>{_cell(row[name])}</td>' for name in _SHOWN)}</tr>"
-            for row in rows[:_MOST_ROWS]
-        )
-        more = f"<p>and {len(rows) - _MOST_ROWS} older runs</p>" if len(rows) > _MOST_ROWS else ""
-        title = f"<p>{escape(repr(self))}</p>"
-        return f"{title}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+        shown = table(_SHOWN, ([row[name] for name in _SHOWN] for row in rows[:_MOST_ROWS]))
+        older = len(rows) - _MOST_ROWS
+        more = paragraph(f"and {older} older runs") if older > 0 else ""
+        return f"{paragraph(repr(self))}{shown}{more}"
+
+    def _ipython_key_completions_(self) -> list[str]:
+        """Return the names of the runs, for completion in IPython."""
+        return [*self]
 
     def to_pandas(self) -> pd.DataFrame:
         """Return a frame with a row per run, in the order of their names.
@@ -142,7 +141,7 @@ class RunStore(Mapping[str, Run]):
 
 def _row(name: str, run: Run, *, values: bool) -> dict[str, Any]:
     info, status = run.info, run.status
-    told = _told(run.findings())
+    told = run.findings().decisive
     row = {
         "name": name,
         "state": status.state,
@@ -162,16 +161,3 @@ def _row(name: str, run: Run, *, values: bool) -> dict[str, Any]:
             for one, column in run.scalars(kind, mode="eval").items():
                 row[f"eval.{one}"] = float(column.values[-1])
     return row
-
-
-def _told(findings: list[Finding]) -> Finding | None:
-    """Return the finding that stopped a run, or else its first warning."""
-    for severity in ("stop", "warning"):
-        for one in findings:
-            if one.severity == severity:
-                return one
-    return None
-
-
-def _cell(value: object) -> str:
-    return "" if value is None else escape(str(value))

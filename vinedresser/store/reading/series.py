@@ -100,6 +100,10 @@ class Columns(Mapping[str, Column]):
         """Return the number of columns."""
         return len(self._columns)
 
+    def _ipython_key_completions_(self) -> list[str]:
+        """Return the names of the columns, for completion in IPython."""
+        return [*self]
+
     def __repr__(self) -> str:
         return f"Columns({', '.join(f'{name}[{len(self[name])}]' for name in self)})"
 

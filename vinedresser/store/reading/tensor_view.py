@@ -8,13 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.errors import UnknownStep, UnknownTensor, did_you_mean
+from vinedresser.errors import CorruptData, UnknownStep, UnknownTensor, did_you_mean
+from vinedresser.plain_text import visible
 from vinedresser.store.dtypes import numpy_dtype
 from vinedresser.store.problems import Problems
 from vinedresser.store.reading.history import History
+from vinedresser.store.reading.notebook_html import blocks, paragraph, preformatted, table
 from vinedresser.store.reading.rank_reading import read_columns, read_tensor
 from vinedresser.store.reading.series import Column
 from vinedresser.store.reductions import Histogram, base_name, derived_name, reduce_array
+from vinedresser.store.reductions.computing import compute_statistics
 from vinedresser.store.segments.segment import TensorRows
 from vinedresser.store.step_record import MODES, Mode
 
@@ -37,7 +40,46 @@ class TensorView:
         self._problems = problems
 
     def __repr__(self) -> str:
-        return f"TensorView({self.name})"
+        known = f"{self._kind()}, {', '.join(self.reductions)}".strip(" ,")
+        return f"TensorView({visible(self.name)}{': ' if known else ''}{known})"
+
+    def _repr_html_(self) -> str:
+        """Return its last statistics, and the histogram of its last value."""
+        lines = [paragraph(repr(self))]
+        rows = []
+        for word in self.reductions:
+            column = self.reduction(word)
+            if len(column):
+                rows.append((word, len(column), column.steps[-1], f"{column.values[-1]:.6g}"))
+        if rows:
+            lines.append(table(("statistic", "values", "last step", "last value"), rows))
+        for mode in MODES:
+            steps = self.steps(mode)
+            if len(steps):
+                lines.append(self._last_histogram(int(steps[-1]), mode))
+                break
+        return "".join(lines)
+
+    def _last_histogram(self, step: int, mode: Mode) -> str:
+        """Return the histogram of the tensor at a step as HTML; damage is named in its place."""
+        try:
+            value = self.value(step, mode)
+        except CorruptData as error:
+            return paragraph(str(error))
+        statistics = compute_statistics(value, frozenset({"histogram"}), None)
+        statistics.settle()
+        counts, edges = Histogram.unpacked(statistics.vectors["histogram"])
+        bars = f"{edges[0]:.4g} {blocks(counts)} {edges[-1]:.4g}"
+        return preformatted(f"{mode} step {step:,}: {bars}")
+
+    def _kind(self) -> str:
+        """Return dtype, shape and number of steps; "" if it was never captured in full."""
+        try:
+            shape, dtype = self.shape, self.dtype
+        except UnknownStep:
+            return ""
+        steps = len(self.steps(None))
+        return f"{dtype} {list(shape)}, {steps:,} step{'' if steps == 1 else 's'}"
 
     def steps(
         self, mode: Mode | None = "train", rank: int = 0, *, reduction: str | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from vinedresser.explain.charts.axes import Size
@@ -14,7 +14,7 @@ from vinedresser.explain.reports.sweep.charts import coordinates, learning_curve
 from vinedresser.explain.reports.templating import write_page
 from vinedresser.sweeps.settings import SweepTable
 from vinedresser.sweeps.space import Space
-from vinedresser.sweeps.trial import Trial
+from vinedresser.sweeps.trial import LEAST_RESULTS, Trial, saved_share
 
 __all__ = ["SweepPage", "write_sweep_report"]
 
@@ -36,6 +36,7 @@ class SweepPage:
         importance: importance of each hyperparameter, from 0 to 1; empty if too few trials
             finished.
         over: why the sweep ended.
+        reports: reports of trials, by name of the trial, relative to the page.
     """
 
     name: str
@@ -45,6 +46,19 @@ class SweepPage:
     best: Sequence[Trial]
     importance: Mapping[str, float]
     over: str
+    reports: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def unimportant(self) -> str:
+        """Why the importance of hyperparameters cannot be told; "" if it can."""
+        if self.importance:
+            return ""
+        results = {trial.result[0] for trial in self.trials if trial.result}
+        known = f"{len(results)}" if results else "none"
+        return (
+            f"Cannot be told: it needs {LEAST_RESULTS} finished trials with different results, "
+            f"and there {'is' if len(results) == 1 else 'are'} {known}."
+        )
 
     @property
     def ends(self) -> Counter[str]:
@@ -58,10 +72,13 @@ class SweepPage:
 
     @property
     def saved(self) -> float | None:
-        """The share of the epochs of all trials that was not run; None if unknown."""
+        """The share of the epochs of all trials that was not run; None if unknown.
+
+        Trials that crashed save nothing.
+        """
         if self.settings.epochs is None or not self.trials:
             return None
-        return max(1 - self.epochs / (self.settings.epochs * len(self.trials)), 0.0)
+        return saved_share(self.trials, self.settings.epochs)
 
     def rows(self) -> list[Trial]:
         """Return the trials to list: the best of those with a value."""
