@@ -129,6 +129,11 @@ class Standing:
         """Wait until a flow run is in a state."""
         until(lambda: self.state(flow_run) == wanted, f"flow run {wanted}", seconds=300.0)
 
+    def artifacts(self, key: str) -> list[str]:
+        """Return the texts of the artifacts with a key."""
+        found = self.call("POST", "artifacts/filter", {"artifacts": {"key": {"any_": [key]}}})
+        return [one["data"] for one in found]
+
     def problems(self) -> list[str]:
         """Return the errors in the logs of the server and the worker since the test began.
 

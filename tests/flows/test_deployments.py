@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import urllib.request
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -30,6 +31,16 @@ command = ["python", "{SCRIPTS / "cluster_trainer.py"}"]
 parameters = {{ epochs = 2, x = 0.3 }}
 
 [rules.nonfinite]
+"""
+
+NAN = """
+import time
+from vinedresser.capture import Hook
+
+with Hook() as hook:
+    for step in range(100_000):
+        hook.step(loss=1.0 if step < 20 else float("nan"))
+        time.sleep(0.01)
 """
 
 pytestmark = pytest.mark.timeout(600)
@@ -155,6 +166,50 @@ def test_flows_of_the_command_line_and_of_an_event_report_to_the_server(
     sweeps = prefect.call("POST", "flow_runs/filter", {"flows": {"name": {"any_": ["sweep"]}}})
     [swept] = [one for one in sweeps if one["deployment_id"] is None]
     assert swept["state"]["type"] == "COMPLETED"
+    [summary] = prefect.artifacts("search")
+    assert "2 finished; best trial-0001" in summary
+    assert f"`{tmp_path}/runs/search/sweep.html`" in summary
+    [trial] = prefect.artifacts("search-trial-0000")
+    assert "**Finished**" in trial
+
+
+@pytest.mark.thorough
+def test_pages_of_the_server_show_which_rule_stopped_a_training_and_what_to_try(
+    prefect: Standing, tmp_path: Path
+) -> None:
+    name = "Rate 0.1_é|x"
+    (tmp_path / "train.py").write_text(NAN, encoding="utf-8")
+    text = EXPERIMENT.replace("single", name).replace(
+        str(SCRIPTS / "cluster_trainer.py"), "train.py"
+    )
+    (tmp_path / "experiment.toml").write_text(text.replace("parameters", "#"), encoding="utf-8")
+    said = vinedresser(tmp_path, "train", "experiment.toml")
+    # Messages for the pages are not printed.
+    assert "Finished in state" not in said
+    # Pages that a browser can fill.
+    with urllib.request.urlopen(f"{prefect.server.url}/ui-settings") as answer:
+        assert json.loads(answer.read())["api_url"] == f"{prefect.server.url}/api"
+    named = {
+        "flow_runs": {"name": {"any_": ["train experiment"]}, "deployment_id": {"is_null_": True}}
+    }
+    [flow] = prefect.call("POST", "flow_runs/filter", named)
+    wanted = {"flow_runs": {"id": {"any_": [flow["id"]]}}}
+    tasks = prefect.call("POST", "task_runs/filter", wanted)
+    states = {one["name"].partition(" ")[0]: one["state"]["name"] for one in tasks}
+    assert flow["state"]["name"] == states["launch"] == "Stopped by nonfinite"
+    assert flow["state"]["type"] == "COMPLETED"
+    assert states["finish"] == "Completed"
+    [body] = prefect.artifacts("rate-0-1-x")
+    assert "**Stopped by nonfinite at step " in body
+    assert "\nTry: " in body
+    assert "/report.html`\n- MLflow: run `" in body
+    until(
+        lambda: any(
+            "stopped by nonfinite at step" in log["message"]
+            for log in prefect.call("POST", "logs/filter", {"logs": {}})
+        ),
+        "the task's message",
+    )
 
 
 @pytest.mark.slow

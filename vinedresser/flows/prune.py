@@ -17,7 +17,12 @@ from vinedresser.tasks.lifecycle.run_queue import run_queue
 from vinedresser.tasks.parents.dated import dated as make_dated
 from vinedresser.tasks.process_lock import process_lock
 from vinedresser.tasks.pruning.fetching import fetch_weights
-from vinedresser.tasks.pruning.pruning_result import PruningResult, begin_pruning, finish_pruning
+from vinedresser.tasks.pruning.pruning_result import (
+    PruningResult,
+    begin_pruning,
+    finish_pruning,
+    leave_pruning_artifact,
+)
 from vinedresser.tasks.pruning.round_queue import RoundQueue
 from vinedresser.tasks.reconcile.flow_record import flow_recorded
 from vinedresser.tasks.stages import STAGES, correct, reconcile
@@ -85,4 +90,6 @@ def _prune(pruning: Pruning, resume: bool) -> PruningResult:
             maker = RunMaker(experiment, tracking, flow=flow_id)
             queue = RoundQueue(pruning, maker, partial(correct, maker=maker))
             run_queue(queue, experiment, STAGES)
-            return finish_pruning(queue, tracking, queue.problems)
+            pruned = finish_pruning(queue, tracking, queue.problems)
+            leave_pruning_artifact(pruning, pruned, tracking)
+            return pruned

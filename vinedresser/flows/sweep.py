@@ -25,6 +25,7 @@ from vinedresser.tasks.sweeping.sweep_result import (
     SweepResult,
     begin_sweep,
     finish_sweep,
+    leave_sweep_artifact,
     sweep_result,
 )
 from vinedresser.tasks.sweeping.sweep_runner import SweepRunner, TrialQueue
@@ -100,4 +101,6 @@ def _search(searched: Sweep, resume: bool) -> SweepResult:
                 run_queue(queue, experiment, STAGES)
             runner.finish()
             swept = sweep_result(runner, study, tracking, queue.problems)
-            return finish_sweep(searched, swept, tracking)
+            swept = finish_sweep(searched, swept, tracking)
+            leave_sweep_artifact(searched, swept, tracking)
+            return swept

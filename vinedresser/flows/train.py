@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 from prefect import flow
 
 from vinedresser.tasks.config.experiment import Experiment, load_experiment
+from vinedresser.tasks.lifecycle.prefect_page import state_of_runs
 from vinedresser.tasks.lifecycle.prepare import RunMaker, prepare_mlflow
 from vinedresser.tasks.lifecycle.run_queue import run_queue
 from vinedresser.tasks.lifecycle.run_result import TrainResult
@@ -40,7 +42,8 @@ def train(
         remedy: overrides ``remedy.times``: maximum number of attempts to replace a stopped run.
 
     Returns:
-        The runs in the order of the file, and what went wrong beside them.
+        The runs in the order of the file, and what went wrong beside them. If one did not finish,
+        the name of Prefect's state says so.
 
     Raises:
         ConfigError: the file is invalid; nothing was started.
@@ -51,7 +54,9 @@ def train(
     experiment = load_experiment(path, store=store, max_concurrent=max_concurrent, remedy=remedy)
     experiment.refuse_missing_gpus()
     experiment.refuse_missing_variables()
-    return ends_in_order(lambda: _train(experiment), experiment.store)
+    trained = ends_in_order(lambda: _train(experiment), experiment.store)
+    # Prefect unwraps a state that a flow returns.
+    return cast(TrainResult, state_of_runs((run.status for run in trained.results), trained))
 
 
 def _train(experiment: Experiment) -> TrainResult:

@@ -6,6 +6,7 @@ Prefect in this process only: no process that is started later, such as a traini
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 import urllib.error
@@ -24,6 +25,8 @@ __all__ = ["find_prefect", "prepare_prefect", "use_standing"]
 
 # Seconds that a configured server has to answer, and between two attempts.
 _PATIENCE, _LOOK = 60.0, 0.5
+# Their messages are for Prefect's pages.
+_RUN_LOGGERS = ("prefect.flow_runs", "prefect.task_runs")
 
 
 def prepare_prefect(store: Path) -> Callable[[], None]:
@@ -44,9 +47,12 @@ def prepare_prefect(store: Path) -> Callable[[], None]:
         StoreError: the folder for the files of a private server cannot be created.
     """
     refuse_settings(store)
+    quiet = "PREFECT_LOGGING_LEVEL" not in os.environ
     _set_defaults()
     guard_descendants()
     if has_server():
+        if quiet:
+            _log_to_pages()
         return partial(_await_server, os.environ.get("PREFECT_API_URL"))
     _reach_directly()
     server = start_private_prefect()
@@ -88,6 +94,14 @@ def _set_defaults() -> None:
     os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
     os.environ.setdefault("PREFECT_LOGGING_LEVEL", "CRITICAL")
     os.environ.setdefault("PREFECT_CLI_PROMPT", "false")
+
+
+def _log_to_pages() -> None:
+    """Have runs send their messages to the server, which keeps them, but not to the terminal."""
+    for name in _RUN_LOGGERS:
+        variable = f"PREFECT_LOGGING_LOGGERS_{name.upper().replace('.', '_')}_LEVEL"
+        os.environ.setdefault(variable, "INFO")
+        logging.getLogger(name).propagate = False
 
 
 def _reach_directly() -> None:

@@ -22,7 +22,7 @@ from vinedresser.sweeps.pruners import make_pruner
 from vinedresser.sweeps.samplers import make_sampler
 from vinedresser.sweeps.settings import SweepTable
 from vinedresser.sweeps.space import Space
-from vinedresser.sweeps.trial import Proposal, Trial, TrialEnd
+from vinedresser.sweeps.trial import LEAST_RESULTS, Proposal, Trial, TrialEnd
 
 _STATES: dict[str, OptunaState] = {
     "finished": OptunaState.COMPLETE,
@@ -31,8 +31,6 @@ _STATES: dict[str, OptunaState] = {
     "failed": OptunaState.FAIL,
 }
 _NAME = "sweep"
-# Minimum number of distinct results for hyperparameter importance.
-_FEW = 4
 # Keys of a trial's user attributes in Optuna.
 _ENDING, _CHOSEN, _SUSPECTED = "ending", "parameters", "suspected"
 # And the beginning of those of its values with several objectives, before the number of the epoch.
@@ -229,7 +227,7 @@ class Study:
         the first; empty if they have too few distinct values.
         """
         done = self._found(OptunaState.COMPLETE)
-        if len({one.values[0] for one in done}) < _FEW:
+        if len({one.values[0] for one in done}) < LEAST_RESULTS:
             return {}
         # Here, since it imports scikit-learn, for which no trial should wait.
         from optuna.importance import get_param_importances

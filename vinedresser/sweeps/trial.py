@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from vinedresser.sweeps.dimension import Choice
 
-__all__ = ["TrialEnd", "Proposal", "Trial", "TrialState", "trial_name"]
+__all__ = [
+    "LEAST_RESULTS",
+    "Proposal",
+    "Trial",
+    "TrialEnd",
+    "TrialState",
+    "saved_share",
+    "trial_name",
+]
+
+# Minimum number of different results of finished trials for the importance of hyperparameters.
+LEAST_RESULTS = 4
 
 # "stopped": by a rule or a person, for its own symptoms; "pruned": by comparison with others.
 TrialState = Literal["running", "finished", "pruned", "stopped", "failed"]
@@ -95,3 +106,15 @@ class Trial:
 def trial_name(number: int) -> str:
     """Return the name of a trial."""
     return f"trial-{number:04d}"
+
+
+def saved_share(trials: Sequence[Trial], epochs: int) -> float:
+    """Return the share of the epochs of whole trials that was not run; crashes save nothing.
+
+    Args:
+        trials: trials that have ended, at least one.
+        epochs: epochs of a whole trial.
+    """
+    lasting = [trial for trial in trials if trial.ending.state != "failed"]
+    saved = sum(max(epochs - trial.epochs, 0) for trial in lasting)
+    return saved / (epochs * len(trials))

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import State
+from prefect.logging import get_run_logger
 
 from vinedresser.errors import StillRunning
+from vinedresser.explain.formatting import count
 from vinedresser.store.storage import Location
+from vinedresser.tasks.lifecycle.prefect_page import leave_run_artifact, state_of_place
 from vinedresser.tasks.lifecycle.prepare import RunMaker
 from vinedresser.tasks.lifecycle.supervision import Stages
 from vinedresser.tasks.places.run_place import RunPlace
@@ -25,12 +30,14 @@ _PLAIN = Stages()
 @task(name="reconcile", cache_policy=NO_CACHE)
 def reconcile(store: Location) -> list[Reconciled]:
     """Settle what a crash left behind in a store; see `tasks.reconcile.reconcile`."""
-    return reconcile_store(store)
+    settled = reconcile_store(store)
+    get_run_logger().info("%s settled after a crash in %s", count(len(settled), "run"), store)
+    return settled
 
 
 @task(name="launch", task_run_name="launch {place.name}", cache_policy=NO_CACHE)
-def launch(place: RunPlace) -> None:
-    """Start the training prepared in a place and wait for its end.
+def launch(place: RunPlace) -> State[Any]:
+    """Start the training prepared in a place and wait for its end, which names the final state.
 
     Its directory says how it ended: Prefect would keep a result as long as the flow runs.
 
@@ -38,7 +45,9 @@ def launch(place: RunPlace) -> None:
         LaunchError: the training could not be started.
         StoreError: the store refused a request.
     """
+    get_run_logger().info("training starts in %s", place.directory)
     _PLAIN.launch(place)
+    return state_of_place(place)
 
 
 @task(name="judge", task_run_name="judge {place.name} {group}", cache_policy=NO_CACHE)
@@ -49,6 +58,7 @@ def judge(place: RunPlace, group: str) -> None:
         JudgeFailed: the judge failed; the training continues unjudged by this group.
     """
     _PLAIN.judge(place, group)
+    get_run_logger().info("judged to its end by the rules of group %s", group)
 
 
 @task(name="record", task_run_name="record {place.name}", cache_policy=NO_CACHE)
@@ -63,6 +73,7 @@ def record(place: RunPlace, jobs: Sequence[Callable[[], None]]) -> None:
         VinedresserError: another job failed.
     """
     _PLAIN.follow(place, jobs)
+    get_run_logger().info("followed to its end, with its metrics in MLflow")
 
 
 @task(name="finish", task_run_name="finish {place.name}", cache_policy=NO_CACHE)
@@ -80,6 +91,10 @@ def finish(place: RunPlace) -> None:
             f"{', '.join(missing)}: not yet complete in the store, and MLflow does not know the "
             "end; `vinedresser reconcile` completes both"
         )
+    for one in (place, *place.additional):
+        if not one.removed:
+            leave_run_artifact(one)
+            get_run_logger().info("settled %s, with its report", one.location)
 
 
 @task(name="remedy", task_run_name="remedy {attempts.name}", cache_policy=NO_CACHE)
@@ -91,7 +106,9 @@ def correct(attempts: RemedyAttempts, maker: RunMaker) -> bool:
         StoreError: the store refused a request.
         StillRunning: the last run is not yet complete in its store.
     """
-    return make_attempt(attempts, maker)
+    made = make_attempt(attempts, maker)
+    get_run_logger().info("%s", "another attempt" if made else attempts.left or "nothing to try")
+    return made
 
 
 STAGES = Stages(launch, judge, record, finish)

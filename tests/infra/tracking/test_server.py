@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import signal
 import socket
+import subprocess
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -18,7 +21,13 @@ import pytest
 
 from vinedresser.errors import LaunchError, TrackingError
 from vinedresser.infra.servers import LocalServer, mlflow_page, start_mlflow_ui, stop_server
-from vinedresser.infra.tracking import MetricSink, create_run, finish, prepare_tracking
+from vinedresser.infra.tracking import (
+    MetricSink,
+    create_run,
+    finish,
+    prepare_tracking,
+    save_verdict_view,
+)
 
 pytestmark = pytest.mark.thorough
 
@@ -154,3 +163,30 @@ def test_pages_open_on_trainings_rather_than_language_models() -> None:
     assert mlflow_page("http://127.0.0.1:5000", "3", "ab") == (
         f"{page}/ab?workflowType=machine_learning"
     )
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs the browser chromium")
+def test_the_page_that_opens_has_the_verdict_of_each_trial_of_a_sweep(
+    server: LocalServer, store: str, tmp_path: Path
+) -> None:
+    experiment_id = prepare_tracking(store, "digits")
+    sweep = create_run(store, experiment_id, "search", {}, {})
+    trial = create_run(store, experiment_id, "trial-0000", {}, {"mlflow.parentRunId": sweep})
+    tags = {"verdict": "stopped by nonfinite at step 208", "verdict.cause": "log(0)"}
+    finish(store, trial, "KILLED", tags, {}, metrics={"eval/loss": [(208, 0.5)]})
+    view = save_verdict_view(store, experiment_id)
+    page = subprocess.run(
+        [
+            *("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"),
+            *(f"--user-data-dir={tmp_path}/browser", "--window-size=2400,1000"),
+            *("--virtual-time-budget=20000", mlflow_page(server.url, experiment_id, view=view)),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=SOON,
+        check=True,
+    ).stdout
+    columns = list(dict.fromkeys(re.findall('col-id="(?:tags|metrics).`([^"]*)`"', page)))
+    assert sorted(columns) == ["eval/loss", "verdict", "verdict.cause"]
+    for text in ("search", "trial-0000", *tags.values(), "first step with the symptom"):
+        assert f">{text}<" in page or f": {text};" in page, text

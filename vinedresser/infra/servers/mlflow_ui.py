@@ -21,18 +21,23 @@ _ENVIRONMENT = {
 }
 
 
-def mlflow_page(url: str, experiment_id: str, run_id: str | None = None) -> str:
-    """Return the URL of the page that compares an experiment's runs, or of the page of one run.
+def mlflow_page(url: str, experiment_id: str, run_id: str | None = None, view: str = "") -> str:
+    """Return the URL of the page with an experiment's runs, or of the page of one run.
 
     Args:
         url: URL of the server.
         experiment_id: the result of `prepare_tracking`.
         run_id: id of the MLflow run; None: the whole experiment.
+        view: the result of `save_verdict_view`; "": charts that compare the runs.
     """
     # Without the workflow type, MLflow 3 opens its pages for language models.
     page = f"{url.rstrip('/')}/#/experiments/{experiment_id}/runs"
     if run_id is not None:
         return f"{page}/{run_id}?workflowType=machine_learning"
+    if view:
+        return (
+            f"{page}?workflowType=machine_learning&compareRunsMode=TABLE&viewStateShareKey={view}"
+        )
     return f"{page}?workflowType=machine_learning&compareRunsMode=CHART"
 
 

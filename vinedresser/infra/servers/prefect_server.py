@@ -219,6 +219,8 @@ def _start_server(standing: StandingPrefect) -> LocalServer:
                 **_ENVIRONMENT,
                 "PREFECT_HOME": standing.home,
                 "PREFECT_SERVER_API_AUTH_STRING": standing.password,
+                # Its pages would ask port 4200.
+                "PREFECT_SERVER_UI_API_URL": f"{standing.url}/api",
             },
             output=output,
         )

@@ -16,6 +16,7 @@ from vinedresser.infra.tracking.preparation import prepare_tracking, start_prepa
 from vinedresser.infra.tracking.registering import register_model
 from vinedresser.infra.tracking.runs import DIRECTORY_TAG, RUN_TAG, create_run, directory_of
 from vinedresser.infra.tracking.thinning import thin
+from vinedresser.infra.tracking.verdict_view import save_verdict_view
 
 __all__ = [
     "Bounding",
@@ -32,6 +33,7 @@ __all__ = [
     "prepare_tracking",
     "register_model",
     "reopen",
+    "save_verdict_view",
     "set_tags",
     "start_preparing",
     "thin",

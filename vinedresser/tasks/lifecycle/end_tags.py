@@ -21,7 +21,7 @@ from vinedresser.store.records import (
 from vinedresser.store.status import Status
 from vinedresser.store.storage import Storage
 
-__all__ = ["end_tags", "rule_tags"]
+__all__ = ["description", "end_tags", "literal", "rule_tags"]
 
 
 def end_tags(
@@ -58,7 +58,7 @@ def end_tags(
         "stop.reason": stop.reason if stop else None,
         "findings": ", ".join(dict.fromkeys(found.rule for found in findings)) or None,
         **_verdict_tags(status, findings),
-        "mlflow.note.content": _description(run, status, findings, tracking),
+        "mlflow.note.content": description(run, status, findings, tracking),
         "problems": "\n".join(dict.fromkeys((*damaged, *run.damage(status)))) or None,
         **rules,
     }
@@ -79,12 +79,19 @@ def _verdict_tags(status: Status, findings: Sequence[Finding]) -> dict[str, obje
     return tags
 
 
-def _description(
+def description(
     run: Run, status: Status, findings: Sequence[Finding], tracking: TrackingRecord | None
 ) -> str:
-    """Return the head of MLflow's page in Markdown: the verdict in words, then the findings."""
+    """Return the head of the page of a run in Markdown: the verdict in words, then the findings.
+
+    Args:
+        run: the run.
+        status: its status.
+        findings: its findings.
+        tracking: its MLflow run, whose page shows the text and links the report; None: no links.
+    """
     words = verdict(status, findings)
-    line = f"**{_literal(words[0].upper() + words[1:])}**"
+    line = f"**{literal(words[0].upper() + words[1:])}**"
     if not findings:
         line += ", no findings"
     saved = status.steps_saved(run.info.total_steps)
@@ -99,12 +106,12 @@ def _description(
 def _note(finding: Finding) -> str:
     """Return a finding as a paragraph of Markdown for the head of MLflow's page."""
     return (
-        f"**{_literal(finding.rule)}** at step {finding.step}: {_literal(finding.seen)}  \n"
-        f"Likely cause: {_literal(finding.cause)}  \nTry: {_literal(finding.remedy)}"
+        f"**{literal(finding.rule)}** at step {finding.step}: {literal(finding.seen)}  \n"
+        f"Likely cause: {literal(finding.cause)}  \nTry: {literal(finding.remedy)}"
     )
 
 
-def _literal(text: str) -> str:
+def literal(text: str) -> str:
     """Return text of a run, such as the name of a tensor, so that Markdown shows it unchanged."""
     return re.sub(r"([\\`*_\[\]<>])", r"\\\1", visible(text))
 

@@ -25,9 +25,10 @@ from vinedresser.tasks.lifecycle.run_result import result_or_damage
 from vinedresser.tasks.parents.beginning import begin_parent
 from vinedresser.tasks.parents.ending import tell_end
 from vinedresser.tasks.parents.kinds import is_removed
+from vinedresser.tasks.parents.parent_artifact import leave_parent_artifact
 from vinedresser.tasks.pruning.round_queue import RoundQueue
 
-__all__ = ["PruningResult", "begin_pruning", "finish_pruning"]
+__all__ = ["PruningResult", "begin_pruning", "finish_pruning", "leave_pruning_artifact"]
 
 
 @dataclass(frozen=True)
@@ -148,6 +149,27 @@ def finish_pruning(
         status = "KILLED"
     told = tell_end(store, PruningRecord, tracking, status, _tags(result, pruning))
     return replace(result, problems=(*result.problems, *told))
+
+
+def leave_pruning_artifact(
+    pruning: Pruning, pruned: PruningResult, tracking: TrackingRecord
+) -> None:
+    """Leave an artifact on Prefect's pages: the rounds, and which one is the result.
+
+    Args:
+        pruning: the pruning.
+        pruned: its result.
+        tracking: MLflow's run of it, as the rounds' parent.
+    """
+    chosen = pruned.chosen
+    result = f"The result is round {chosen.round}: {chosen.why}" if chosen is not None else ""
+    rows = [
+        (one.number, f"{one.figure:.4g}", f"{one.parameters:,}", f"{one.macs:,}")
+        for one in pruned.rounds
+    ]
+    header = ("round", "figure", "parameters", "multiply-adds")
+    sentences = (pruned.problem, result, pruned.over, *pruned.problems)
+    leave_parent_artifact(pruned.name, sentences, [header, *rows], pruning.page, tracking)
 
 
 def _findings(store: Location) -> dict[str, tuple[Finding, ...]]:

@@ -9,6 +9,7 @@ import uuid
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
 from vinedresser.errors import VinedresserError
 from vinedresser.explain.reports.sweep.report import SweepPage, write_sweep_report
@@ -20,13 +21,22 @@ from vinedresser.sweeps.study import Study
 from vinedresser.sweeps.trial import Trial
 from vinedresser.tasks.config.sweep_file import Sweep
 from vinedresser.tasks.interruption import Interruption
+from vinedresser.tasks.lifecycle.earlier_runs import runs_of_trial
+from vinedresser.tasks.lifecycle.settle import REPORT
 from vinedresser.tasks.parents.beginning import begin_parent
 from vinedresser.tasks.parents.ending import tell_end
 from vinedresser.tasks.parents.kinds import is_removed
+from vinedresser.tasks.parents.parent_artifact import leave_parent_artifact
 from vinedresser.tasks.sweeping.parent_metrics import parent_metrics
 from vinedresser.tasks.sweeping.sweep_runner import SweepRunner
 
-__all__ = ["SweepResult", "begin_sweep", "finish_sweep", "sweep_result"]
+__all__ = [
+    "SweepResult",
+    "begin_sweep",
+    "finish_sweep",
+    "leave_sweep_artifact",
+    "sweep_result",
+]
 
 
 @dataclass(frozen=True)
@@ -54,6 +64,18 @@ class SweepResult:
     problem: str
     problems: tuple[str, ...]
     mlflow_run: str
+
+    @property
+    def ends(self) -> Counter[str]:
+        """Number of trials by how they ended."""
+        return Counter(trial.ending.state for trial in self.trials)
+
+    @property
+    def verdict(self) -> str:
+        """The result in a few words: the problem, or how the trials ended and which is the best."""
+        ends = ", ".join(f"{count} {state}" for state, count in self.ends.items())
+        best = f"; best {self.best[0].name}" if len(self.best) == 1 else ""
+        return self.problem or f"{ends}{best}"
 
 
 def begin_sweep(sweep: Sweep, *, resume: bool) -> TrackingRecord:
@@ -129,15 +151,16 @@ def finish_sweep(sweep: Sweep, swept: SweepResult, tracking: TrackingRecord) -> 
             best=swept.best,
             importance=swept.importance,
             over=swept.over,
+            reports=_reports(swept),
         )
         write_sweep_report(page, sweep.page)
-    ends = Counter(trial.ending.state for trial in swept.trials)
     best = swept.best[0] if len(swept.best) == 1 else None
     tags = {
+        "verdict": swept.verdict,
         "sweep.over": swept.over,
         # "" replaces the problem from before the sweep was resumed.
         "sweep.problem": swept.problem,
-        **{f"sweep.{state}": count for state, count in ends.items()},
+        **{f"sweep.{state}": count for state, count in swept.ends.items()},
         "sweep.best": best.name if best else None,
         "sweep.best.value": best.result[0] if best else None,
         "sweep.best.parameters": json.dumps(best.parameters) if best else None,
@@ -153,6 +176,40 @@ def finish_sweep(sweep: Sweep, swept: SweepResult, tracking: TrackingRecord) -> 
         problems.append(f"metrics of the best trial are not in MLflow's run of the sweep: {error}")
     problems += tell_end(store, SweepRecord, tracking, status, tags, metrics=metrics)
     return replace(swept, problems=tuple(problems))
+
+
+def leave_sweep_artifact(sweep: Sweep, swept: SweepResult, tracking: TrackingRecord) -> None:
+    """Leave an artifact on Prefect's pages: the best trials, and those with a fault.
+
+    Args:
+        sweep: the sweep.
+        swept: its result.
+        tracking: MLflow's run of it, as the trials' parent.
+    """
+    broken = [trial for trial in swept.trials if trial.ending.rule and trial not in swept.best]
+    rows = [
+        (
+            trial.name,
+            trial.ending.state,
+            ", ".join(f"{value:.4g}" for value in trial.result),
+            trial.configuration,
+            trial.ending.why,
+            trial.ending.remedy,
+        )
+        for trial in (*swept.best, *broken)
+    ]
+    header = ("trial", "end", "value", "parameters", "why", "try")
+    sentences = (swept.verdict, swept.over, *swept.problems)
+    leave_parent_artifact(swept.name, sentences, [header, *rows], sweep.page, tracking)
+
+
+def _reports(swept: SweepResult) -> dict[str, str]:
+    """Return the report of the last run of each trial, relative to the page of the sweep."""
+    if not isinstance(swept.store, Path):
+        # The page is elsewhere.
+        return {}
+    last = {trial.name: runs_of_trial(swept.store, trial.name)[-1:] for trial in swept.trials}
+    return {name: f"{run.name}/{REPORT}" for name, runs in last.items() for run in runs}
 
 
 def _record(sweep: Sweep) -> SweepRecord:
