@@ -38,7 +38,9 @@ def test_ui_serves_the_store_and_leaves_no_process_behind(
     )
     try:
         assert ui.stdout is not None
-        url = re.search(r"http://127\.0\.0\.1:(\d+)/", ui.stdout.readline())
+        line = ui.stdout.readline()
+        assert "viewStateShareKey=vinedresser" in line
+        url = re.search(r"http://127\.0\.0\.1:(\d+)/", line)
         assert url is not None
         with urllib.request.urlopen(f"{url[0]}health") as answer:
             assert answer.read() == b"OK"

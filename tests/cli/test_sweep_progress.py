@@ -70,6 +70,21 @@ def test_each_trial_is_reported_once_and_all_are_counted(tmp_path: Path) -> None
     )
 
 
+def test_crashes_save_nothing_and_a_prepared_trial_does_not_run(tmp_path: Path) -> None:
+    sweep = load(tmp_path)
+    study = sweep.study()
+    view = SweepView(Standing(sweep, [], study.ended), 0.0)
+    run(study, [0.5], TrialEnd("failed", "exit code 1"))
+    for _ in range(3):
+        assert study.ask() is not None
+    standing = Standing(sweep, study.running(), study.ended)
+    assert len(list(view.ends(standing))) == 1
+    said = view.summary(standing, 10.0)
+    # Two at a time.
+    assert "2 running" in said
+    assert "0 % of the epochs saved" in said
+
+
 def test_the_time_left_is_limited_by_trials_and_budget(tmp_path: Path) -> None:
     sweep = load(tmp_path)
     study = sweep.study()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -14,6 +14,7 @@ from vinedresser.cli.comparing import compare
 from vinedresser.cli.deploying import deploy
 from vinedresser.cli.explaining import explain
 from vinedresser.cli.inspecting import judge, show
+from vinedresser.cli.missing_packages import missing_package
 from vinedresser.cli.monitoring import monitor
 from vinedresser.cli.pruning import prune
 from vinedresser.cli.rules import rules
@@ -44,7 +45,11 @@ _SCRIPT_LINE = {"allow_interspersed_args": False, "ignore_unknown_options": True
 
 
 def main() -> None:
-    """Run the command line; print a VinedresserError as one line and exit with code 2."""
+    """Run the command line.
+
+    A VinedresserError, or an optional package that is not installed, is printed as one line, and
+    the exit code is 2.
+    """
     # Until something else configures logging: messages may have data of runs.
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(PlainFormatter())
@@ -52,8 +57,17 @@ def main() -> None:
         _refuse_renamed(sys.argv[1:])
         app()
     except VinedresserError as error:
-        print(f"vinedresser: {visible(str(error), keep=_LINES)}", file=sys.stderr)  # noqa: T201
-        sys.exit(2)
+        _end(str(error))
+    except ModuleNotFoundError as error:
+        sentence = missing_package(error)
+        if sentence is None:
+            raise
+        _end(sentence)
+
+
+def _end(sentence: str) -> NoReturn:
+    print(f"vinedresser: {visible(sentence, keep=_LINES)}", file=sys.stderr)  # noqa: T201
+    sys.exit(2)
 
 
 def _refuse_renamed(arguments: Sequence[str]) -> None:

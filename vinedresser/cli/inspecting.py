@@ -38,9 +38,8 @@ def judge(
     rules = rules_from_table(selected_rules(named, rule))
     found = judge_run(open_run(run), rules, live=stop, on_finding=print_finding)
     if not found:
-        console.print(
-            f"{PurePath(run).name}: no findings by {', '.join(rule.name for rule in rules)}"
-        )
+        by = rules[0].name if len(rules) == 1 else f"{len(rules)} rules"
+        console.print(f"{PurePath(run).name}: no findings by {by}")
 
 
 def show(

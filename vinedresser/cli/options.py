@@ -38,7 +38,7 @@ PresetOption = Annotated[
     typer.Option(
         "--preset",
         metavar="NAME",
-        help="Judge by this preset: default, strict, quiet, classification, "
+        help="Judge by this preset: default, strict, advisory, quiet, classification, "
         "regression, autoencoder, language_model, boosted_trees, adversarial, none.",
     ),
 ]

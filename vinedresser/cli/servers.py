@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from vinedresser.cli.options import DEFAULT_STORE, StoreArgument
+from vinedresser.errors import TrackingError
 from vinedresser.store.storage import parse_location
 
 __all__ = ["down", "ui", "up"]
@@ -18,15 +19,22 @@ def ui(
     port: Annotated[int | None, typer.Option(help="Port (default: a free one).")] = None,
 ) -> None:
     """Serve the MLflow UI for the runs of a store."""
-    from vinedresser.cli.views.console import console
+    from vinedresser.cli.views.console import console, error_console
     from vinedresser.infra.guard import guard_descendants
     from vinedresser.infra.servers import mlflow_page, start_mlflow_ui, stop_server
+    from vinedresser.infra.tracking import save_verdict_view
     from vinedresser.tasks.known_tracking import tracking
 
     record = tracking(parse_location(store))
     guard_descendants()
+    try:
+        view = save_verdict_view(record.uri, record.experiment_id)
+    except TrackingError as error:
+        # The pages can be read all the same, for example of a database that is write-protected.
+        error_console.print(f"{error}; MLflow opens without the table of verdicts", soft_wrap=True)
+        view = ""
     server = start_mlflow_ui(record.uri, port=port)
-    page = mlflow_page(server.url, record.experiment_id)
+    page = mlflow_page(server.url, record.experiment_id, view=view)
     console.print(f"MLflow at {page}   (Ctrl-C to stop)", soft_wrap=True)
     try:
         server.process.wait()

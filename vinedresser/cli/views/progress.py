@@ -17,9 +17,11 @@ from rich.progress import (
 )
 
 from vinedresser.cli.views.console import console, say
+from vinedresser.cli.views.latest_values import LatestValues, fitting
 from vinedresser.cli.views.results import print_result, retry_line
 from vinedresser.errors import StoreError, VinedresserError
 from vinedresser.plain_text import visible
+from vinedresser.store.reading.reader import open_run
 from vinedresser.store.records import RemedyRecord, RunRecord, read_record
 from vinedresser.store.status import Status, run_status
 from vinedresser.store.storage import Location, open_storage
@@ -28,6 +30,10 @@ from vinedresser.tasks.stores import places_in
 
 # Seconds between two polls of an object store, each of which costs requests.
 _REMOTE_POLL = 2.0
+# Characters of a bar, and of steps, time and state with the gaps between them.
+_BAR, _FIXED = 41, 31
+# Characters of a terminal from which on there are bars; a narrower one shows the values instead.
+_BARS_FROM = 100
 
 
 @contextmanager
@@ -62,23 +68,63 @@ def _show_bars(store: Location, reported: set[Location], over: threading.Event) 
     """Draw a bar per run; the result of a run appears above the bars when it has ended."""
     columns = (
         TextColumn("{task.description}", markup=False),
-        BarColumn(),
+        *([BarColumn()] if console.width >= _BARS_FROM else []),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         TextColumn("{task.fields[state]}", markup=False),
+        TextColumn("{task.fields[values]}", markup=False),
     )
+    watched: dict[Location, LatestValues] = {}
     with Progress(*columns, console=console) as bars:
         rows: dict[Location, TaskID] = {}
         # An empty display would scroll, and the servers take a while to start.
-        waiting = bars.add_task("starting Prefect and MLflow", total=None, state="")
+        waiting = bars.add_task("starting Prefect and MLflow", total=None, state="", values="")
         for location, info, status in _polled(store, reported, over, pause=0.2):
             bars.update(waiting, visible=False)
             if location not in rows:
-                rows[location] = bars.add_task(visible(info.name), total=info.total_steps, state="")
+                rows[location] = bars.add_task(
+                    visible(info.name), total=info.total_steps, state="", values=""
+                )
             done = 0 if status.step is None else status.step + 1
-            bars.update(rows[location], completed=done, state=status.state)
+            # A training with more steps than it declared has no known total.
+            total = None if done > (info.total_steps or 0) else info.total_steps
+            shown = ""
+            # Values on an object store would cost requests at every poll.
+            if isinstance(location, Path) and done and not status.over:
+                bar = _BAR if console.width >= _BARS_FROM else 0
+                room = console.width - len(info.name) - _FIXED - bar
+                shown = _values(watched, location, done, total, room)
+            bars.update(
+                rows[location], completed=done, total=total, state=status.state, values=shown
+            )
             if status.over:
+                watched.pop(location, None)
                 bars.stop_task(rows[location])
+
+
+def _values(
+    watched: dict[Location, LatestValues],
+    location: Path,
+    done: int,
+    total: int | None,
+    room: int,
+) -> str:
+    """Return the latest values of a run, as many as fit; "" if it cannot be read.
+
+    Args:
+        watched: what is known of the runs; the run is added.
+        location: directory of the run.
+        done: number of optimizer steps done.
+        total: number of optimizer steps in the whole run, None if unknown.
+        room: number of characters.
+    """
+    try:
+        if location not in watched:
+            watched[location] = LatestValues(open_run(location))
+        return fitting(watched[location].parts(done, total), room)
+    except VinedresserError:
+        # Removed or damaged meanwhile: the next poll reports it.
+        return ""
 
 
 def _polled(

@@ -40,8 +40,8 @@ _STYLES = {
 }
 _NO_TRAINING = (
     "no training was seen, so nothing was captured: no Python process made a step of a torch "
-    "optimizer, Keras or XGBoost (a process started with -I, -E or -S, or outside this "
-    "environment, cannot be seen); add a Hook to the script"
+    "optimizer, Keras or XGBoost, or changed the parameters of a torch module (a process started "
+    "with -I, -E or -S, or outside this environment, cannot be seen); add a Hook to the script"
 )
 
 
@@ -69,7 +69,8 @@ def results_table(results: Sequence[RunResult]) -> Table:
 
 def print_result(run: RunResult, *, to: Console = console) -> None:
     """Print how one run ended, and why."""
-    of = f" of {run.total_steps}" if run.total_steps else ""
+    # A training with more steps than it declared has no known total.
+    of = f" of {run.total_steps}" if run.total_steps and run.steps <= run.total_steps else ""
     loss = f"loss {_first(run.losses)}   " if run.losses else ""
     line = plain(f"{run.name}   step {run.steps}{of}   {loss}")
     by = f" by {run.status.rule or run.status.by}" if run.status.by else ""

@@ -16,7 +16,7 @@ from rich.text import Text
 from vinedresser.cli.views.console import console, plain, plain_table
 from vinedresser.cli.views.sweep_results import STYLES
 from vinedresser.sweeps.settings import Objective
-from vinedresser.sweeps.trial import Trial
+from vinedresser.sweeps.trial import Trial, saved_share
 from vinedresser.tasks.sweeping.sweep_runner import Standing, SweepRunner, observer
 
 __all__ = ["SweepView", "sweep_progress"]
@@ -64,7 +64,6 @@ class SweepView:
         self._earlier = self._printed = len(standing.ended)
         self._best: Trial | None = None
         self._ends: Counter[str] = Counter()
-        self._epochs = 0
         for trial in standing.ended:
             self._count(trial, standing.sweep.settings.goals)
 
@@ -83,13 +82,15 @@ class SweepView:
         parts = [f"{done}{of} trials ended"]
         if self._ends:
             parts[0] += f" ({', '.join(f'{n} {state}' for state, n in self._ends.items())})"
-        parts.append(f"{len(standing.running)} running")
+        # The next trial is prepared before the process of an earlier one is gone.
+        running = min(len(standing.running), standing.sweep.experiment.max_concurrent)
+        parts.append(f"{running} running")
         if self._best is not None:
             goal = settings.goals[0]
             parts.append(f"best {self._best.name}: {goal.metric} {self._best.result[0]:.4g}")
         if settings.epochs is not None and done:
-            saved = 1 - self._epochs / (settings.epochs * done)
-            parts.append(f"{100 * max(saved, 0.0):.0f} % of the epochs saved")
+            saved = saved_share(standing.ended, settings.epochs)
+            parts.append(f"{100 * saved:.0f} % of the epochs saved")
         if (left := self._left(standing, now)) is not None:
             parts.append(f"{_duration(left)} left")
         return ", ".join(parts)
@@ -108,7 +109,6 @@ class SweepView:
 
     def _count(self, trial: Trial, goals: Sequence[Objective]) -> None:
         self._ends[trial.ending.state] += 1
-        self._epochs += trial.epochs
         if not trial.result or len(goals) > 1:
             return
         sign = 1 if goals[0].direction == "maximize" else -1
