@@ -45,6 +45,12 @@ ADAPTATION = (
     "F.binary_cross_entropy_with_logits(critic(out), zeros); both.zero_grad(); loss.backward(); "
     "both.step()"
 )
+# Adversarial examples (Goodfellow et al., 2015) raise the loss that the training then lowers.
+ATTACKED = (
+    "seen = x[rows].clone().requires_grad_(); (-F.cross_entropy(model(seen), labels)).backward(); "
+    "out = model(x[rows] - 0.01 * seen.grad.sign()); "
+    "loss = F.cross_entropy(out, labels); first.zero_grad(); loss.backward(); first.step()"
+)
 
 
 @pytest.mark.parametrize(
@@ -60,6 +66,7 @@ ADAPTATION = (
         (STEP.format("F.nll_loss(out.log_softmax(1), labels) + out.var()"), None),
         (ADVERSARIES, None),
         (ADAPTATION, None),
+        (ATTACKED, None),
     ],
 )
 def test_mismatch_of_a_function(body: str, kind: str | None, tmp_path: Path) -> None:

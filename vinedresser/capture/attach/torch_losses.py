@@ -55,6 +55,9 @@ class TorchLosses:
         self._inputs: tuple[Recording, LossInputs] | None = None
         # Whether a loss module computed that, and has recorded what it compared.
         self._of_module = False
+        # Whether another loss of the step is not known to be negated: an attack that raises a loss
+        # comes before the training that lowers it.
+        self._lowered = False
         self._evaluated = EvaluatedLosses(attachment.shield, self._record_evaluated)
         # The name of the latest recorded sum.
         self._trained = ""
@@ -131,11 +134,13 @@ class TorchLosses:
                 return
         before = self._pending
         self._evaluated.goes_backward(None if values else origin)
-        if before is None and self.hook is not None:
-            due = self.hook.loss_inputs_due()
-            found = None if due is None else loss_inputs(loss)
+        due = None if self.hook is None else self.hook.loss_inputs_due()
+        found = None if due is None else loss_inputs(loss)
+        if before is None:
             self._inputs = None if due is None or found is None else (due, found)
-            self._of_module = bool(values)
+            self._of_module, self._lowered = bool(values), False
+        elif found is None or not found.negated:
+            self._lowered = True
         self._pending = value if before is None else before + value.to(before.device)
 
     def step_begins(self, name: Callable[[], str], *, closure: bool) -> None:
@@ -177,8 +182,9 @@ class TorchLosses:
         self._recorder(name)(total, ())
         if inputs is not None:
             recording, found = inputs
-            if not self._of_module or found.negated:
-                self.hook.know_loss_function(name, found.function, negated=found.negated)
+            negated = found.negated and not self._lowered
+            if not self._of_module or negated:
+                self.hook.know_loss_function(name, found.function, negated=negated)
             if not self._of_module:
                 self.hook.record_loss_inputs(recording, name, (found.predictions, found.labels))
 

@@ -349,7 +349,8 @@ class TorchAdapter(Adapter):
             for optimizer in progress.stepped:
                 self._state.take_gradients(recording, optimizer)
         self._state.take_rest(recording, progress.stepped, known)
-        self._running.end(recording, progress.forwards)
+        stepped = self._optimizers.last in progress.stepped
+        self._running.end(recording, progress.forwards, stepped=stepped)
         self._hooks.finish(recording)
 
     def _report_no_forward(self, recording: Recording) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
@@ -15,6 +14,7 @@ from vinedresser.capture.config.capture_config import Due
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.recording.session import Session
 from vinedresser.capture.torch_.copies.torch_copier import TorchCopier
+from vinedresser.capture.torch_.last_parameter import LastParameter
 from vinedresser.capture.torch_.modules import training_share
 from vinedresser.capture.torch_.names import Names
 from vinedresser.capture.torch_.optimizers.clearing import GradientClearing
@@ -33,7 +33,8 @@ class TrainingState:
         names: names of the user's model inside it.
         copier: copies single numbers.
         session: session of the hook.
-        optimized: returns the parameters that known optimizers update.
+        optimized: returns the parameters that the optimizer updates whose steps end the train
+            steps.
     """
 
     def __init__(
@@ -97,17 +98,20 @@ class TrainingState:
         self._backward.remove()
         self._accumulates = forwards > 1
 
-    def end(self, recording: Recording, forwards: int) -> None:
-        """Capture a scaler's state at the end of a train step.
+    def end(self, recording: Recording, forwards: int, *, stepped: bool) -> None:
+        """Capture a scaler's state, and whether gradients were kept, at the end of a train step.
 
         Args:
             recording: recording of the step.
             forwards: number of calls of the model in it.
+            stepped: whether the optimizer whose steps end the train steps took one in it. If not,
+                as the optimizer of a model that is trained every fifth step, gradients that other
+                losses add to are not used.
         """
         self.ended(forwards)
         uncleared = self._clearing.end()
-        if uncleared is not None:
-            recording.add_scalar(self._uncleared, float(uncleared))
+        if uncleared is not None and stepped:
+            self._copier.keep_scalar(recording, self._uncleared, uncleared, 1.0)
         found = self._scaling.state() if recording.due.reaches("state") else None
         if found is not None:
             for name, value in zip((self._scale, self._skipped), found, strict=True):
@@ -146,7 +150,7 @@ class _BackwardEnd:
     def __init__(self, ended: Callable[[], None]) -> None:
         self._ended = ended
         self._handle: Any = None
-        self._last: Callable[[], Tensor | None] = lambda: None
+        self._last = LastParameter(_gets_a_gradient)
 
     def begin(self, parameters: Callable[[], Iterable[Tensor]]) -> None:
         """Hook the last parameter that gets a gradient and is not sharded.
@@ -158,14 +162,9 @@ class _BackwardEnd:
         """
         if self._handle is not None:
             return
-        last = self._last()
-        if last is None or not _gets_a_gradient(last):
-            trained = [one for one in parameters() if _gets_a_gradient(one)]
-            if not trained:
-                return
-            last = trained[-1]
-            self._last = weakref.ref(last)
-        self._handle = last.register_post_accumulate_grad_hook(self._reached)
+        last = self._last.of(parameters)
+        if last is not None:
+            self._handle = last.register_post_accumulate_grad_hook(self._reached)
 
     def remove(self) -> None:
         """Remove the hook."""

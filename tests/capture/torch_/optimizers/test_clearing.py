@@ -123,3 +123,41 @@ def test_a_model_saved_or_copied_in_the_step_has_no_hook(tmp_path: Path) -> None
         twin = copy.deepcopy(model)
         loss_of(twin).backward()
         assert all(one._backward_hooks is None for one in twin.parameters())
+
+
+def test_a_model_that_is_not_trained_in_each_step(tmp_path: Path) -> None:
+    # As in WGAN: the losses of the critic add to the gradients of the generator in between.
+    generator, critic = network(), nn.Linear(2, 1)
+    first = torch.optim.SGD(generator.parameters(), lr=0.01)
+    second = torch.optim.SGD(critic.parameters(), lr=0.01)
+    with Hook(tmp_path / "run", collections={"state": SaveConfig(every=1)}) as hook:
+        hook.watch(generator, optimizer=first, name="generator")
+        hook.watch(critic, optimizer=second, name="critic")
+        for step in range(9):
+            if step % 3 == 2:
+                first.zero_grad()
+                (-critic(generator(torch.randn(5, 4))).mean()).backward()
+                first.step()
+            second.zero_grad()
+            critic(generator(torch.randn(5, 4))).square().mean().backward()
+            second.step()
+    found = open_run(tmp_path / "run").scalars("state")
+    values = {value for name in found if "uncleared" in name for value in found[name].values}
+    assert values == {0.0}
+
+
+def test_parameters_of_an_optimizer_that_does_not_end_the_steps_are_ignored(tmp_path: Path) -> None:
+    model = network()
+    head = torch.optim.SGD(model[2].parameters(), lr=0.01)  # type: ignore[index]
+    body = torch.optim.SGD(model[0].parameters(), lr=0.01)  # type: ignore[index]
+    with Hook(tmp_path / "run", collections=STATE) as hook:
+        hook.watch(model, optimizer=[head, body])
+        for step in range(6):
+            loss_of(model).backward()
+            # The gradients of the head are accumulated over three steps.
+            if step % 3 == 0:
+                head.step()
+                head.zero_grad()
+            body.step()
+            body.zero_grad()
+    assert set(open_run(tmp_path / "run").scalars("state")["state/uncleared"].values) == {0.0}

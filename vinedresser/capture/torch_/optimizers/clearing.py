@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from vinedresser.capture.torch_.last_parameter import LastParameter
 
 __all__ = ["GradientClearing"]
 
@@ -24,50 +25,45 @@ class GradientClearing:
 
     def __init__(self, guard: Callable[[Callable[..., None]], Callable[..., None]]) -> None:
         self._look = guard(self._looked)
-        self._parameter: Callable[[], Tensor | None] = lambda: None
+        self._parameter = LastParameter(_is_plain)
         self._handle: Any = None
         self._adds: Any = None
-        self._added = self._cleared = False
+        self._kept: Tensor | None = None
 
     def begin(self, parameters: Callable[[], Iterable[Tensor]]) -> None:
         """Watch a step from its first forward on.
 
         Args:
-            parameters: return those that optimizers update; called if there is none to look at.
+            parameters: return those that the optimizer updates; called if there is none to look at.
         """
         self.end()
-        parameter = self._parameter()
-        if parameter is None or not _is_plain(parameter):
-            plain = [one for one in parameters() if _is_plain(one)]
-            if not plain:
-                return
-            # The last one gets a gradient in most networks, and is small.
-            parameter = plain[-1]
-            self._parameter = weakref.ref(parameter)
+        parameter = self._parameter.of(parameters)
+        if parameter is None:
+            return
         with torch.enable_grad():
             node: Any = parameter.view_as(parameter).grad_fn
         # Torch keeps the node only while it is in use.
         self._adds = node.next_functions[0][0]
         self._handle = self._adds.register_prehook(self._look)
 
-    def end(self) -> bool | None:
-        """End the watch; return whether the gradients were kept, or None without any."""
+    def end(self) -> Tensor | None:
+        """End the watch; return whether gradients were kept, bool [], or None without any."""
         if self._handle is None:
             return None
         self._handle.remove()
         self._handle = self._adds = None
-        added, cleared = self._added, self._cleared
-        self._added = self._cleared = False
-        return not cleared if added else None
+        kept, self._kept = self._kept, None
+        return kept
 
     def _looked(self, _: Any) -> None:
-        parameter = self._parameter()
+        parameter = self._parameter.same()
         if parameter is None:
             return
         before = parameter.grad
-        self._added = True
+        # Stays on the device: its value would have to be waited for.
+        kept = torch.zeros((), dtype=torch.bool) if before is None else before.any()
         # The gradients of another loss may be added in between, and cleared before the own one.
-        self._cleared = self._cleared or before is None or not bool(before.any())
+        self._kept = kept if self._kept is None else self._kept.to(kept.device) & kept
 
 
 def _is_plain(parameter: Tensor) -> bool:

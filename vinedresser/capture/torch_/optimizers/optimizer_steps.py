@@ -73,8 +73,8 @@ class OptimizerHooks:
         return [optimizer for optimizer in found if optimizer is not None]
 
     def parameters(self) -> list[nn.Parameter]:
-        """Return the model's parameters that known optimizers update."""
-        ids = updated(self.known())
+        """Return the model's parameters that the optimizer updates whose steps end its steps."""
+        ids = updated([] if self.last is None else [self.last])
         return [one for one in self._model.parameters() if id(one) in ids]
 
     def ends_step(self, optimizer: Optimizer) -> bool:
