@@ -28,7 +28,7 @@ class Denies(BaseHTTPRequestHandler):
 
 
 def test_a_restarting_server_is_awaited() -> None:
-    [port] = free_ports("127.0.0.1", 1)
+    [port] = free_ports("127.0.0.1", [0], "nobody")
     servers: list[HTTPServer] = []
 
     def come_back() -> None:
@@ -45,7 +45,7 @@ def test_a_restarting_server_is_awaited() -> None:
 
 
 def test_an_unreachable_server_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    [port] = free_ports("127.0.0.1", 1)
+    [port] = free_ports("127.0.0.1", [0], "nobody")
     monkeypatch.setattr(prefect_environment, "_PATIENCE", 0.0)
     url = f"http://127.0.0.1:{port}/api"
     with pytest.raises(LaunchError, match=f"Prefect's server at {url}.*does not answer"):

@@ -29,7 +29,7 @@ class Servers:
 
     def __init__(self, folder: Path, *, remote: bool, central: bool) -> None:
         self._folder = folder
-        self._prefect_port, self._mlflow_port = free_ports("127.0.0.1", 2)
+        self._prefect_port, self._mlflow_port = free_ports("127.0.0.1", [0, 0], "the servers")
         self._s3 = TestServer(folder / "s3") if remote else None
         self._prefect = self._start_prefect() if central else None
         self._mlflow = self._start_mlflow() if central else None

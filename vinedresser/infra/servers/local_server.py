@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from typing import IO, NamedTuple
 
 from vinedresser.errors import LaunchError
@@ -38,22 +38,24 @@ def free_port(host: str, wanted: int, who: str) -> int:
     Raises:
         LaunchError: the port is in use; the message names the server that wanted it.
     """
-    try:
-        with socket.create_server((host, wanted)) as probe:
-            port: int = probe.getsockname()[1]
-            return port
-    except OSError as error:
-        raise LaunchError(f"{who} cannot listen on {host}:{wanted}: {error}") from error
+    return free_ports(host, [wanted], who)[0]
 
 
-def free_ports(host: str, count: int) -> list[int]:
-    """Return a number of distinct free ports."""
-    probes = [socket.create_server((host, 0)) for _ in range(count)]
-    try:
-        return [probe.getsockname()[1] for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
+def free_ports(host: str, wanted: Sequence[int], who: str) -> list[int]:
+    """Return distinct ports: the wanted ones, and a free one for each 0.
+
+    Raises:
+        LaunchError: a port is in use; the message names the server that wanted it.
+    """
+    with ExitStack() as probes:
+        ports = []
+        for port in wanted:
+            try:
+                probe = probes.enter_context(socket.create_server((host, port)))
+            except OSError as error:
+                raise LaunchError(f"{who} cannot listen on {host}:{port}: {error}") from error
+            ports.append(int(probe.getsockname()[1]))
+        return ports
 
 
 def start_server(

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from vinedresser.errors import MissingDependency
 from vinedresser.infra.servers.certificates import Certificate, certificate_in
-from vinedresser.infra.servers.local_server import LocalServer, free_port, free_ports, start_server
+from vinedresser.infra.servers.local_server import LocalServer, free_ports, start_server
 from vinedresser.infra.servers.seaweed_sockets import noted_sockets
 from vinedresser.infra.state_folder import private_folder
 
@@ -111,8 +111,8 @@ def start_seaweed(
     certificate = certificate_in(folder, _HOST)
     data = folder / "data"
     data.mkdir(mode=0o700, exist_ok=True)
-    port = free_port(_HOST, port, _WHO)
     ports = _ports(port)
+    port = ports["s3.port"]
     options = {
         "dir": data,
         "ip": _HOST,
@@ -170,9 +170,9 @@ def _security(certificate: Certificate) -> dict[str, str]:
 
 def _ports(port: int) -> dict[str, int]:
     """Return the options for all eight ports, which would default to fixed numbers."""
-    ports = [port, *free_ports(_HOST, 2 * len(_PARTS) - 1)]
     names = [f"{part}.port{kind}" for kind in ("", ".grpc") for part in _PARTS]
-    return dict(zip(names, ports, strict=True))
+    wanted = [port if name == "s3.port" else 0 for name in names]
+    return dict(zip(names, free_ports(_HOST, wanted, _WHO), strict=True))
 
 
 def _program() -> str:
