@@ -6,14 +6,12 @@ import os
 import time
 from base64 import b64encode
 
-from vinedresser.errors import ConfigError, MissingDependency, NotARun
+from vinedresser.errors import ConfigError, MissingDependency
 from vinedresser.explain.plotting import plot
-from vinedresser.store.reading.reader import Run, open_run
+from vinedresser.store.reading.awaiting import await_run
+from vinedresser.store.reading.reader import Run
 
 __all__ = ["live"]
-
-# Seconds between two attempts to open a run that has not begun.
-_OPENING = 0.2
 
 
 def live(
@@ -46,7 +44,7 @@ def live(
     if get_ipython() is None:
         raise ConfigError("live works in a notebook; in a terminal, use `vinedresser show RUN`")
     try:
-        opened = run if isinstance(run, Run) else _opened(run, start_timeout)
+        opened = run if isinstance(run, Run) else await_run(run, start_timeout)
         view = _LiveView(opened)
         handle = display(view, display_id=True)
         while not view.over:
@@ -57,22 +55,6 @@ def live(
     except KeyboardInterrupt:
         # The notebook's stop button: the display keeps its last state.
         return
-
-
-def _opened(location: str | os.PathLike[str], start_timeout: float) -> Run:
-    """Open a run, waiting until it has begun.
-
-    Raises:
-        NotARun: it has not begun in time.
-    """
-    deadline = time.monotonic() + start_timeout
-    while True:
-        try:
-            return open_run(location)
-        except NotARun:
-            if time.monotonic() > deadline:
-                raise
-        time.sleep(_OPENING)
 
 
 class _LiveView:

@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from vinedresser.errors import ConfigError, NotARun, StoreError, VinedresserError
+from vinedresser.errors import ConfigError, StoreError, VinedresserError
 from vinedresser.rules.actions.dispatcher import Dispatcher
 from vinedresser.rules.actions.plan import ActionPlan
 from vinedresser.rules.base import Rule
@@ -30,12 +30,12 @@ from vinedresser.rules.judge import judge
 from vinedresser.rules.registry import rules_from_table
 from vinedresser.rules.suspicions import SuspicionWriter
 from vinedresser.store.finding import Finding
-from vinedresser.store.reading.reader import Run, open_run
+from vinedresser.store.reading.awaiting import await_run
+from vinedresser.store.reading.reader import Run
 
 __all__ = ["end_with_parent", "judge_run", "main"]
 
-# Seconds between two checks for the run, and for the parent.
-_LOOK = 0.05
+# Seconds between two checks for the parent.
 _PARENT_LOOK = 0.2
 # Seconds to wait for the run to begin.
 _BEGIN = 60.0
@@ -73,7 +73,7 @@ def judge_run(location: str, group: str, spec: Path) -> int:
         actions = _table(spec, "actions", {})
         plan = ActionPlan.from_tables(actions, table, where=f"{spec}: actions", where_rules=where)
         objective = _table(spec, "suspicions", {})
-        _judge(_await_run(location), rules, plan, group, objective)
+        _judge(await_run(location, _BEGIN), rules, plan, group, objective)
     except VinedresserError as error:
         sys.stderr.write(f"vinedresser.rules.worker: {error}\n")
         return 2 if isinstance(error, ConfigError) else 3 if isinstance(error, StoreError) else 1
@@ -118,18 +118,6 @@ def _table(spec: Path, key: str, default: dict[str, Any] | None = None) -> dict[
     if not isinstance(table, dict):
         raise ConfigError(f"{spec}: {key}: must be a table, not {table!r}")
     return table
-
-
-def _await_run(location: str) -> Run:
-    """Wait for the run to begin, and return it."""
-    deadline = time.monotonic() + _BEGIN
-    while True:
-        try:
-            return open_run(location)
-        except NotARun:
-            if time.monotonic() > deadline:
-                raise
-        time.sleep(_LOOK)
 
 
 def end_with_parent() -> None:
