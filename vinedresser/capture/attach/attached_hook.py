@@ -12,7 +12,6 @@ from functools import partial
 from multiprocessing.util import Finalize
 from typing import Any
 
-from vinedresser.capture.adapters.adapter import InputTaker
 from vinedresser.capture.hook.hook import Hook
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.recording.stopping import StopSignal, TrainingStopped
@@ -82,7 +81,7 @@ class AttachedHook(Hook):
             name: name of the loss.
             described: type and settings of the loss function for the record; None if unknown.
         """
-        taker = self._control.loss_taker()
+        taker = self._control.loss_taker
         if taker is None:
             return lambda _value, _arguments: None
         if described is not None:
@@ -91,8 +90,8 @@ class AttachedHook(Hook):
 
     def loss_inputs_due(self) -> Recording | None:
         """Return the recording in which predictions or labels of a loss computed now are due."""
-        taker = self._control.loss_taker()
-        return taker.inputs_due() if isinstance(taker, InputTaker) else None
+        taker = self._control.input_taker
+        return None if taker is None else taker.inputs_due()
 
     def know_loss_function(self, name: str, function: str, *, negated: bool) -> None:
         """Note which function a loss is computed by; see `RunRecord.losses`.
@@ -107,8 +106,8 @@ class AttachedHook(Hook):
 
     def record_loss_inputs(self, recording: Recording, name: str, inputs: tuple[Any, ...]) -> None:
         """Record what a loss function compared; see `InputTaker.record_inputs`."""
-        taker = self._control.loss_taker()
-        if isinstance(taker, InputTaker):
+        taker = self._control.input_taker
+        if taker is not None:
             taker.record_inputs(recording, name, inputs)
 
     def _open(self, *_: Any, **__: Any) -> OpenedRun:
@@ -140,7 +139,7 @@ class AttachedHook(Hook):
     def let_go(self) -> None:
         """Close the hook and release the models."""
         self.close()
-        self._control.adapters.clear()
+        self._control.release()
         self._session.leader = None
         if self._environment.world_size > 1:
             # A process group that only a watched model keeps alive must end now: during the

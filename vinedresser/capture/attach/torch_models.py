@@ -87,7 +87,7 @@ class WatchedModels:
 
     def loss_name(self, optimizer: Optimizer | None) -> str:
         """Return the name of the loss that an optimizer minimizes."""
-        names = [one.name for one in self._watched if optimizer in [*one.optimizers]]
+        names = [one.name for one in self._watched if optimizer in one.optimizers]
         return next((name for name in names if name is not None and len(names) == 1), "loss")
 
     def name(self, module: nn.Module, updated: Iterable[torch.Tensor]) -> str | None:

@@ -184,7 +184,8 @@ class _TorchTrainings(TrainingFinder):
         """Handle losses before their backward pass; assign all optimizers first."""
         # Checkpointing runs nested backward passes.
         if torch._C._current_graph_task_id() == -1:
-            self._place_all()
+            if self._unplaced:
+                self._place_all()
             if self._manual or not self._made:
                 self._manual.backward(losses)
             self._losses.backward(losses)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from vinedresser.capture.adapters.adapter import Adapter, LossTaker
+from vinedresser.capture.adapters.adapter import Adapter, InputTaker, LossTaker
 from vinedresser.capture.adapters.training_setup import TrainingSetup, described_function
 from vinedresser.capture.config.capture_config import CaptureConfig
 from vinedresser.capture.recording.session import Session
@@ -39,6 +39,8 @@ class CaptureControl:
     Attributes:
         adapters: adapters of the watched models.
         losses: record entries of the losses that no adapter knows, by name.
+        loss_taker: the adapter that records the values of loss functions, or None.
+        input_taker: the same adapter if it also records what they compared, or None.
         world_size: number of ranks.
     """
 
@@ -54,6 +56,8 @@ class CaptureControl:
     ) -> None:
         self.adapters: list[Adapter] = []
         self.losses: dict[str, dict[str, Any]] = {}
+        self.loss_taker: LossTaker | None = None
+        self.input_taker: InputTaker | None = None
         self._run = run
         self._session = session
         self._own = own
@@ -72,6 +76,11 @@ class CaptureControl:
         """Add a watched model, or update one that has changed."""
         if adapter not in self.adapters:
             self.adapters.append(adapter)
+            # Here, since checking for a protocol takes longer than recording a loss.
+            taker: object = adapter
+            if self.loss_taker is None and isinstance(taker, LossTaker):
+                self.loss_taker = taker
+                self.input_taker = taker if isinstance(taker, InputTaker) else None
         self._session.configure(self._in_force(self._own))
         for collection, module in self._session.recorder.config.unresolved():
             kind = type(module).__qualname__
@@ -90,9 +99,10 @@ class CaptureControl:
         self.losses[name] = described
         self._session.newly_set_up = True
 
-    def loss_taker(self) -> LossTaker | None:
-        """Return the adapter that records the values of loss functions, if any."""
-        return next((one for one in self.adapters if isinstance(one, LossTaker)), None)
+    def release(self) -> None:
+        """Release the watched models."""
+        self.adapters.clear()
+        self.loss_taker = self.input_taker = None
 
     def take_loss(
         self,
@@ -103,7 +113,7 @@ class CaptureControl:
         given: dict[str, Any],
     ) -> None:
         """Record a value of a loss function; see `Hook.loss`."""
-        taker = self.loss_taker()
+        taker = self.loss_taker
         if taker is None:
             return
         if name not in self.losses:

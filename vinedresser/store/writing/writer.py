@@ -26,6 +26,9 @@ from vinedresser.store.writing.record_queue import Queued, QueuePolicy, RecordQu
 # segments that are cut for a reader).
 _BEAT = 1.0
 _GLANCE = 0.05
+# Seconds from a segment until one may be cut for a reader, as a multiple of the CPU time that the
+# segment took: a live reader of short steps costs the training 2 % of a core at most.
+_REST = 50
 # A writer that falls behind makes segments up to this factor larger, because fewer files cost less,
 # but not with more tensors than this, because each tensor has a cost of its own.
 _BEHIND = 4
@@ -36,7 +39,8 @@ class RunWriter:
     """Writes the records of one rank as immutable segments, on its own thread.
 
     A segment is cut when it reaches `cut_bytes`, when its first record is `cut_seconds` old, and
-    (at most every 50 ms) when a reader waits. If the writer falls behind, a segment includes all
+    when a reader waits; the latter at most every 50 ms, and less often if segments cost more than
+    1 ms of CPU time. If the writer falls behind, a segment includes all
     queued records, up to four times `cut_bytes`. A record that cannot be stored is counted as
     dropped and reported; nothing is raised into the training.
 
@@ -94,7 +98,7 @@ class RunWriter:
         self._reported_dropped = 0
         self._kinds: set[str] = set()
         self._ended_early = False
-        self._batch_since = self._cut_at = self._glanced_at = self._beaten_at = -float("inf")
+        self._batch_since = self._glance_at = self._beaten_at = -float("inf")
         self._process = this_process()
         self._claim()
         self._thread = threading.Thread(target=self._run, name="vinedresser-writer", daemon=True)
@@ -200,7 +204,8 @@ class RunWriter:
         now = time.monotonic()
         rest = self._beaten_at + _BEAT - now
         if self._batch:
-            rest = min(rest, _GLANCE, self._batch_since + self._cut_seconds - now)
+            cut_at = min(self._glance_at, self._batch_since + self._cut_seconds)
+            rest = min(rest, cut_at - now)
         return max(rest, 0.0)
 
     def _due(self) -> bool:
@@ -208,9 +213,9 @@ class RunWriter:
         now = time.monotonic()
         if self._queue.hurry or now >= self._batch_since + self._cut_seconds:
             return True
-        if now < max(self._cut_at, self._glanced_at) + _GLANCE:
+        if now < self._glance_at:
             return False
-        self._glanced_at = now
+        self._glance_at = now + _GLANCE
         return self._reader_waits()
 
     def _reader_waits(self) -> bool:
@@ -223,13 +228,15 @@ class RunWriter:
 
     def _cut(self) -> None:
         """Commit the batch, and release it even if that fails."""
+        began = time.thread_time()
         batch, self._batch = self._batch, []
         self._batch_bytes = self._batch_tensors = 0
         taken = [item.record for item in batch if isinstance(item.record, StepRecord)]
         for record in taken:
             self._settle(record)
         self._commit([_whole(item.record) for item in batch])
-        self._cut_at = time.monotonic()
+        spent = time.thread_time() - began
+        self._glance_at = time.monotonic() + max(_GLANCE, _REST * spent)
         if self._on_release is not None:
             for record in taken:
                 self._on_release(record)

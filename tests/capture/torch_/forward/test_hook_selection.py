@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -144,3 +145,27 @@ def test_functions_are_named_by_the_module_that_calls_them(tmp_path: Path) -> No
             for name in ("inner.2", "inner.2#1", "gate", "gelu()", "tanh()")
         ),
     }
+
+
+def test_inputs_of_several_models_need_no_hooks_inside_them(tmp_path: Path) -> None:
+    hooked: list[int] = []
+    given: list[Tensor] = []
+
+    class Watching(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            hooked.append(len(self._forward_hooks) + len(self._forward_pre_hooks))
+            return super().forward(x)
+
+    first, second = nn.Sequential(Watching(4, 4)), nn.Sequential(Watching(4, 2))
+    optimizer = torch.optim.SGD([*first.parameters(), *second.parameters()], lr=0.1)
+    with Hook(tmp_path / "run", collections={"model_inputs": SaveConfig(every=1)}) as hook:
+        hook.watch(first, optimizer=optimizer, name="first").watch(second, name="second")
+        for _ in range(3):
+            given.append(torch.randn(3, 4))
+            second(first(given[-1])).sum().backward()
+            optimizer.step()
+    run = open_run(tmp_path / "run")
+    assert hooked == [0] * 6
+    assert run.tensor_names(collection="model_inputs") == ["inputs/first", "inputs/second"]
+    for step, value in enumerate(given):
+        assert np.array_equal(run.tensor("inputs/first").value(step), value)

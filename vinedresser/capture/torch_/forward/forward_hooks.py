@@ -170,7 +170,12 @@ class ForwardHooks:
         """Return whether only the root's input is due, which needs neither hooks nor eager code."""
         if self._kinds != {"inputs"} or is_elsewhere():
             return False
-        return recording.due.only_at("inputs") == frozenset({self._names.root})
+        root = self._names.root
+        places = recording.due.only_at("inputs")
+        if places is None or places == frozenset({root}):
+            return places is not None
+        # The inputs of other models may be due, too.
+        return places.isdisjoint(path for path, _ in self._names.modules() if path != root)
 
     def finish(self, recording: Recording) -> None:
         """Capture what needs the gradients of the forward, at the end of the step."""
