@@ -294,6 +294,32 @@ def renewed() -> None:
     show(model, losses=losses)
 
 
+def idle() -> None:
+    """An optimizer that takes no step, beside one of the same model that does."""
+    model = perceptron()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
+    unused = torch.optim.SGD(model.parameters(), lr=0.1)
+    x, y = rows()
+    show(model, losses=descend(optimizer, lambda: F.cross_entropy(model(x), y), steps=12))
+    del unused
+
+
+def by_turns() -> None:
+    """Two parts of a model, of which the one with the later optimizer begins late."""
+    model = AutoEncoder()
+    before = torch.optim.SGD(model.decoder.parameters(), lr=0.1)
+    late = torch.optim.SGD(model.encoder.parameters(), lr=0.1)
+    x, _ = rows()
+    losses = []
+    for turn in range(13):
+        model.zero_grad()
+        loss = F.mse_loss(model.decoder(model.encoder(x)), x)
+        loss.backward()
+        (late if turn in (8, 10, 12) else before).step()
+        losses.append(loss.item())
+    show(model, losses=losses)
+
+
 SCENARIOS: dict[str, Callable[[], None]] = {
     one.__name__: one
     for one in (
@@ -311,6 +337,8 @@ SCENARIOS: dict[str, Callable[[], None]] = {
         autograd_backward,
         phases,
         renewed,
+        idle,
+        by_turns,
     )
 }
 

@@ -14,7 +14,9 @@ from vinedresser.store.reading.reader import Run
 
 NAMES = list(SCENARIOS)
 # `phases` makes two runs of itself, all others one.
-NUMBERS = {name: NAMES.index(name) + 1 + (name == "renewed") for name in NAMES}
+NUMBERS = {
+    name: number + (number > NAMES.index("phases") + 1) for number, name in enumerate(NAMES, 1)
+}
 
 
 @pytest.fixture(scope="module")
@@ -154,6 +156,20 @@ def test_a_second_optimizer_beside_the_first_begins_another_training(trained: Bo
 def test_a_replacement_of_a_deleted_optimizer_continues_the_run(trained: Both) -> None:
     run = trained.open(NUMBERS["renewed"])
     assert losses(run, "loss") == pytest.approx(printed(trained, "renewed"))
+
+
+def test_an_optimizer_without_steps_costs_a_few_steps(trained: Both) -> None:
+    run = trained.open(NUMBERS["idle"])
+    line = trained.alone.stdout.splitlines()[NAMES.index("idle")]
+    values = [float(word) for word in line.split()[:-1]]
+    # The first seven are one step.
+    assert losses(run, "loss")[1:] == pytest.approx(values[7:])
+
+
+def test_an_optimizer_that_begins_late_ends_steps_from_then_on(trained: Both) -> None:
+    run = trained.open(NUMBERS["by_turns"])
+    # Steps 6 and 7 of one optimizer, then rounds that end with the steps 8, 10 and 12.
+    assert run.steps("train").tolist() == list(range(5))
 
 
 def test_every_additional_run_is_finished(trained: Both) -> None:

@@ -35,6 +35,7 @@ class AttachedHook(Hook):
         self._closing = self._terminated = False
         super().__init__()
         self._session.shield.told = _TOLD
+        self._session.assumes_order = True
         if not self._run.launched and self._environment.rank == 0:
             self._session.shield.report(f"another training is captured in {self.path}")
         if _is_worker():

@@ -37,6 +37,7 @@ class Session:
 
     Attributes:
         leader: adapter whose steps are the run's steps; None before the first step.
+        assumes_order: whether the order of a model's optimizers is assumed, not given by the user.
         shield: guards all callbacks of the training.
         recorder: the current train step or evaluation.
         signal: whether the training was asked to stop.
@@ -67,6 +68,7 @@ class Session:
         self.newly_set_up = True
         self._describe = self.shield.guard("describing the training", describe)
         self.leader: object | None = None
+        self.assumes_order = False
         self.between_steps: Callable[[], object] | None = None
         config = self.guarded(config)
         guard = self.shield.guard

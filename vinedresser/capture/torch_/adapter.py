@@ -26,7 +26,7 @@ from vinedresser.capture.torch_.losses import Losses, batch_size
 from vinedresser.capture.torch_.model_state import ModelState
 from vinedresser.capture.torch_.modules import activation_name
 from vinedresser.capture.torch_.names import Names, own_class, unwrapped
-from vinedresser.capture.torch_.optimizers.missing_steps import Overdue, UnseenSteps, described
+from vinedresser.capture.torch_.optimizers.missing_steps import Overdue, UnseenSteps, share
 from vinedresser.capture.torch_.optimizers.optimizer_steps import OptimizerHooks, has_closure
 from vinedresser.capture.torch_.plain_steps import PlainSteps, ProgressOf
 from vinedresser.capture.torch_.setup import SetupNotes
@@ -120,8 +120,6 @@ class TorchAdapter(Adapter):
         self._complete = guard("the end of a step", self._take_rest)
         self._recorder.completing.append(self._complete)
         self._overdue: Overdue[TorchAdapter] = Overdue()
-        # Description of the overdue optimizer.
-        self._awaited = ""
         self._unseen = UnseenSteps(self._model, self._recorder, session.shield)
         if given:
             session.leader = self
@@ -164,7 +162,7 @@ class TorchAdapter(Adapter):
         """See `Adapter.detach`."""
         self.look()
         if not self._recorder.steps:
-            self._report_overdue("")
+            self._overdue.report(self._session.shield)
         self._hooks.clear()
         self._optimizers.remove()
         self._running.detach()
@@ -330,7 +328,7 @@ class TorchAdapter(Adapter):
         if session.leader is self and self._optimizers.ends_step(optimizer):
             if recording is not None and not self._progress(recording).forwards:
                 self._report_no_forward(recording)
-            self._overdue.ended()
+            self._overdue.ended(optimizer)
             session.step_ended()
         elif isinstance(session.leader, TorchAdapter):
             session.leader._other_stepped(optimizer, self)
@@ -366,28 +364,31 @@ class TorchAdapter(Adapter):
 
     def _other_stepped(self, optimizer: Optimizer, adapter: TorchAdapter) -> None:
         """Note the step of an optimizer that does not end the train step."""
-        if not self._overdue.others:
-            last = self._optimizers.last
-            self._awaited = "" if last is None else described(last, self._model)
-        instead = self._overdue.stepped(optimizer, adapter)
+        if self._overdue.returns(optimizer):
+            adapter._lead(optimizer)
+            adapter._overdue.ended(optimizer)
+            self._session.step_ended()
+            return
+        assumed = self._session.assumes_order
+        awaited = self._optimizers.last, self._model
+        instead = self._overdue.stepped(optimizer, adapter, *awaited, assumed=assumed)
         if instead is not None:
             self._give_up(*instead)
 
     def _give_up(self, instead: Optimizer, adapter: TorchAdapter) -> None:
         """Let another optimizer end steps, since the present one takes none."""
-        self._report_overdue(f"; from now on steps end with those of {type(instead).__name__}")
+        last = self._optimizers.last
+        if not self._session.assumes_order:
+            self._overdue.report(self._session.shield, instead)
         self._overdue.ended()
-        self._session.leader = adapter
-        adapter._optimizers.end_with(instead)
+        adapter._lead(instead)
+        if self._session.assumes_order and last is not None and not share(last, instead):
+            adapter._overdue.replaces(last)
 
-    def _report_overdue(self, then: str) -> None:
-        others = ", ".join(sorted(self._overdue.others))
-        if others and self._awaited:
-            self._session.shield.report(
-                f"{self._awaited}, whose steps end the train steps, takes none, while {others} "
-                f"does, so no step is captured{then}; pass watch(..., optimizer=...) only "
-                "optimizers that take steps, in the order of their steps"
-            )
+    def _lead(self, optimizer: Optimizer) -> None:
+        """Let the steps of an optimizer of this model end the train steps."""
+        self._session.leader = self
+        self._optimizers.end_with(optimizer)
 
     def _groups_before(self, optimizer: Optimizer) -> int:
         """Return the number of parameter groups of the optimizers before one."""
