@@ -27,6 +27,7 @@ Fault = Literal[
     "identical_units",
     "loss_output_mismatch",
     "loss_scale",
+    "unbounded_loss",
     # Optimisation
     "gradients_not_cleared",
     "learning_rate_too_high",
@@ -113,8 +114,9 @@ CONSEQUENCES: dict[Fault, frozenset[Fault]] = {
     "bad_initialisation": _OUTCOMES | _INSIDE | _UNSTEADY | {"identical_units", "loss_scale"},
     "loss_output_mismatch": _OUTCOMES
     | _INSIDE
-    | {"loss_scale", "learning_rate_too_low", "oscillating_loss"},
+    | {"loss_scale", "unbounded_loss", "learning_rate_too_low", "oscillating_loss"},
     "loss_scale": _OUTCOMES | _INSIDE | _UNSTEADY,
+    "unbounded_loss": _OUTCOMES | _INSIDE | _UNSTEADY,
     "unnormalised_inputs": _OUTCOMES | _INSIDE | _UNSTEADY | {"loss_scale"},
     "unnormalised_targets": _OUTCOMES | _INSIDE | _UNSTEADY | {"loss_scale"},
     "single_label": _OUTCOMES | {"data_leakage"},

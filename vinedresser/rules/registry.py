@@ -25,6 +25,7 @@ from vinedresser.rules.data.corrupt_labels import CorruptLabels
 from vinedresser.rules.data.data_leakage import DataLeakage
 from vinedresser.rules.data.drift import Drift
 from vinedresser.rules.data.single_label import SingleLabel
+from vinedresser.rules.data.target_leakage import TargetLeakage
 from vinedresser.rules.data.token_ratio import TokenRatio
 from vinedresser.rules.data.unnormalised_inputs import UnnormalisedInputs
 from vinedresser.rules.data.unnormalised_targets import UnnormalisedTargets
@@ -40,6 +41,7 @@ from vinedresser.rules.losses.oscillating_loss import OscillatingLoss
 from vinedresser.rules.losses.overfitting import Overfitting
 from vinedresser.rules.losses.overtraining import Overtraining
 from vinedresser.rules.losses.perfect_at_once import PerfectAtOnce
+from vinedresser.rules.losses.unbounded_loss import UnboundedLoss
 from vinedresser.rules.losses.underfitting import Underfitting
 from vinedresser.rules.optimisation.gradients_not_cleared import GradientsNotCleared
 from vinedresser.rules.optimisation.learning_rate_too_high import LearningRateTooHigh
@@ -81,11 +83,13 @@ RULES: dict[str, type[Rule]] = {
         CorruptLabels,
         ClassImbalance,
         DataLeakage,
+        TargetLeakage,
         TokenRatio,
         Drift,
         PerfectAtOnce,
         LossOutputMismatch,
         ClassNumbers,
+        UnboundedLoss,
         InitialLoss,
         BadInitialisation,
         IdenticalUnits,

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_between
 from vinedresser.rules.signals.losses.compared import Batches
+from vinedresser.rules.signals.rows import are_tokens
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
-# Number of rows to check, and the minimum length and number of distinct values of token rows.
+# Number of rows to check, and minimum number of distinct tokens.
 _ROWS = 512
-_PLACES = 4
 _VALUES = 8
 
 
@@ -53,7 +53,7 @@ class TokenRatio(OnceRule):
     def watch(self, step: Step) -> Finding | None:
         """See `OnceRule.watch`."""
         for name, values in self.batches.inputs.items():
-            if not _tokens(values):
+            if not are_tokens(values):
                 continue
             self._last = step
             self._count(name, values)
@@ -94,18 +94,3 @@ class TokenRatio(OnceRule):
                 evidence={"token": value, "share": share, "values": len(counts)},
             )
         return None
-
-
-def _tokens(values: NDArray[Any]) -> bool:
-    """Return whether inputs may be token indices; pixels are bytes or have more axes.
-
-    Args:
-        values: inputs, [rows, ...], any dtype.
-    """
-    return (
-        values.ndim == 2
-        and values.dtype.kind in "iu"
-        and values.dtype.itemsize > 1
-        and values.shape[1] >= _PLACES
-        and len(values) > 0
-    )

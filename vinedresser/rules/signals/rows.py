@@ -1,4 +1,4 @@
-"""The rows of a batch: digests to recognise them, and how much their positions tell."""
+"""The rows of a batch: digests to recognise them, their kind, and how much positions tell."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["RowPositions", "row_digests"]
+__all__ = ["RowPositions", "are_tokens", "row_digests"]
+
+# Minimum length of a row of tokens.
+_PLACES = 4
 
 _Array = NDArray[np.float64]
 
@@ -21,6 +24,21 @@ def row_digests(values: NDArray[Any]) -> list[bytes]:
     """
     rows = np.ascontiguousarray(values).reshape(len(values), -1)
     return [hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in rows]
+
+
+def are_tokens(values: NDArray[Any]) -> bool:
+    """Return whether inputs may be token indices; pixels are bytes or have more axes.
+
+    Args:
+        values: inputs, [rows, ...], any dtype.
+    """
+    return (
+        values.ndim == 2
+        and values.dtype.kind in "iu"
+        and values.dtype.itemsize > 1
+        and values.shape[1] >= _PLACES
+        and len(values) > 0
+    )
 
 
 class RowPositions:

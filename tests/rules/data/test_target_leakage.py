@@ -1,0 +1,118 @@
+"""`target_leakage`: inputs that contain the targets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.rules.data.trainings import found_in, network
+from tests.rules.trainings import diabetes, digits
+from vinedresser.capture import Hook, open_run
+from vinedresser.rules.base import capture_for
+from vinedresser.rules.data.target_leakage import TargetLeakage
+from vinedresser.rules.judge import judge
+from vinedresser.store.finding import Finding
+
+Batch = tuple[Tensor, Tensor]
+LENGTH, KINDS = 16, 20
+
+
+def language(train: Callable[[Tensor], Batch], path: Path, *, flat: bool = True) -> list[Finding]:
+    """Return the findings in a language model of words that mostly count upwards.
+
+    Args:
+        train: returns inputs and targets of text, int64 [rows, positions].
+        path: parent directory of the run.
+        flat: give the loss [rows * positions] targets.
+    """
+    torch.manual_seed(0)
+    rule = TargetLeakage()
+    model = nn.Sequential(nn.Embedding(KINDS + 1, 32), nn.ReLU(), nn.Linear(32, KINDS + 1))
+    loss, optimizer = nn.CrossEntropyLoss(), torch.optim.Adam(model.parameters(), lr=0.02)
+    with Hook(path / "run", collections=capture_for([rule]).collections) as hook:
+        hook.watch(model, loss=loss, optimizer=optimizer)
+        for _ in range(80):
+            starts = torch.randint(KINDS, (8, 1))
+            tokens = (starts + torch.arange(LENGTH + 1)) % KINDS
+            inputs, targets = train(tokens)
+            outputs = model(inputs)
+            optimizer.zero_grad()
+            if flat:
+                value = loss(outputs.reshape(-1, KINDS + 1), targets.reshape(-1))
+            else:
+                value = loss(outputs.transpose(1, 2), targets)
+            value.backward()
+            optimizer.step()
+    return [one for one in judge(open_run(path / "run"), [rule]) if one.statistic]
+
+
+def masked(tokens: Tensor) -> Batch:
+    """Return tokens of which some are hidden, and all as targets."""
+    hidden = torch.rand(tokens.shape) < 0.15
+    return tokens.masked_fill(hidden, KINDS), tokens
+
+
+@pytest.mark.parametrize("flat", [True, False])
+def test_targets_that_are_not_shifted(flat: bool, tmp_path: Path) -> None:
+    (finding,) = language(lambda tokens: (tokens, tokens), tmp_path, flat=flat)
+    assert (finding.fault, finding.severity) == ("data_leakage", "warning")
+    assert "not shifted" in finding.cause
+    assert finding.step < 60
+
+
+@pytest.mark.parametrize(
+    "train", [lambda tokens: (tokens[:, :-1], tokens[:, 1:]), masked], ids=["next", "masked"]
+)
+@pytest.mark.parametrize("flat", [True, False])
+def test_other_targets(train: Callable[[Tensor], Batch], flat: bool, tmp_path: Path) -> None:
+    # The next word is certain, so both models learn to predict it.
+    assert language(train, tmp_path, flat=flat) == []
+
+
+def with_column(column: Callable[[Tensor], Tensor]) -> list[Tensor]:
+    """Return training and evaluation rows of digits with a column made from the labels."""
+    data = digits()
+    pairs = ((data.x, data.y), (data.x_eval, data.y_eval))
+    return [torch.cat([x, column(y.float())[:, None]], 1) for x, y in pairs]
+
+
+def test_a_column_that_is_the_class(tmp_path: Path) -> None:
+    x, x_eval = with_column(lambda y: (y - 4.5) / 2.9)
+    data = replace(digits(), x=x, x_eval=x_eval)
+    (finding,) = found_in(tmp_path, [TargetLeakage()], data, network(65))
+    assert finding.evidence["column"] == 64
+    assert finding.fault == "data_leakage"
+
+
+def test_a_column_that_is_the_target_of_a_regression(tmp_path: Path) -> None:
+    data = diabetes()
+    y = (data.y - 152) / 77
+    data = replace(data, x=torch.cat([data.x, y], 1), y=y)
+    found = found_in(tmp_path, [TargetLeakage()], data, network(11, 1), loss=nn.MSELoss())
+    assert [one.evidence["column"] for one in found] == [10]
+
+
+def test_a_column_that_tells_only_some_classes(tmp_path: Path) -> None:
+    x, x_eval = with_column(lambda y: (y == 3).float())
+    data = replace(digits(), x=x, x_eval=x_eval)
+    assert found_in(tmp_path, [TargetLeakage()], data, network(65)) == []
+
+
+@pytest.mark.parametrize("inputs", [1, 2])
+def test_a_line_without_noise_is_ignored(inputs: int, tmp_path: Path) -> None:
+    x = torch.randn(400, inputs, generator=torch.Generator().manual_seed(0))
+    data = replace(diabetes(), x=x, y=2 * x[:, :1] + 1)
+    found = found_in(tmp_path, [TargetLeakage()], data, network(inputs, 1), loss=nn.MSELoss())
+    assert found == []
+
+
+def test_an_autoencoder_is_ignored(tmp_path: Path) -> None:
+    data = digits()
+    data = replace(data, y=data.x, y_eval=data.x_eval)
+    found = found_in(tmp_path, [TargetLeakage()], data, network(64, 64), loss=nn.MSELoss())
+    assert found == []

@@ -1,0 +1,241 @@
+"""Rule: the inputs contain the targets."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vinedresser.rules.base import OnceRule
+from vinedresser.rules.bounds import require_at_least
+from vinedresser.rules.signals.losses.compared import ROWS, Batches, Compared
+from vinedresser.rules.signals.rows import are_tokens, row_digests
+from vinedresser.store.finding import Finding
+from vinedresser.store.reading.step import Step
+from vinedresser.store.reductions.sampling import some_rows
+
+# Minimum number of compared tokens and of distinct ones, and share that the model copies.
+_TOKENS = 192
+_KINDS = 8
+_COPIED = 0.9
+# Maximum number of columns, and minimum number of rows of a class or distinct values of a target.
+_COLUMNS = 4096
+_ROWS_OF_CLASS = 8
+
+
+class TargetLeakage(OnceRule):
+    """The inputs contain the targets, so that the model can copy what it should predict.
+
+    Fires for
+
+    - tokens, if the target of each position is the input token of the same position (a language
+      model whose targets were not shifted) and the model predicts nine tenths of them; a batch in
+      which they differ ends the check, as with masked language models;
+    - columns of a table, [rows, columns], if over ``rows`` distinct rows a column has one value per
+      class, another for each class, or equals the target of a regression.
+
+    Args:
+        rows: number of distinct rows of a table.
+    """
+
+    severity = "warning"
+    fault = "data_leakage"
+
+    def __init__(self, rows: int = 128) -> None:
+        require_at_least(2 * _ROWS_OF_CLASS, rows=rows)
+        self.rows = rows
+        self.batches = Batches()
+        self._copies = _Copies(0, frozenset())
+        self._columns: _Columns | None = None
+        self._apart = False
+
+    def watch(self, step: Step) -> Finding | None:
+        """See `OnceRule.watch`."""
+        if len(self.batches.inputs) != 1 or len(self.batches.compared) != 1:
+            return None
+        ((name, inputs),) = self.batches.inputs.items()
+        (compared,) = self.batches.compared
+        if are_tokens(inputs):
+            return None if self._apart else self._of_tokens(step, name, inputs, compared)
+        table = inputs.ndim == 2 and 2 <= inputs.shape[1] <= _COLUMNS
+        if table and len(inputs) == len(compared.labels):
+            return self._of_columns(step, name, inputs, compared)
+        return None
+
+    def _of_tokens(
+        self, step: Step, name: str, inputs: NDArray[Any], compared: Compared
+    ) -> Finding | None:
+        numbers = compared.class_numbers
+        given = None if numbers is None else _given_tokens(inputs, numbers)
+        if numbers is None or given is None:
+            return None
+        if not np.array_equal(numbers, given):
+            self._apart = True
+            return None
+        tokens = self._copies.tokens + numbers.size
+        kinds = self._copies.kinds | frozenset(np.unique(numbers).tolist())
+        self._copies = _Copies(tokens, kinds)
+        right = float((compared.predictions.argmax(-1) == numbers).mean())
+        if tokens < _TOKENS or len(kinds) < _KINDS or right < _COPIED:
+            return None
+        return self._found(
+            step,
+            name,
+            statistic="tokens",
+            value=tokens,
+            threshold=_TOKENS,
+            seen=f"the targets of {tokens} positions are the input tokens of the same positions, "
+            f"and the model predicts {right:.0%} of them",
+            cause="the targets are not shifted: the model copies its input, as only an autoencoder "
+            "should",
+            remedy="predict the next token: inputs tokens[:, :-1], targets tokens[:, 1:]",
+            evidence={"tokens": tokens, "kinds": len(kinds), "copied": right},
+        )
+
+    def _of_columns(
+        self, step: Step, name: str, inputs: NDArray[Any], compared: Compared
+    ) -> Finding | None:
+        labels = _targets(compared)
+        if labels is None:
+            return None
+        if self._columns is None:
+            self._columns = _Columns(inputs.shape[1], classes=labels.dtype.kind == "i")
+        self._columns.add(np.asarray(inputs, np.float64), labels)
+        if self._columns.rows < self.rows:
+            return None
+        self._over = True
+        column = self._columns.leaking()
+        if column is None:
+            return None
+        what = "has one value per class" if self._columns.classes else "equals the target"
+        return self._found(
+            step,
+            name,
+            statistic="rows",
+            value=self._columns.rows,
+            threshold=self.rows,
+            seen=f"column {column} of the inputs {what} in {self._columns.rows} distinct rows",
+            cause="an input was derived from the target, or is the target itself",
+            remedy=f"remove column {column} from the inputs, unless it is known before the target",
+            evidence={"column": column, "rows": self._columns.rows},
+        )
+
+    def _found(
+        self,
+        step: Step,
+        name: str,
+        *,
+        statistic: str,
+        value: float,
+        threshold: float,
+        seen: str,
+        cause: str,
+        remedy: str,
+        evidence: dict[str, Any],
+    ) -> Finding:
+        return self.found(
+            step,
+            since=0,
+            tensor=name,
+            statistic=statistic,
+            value=value,
+            threshold=threshold,
+            confidence=0.95,
+            seen=seen,
+            cause=cause,
+            remedy=remedy,
+            evidence=evidence,
+        )
+
+
+class _Copies(NamedTuple):
+    """Targets that are the input tokens of their positions: their number and distinct values."""
+
+    tokens: int
+    kinds: frozenset[int]
+
+
+def _given_tokens(inputs: NDArray[Any], targets: NDArray[np.int64]) -> NDArray[Any] | None:
+    """Return the input tokens at the positions of the targets; None if these are unknown.
+
+    Args:
+        inputs: tokens, [rows, positions]; evenly strided rows of a large batch.
+        targets: [rows, positions], or [rows * positions] and then evenly strided.
+    """
+    if targets.shape == inputs.shape:
+        return inputs
+    if targets.ndim != 1 or len(inputs) >= ROWS:
+        return None
+    flat = some_rows(inputs.reshape(-1), ROWS)
+    return flat if flat.shape == targets.shape else None
+
+
+def _targets(compared: Compared) -> NDArray[Any] | None:
+    """Return class numbers, int64 [rows], or targets of a regression, float64 [rows]; else None."""
+    numbers = compared.class_numbers
+    if numbers is not None:
+        return numbers if numbers.ndim == 1 else None
+    labels = np.asarray(compared.labels)
+    if labels.size != len(labels):
+        return None
+    labels = labels.reshape(-1)
+    if set(np.unique(labels).tolist()) <= {0, 1}:
+        return labels.astype(np.int64)
+    return labels.astype(np.float64)
+
+
+class _Columns:
+    """Columns of a table that tell the target alone; a pure fold in bounded memory.
+
+    Args:
+        columns: number of columns.
+        classes: whether the targets are class numbers.
+    """
+
+    def __init__(self, columns: int, *, classes: bool) -> None:
+        self.classes = classes
+        self._candidates = np.arange(columns)
+        self._seen: set[bytes] = set()
+        # For each class the number of rows and the values of the candidates, float64 [candidates].
+        self._values: dict[float, tuple[int, NDArray[np.float64]]] = {}
+
+    @property
+    def rows(self) -> int:
+        """Number of distinct rows so far."""
+        return len(self._seen)
+
+    def add(self, inputs: NDArray[np.float64], targets: NDArray[Any]) -> None:
+        """Process a batch.
+
+        Args:
+            inputs: float64 [rows, columns].
+            targets: [rows].
+        """
+        self._seen.update(row_digests(inputs))
+        for target in np.unique(targets):
+            chosen = inputs[targets == target][:, self._candidates]
+            default = (0, chosen[0] if self.classes else np.full(len(self._candidates), target))
+            count, values = self._values.get(float(target), default)
+            same = (chosen == values).all(0)
+            self._keep(same)
+            self._values[float(target)] = (count + len(chosen), values[same])
+
+    def leaking(self) -> int | None:
+        """Return the first column that tells the target; None if there is none."""
+        least = _ROWS_OF_CLASS if self.classes else 1
+        few = any(count < least for count, _ in self._values.values())
+        if few or len(self._values) < (2 if self.classes else _KINDS):
+            return None
+        table = np.stack([values for _, values in self._values.values()])
+        for column, values in zip(self._candidates, table.T, strict=True):
+            if len(np.unique(values)) == len(values):
+                return int(column)
+        return None
+
+    def _keep(self, same: NDArray[np.bool_]) -> None:
+        """Keep candidates, bool [candidates]."""
+        self._candidates = self._candidates[same]
+        self._values = {
+            target: (count, values[same]) for target, (count, values) in self._values.items()
+        }
