@@ -138,6 +138,7 @@ bench: env  ## run the benchmarks and print them beside their budgets
 	$(BIN)/python -m benchmarks.comparison
 	$(BIN)/python -m benchmarks.rules
 	$(BIN)/python -m benchmarks.faults
+	$(BIN)/python -m benchmarks.world
 	$(BIN)/python -m benchmarks.sweep
 	$(BIN)/python -m benchmarks.orchestration
 	$(BIN)/python -m benchmarks.pruning

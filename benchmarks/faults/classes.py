@@ -27,6 +27,9 @@ _TARGETS: frozenset[Fault] = frozenset({"unnormalised_targets"})
 _UNCLEARED: frozenset[Fault] = frozenset({"gradients_not_cleared"})
 _MODE: frozenset[Fault] = frozenset({"wrong_mode"})
 
+_SPOILT: frozenset[Fault] = frozenset({"corrupt_inputs"})
+_NONE: frozenset[Fault] = frozenset()
+
 CLASSES: dict[str, frozenset[Fault]] = {
     "bad_init": _INITIAL,
     "bad_initialisation": _INITIAL,
@@ -92,6 +95,45 @@ CLASSES: dict[str, frozenset[Fault]] = {
     "class_imbalance": frozenset({"class_imbalance"}),
     "single_label": frozenset({"single_label"}),
     "saturation": frozenset({"saturated_activation"}),
+    # Those of `benchmarks.world`.
+    "large_init": _INITIAL,
+    "small_init": _INITIAL,
+    "late_jump": _HIGH,
+    "momentum_too_high": _OSCILLATING,
+    "adam_betas": _OSCILLATING,
+    "adam_epsilon": _LOW,
+    "scheduler_per_batch": _LOW,
+    "clip_too_small": _LOW,
+    "half_underflow": frozenset({"mixed_precision", "vanishing_gradient"}),
+    "half_overflow": frozenset({"mixed_precision", "nonfinite"}),
+    "wrong_parameters": _UNTRAINED,
+    "evaluated_in_training": _MODE,
+    "softmax_wrong_axis": _MISMATCH,
+    "relu_before_loss": _MISMATCH,
+    "nll_on_probabilities": _MISMATCH,
+    "sigmoid_before_logits": _MISMATCH,
+    "off_by_one": _CORRUPT,
+    "target_leak": frozenset({"data_leakage"}),
+    "no_causal_mask": frozenset({"data_leakage"}),
+    "unshifted_targets": frozenset({"data_leakage"}),
+    "evaluated_on_training_rows": frozenset({"data_leakage"}),
+    "constant_inputs": _SPOILT,
+    "duplicated_rows": _SPOILT | {"overfitting"},
+    "same_batch": _SPOILT | {"overfitting"},
+    "nan_inputs": _SPOILT | {"nonfinite"},
+    "wrong_axis": _SPOILT,
+    "ruinous_augmentation": _SPOILT,
+    "too_small_model": frozenset({"underfitting"}),
+    "exploding_rnn": _EXPLODING,
+    "discriminator_too_strong": frozenset({"vanishing_gradient", "saturated_activation"}),
+    # Faults without a word: they can be found, but not named.
+    "wrong_sign": _NONE,
+    "term_wrong_sign": _NONE,
+    "term_left_out": _NONE,
+    "stale_target": _NONE,
+    "stale_average": _NONE,
+    "stale_buffer": _NONE,
+    "collapse": frozenset({"constant_predictions"}),
 }
 
 

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import logging
-import multiprocessing
-import os
 import tempfile
 import time
-import warnings
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.faults.cases import Case
 from benchmarks.faults.outcome import outcome_of
 from benchmarks.faults.peers import PEER_CAPTURE, PEERS, Evidence
+from benchmarks.faults.processes import in_processes
 from benchmarks.faults.training import train
 from benchmarks.faults.verdict import Verdict
 from vinedresser.errors import VinedresserError
@@ -55,28 +51,12 @@ def judge_all(jobs: Sequence[Job], max_concurrent: int) -> Iterator[Verdict | Vi
         jobs: cases to train and judge.
         max_concurrent: number of processes.
     """
-    os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
-    context = multiprocessing.get_context("forkserver")
-    # Each case gets a new process without importing torch again.
-    context.set_forkserver_preload(
-        ["benchmarks.faults.judging", "vinedresser.capture.torch_.adapter"]
-    )
-    pool = ProcessPoolExecutor(
-        max_concurrent, mp_context=context, initializer=_be_quiet, max_tasks_per_child=1
-    )
-    with pool:
-        futures = {pool.submit(judge_case, job): job for job in jobs}
-        for done in as_completed(futures):
-            try:
-                yield done.result()
-            except VinedresserError as error:
-                yield type(error)(f"{futures[done].case.id}: {error}")
-
-
-def _be_quiet() -> None:
-    """Suppress warnings of torch and the hook: the cases are faulty on purpose."""
-    warnings.simplefilter("ignore")
-    logging.getLogger("vinedresser").setLevel(logging.ERROR)
+    preload = ["benchmarks.faults.judging", "vinedresser.capture.torch_.adapter"]
+    for job, done in in_processes(judge_case, jobs, max_concurrent, preload=preload):
+        try:
+            yield done.result()
+        except VinedresserError as error:
+            yield type(error)(f"{job.case.id}: {error}")
 
 
 def judge_case(job: Job) -> Verdict:

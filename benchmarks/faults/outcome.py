@@ -2,33 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-
 from benchmarks.faults.cases import Case
 from benchmarks.faults.history import Trained
 from benchmarks.faults.measures import MEASURES
+from benchmarks.faults.verdict import Outcome
 
-__all__ = ["Outcome", "outcome_of"]
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """Outcome of a training.
-
-    Attributes:
-        as_expected: whether the expectation of the case holds, or it has none.
-        measured: accuracy or R², whether a loss was not finite, and the measures of the case.
-    """
-
-    as_expected: bool
-    measured: dict[str, float]
-
-    def in_words(self) -> str:
-        """Return the measures as text, such as ``acc 0.98, val_acc 0.96``."""
-        return ", ".join(
-            f"{name} {value:.3g}" for name, value in self.measured.items() if not math.isnan(value)
-        )
+__all__ = ["outcome_of"]
 
 
 def outcome_of(case: Case, trained: Trained) -> Outcome:

@@ -2,16 +2,38 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from benchmarks.faults.classes import right_words
-from benchmarks.faults.outcome import Outcome
-from benchmarks.faults.peers import Alarm
 from vinedresser.rules.root_cause import root_causes
 from vinedresser.store.finding import Finding
 
-__all__ = ["Verdict"]
+if TYPE_CHECKING:
+    from benchmarks.faults.peers import Alarm
+
+__all__ = ["Outcome", "Verdict"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Outcome of a training.
+
+    Attributes:
+        as_expected: whether the expectation of the case holds, or it has none.
+        measured: accuracy or R², whether a loss was not finite, and the measures of the case.
+    """
+
+    as_expected: bool
+    measured: dict[str, float]
+
+    def in_words(self) -> str:
+        """Return the measures as text, such as ``acc 0.98, val_acc 0.96``."""
+        return ", ".join(
+            f"{name} {value:.3g}" for name, value in self.measured.items() if not math.isnan(value)
+        )
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from benchmarks.faults.classes import CLASSES, right_words
-from benchmarks.faults.outcome import Outcome
 from benchmarks.faults.peers import autotrainer, debugger, umlaut
 from benchmarks.faults.tables import report
-from benchmarks.faults.verdict import Verdict
+from benchmarks.faults.verdict import Outcome, Verdict
 from tests.benchmarks.faults.iris import iris
 from vinedresser.rules.faults import FAULTS
 from vinedresser.store.finding import Finding

@@ -1,0 +1,106 @@
+"""Judgement of trainings of many kinds: `python -m benchmarks.world`.
+
+Draws pairs of a healthy training and the same with one fault, from families of trainings as users
+write them. Each is trained to its end in a process of its own, as an unchanged script or with a
+hook, and judged by the default rules. Its family measures the outcome by itself: a healthy training
+is counted if it ends well with a margin, a faulty one if it ends clearly worse than its healthy
+twin. Found: a finding of severity stop or warning about the training. Right cause: the root cause
+among the findings up to the stop has the right class (`benchmarks/faults/classes.py`).
+
+With `--keep DIR` the runs stay in DIR, and `--judge DIR` judges them again without training. That
+finds new figures after a change of rules, except of rules that need other data than was captured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from benchmarks.faults.processes import in_processes
+from benchmarks.world.cases import draw_cases, only
+from benchmarks.world.judging import judge_stored
+from benchmarks.world.report import report
+from benchmarks.world.stored import StoredCase, stored_cases
+from vinedresser.errors import ConfigError
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Train, judge and print."""
+    options = _options(arguments)
+    with tempfile.TemporaryDirectory(prefix="world-") as folder:
+        keep = options.judge or options.keep or Path(folder)
+        if not options.judge:
+            _train(options, keep)
+        begun = time.perf_counter()
+        cases = [one for one in stored_cases(keep) if _chosen(one, options.only)]
+        verdicts = list(judge_stored(cases, options.jobs, options.preset))
+        _say(f"judged {len(verdicts)} in {time.perf_counter() - begun:.0f} s")
+    print(report(verdicts, verbose=options.verbose))
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--draws", type=int, default=260, help="pairs to train (default: 260)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the draws (default: 0)")
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        default=[],
+        metavar="WORD",
+        help="family, fault or FAMILY/FAULT to draw or judge (default: all)",
+    )
+    parser.add_argument("--sealed", action="store_true", help="draw from the sealed families")
+    parser.add_argument("--preset", default="default", help="preset of the rules")
+    parser.add_argument("--jobs", type=int, default=2, help="concurrent processes (default: 2)")
+    runs = parser.add_mutually_exclusive_group()
+    runs.add_argument("--keep", type=Path, metavar="DIR", help="keep the runs in DIR")
+    runs.add_argument("--judge", type=Path, metavar="DIR", help="judge the runs in DIR again")
+    parser.add_argument("--verbose", action="store_true", help="print the findings of each case")
+    return parser.parse_args(arguments)
+
+
+def _train(options: argparse.Namespace, keep: Path) -> None:
+    """Train what was not trained before."""
+    # Judging alone does not need the frameworks that families import.
+    from benchmarks.world.families import FAMILIES
+    from benchmarks.world.sealed import FAMILIES as SEALED
+    from benchmarks.world.training import train_case
+
+    try:
+        choices = only(SEALED if options.sealed else FAMILIES, options.only)
+    except ConfigError as error:
+        sys.exit(str(error))
+    cases = draw_cases(choices, options.draws, options.seed)
+    missing = [one for one in cases if not (keep / one.id).exists()]
+    done = in_processes(
+        partial(train_case, keep=keep),
+        missing,
+        options.jobs,
+        preload=["benchmarks.world.training", "vinedresser.capture.attach.attached_hook"],
+    )
+    for number, (case, result) in enumerate(done, 1):
+        stored = result.result()
+        said = stored.ending.crash or f"{stored.ending.score:.2f}"
+        _say(f"{number} of {len(missing)}  {case.id}  {said}  {stored.seconds:.1f} s")
+
+
+def _chosen(one: StoredCase, patterns: Sequence[str]) -> bool:
+    family, fault = one.case.family, one.case.fault
+    return not patterns or any(word in (family, fault, f"{family}/{fault}") for word in patterns)
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""The random choices of one training."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from typing import TypeVar
+
+import numpy as np
+
+from benchmarks.world.watching import Watch
+
+__all__ = ["Draw"]
+
+T = TypeVar("T")
+
+
+class Draw:
+    """Choices of a training, equal for a healthy training and its faulty twin.
+
+    Attributes:
+        about: class of the fault that separates the twins. The choices may depend on it, so that
+            the training can carry the fault.
+        faulty: whether this training has the fault.
+        random: source of the choices; both twins must draw the same values from it.
+        amount: source of the extent of the fault.
+        numpy: source of data.
+        watch: how the training is captured.
+    """
+
+    def __init__(self, seed: int, about: str, watch: Watch, *, faulty: bool) -> None:
+        self.about = about
+        self.faulty = faulty
+        self.random = random.Random(seed)
+        self.amount = random.Random(f"{seed} {about}")
+        self.numpy = np.random.default_rng(seed)
+        self.watch = watch
+
+    def has(self, fault: str) -> bool:
+        """Return whether this training has a fault."""
+        return self.faulty and self.about == fault
+
+    def choice(self, options: Sequence[T]) -> T:
+        """Return one of several options."""
+        return self.random.choice(options)
+
+    def chance(self, share: float) -> bool:
+        """Return True with a probability."""
+        return self.random.random() < share
+
+    def whole(self, low: int, high: int) -> int:
+        """Return an integer between two positive bounds, evenly on a logarithmic scale."""
+        return round(self.between(low, high))
+
+    def between(self, low: float, high: float) -> float:
+        """Return a number between two positive bounds, evenly on a logarithmic scale."""
+        return math.exp(self.random.uniform(math.log(low), math.log(high)))
+
+    def steps(self, low: int, high: int) -> int:
+        """Return the number of optimizer steps, evenly on a logarithmic scale, and announce it."""
+        steps = self.whole(low, high)
+        self.watch.expect(steps)
+        return steps
+
+    def extent(self, low: float, high: float) -> float:
+        """Return the extent of a fault, evenly on a logarithmic scale."""
+        return math.exp(self.amount.uniform(math.log(low), math.log(high)))

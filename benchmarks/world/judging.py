@@ -1,0 +1,82 @@
+"""Judging of stored runs, without training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from benchmarks.faults.processes import in_processes
+from benchmarks.faults.verdict import Outcome, Verdict
+from benchmarks.world.stored import StoredCase
+from vinedresser.rules.judge import judge
+from vinedresser.rules.presets import preset_table
+from vinedresser.rules.registry import rules_from_table
+from vinedresser.store.finding import Finding
+from vinedresser.store.reading.reader import open_run
+
+__all__ = ["judge_stored", "verdict_of"]
+
+
+def judge_stored(
+    cases: Sequence[StoredCase], processes: int, preset: str = "default"
+) -> Iterator[Verdict]:
+    """Yield the verdict on each case as it is made.
+
+    Args:
+        cases: trained cases; a faulty one is counted if its healthy twin is among them.
+        processes: number of concurrent processes.
+        preset: preset of the rules.
+    """
+    by_id = {one.case.id: one for one in cases}
+    jobs = [(one, _outcome(one, by_id.get(one.case.twin.id)), preset) for one in cases]
+    # The longest first, so that no process is left with one at the end.
+    jobs.sort(key=lambda job: -job[0].seconds)
+    for _, done in in_processes(
+        _judge, jobs, processes, preload=["benchmarks.world.judging"], fresh=False
+    ):
+        yield done.result()
+
+
+def _judge(job: tuple[StoredCase, Outcome, str]) -> Verdict:
+    return verdict_of(*job)
+
+
+def verdict_of(stored: StoredCase, outcome: Outcome, preset: str = "default") -> Verdict:
+    """Judge the runs of a case one after the other, as they were trained.
+
+    The steps of a second run follow those of the first.
+    """
+    rules = rules_from_table(preset_table(preset))
+    findings: list[Finding] = []
+    steps = 0
+    for place in stored.runs:
+        run = open_run(place)
+        findings += [
+            replace(one, step=one.step + steps, since=one.since + steps)
+            for one in judge(run, rules)
+        ]
+        steps += len(run.steps())
+    if not steps:
+        outcome = replace(outcome, as_expected=False)
+    return Verdict(
+        stored.case.id,
+        stored.case.seed,
+        stored.case.faulty,
+        stored.case.fault if stored.case.faulty else "healthy",
+        max(steps, 1),
+        outcome,
+        tuple(findings),
+        seconds=stored.seconds,
+    )
+
+
+def _outcome(stored: StoredCase, twin: StoredCase | None) -> Outcome:
+    """Return whether a training is verified to be what it is meant to be."""
+    ending = stored.ending
+    measured = {"score": ending.score}
+    if not stored.case.faulty:
+        return Outcome(ending.good, {**measured, "bar": ending.bar})
+    if twin is None:
+        return Outcome(as_expected=False, measured=measured)
+    measured |= {"twin": twin.ending.score, "overstated": ending.overstated or float("nan")}
+    return Outcome(ending.harmed(twin.ending), measured)

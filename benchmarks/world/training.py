@@ -1,0 +1,69 @@
+"""Training of a case in a process of its own, captured into a run."""
+
+from __future__ import annotations
+
+import logging
+import math
+import random
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from benchmarks.world import families, sealed
+from benchmarks.world.cases import Case
+from benchmarks.world.draw import Draw
+from benchmarks.world.family import Ending
+from benchmarks.world.stored import RUN, StoredCase, note_case
+from benchmarks.world.watching import AttachedWatch, HookWatch, Watch
+from vinedresser.rules.base import capture_for
+from vinedresser.rules.presets import preset_table
+from vinedresser.rules.registry import rules_from_table
+
+__all__ = ["train_case", "trained"]
+
+# Errors with which a faulty training can end.
+_CRASHES = (RuntimeError, ValueError, ArithmeticError, IndexError)
+
+
+def train_case(case: Case, keep: Path) -> StoredCase:
+    """Train a case in a new directory below ``keep``, and note its ending there.
+
+    Captures as an unchanged script, which changes this process: call it in one of its own.
+    """
+    place = keep / case.id
+    place.mkdir(parents=True)
+    warnings.simplefilter("ignore")
+    logging.getLogger("vinedresser").setLevel(logging.ERROR)
+    needs = capture_for(rules_from_table(preset_table("default")))
+    choose = random.Random(f"{case.pair} capture")
+    hooked, told, reports = (choose.random() < share for share in (1 / 3, 1 / 2, 2 / 3))
+    watch: Watch
+    if hooked:
+        watch = HookWatch(place / RUN, needs, told=told, reports=reports)
+    else:
+        watch = AttachedWatch(place / RUN, needs, told=told)
+    begun = time.perf_counter()
+    ending = trained(case, watch)
+    stored = StoredCase(case, place, ending, hooked, time.perf_counter() - begun)
+    note_case(stored)
+    return stored
+
+
+def trained(case: Case, watch: Watch) -> Ending:
+    """Train a case on one thread, and return its ending."""
+    torch.set_num_threads(1)
+    torch.manual_seed(case.random_seed)
+    np.random.seed(case.random_seed)
+    family = {**families.FAMILIES, **sealed.FAMILIES}[case.family]
+    draw = Draw(case.random_seed, case.fault, watch, faulty=case.faulty)
+    try:
+        ending = family.train(draw)
+    except _CRASHES as error:
+        watch.close(error)
+        said = f"{type(error).__name__}: {error}".splitlines()[0]
+        return Ending(math.nan, math.nan, crash=said)
+    watch.close(None)
+    return ending

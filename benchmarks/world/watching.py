@@ -1,0 +1,156 @@
+"""Capture of a training, as an unchanged script or by a hook that the script creates."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from vinedresser.capture.attach import torch_training
+from vinedresser.capture.attach.launching import additional_runs
+from vinedresser.capture.config.capture_config import CaptureConfig
+from vinedresser.capture.hook.hook import Hook
+from vinedresser.capture.run.attachment import ATTACHMENT
+from vinedresser.store.records import (
+    ATTACH_VARIABLE,
+    RUN_VARIABLE,
+    ExitRecord,
+    new_run,
+    write_first,
+    write_record,
+)
+from vinedresser.store.storage import LocalStorage
+
+__all__ = ["AttachedWatch", "HookWatch", "Watch"]
+
+LossFunction = Callable[..., Tensor]
+
+
+class Watch:
+    """What the script tells a hook, if it has one; this one captures nothing."""
+
+    def expect(self, steps: int) -> None:
+        """Note the number of steps, before anything else."""
+
+    def loss(self, function: LossFunction) -> LossFunction:
+        """Return the loss function to use."""
+        return function
+
+    def begin(self, model: nn.Module, optimizer: Any, *, name: str | None = None) -> None:
+        """Note a model and its optimizer, before the first step; see `Hook.watch`."""
+
+    def metric(self, name: str, value: float) -> None:
+        """Report a metric of an evaluation."""
+
+    def evaluating(self) -> AbstractContextManager[None]:
+        """Return the context of an evaluation."""
+        return contextlib.nullcontext()
+
+    def close(self, error: Exception | None) -> None:
+        """End the capture.
+
+        Args:
+            error: error that ended the training; None if it came to its end.
+        """
+
+
+class AttachedWatch(Watch):
+    """Capture of an unchanged script, as by `vinedresser run`.
+
+    Args:
+        run: directory of the run; that of further trainings is next to it.
+        needs: what the rules need.
+        told: whether the number of steps is known.
+    """
+
+    def __init__(self, run: Path, needs: CaptureConfig, *, told: bool) -> None:
+        self._run, self._told = run, told
+        capture = CaptureConfig({}).with_defaults()
+        self._record = replace(
+            new_run(run.parent.name),
+            capture=capture.to_json(),
+            capture_digest=capture.digest(),
+            needs=needs.to_json(),
+        )
+        run.mkdir()
+        write_record(LocalStorage(run), self._record)
+        os.environ |= {RUN_VARIABLE: str(run), ATTACH_VARIABLE: "1"}
+        # The parent process has imported torch, so that no import is left to be noticed.
+        torch_training.attach()
+
+    def expect(self, steps: int) -> None:
+        """See `Watch.expect`."""
+        if self._told:
+            write_record(LocalStorage(self._run), replace(self._record, total_steps=steps))
+
+    def close(self, error: Exception | None) -> None:
+        """See `Watch.close`; note the end of the script, as its supervisor does."""
+        ATTACHMENT.retire()
+        end = ExitRecord("finished", "the script ended", time.time(), code=0)
+        if error is not None:
+            end = ExitRecord("crashed", f"{type(error).__name__}: {error}", time.time(), code=1)
+        for run in (self._run, *additional_runs(self._run)):
+            write_first(LocalStorage(run), end)
+
+
+class HookWatch(Watch):
+    """A hook, as its documentation shows it.
+
+    Args:
+        run: directory of the run.
+        needs: what the rules need.
+        told: whether the script tells the number of steps.
+        reports: whether the script reports its metrics.
+    """
+
+    def __init__(self, run: Path, needs: CaptureConfig, *, told: bool, reports: bool) -> None:
+        self._run, self._needs, self._told, self._reports = run, needs, told, reports
+        self._module: nn.Module | None = None
+        self._hook: Hook | None = None
+
+    def expect(self, steps: int) -> None:
+        """See `Watch.expect`; create the hook."""
+        self._hook = Hook(
+            self._run,
+            collections=self._needs.collections,
+            total_steps=steps if self._told else None,
+        )
+
+    @property
+    def hook(self) -> Hook:
+        """The hook."""
+        assert self._hook is not None, "a family draws its number of steps first"
+        return self._hook
+
+    def loss(self, function: LossFunction) -> LossFunction:
+        """See `Watch.loss`."""
+        if isinstance(function, nn.Module):
+            self._module = function
+            return function
+        return self.hook.loss(function)
+
+    def begin(self, model: nn.Module, optimizer: Any, *, name: str | None = None) -> None:
+        """See `Watch.begin`."""
+        loss, self._module = self._module, None
+        self.hook.watch(model, loss=loss, optimizer=optimizer, name=name)
+
+    def metric(self, name: str, value: float) -> None:
+        """See `Watch.metric`."""
+        if self._reports:
+            self.hook.metric(name, value)
+
+    def evaluating(self) -> AbstractContextManager[None]:
+        """See `Watch.evaluating`."""
+        return self.hook.mode("eval")
+
+    def close(self, error: Exception | None) -> None:
+        """See `Watch.close`."""
+        if self._hook is not None:
+            self._hook.__exit__(type(error) if error else None, error, None)

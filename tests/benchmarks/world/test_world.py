@@ -1,0 +1,60 @@
+"""Trainings of the world: repeatable, verified by their outcome, and judged."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from benchmarks.world.__main__ import main
+from benchmarks.world.cases import Case
+from benchmarks.world.family import Ending
+from benchmarks.world.stored import StoredCase, note_case, stored_cases
+from benchmarks.world.training import trained
+from benchmarks.world.watching import Watch
+
+XOR = Case("plateaus", "lr_too_high", 0, 0, faulty=False)
+
+
+def test_harm_is_measured_against_the_healthy_twin() -> None:
+    healthy = Ending(0.9, bar=0.8)
+    assert healthy.good
+    assert Ending(0.6, bar=0.8).harmed(healthy)
+    assert Ending(math.nan, bar=0.8).harmed(healthy)
+    assert Ending(math.nan, math.nan, crash="ValueError").harmed(healthy)
+    assert Ending(0.9, bar=0.8, overstated=0.5).harmed(healthy)
+    assert not Ending(0.8, bar=0.8).harmed(healthy)
+    assert not Ending(0.1, bar=0.8).harmed(Ending(0.7, bar=0.8)), "the healthy one failed, too"
+
+
+def test_an_ending_is_read_back_as_it_was_noted(tmp_path: Path) -> None:
+    (tmp_path / XOR.id).mkdir()
+    ending = Ending(math.inf, bar=0.8, crash="ValueError: no")
+    note_case(StoredCase(XOR, tmp_path / XOR.id, ending, hooked=True, seconds=1.0))
+    (read,) = stored_cases(tmp_path)
+    assert (read.case, read.hooked, read.ending.crash) == (XOR, True, ending.crash)
+    assert math.isnan(read.ending.score)
+
+
+@pytest.mark.thorough
+def test_a_training_is_the_same_for_the_same_seed() -> None:
+    once, again = (trained(XOR, Watch()) for _ in range(2))
+    assert once == again
+    assert once.good
+
+
+@pytest.mark.thorough
+def test_a_pair_is_trained_verified_and_judged_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keep = tmp_path / "runs"
+    main(["--draws", "1", "--only", "tabular_classification/wrong_sign", "--keep", str(keep)])
+    first = capsys.readouterr().out
+    healthy, faulty = sorted(stored_cases(keep), key=lambda one: one.case.faulty)
+    assert healthy.ending.good
+    assert faulty.ending.harmed(healthy.ending)
+    assert all(one.runs for one in (healthy, faulty))
+    assert "wrong_sign" in first
+    main(["--judge", str(keep)])
+    assert capsys.readouterr().out == first
