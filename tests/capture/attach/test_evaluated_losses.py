@@ -26,7 +26,7 @@ def evaluated(
     """Return the losses found in an evaluation after a training step with some losses."""
     found: list[Evaluated] = []
     shield = Shield()
-    observer = EvaluatedLosses(shield, found.append)
+    observer = EvaluatedLosses(shield, found.append, lambda _: None)
     model = nn.Linear(3, 3)
     observer.watch(model)
     for loss in losses(model(X)):
@@ -79,7 +79,8 @@ def test_a_cross_entropy_is_found_as_a_mean(
 
 
 @pytest.mark.parametrize(
-    "loss", [F.mse_loss, F.smooth_l1_loss, F.huber_loss, F.binary_cross_entropy_with_logits]
+    "loss",
+    [F.mse_loss, F.l1_loss, F.smooth_l1_loss, F.huber_loss, F.binary_cross_entropy_with_logits],
 )
 def test_errors_are_found_as_means(loss: Callable[..., Tensor]) -> None:
     means: list[float] = []
@@ -91,6 +92,33 @@ def test_errors_are_found_as_means(loss: Callable[..., Tensor]) -> None:
     found = evaluated(lambda p: [loss(p, TARGETS)], evaluation)
     assert values(found) == pytest.approx(means * 2)
     assert torch.equal(found[0].labels, TARGETS)
+
+
+@pytest.mark.parametrize(
+    ("by_hand", "function"),
+    [
+        (lambda p: ((p - TARGETS) ** 2).mean(), F.mse_loss),
+        (lambda p: (TARGETS - p).abs().mean(), F.l1_loss),
+    ],
+)
+def test_errors_by_hand_are_those_of_the_function(
+    by_hand: Callable[[Tensor], Tensor], function: Callable[..., Tensor]
+) -> None:
+    found = evaluated(lambda p: [by_hand(p)], lambda p: function(p, TARGETS))
+    assert [torch.equal(one.labels, TARGETS) for one in found] == [True]
+
+
+@pytest.mark.parametrize(
+    "by_hand",
+    [
+        lambda p: ((p - TARGETS) ** 2).sum(),
+        lambda p: ((p - TARGETS) ** 3).mean(),
+        lambda p: (p - 2 * p).square().mean(),
+        lambda p: p.abs().mean(),
+    ],
+)
+def test_other_means_by_hand_are_not_compared(by_hand: Callable[[Tensor], Tensor]) -> None:
+    assert evaluated(lambda p: [by_hand(p)], lambda p: F.mse_loss(p, TARGETS)) == []
 
 
 @pytest.mark.parametrize(

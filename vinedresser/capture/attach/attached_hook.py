@@ -89,6 +89,11 @@ class AttachedHook(Hook):
             self._control.know_loss(name, described)
         return partial(self._session.shield.guard("the loss", taker.record_loss), name)
 
+    def tensors_due(self) -> bool:
+        """Return whether more than numbers may be due in the current step."""
+        recorder = self._session.recorder
+        return not recorder.quiet and recorder.plain is None
+
     def loss_inputs_due(self) -> Recording | None:
         """Return the recording in which predictions or labels of a loss computed now are due."""
         taker = self._control.input_taker

@@ -48,6 +48,8 @@ _KERNELS = {
         _Kernel(torch, "binary_cross_entropy_with_logits", 4),
     ),
 }
+# The same for means of elementary functions of a difference.
+_L1, _MSE = (_Kernel(_NN, "l1_loss", 2),), _KERNELS["MseLossBackward0"]
 # Torch's numbers of the reductions.
 _MEAN, _SUM = 1, 2
 _ABOUT = 1.1
@@ -80,14 +82,21 @@ class EvaluatedLosses:
     Args:
         shield: guards the callbacks.
         record: called with each loss found.
+        trains: called with the model before each of its forwards with gradients.
     """
 
-    def __init__(self, shield: Shield, record: Callable[[Evaluated], object]) -> None:
+    def __init__(
+        self,
+        shield: Shield,
+        record: Callable[[Evaluated], object],
+        trains: Callable[[nn.Module], object],
+    ) -> None:
         def take(kernel: _Kernel, args: tuple[Any, ...], value: Any) -> None:
             if (found := _evaluated(kernel, args, value)) is not None:
                 record(found)
 
         self._shield = shield
+        self._trains = trains
         self._record = shield.guard("the loss of an evaluation", take)
         # The kernels of the loss of the last step; () if its evaluations would not be comparable.
         self._kernels: tuple[_Kernel, ...] = ()
@@ -141,6 +150,8 @@ class EvaluatedLosses:
                 return (), 1.0
             divisor *= float(other) if node.name() == "DivBackward0" else 1 / float(other)
             node = node.next_functions[0][0]
+        if node is not None and node.name() == "MeanBackward0":
+            return _kernels_of_mean(node), divisor
         kernels = () if node is None else _KERNELS.get(node.name(), ())
         weights = [getattr(node, f"_saved_{name}", None) for name in ("weight", "pos_weight")]
         if not kernels or any(one is not None for one in weights):
@@ -153,10 +164,11 @@ class EvaluatedLosses:
             self._sum_is_mean = _is_mean_of(divisor, node)
         return (kernels if self._sum_is_mean else ()), 1.0
 
-    def _forward_begins(self, *_: Any) -> None:
+    def _forward_begins(self, model: nn.Module, *_: Any) -> None:
         """Begin or stop observing losses at the start of a forward of the trained model."""
         if torch.is_grad_enabled():
             self.close()
+            self._trains(model)
         elif self._kernels and not self._open and not _has_compiled():
             self._open = True
             self._thread = threading.get_ident()
@@ -176,6 +188,21 @@ class EvaluatedLosses:
         """Record what a kernel has computed."""
         if not torch.is_grad_enabled() and threading.get_ident() == self._thread:
             self._record(kernel, args, value)
+
+
+def _kernels_of_mean(node: Any) -> tuple[_Kernel, ...]:
+    """Return the kernel that computes a mean of absolute or squared differences, if it is one."""
+    function = node.next_functions[0][0]
+    if function is None or function.name() not in ("AbsBackward0", "PowBackward0"):
+        return ()
+    absolute = function.name() == "AbsBackward0"
+    difference = function.next_functions[0][0]
+    if difference is None or difference.name() != "SubBackward0":
+        return ()
+    labelled = [origin for origin, _ in difference.next_functions].count(None) == 1
+    if not labelled or difference._saved_alpha != 1:
+        return ()
+    return _L1 if absolute else _MSE if function._saved_exponent == 2 else ()
 
 
 def _is_mean_of(divisor: float, node: Any) -> bool:

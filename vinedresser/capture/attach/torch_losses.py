@@ -15,12 +15,16 @@ from vinedresser.capture.recording.recording import Recording
 from vinedresser.capture.run.attachment import Attachment
 from vinedresser.capture.torch_.forward.calls import ModuleHook, Removable
 from vinedresser.capture.torch_.loss_graphs import LossInputs, loss_inputs
+from vinedresser.capture.torch_.nesting import leaves
 from vinedresser.capture.torch_.setup import described_loss
 
 if TYPE_CHECKING:
     from vinedresser.capture.attach.attached_hook import AttachedHook
 
 __all__ = ["TorchLosses", "listen_to_backwards"]
+
+# Maximum number of outputs of models that are kept until a backward pass.
+_MOST_OUTPUTS = 16
 
 
 class TorchLosses:
@@ -58,7 +62,12 @@ class TorchLosses:
         # Whether another loss of the step is not known to be negated: an attack that raises a loss
         # comes before the training that lowers it.
         self._lowered = False
-        self._evaluated = EvaluatedLosses(attachment.shield, self._record_evaluated)
+        # Outputs of the model in a step in which predictions may be due.
+        self._outputs: list[torch.Tensor] = []
+        self._output: Removable | None = None
+        self._evaluated = EvaluatedLosses(
+            attachment.shield, self._record_evaluated, self._await_output
+        )
         # The name of the latest recorded sum.
         self._trained = ""
         self._name: Callable[[], str] = str
@@ -69,6 +78,9 @@ class TorchLosses:
     def forget(self) -> None:
         """Release the training."""
         self.hook = None
+        self._outputs.clear()
+        if self._output is not None:
+            self._output.remove()
         while self._handles:
             self._handles.pop().remove()
         self._evaluated.close()
@@ -88,6 +100,18 @@ class TorchLosses:
     def keep(self, handle: Removable) -> None:
         """Remove a hook when the training is released."""
         self._handles.append(handle)
+
+    def _await_output(self, model: nn.Module) -> None:
+        """Keep the outputs of a forward until the backward pass if predictions may be due."""
+        if self.hook is None or not self.hook.tensors_due() or len(self._outputs) >= _MOST_OUTPUTS:
+            return
+
+        def returned(_: nn.Module, __: Any, output: Any) -> None:
+            handle.remove()
+            self._outputs.extend(one for _, one in leaves(output) if one.requires_grad)
+
+        guarded = self._attachment.shield.guard("outputs", returned)
+        handle = self._output = model.register_forward_hook(ModuleHook(guarded, model))
 
     def consider(self, module: nn.Module) -> None:
         """Check the output of a module's next call for a loss."""
@@ -116,6 +140,7 @@ class TorchLosses:
             return
         for loss in fresh:
             self._add(loss, scaled=scaled)
+        self._outputs.clear()
         if self._awaited and self._pending is not None:
             self._awaited, self._over = False, True
             self._record()
@@ -135,7 +160,7 @@ class TorchLosses:
         before = self._pending
         self._evaluated.goes_backward(None if values else origin)
         due = None if self.hook is None else self.hook.loss_inputs_due()
-        found = None if due is None else loss_inputs(loss)
+        found = None if due is None else loss_inputs(loss, self._outputs)
         if before is None:
             self._inputs = None if due is None or found is None else (due, found)
             self._of_module, self._lowered = bool(values), False

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
+
+from vinedresser.capture.torch_.elementary_losses import elementary_loss, is_plain
+from vinedresser.capture.torch_.saved_tensors import saved
 
 __all__ = ["LossInputs", "loss_inputs"]
 
@@ -58,22 +61,23 @@ class LossInputs(NamedTuple):
     negated: bool
 
 
-def loss_inputs(loss: Tensor) -> LossInputs | None:
+def loss_inputs(loss: Tensor, outputs: Sequence[Tensor] = ()) -> LossInputs | None:
     """Return what the loss function nearest to a loss compared.
 
     The graph must not have been freed by a backward pass.
 
     Args:
         loss: loss [] with a gradient, such as a weighted sum of several functions.
+        outputs: outputs of the trained model, to find errors of elementary functions, such as
+            `F.l1_loss` or ``((outputs - labels) ** 2).mean()``.
 
     Returns:
-        Detached tensors; None if no such function is found, as for an L1 loss, which torch computes
-        from elementary functions.
+        Detached tensors; None if no such function is found.
     """
-    waiting: deque[tuple[Any, int]] = deque([(loss.grad_fn, 1)])
-    nearest, signs, seen = None, set[int](), 0
+    waiting: deque[tuple[Any, int, bool]] = deque([(loss.grad_fn, 1, True)])
+    nearest, elementary, signs, seen = None, None, set[int](), 0
     while waiting and seen < _MOST_NODES:
-        node, sign = waiting.popleft()
+        node, sign, plain = waiting.popleft()
         if node is None:
             continue
         seen += 1
@@ -81,18 +85,23 @@ def loss_inputs(loss: Tensor) -> LossInputs | None:
             nearest = nearest or node
             signs.add(sign)
             continue
+        if plain and elementary is None:
+            elementary = elementary_loss(node, outputs)
+        plain = plain and is_plain(node)
         waiting.extend(
-            (origin, sign * _direction(node, place))
+            (origin, sign * _direction(node, place), plain)
             for place, (origin, _) in enumerate(node.next_functions)
         )
-    return None if nearest is None else _compared(nearest, negated=signs == {-1})
+    if nearest is not None:
+        return _compared(nearest, negated=signs == {-1})
+    return None if elementary is None else LossInputs(*elementary, negated=False)
 
 
 def _compared(node: Any, *, negated: bool) -> LossInputs | None:
     """Return what the function of an autograd node compared."""
     function = _FUNCTIONS[node.name()]
     names = _CTC_ARGUMENTS if function == "ctc_loss" else _ARGUMENTS
-    predictions, labels = (_saved(node, name) for name in names)
+    predictions, labels = (saved(node, name) for name in names)
     if predictions is None or labels is None:
         return None
     before = node.next_functions[0][0]
@@ -104,14 +113,14 @@ def _compared(node: Any, *, negated: bool) -> LossInputs | None:
         origin = before.next_functions[0][0]
         # Only the activation's own result shows that there is one.
         if origin is not None and origin.name() in _SAVE_RESULTS:
-            result = _saved(origin, "result")
+            result = saved(origin, "result")
             predictions = predictions if result is None else result
     return LossInputs(_as_given(predictions), _as_given(labels), function, negated)
 
 
 def _is_of_classes(node: Any) -> bool:
     """Return whether a node is a log_softmax over the classes, the second axis of its result."""
-    result = _saved(node, "result") if node is not None and node.name() == _LOG_SOFTMAX else None
+    result = saved(node, "result") if node is not None and node.name() == _LOG_SOFTMAX else None
     if result is None:
         return False
     axis = min(1, result.ndim - 1)
@@ -129,24 +138,11 @@ def _direction(node: Any, place: int) -> int:
     if node.name() not in _SCALED:
         return -1 if _SUBTRACTED.get(node.name()) == place else 1
     others = [origin for origin, _ in node.next_functions]
-    factor = _saved(node, "other") if others[1:] == [None] else None
+    factor = saved(node, "other") if others[1:] == [None] else None
     # The value of a tensor on another device would have to be waited for.
     if factor is None or factor.numel() != 1 or factor.device.type != "cpu":
         return 0
     return -1 if factor < 0 else 1
-
-
-def _saved(node: Any, name: str) -> Tensor | None:
-    """Return a tensor that an autograd node saved; None if it cannot be read without harm."""
-    # Unpacking may run the user's code, such as the recomputation of a checkpoint.
-    if getattr(node, f"_raw_saved_{name}").unpack_hook is not None:
-        return None
-    try:
-        saved = getattr(node, f"_saved_{name}")
-    except RuntimeError:
-        # Freed by an earlier backward pass, or overwritten since.
-        return None
-    return saved.detach() if isinstance(saved, torch.Tensor) else None
 
 
 def _as_given(saved: Tensor) -> Tensor:

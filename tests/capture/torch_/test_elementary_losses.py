@@ -1,0 +1,134 @@
+"""Losses of elementary functions tell what they compare only where it is certain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from vinedresser.capture.torch_.loss_graphs import loss_inputs
+
+X = torch.randn(8, 3, generator=torch.Generator().manual_seed(0))
+TARGETS = torch.randn(8, 3, generator=torch.Generator().manual_seed(1))
+SHARES = TARGETS.softmax(1)
+
+
+def output() -> Tensor:
+    torch.manual_seed(2)
+    return nn.Linear(3, 3)(X)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("loss", "function"),
+    [
+        (lambda p: F.l1_loss(p, TARGETS), "l1_loss"),
+        (lambda p: F.l1_loss(TARGETS, p, reduction="sum"), "l1_loss"),
+        (lambda p: (p - TARGETS).abs().sum(1).mean(), "l1_loss"),
+        (lambda p: ((p - TARGETS) ** 2).mean(), "mse_loss"),
+        (lambda p: 0.5 * (TARGETS - p).square().sum() / 8, "mse_loss"),
+        (lambda p: ((p - TARGETS) * (p - TARGETS)).mean(), None),
+        (lambda p: torch.square(p.reshape(-1) - TARGETS.reshape(-1)).mean(), "mse_loss"),
+    ],
+)
+def test_an_error_of_an_output_has_its_labels(
+    loss: Callable[[Tensor], Tensor], function: str | None
+) -> None:
+    p = output()
+    found = loss_inputs(loss(p), [p])
+    if function is None:
+        # Two differences, which only look the same.
+        assert found is None
+        return
+    assert found is not None
+    assert found.function == function
+    assert torch.equal(found.predictions.reshape(8, 3), p.detach())
+    torch.testing.assert_close(found.labels.reshape(8, 3), TARGETS)
+    assert not found.predictions.requires_grad
+
+
+def test_labels_that_are_integers_are_exact() -> None:
+    p = output()
+    classes = torch.arange(24.0).reshape(8, 3) * 7 - 30
+    found = loss_inputs(F.l1_loss(p, classes), [p])
+    assert found is not None
+    assert torch.equal(found.labels, classes)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda p: F.l1_loss(p, 2 * p),
+        lambda p: F.l1_loss(p * 2, TARGETS),
+        # What the difference is weighted with is part of the loss.
+        lambda p: ((p - TARGETS).abs() * SHARES).mean(),
+        lambda p: (p - TARGETS).norm(),
+        lambda p: ((p - TARGETS) ** 3).mean(),
+        lambda p: torch.sub(p, TARGETS, alpha=2).abs().mean(),
+        # A broadcast by mistake.
+        lambda p: (p[:, :1] - TARGETS[:, 0]).square().mean(),
+        # Labels that the rounding of a prediction swallows.
+        lambda p: (p * 0 + 1e9 - TARGETS).square().mean(),
+    ],
+)
+def test_nothing_is_said_of_other_differences(loss: Callable[[Tensor], Tensor]) -> None:
+    p = output()
+    assert loss_inputs(loss(p), [p]) is None
+
+
+def test_labels_that_rounding_swallows_are_not_guessed() -> None:
+    p = output() * 1e9
+    assert loss_inputs((p - TARGETS).square().mean(), [p]) is None
+
+
+def test_a_difference_of_anything_but_an_output_is_a_penalty() -> None:
+    p = output()
+    weight = nn.Parameter(X)
+    assert loss_inputs((weight - TARGETS).square().sum(), [p]) is None
+    assert loss_inputs((p - TARGETS).square().mean(), []) is None
+
+
+@pytest.mark.parametrize(
+    ("loss", "function"),
+    [
+        (lambda p: F.cross_entropy(p, SHARES), "cross_entropy"),
+        (lambda p: -(SHARES * p.log_softmax(-1)).sum(1).mean(), "cross_entropy"),
+        (lambda p: F.kl_div(p.log_softmax(1), SHARES, reduction="batchmean"), "kl_div"),
+    ],
+)
+def test_probabilities_are_labels_of_a_softmax(
+    loss: Callable[[Tensor], Tensor], function: str
+) -> None:
+    p = output()
+    found = loss_inputs(loss(p))
+    assert found is not None
+    assert found.function == function
+    assert torch.equal(found.labels, SHARES)
+    assert torch.equal(found.predictions, p.detach().log_softmax(1))
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        # A policy gradient.
+        lambda p: -(TARGETS * p.log_softmax(1)).mean(),
+        lambda p: -((SHARES * p.log_softmax(1)).sum(1) * TARGETS[:, 0]).mean(),
+        # An entropy.
+        lambda p: -(p.softmax(1) * p.log_softmax(1)).sum(),
+        lambda p: -(SHARES * p).sum(),
+    ],
+)
+def test_nothing_is_said_of_other_products(loss: Callable[[Tensor], Tensor]) -> None:
+    p = output()
+    assert loss_inputs(loss(p), [p]) is None
+
+
+def test_a_function_of_torch_says_what_is_compared_before_others() -> None:
+    p = output()
+    classes = torch.tensor([0, 1, 2, 0, 1, 2, 0, 1])
+    kept = F.kl_div(p.log_softmax(1), SHARES, reduction="batchmean")
+    found = loss_inputs(kept + 0.1 * (1 * F.cross_entropy(p, classes)), [p])
+    assert found is not None
+    assert torch.equal(found.labels, classes)
