@@ -133,6 +133,7 @@ CLASSES: dict[str, frozenset[Fault]] = {
     "stale_target": _NONE,
     "stale_average": _NONE,
     "stale_buffer": _NONE,
+    "temperature": frozenset({"learning_rate_too_low", "loss_output_mismatch"}),
     "collapse": frozenset({"constant_predictions"}),
 }
 

@@ -25,7 +25,7 @@ from benchmarks.faults.processes import in_processes
 from benchmarks.world.cases import draw_cases, only
 from benchmarks.world.judging import judge_stored
 from benchmarks.world.report import report
-from benchmarks.world.stored import StoredCase, stored_cases
+from benchmarks.world.stored import NOTED, StoredCase, stored_cases
 from vinedresser.errors import ConfigError
 
 __all__ = ["main"]
@@ -80,7 +80,7 @@ def _train(options: argparse.Namespace, keep: Path) -> None:
     except ConfigError as error:
         sys.exit(str(error))
     cases = draw_cases(choices, options.draws, options.seed)
-    missing = [one for one in cases if not (keep / one.id).exists()]
+    missing = [one for one in cases if not (keep / one.id / NOTED).exists()]
     done = in_processes(
         partial(train_case, keep=keep),
         missing,

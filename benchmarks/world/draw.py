@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import random
 from collections.abc import Sequence
@@ -40,6 +41,12 @@ class Draw:
     def has(self, fault: str) -> bool:
         """Return whether this training has a fault."""
         return self.faulty and self.about == fault
+
+    def without_fault(self) -> Draw:
+        """Return the same choices for a part of the training that has no fault."""
+        other = copy.copy(self)
+        other.faulty = False
+        return other
 
     def choice(self, options: Sequence[T]) -> T:
         """Return one of several options."""

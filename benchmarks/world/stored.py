@@ -12,10 +12,10 @@ from benchmarks.world.family import Ending
 from vinedresser.capture.attach.launching import additional_runs
 from vinedresser.store.records import RunRecord
 
-__all__ = ["RUN", "StoredCase", "note_case", "stored_cases"]
+__all__ = ["NOTED", "RUN", "StoredCase", "note_case", "stored_cases"]
 
 RUN = "run"
-_NOTED = "case.json"
+NOTED = "case.json"
 _KEYS = ("family", "fault", "seed", "number", "faulty")
 
 
@@ -52,12 +52,12 @@ def note_case(stored: StoredCase) -> None:
         "seconds": round(stored.seconds, 2),
         "ending": stored.ending.to_json(),
     }
-    (stored.place / _NOTED).write_text(json.dumps(table, indent=1), encoding="utf-8")
+    (stored.place / NOTED).write_text(json.dumps(table, indent=1), encoding="utf-8")
 
 
 def stored_cases(keep: Path) -> Iterator[StoredCase]:
     """Yield the trained cases of a directory, by name."""
-    for path in sorted(keep.glob(f"*/{_NOTED}")):
+    for path in sorted(keep.glob(f"*/{NOTED}")):
         table = json.loads(path.read_text(encoding="utf-8"))
         yield StoredCase(
             Case(**{key: table[key] for key in _KEYS}),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import random
+import shutil
 import time
 import warnings
 from pathlib import Path
@@ -34,6 +35,8 @@ def train_case(case: Case, keep: Path) -> StoredCase:
     Captures as an unchanged script, which changes this process: call it in one of its own.
     """
     place = keep / case.id
+    # Of a benchmark that was interrupted.
+    shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
     warnings.simplefilter("ignore")
     logging.getLogger("vinedresser").setLevel(logging.ERROR)
