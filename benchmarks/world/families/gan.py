@@ -29,7 +29,7 @@ def _train(draw: Draw) -> Ending:
     width, size = draw.choice([48, 64, 96]), draw.choice([64, 128])
     generator, critic = _network(_CODE, width, 2), _network(2, width, 1)
     networks.spoil(draw, generator)
-    steps = draw.steps(400, 1000)
+    steps = draw.steps(700, 1500)
     # The faults of optimizers are those of the generator's.
     other = draw.without_fault()
     strong = 40.0 if draw.has("discriminator_too_strong") else 1.0
@@ -37,7 +37,7 @@ def _train(draw: Draw) -> Ending:
         other, critic, steps, scale=0.6 * strong, kinds=("adam",), accumulates=False
     )
     by_generator = Optimisation(
-        draw, generator, steps, scale=0.4, kinds=("adam",), accumulates=False
+        draw, generator, steps, scale=0.6, kinds=("adam",), accumulates=False
     )
     draw.watch.begin(critic, by_critic.optimizer, name="critic")
     draw.watch.begin(generator, by_generator.optimizer, name="generator")

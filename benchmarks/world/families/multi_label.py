@@ -14,8 +14,8 @@ from benchmarks.world.loop import evaluation, run_loop
 
 
 def _train(draw: Draw) -> Ending:
-    labels, features = draw.whole(2, 30), draw.whole(10, 200)
-    count = draw.whole(300, 8000)
+    labels, features = draw.whole(2, 30), draw.whole(10, 100)
+    count = draw.whole(600, 8000)
     x = draw.numpy.normal(size=(count, features))
     rule = draw.numpy.normal(size=(features, labels)) / features**0.5
     lift = draw.numpy.uniform(-0.8, 0.2, labels)
@@ -42,7 +42,7 @@ def _train(draw: Draw) -> Ending:
     chosen = evaluate if draw.chance(0.7) else None
     run_loop(draw, model, optimiser, steps, compute=compute, evaluate=chosen)
     with evaluation(draw, model):
-        return Ending(_balanced(model(data.x_val) > 0, data.y_val > 0.5), bar=0.45, margin=0.2)
+        return Ending(_balanced(model(data.x_val) > 0, data.y_val > 0.5), bar=0.35, margin=0.2)
 
 
 def _balanced(found: Tensor, y: Tensor) -> float:

@@ -48,8 +48,8 @@ def _train(draw: Draw) -> Ending:
             worth = worth[torch.randperm(len(worth))]
         logs = model(torch.stack(states)).log_softmax(1)
         chosen = logs.gather(1, torch.tensor(actions)[:, None])[:, 0]
-        surprise: Tensor = bonus * (logs.exp() * logs).sum(1).mean()
-        return surprise - (worth * chosen).mean()
+        loss: Tensor = bonus * (logs.exp() * logs).sum(1).mean() - (worth * chosen).mean()
+        return loss
 
     for step in range(steps):
         optimiser.step(compute)
