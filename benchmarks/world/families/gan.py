@@ -34,10 +34,10 @@ def _train(draw: Draw) -> Ending:
     other = draw.without_fault()
     strong = 40.0 if draw.has("discriminator_too_strong") else 1.0
     by_critic = Optimisation(
-        other, critic, steps, scale=0.6 * strong, kinds=("adam",), accumulates=False
+        other, critic, steps, scale=0.5 * strong, kinds=("adam",), accumulates=False
     )
     by_generator = Optimisation(
-        draw, generator, steps, scale=0.6, kinds=("adam",), accumulates=False
+        draw, generator, steps, scale=0.25, kinds=("adam",), accumulates=False
     )
     draw.watch.begin(critic, by_critic.optimizer, name="critic")
     draw.watch.begin(generator, by_generator.optimizer, name="generator")
@@ -62,7 +62,7 @@ def _train(draw: Draw) -> Ending:
     with torch.no_grad():
         made, wanted = generator(code(2000)), real(2000)
     trivial = _distance(wanted.mean(0).expand_as(wanted), wanted)
-    return Ending(1 - _distance(made, wanted) / trivial, bar=0.6, margin=0.3)
+    return Ending(1 - _distance(made, wanted) / trivial, bar=0.45, margin=0.3)
 
 
 def _network(inputs: int, width: int, outputs: int) -> nn.Sequential:
